@@ -1,0 +1,3 @@
+PY := .venv/bin/python
+proto:
+	$(PY) tools/generate_stubs.py

@@ -1,0 +1,1 @@
+"""rangelog: a range-based, tiered, replicated log store. This package is the client."""

@@ -1,0 +1,50 @@
+"""The identifiers of the model. Distinct types, so that an epoch is never passed for an offset."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, NewType
+
+from rangelog.errors import InvalidArgument
+from rangelog.limits import NAME_LENGTH_MAX
+
+Offset = NewType("Offset", int)
+Epoch = NewType("Epoch", int)
+StreamId = NewType("StreamId", int)
+RangeIndex = NewType("RangeIndex", int)
+Incarnation = NewType("Incarnation", int)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+
+
+class RangeId(NamedTuple):
+    """One range of one stream."""
+
+    stream_id: StreamId
+    index: RangeIndex
+
+    def __str__(self) -> str:
+        return f"{self.stream_id}/{self.index}"
+
+
+class ReplicaId(NamedTuple):
+    """A member of a replica set: a server in one incarnation of its data directory. A wiped server is another member."""
+
+    server: str
+    incarnation: Incarnation
+
+    def __str__(self) -> str:
+        return f"{self.server}@{self.incarnation:016x}"
+
+
+def check_name(kind: str, name: str) -> str:
+    """Return `name` if it can name a stream or a server; raises InvalidArgument that says what is allowed."""
+    if not name:
+        raise InvalidArgument(f"a {kind} needs a name")
+    if len(name) > NAME_LENGTH_MAX:
+        raise InvalidArgument(f"the {kind} name has {len(name)} characters; the limit is {NAME_LENGTH_MAX}")
+    if not _NAME.match(name):
+        raise InvalidArgument(
+            f"bad {kind} name {name!r}: use letters, digits, '.', '_' and '-', and start with a letter or digit"
+        )
+    return name

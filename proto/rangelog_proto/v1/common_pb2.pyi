@@ -1,0 +1,223 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Durability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DURABILITY_UNSPECIFIED: _ClassVar[Durability]
+    DURABILITY_FLUSHED: _ClassVar[Durability]
+    DURABILITY_MEMORY: _ClassVar[Durability]
+
+class Compression(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    COMPRESSION_UNSPECIFIED: _ClassVar[Compression]
+    COMPRESSION_NONE: _ClassVar[Compression]
+    COMPRESSION_ZSTD: _ClassVar[Compression]
+
+class RangeState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RANGE_STATE_UNSPECIFIED: _ClassVar[RangeState]
+    RANGE_STATE_OPEN: _ClassVar[RangeState]
+    RANGE_STATE_SEALED: _ClassVar[RangeState]
+
+class ObjectState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OBJECT_STATE_UNSPECIFIED: _ClassVar[ObjectState]
+    OBJECT_STATE_PREPARED: _ClassVar[ObjectState]
+    OBJECT_STATE_COMMITTED: _ClassVar[ObjectState]
+    OBJECT_STATE_DELETED: _ClassVar[ObjectState]
+
+class ServerHealth(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SERVER_HEALTH_UNSPECIFIED: _ClassVar[ServerHealth]
+    SERVER_HEALTH_ALIVE: _ClassVar[ServerHealth]
+    SERVER_HEALTH_SUSPECT: _ClassVar[ServerHealth]
+    SERVER_HEALTH_DEAD: _ClassVar[ServerHealth]
+DURABILITY_UNSPECIFIED: Durability
+DURABILITY_FLUSHED: Durability
+DURABILITY_MEMORY: Durability
+COMPRESSION_UNSPECIFIED: Compression
+COMPRESSION_NONE: Compression
+COMPRESSION_ZSTD: Compression
+RANGE_STATE_UNSPECIFIED: RangeState
+RANGE_STATE_OPEN: RangeState
+RANGE_STATE_SEALED: RangeState
+OBJECT_STATE_UNSPECIFIED: ObjectState
+OBJECT_STATE_PREPARED: ObjectState
+OBJECT_STATE_COMMITTED: ObjectState
+OBJECT_STATE_DELETED: ObjectState
+SERVER_HEALTH_UNSPECIFIED: ServerHealth
+SERVER_HEALTH_ALIVE: ServerHealth
+SERVER_HEALTH_SUSPECT: ServerHealth
+SERVER_HEALTH_DEAD: ServerHealth
+
+class StreamConfig(_message.Message):
+    __slots__ = ("replicas", "acks", "range_size_bytes_max", "range_age_ms_max", "retention_ms", "retention_bytes", "hot_retention_ms", "durability", "compression", "tiered")
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ACKS_FIELD_NUMBER: _ClassVar[int]
+    RANGE_SIZE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    RANGE_AGE_MS_MAX_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HOT_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSION_FIELD_NUMBER: _ClassVar[int]
+    TIERED_FIELD_NUMBER: _ClassVar[int]
+    replicas: int
+    acks: int
+    range_size_bytes_max: int
+    range_age_ms_max: int
+    retention_ms: int
+    retention_bytes: int
+    hot_retention_ms: int
+    durability: Durability
+    compression: Compression
+    tiered: bool
+    def __init__(self, replicas: _Optional[int] = ..., acks: _Optional[int] = ..., range_size_bytes_max: _Optional[int] = ..., range_age_ms_max: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., hot_retention_ms: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., compression: _Optional[_Union[Compression, str]] = ..., tiered: bool = ...) -> None: ...
+
+class Stream(_message.Message):
+    __slots__ = ("stream_id", "name", "config", "epoch", "trim_offset", "next_offset", "range_count", "created_ms", "version")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TRIM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RANGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    name: str
+    config: StreamConfig
+    epoch: int
+    trim_offset: int
+    next_offset: int
+    range_count: int
+    created_ms: int
+    version: int
+    def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., config: _Optional[_Union[StreamConfig, _Mapping]] = ..., epoch: _Optional[int] = ..., trim_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., range_count: _Optional[int] = ..., created_ms: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+
+class Replica(_message.Message):
+    __slots__ = ("server", "incarnation", "data_address", "health")
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    DATA_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    server: str
+    incarnation: int
+    data_address: str
+    health: ServerHealth
+    def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., data_address: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ...) -> None: ...
+
+class Range(_message.Message):
+    __slots__ = ("stream_id", "index", "epoch", "start_offset", "end_offset", "state", "replicas", "acks", "tiered_end_offset", "created_ms", "sealed_ms", "hot_dropped", "tiered_ms")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ACKS_FIELD_NUMBER: _ClassVar[int]
+    TIERED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    SEALED_MS_FIELD_NUMBER: _ClassVar[int]
+    HOT_DROPPED_FIELD_NUMBER: _ClassVar[int]
+    TIERED_MS_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    index: int
+    epoch: int
+    start_offset: int
+    end_offset: int
+    state: RangeState
+    replicas: _containers.RepeatedCompositeFieldContainer[Replica]
+    acks: int
+    tiered_end_offset: int
+    created_ms: int
+    sealed_ms: int
+    hot_dropped: bool
+    tiered_ms: int
+    def __init__(self, stream_id: _Optional[int] = ..., index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., state: _Optional[_Union[RangeState, str]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., acks: _Optional[int] = ..., tiered_end_offset: _Optional[int] = ..., created_ms: _Optional[int] = ..., sealed_ms: _Optional[int] = ..., hot_dropped: bool = ..., tiered_ms: _Optional[int] = ...) -> None: ...
+
+class RowGroup(_message.Message):
+    __slots__ = ("start_offset", "count", "timestamp_ms_min", "timestamp_ms_max")
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_MIN_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_MAX_FIELD_NUMBER: _ClassVar[int]
+    start_offset: int
+    count: int
+    timestamp_ms_min: int
+    timestamp_ms_max: int
+    def __init__(self, start_offset: _Optional[int] = ..., count: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ...) -> None: ...
+
+class Object(_message.Message):
+    __slots__ = ("object_id", "stream_id", "range_index", "epoch", "start_offset", "end_offset", "key", "size_bytes", "digest", "state", "server", "incarnation", "prepare_deadline_ms", "committed_ms", "timestamp_ms_min", "timestamp_ms_max", "row_groups")
+    OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_MS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_MIN_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_MAX_FIELD_NUMBER: _ClassVar[int]
+    ROW_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    object_id: int
+    stream_id: int
+    range_index: int
+    epoch: int
+    start_offset: int
+    end_offset: int
+    key: str
+    size_bytes: int
+    digest: str
+    state: ObjectState
+    server: str
+    incarnation: int
+    prepare_deadline_ms: int
+    committed_ms: int
+    timestamp_ms_min: int
+    timestamp_ms_max: int
+    row_groups: _containers.RepeatedCompositeFieldContainer[RowGroup]
+    def __init__(self, object_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., key: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[ObjectState, str]] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., prepare_deadline_ms: _Optional[int] = ..., committed_ms: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ..., row_groups: _Optional[_Iterable[_Union[RowGroup, _Mapping]]] = ...) -> None: ...
+
+class Server(_message.Message):
+    __slots__ = ("name", "incarnation", "boot", "data_address", "control_address", "zone", "health", "replica_count", "used_bytes", "capacity_bytes", "last_heartbeat_ms", "version")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    BOOT_FIELD_NUMBER: _ClassVar[int]
+    DATA_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_COUNT_FIELD_NUMBER: _ClassVar[int]
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LAST_HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: int
+    boot: int
+    data_address: str
+    control_address: str
+    zone: str
+    health: ServerHealth
+    replica_count: int
+    used_bytes: int
+    capacity_bytes: int
+    last_heartbeat_ms: int
+    version: str
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ..., replica_count: _Optional[int] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., last_heartbeat_ms: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...

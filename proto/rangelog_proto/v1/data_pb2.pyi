@@ -1,0 +1,201 @@
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SealOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SEAL_OUTCOME_UNSPECIFIED: _ClassVar[SealOutcome]
+    SEAL_OUTCOME_FENCED: _ClassVar[SealOutcome]
+    SEAL_OUTCOME_DOUBTFUL: _ClassVar[SealOutcome]
+    SEAL_OUTCOME_UNKNOWN: _ClassVar[SealOutcome]
+SEAL_OUTCOME_UNSPECIFIED: SealOutcome
+SEAL_OUTCOME_FENCED: SealOutcome
+SEAL_OUTCOME_DOUBTFUL: SealOutcome
+SEAL_OUTCOME_UNKNOWN: SealOutcome
+
+class Hello(_message.Message):
+    __slots__ = ("protocol_version", "client", "token", "server", "incarnation")
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: int
+    client: str
+    token: str
+    server: str
+    incarnation: int
+    def __init__(self, protocol_version: _Optional[int] = ..., client: _Optional[str] = ..., token: _Optional[str] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class HelloReply(_message.Message):
+    __slots__ = ("protocol_version", "server", "incarnation", "payload_bytes_max")
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: int
+    server: str
+    incarnation: int
+    payload_bytes_max: int
+    def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., payload_bytes_max: _Optional[int] = ...) -> None: ...
+
+class Append(_message.Message):
+    __slots__ = ("stream_id", "range_index", "epoch", "start_offset", "confirm_offset", "recovery", "memory")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    range_index: int
+    epoch: int
+    start_offset: int
+    confirm_offset: int
+    recovery: bool
+    memory: bool
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., recovery: bool = ..., memory: bool = ...) -> None: ...
+
+class AppendReply(_message.Message):
+    __slots__ = ("stream_id", "range_index", "epoch", "durable_offset")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    range_index: int
+    epoch: int
+    durable_offset: int
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., durable_offset: _Optional[int] = ...) -> None: ...
+
+class Confirm(_message.Message):
+    __slots__ = ("stream_id", "range_index", "epoch", "confirm_offset")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    range_index: int
+    epoch: int
+    confirm_offset: int
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., confirm_offset: _Optional[int] = ...) -> None: ...
+
+class Fetch(_message.Message):
+    __slots__ = ("stream_id", "range_index", "offset", "bytes_max", "wait_ms_max", "sealed_end_offset", "recovery_epoch")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_MAX_FIELD_NUMBER: _ClassVar[int]
+    SEALED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    range_index: int
+    offset: int
+    bytes_max: int
+    wait_ms_max: int
+    sealed_end_offset: int
+    recovery_epoch: int
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., offset: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., sealed_end_offset: _Optional[int] = ..., recovery_epoch: _Optional[int] = ...) -> None: ...
+
+class FetchReply(_message.Message):
+    __slots__ = ("start_offset", "confirm_offset", "sealed_end_offset", "sealed", "durable_offset")
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SEALED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    start_offset: int
+    confirm_offset: int
+    sealed_end_offset: int
+    sealed: bool
+    durable_offset: int
+    def __init__(self, start_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., sealed_end_offset: _Optional[int] = ..., sealed: bool = ..., durable_offset: _Optional[int] = ...) -> None: ...
+
+class LookupTimestamp(_message.Message):
+    __slots__ = ("stream_id", "range_index", "timestamp_ms", "sealed_end_offset")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    SEALED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    range_index: int
+    timestamp_ms: int
+    sealed_end_offset: int
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., sealed_end_offset: _Optional[int] = ...) -> None: ...
+
+class LookupTimestampReply(_message.Message):
+    __slots__ = ("found", "offset", "confirm_offset")
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    found: bool
+    offset: int
+    confirm_offset: int
+    def __init__(self, found: bool = ..., offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ...) -> None: ...
+
+class Seal(_message.Message):
+    __slots__ = ("stream_id", "range_index", "epoch", "start_offset")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    range_index: int
+    epoch: int
+    start_offset: int
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
+
+class SealReply(_message.Message):
+    __slots__ = ("outcome", "durable_offset", "last_batch_crc", "confirm_offset")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_BATCH_CRC_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    outcome: SealOutcome
+    durable_offset: int
+    last_batch_crc: int
+    confirm_offset: int
+    def __init__(self, outcome: _Optional[_Union[SealOutcome, str]] = ..., durable_offset: _Optional[int] = ..., last_batch_crc: _Optional[int] = ..., confirm_offset: _Optional[int] = ...) -> None: ...
+
+class CommitEnd(_message.Message):
+    __slots__ = ("stream_id", "range_index", "epoch", "start_offset", "end_offset")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    range_index: int
+    epoch: int
+    start_offset: int
+    end_offset: int
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class CommitEndReply(_message.Message):
+    __slots__ = ("complete", "durable_offset")
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    complete: bool
+    durable_offset: int
+    def __init__(self, complete: bool = ..., durable_offset: _Optional[int] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("code", "message", "epoch", "offset", "stream_id", "range_index")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    message: str
+    epoch: int
+    offset: int
+    stream_id: int
+    range_index: int
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., epoch: _Optional[int] = ..., offset: _Optional[int] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ...) -> None: ...
