@@ -74,5 +74,11 @@ class Consensus(Protocol):
     def status(self) -> ConsensusStatus:
         """A picture of the group."""
 
+    async def failed(self) -> BaseException:
+        """Wait until consensus has died (damaged or full disk, a defect) and say why; the process must then stop.
+
+        Returns never while all is well, and not because of `close`.
+        """
+
     async def close(self) -> None:
         """Leave cleanly. Idempotent."""

@@ -1,0 +1,103 @@
+"""Consensus of one, in memory: what the placement driver is tested on.
+
+What holds: the same contract as the real one (one order of applies, results only after the apply, the lock held during
+it), and nothing survives the process. Tests take leadership away, or make an outcome unknown, by the methods at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Literal
+
+from rangelog.errors import InvalidArgument, NotLeader, OutcomeUnknown, Unavailable
+from rangelog.limits import COMMAND_BYTES_MAX
+
+from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus, StateMachine
+
+
+class LocalConsensus:
+    """Applies at once. Leads until a test says otherwise."""
+
+    def __init__(self, state_machine: StateMachine, *, name: str = "local") -> None:
+        self.lock = threading.Lock()
+        self.name = name
+        self.applied_index = 0
+        self._state_machine = state_machine
+        self._leader: str | None = name
+        self._next_outcome: Literal["known", "applied_unknown", "dropped_unknown"] = "known"
+        self._closed = False
+
+    async def start(self) -> None:
+        """Nothing to recover."""
+
+    async def propose(self, command: bytes, *, timeout_s: float) -> bytes:
+        """Apply and answer. Raises NotLeader, Unavailable, OutcomeUnknown (on a test's word), InvalidArgument."""
+        if len(command) > COMMAND_BYTES_MAX:
+            raise InvalidArgument(f"a command has {len(command)} bytes; the limit is {COMMAND_BYTES_MAX}")
+        await asyncio.sleep(0)
+        self._check_leader()
+        outcome, self._next_outcome = self._next_outcome, "known"
+        if outcome == "dropped_unknown":
+            raise OutcomeUnknown("the command may or may not have been applied")
+        with self.lock:
+            self.applied_index += 1
+            result = self._state_machine.apply(self.applied_index, command)
+        if outcome == "applied_unknown":
+            raise OutcomeUnknown("the command may or may not have been applied")
+        return result
+
+    async def barrier(self, *, timeout_s: float) -> int:
+        """The applied index. Raises NotLeader or Unavailable."""
+        await asyncio.sleep(0)
+        self._check_leader()
+        return self.applied_index
+
+    def leader(self) -> str | None:
+        """The name of the leader, if a test has not taken it away."""
+        return self._leader
+
+    def is_leader(self) -> bool:
+        """Whether this member leads."""
+        return self._leader == self.name and not self._closed
+
+    def status(self) -> ConsensusStatus:
+        """A group of one."""
+        leads = self.is_leader()
+        return ConsensusStatus(
+            name=self.name,
+            leader=self._leader,
+            term=1,
+            applied_index=self.applied_index,
+            has_majority=leads,
+            members=(MemberStatus(name=self.name, reachable=True, leader=leads),),
+        )
+
+    async def failed(self) -> BaseException:
+        """Never fails."""
+        return await asyncio.get_running_loop().create_future()
+
+    async def close(self) -> None:
+        """Refuse whatever comes later."""
+        self._closed = True
+
+    def set_leader(self, name: str | None) -> None:
+        """For tests: let another member lead, or (None) nobody."""
+        self._leader = name
+
+    def lose_next_outcome(self, *, applied: bool) -> None:
+        """For tests: the next proposal raises OutcomeUnknown, having been applied or not."""
+        self._next_outcome = "applied_unknown" if applied else "dropped_unknown"
+
+    def reload(self) -> None:
+        """For tests: go through a snapshot, as a restart does."""
+        with self.lock:
+            self._state_machine.restore(self._state_machine.snapshot())
+
+    def _check_leader(self) -> None:
+        if self._closed:
+            raise Unavailable("this placement driver is stopping")
+        if self._leader is None:
+            raise Unavailable("no placement driver leads at the moment; try again")
+        if self._leader != self.name:
+            raise NotLeader("this placement driver does not lead")
