@@ -296,6 +296,9 @@ def decompress_columns(data: bytes, header: BatchHeader) -> memoryview:
     body = memoryview(data)[HEADER_BYTES:-TRAILER_BYTES]
     if header.codec == CODEC_ZSTD:
         try:
+            # The decompressor believes the size that the frame states: compare before it allocates by it.
+            if zstandard.get_frame_parameters(body).content_size != header.columns_size:
+                raise ProtocolViolation("a record batch's compressed columns state another size than its header")
             plain = zstandard.ZstdDecompressor().decompress(body, max_output_size=header.columns_size)
         except zstandard.ZstdError as error:
             raise ProtocolViolation(f"a record batch does not decompress: {error}") from error

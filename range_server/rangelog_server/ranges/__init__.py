@@ -1,0 +1,1 @@
+"""The replica core: what decides correctness on a range server. Without I/O."""

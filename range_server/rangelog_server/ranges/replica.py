@@ -1,0 +1,357 @@
+"""One replica of one range: the rules by which it takes, refuses, fences, cuts and serves. Pure: the caller does the I/O.
+
+What holds (numbers as in docs/RELIABILITY.md):
+
+* The log is a gapless prefix from `start_offset`: a batch is taken at `end_offset` or not at all (I3).
+* `durable_offset` moves only when the caller says that the flush which covers it returned (I1).
+* One offset, one content: a batch that is there already is answered as success when its checksum is the same, and
+  refused loudly when not (I4).
+* Nothing of a lower epoch is taken after a fence; nothing but recovery copies of the fence's own epoch after it (I7).
+* Readers see what lies below both the confirm offset and the durable end; `confirm_offset` never goes back (I5).
+* Once the committed end is known it never changes, and only what lies at or beyond it is ever cut (I6, I11).
+* A replica in doubt (damaged tail) takes no appends and says DOUBTFUL to a seal; a quarantined one says UNKNOWN (I10).
+
+The write-ahead log is ordered: when a fence is durable, so is every append taken before it. That makes "fence and read
+the end" one step.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from rangelog.batch import BatchHeader
+from rangelog.errors import (
+    AppendConflict,
+    Corruption,
+    OffsetOutOfRange,
+    OutOfOrder,
+    PreconditionFailed,
+    ProtocolViolation,
+    WriterFenced,
+)
+
+
+class Health(Enum):
+    """How far this replica's own disk can be trusted."""
+
+    SOUND = "sound"
+    DOUBTFUL = "doubtful"  # a damaged tail was cut: it may have held more
+    QUARANTINED = "quarantined"  # damage elsewhere: nothing is trusted
+
+
+class Outcome(Enum):
+    """What a fenced replica says of itself."""
+
+    FENCED = "fenced"
+    DOUBTFUL = "doubtful"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """A batch as an append brings it: header and checksum, checked by the caller. `data` is opaque here."""
+
+    header: BatchHeader
+    crc: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SealAnswer:
+    """Valid once the fence is durable."""
+
+    outcome: Outcome
+    durable_offset: int
+    last_batch_crc: int
+    confirm_offset: int
+
+
+class Replica:
+    """See the module. One instance per range on a server; every method takes constant or logarithmic time."""
+
+    __slots__ = (
+        "_bases",
+        "_crcs",
+        "_ends",
+        "confirm_offset",
+        "durable_offset",
+        "end_offset",
+        "epoch",
+        "fenced",
+        "health",
+        "problem",
+        "range_index",
+        "sealed_end_offset",
+        "size_bytes",
+        "start_offset",
+        "stream_id",
+    )
+
+    def __init__(self, stream_id: int, range_index: int, start_offset: int, epoch: int) -> None:
+        self.stream_id = stream_id
+        self.range_index = range_index
+        self.start_offset = start_offset
+        self.epoch = epoch
+        self.fenced = False
+        self.end_offset = start_offset  # taken, perhaps not yet durable
+        self.durable_offset = start_offset
+        self.confirm_offset = start_offset
+        self.sealed_end_offset: int | None = None
+        self.health = Health.SOUND
+        self.problem = ""
+        self.size_bytes = 0
+        self._bases = array("Q")
+        self._ends = array("Q")
+        self._crcs = array("L")
+
+    # ---- appends
+
+    def append(
+        self, epoch: int, batches: Sequence[NewBatch], confirm_offset: int, *, recovery: bool = False
+    ) -> Sequence[NewBatch]:
+        """Take consecutive batches; return those to write, in order (none: all were there already).
+
+        Raises WriterFenced, OutOfOrder (with the expected offset), AppendConflict, ProtocolViolation, Corruption
+        (the replica is in doubt), PreconditionFailed (sealed). Raised before anything changes.
+        """
+        self._check_epoch(epoch, recovery=recovery)
+        self._check_sound()
+        fresh = self._fresh(batches)
+        if fresh:
+            if self.sealed_end_offset is not None:
+                raise PreconditionFailed(f"the range is sealed at {self.sealed_end_offset}")
+            self._take(fresh)
+        if not recovery:
+            self._advance_confirm(confirm_offset)
+        return fresh
+
+    def repair(self, batches: Sequence[NewBatch]) -> Sequence[NewBatch]:
+        """Take batches that a peer holds of a sealed range, up to the committed end; return those to write.
+
+        For what the placement driver orders: no epoch decides here, the committed end does. Raises as append does.
+        """
+        if self.sealed_end_offset is None:
+            raise PreconditionFailed("only a sealed range is repaired from a peer")
+        if self.health is Health.QUARANTINED:
+            raise Corruption(f"the replica is quarantined: {self.problem}")
+        fresh = self._fresh(batches)
+        if fresh and fresh[-1].header.end_offset > self.sealed_end_offset:
+            raise ProtocolViolation(f"a repair beyond the committed end {self.sealed_end_offset}")
+        self._take(fresh)
+        return fresh
+
+    def flushed(self, end_offset: int) -> int:
+        """The flush that covers all below `end_offset` returned; return the durable offset now."""
+        limit = self.end_offset if self.sealed_end_offset is None else min(self.end_offset, self.sealed_end_offset)
+        self.durable_offset = max(self.durable_offset, min(end_offset, limit))
+        if self.sealed_end_offset is not None and self.durable_offset >= self.sealed_end_offset:
+            self._complete()
+        return self.durable_offset
+
+    def confirm(self, epoch: int, confirm_offset: int) -> bool:
+        """The writer says what is acked; return whether readers may see more. A stale writer's word is ignored."""
+        if epoch != self.epoch or self.fenced:
+            return False
+        return self._advance_confirm(confirm_offset)
+
+    # ---- seal
+
+    def seal(self, epoch: int) -> None:
+        """Raise the fence. The caller writes it and answers `seal_answer()` once that is durable, not before.
+
+        Raises WriterFenced when a higher epoch was here.
+        """
+        if epoch < self.epoch:
+            raise WriterFenced(f"epoch {self.epoch} fenced this range", epoch=self.epoch)
+        self.epoch = epoch
+        self.fenced = True
+
+    def seal_answer(self) -> SealAnswer:
+        """What this replica says of itself, after its fence became durable."""
+        outcome = {
+            Health.SOUND: Outcome.FENCED,
+            Health.DOUBTFUL: Outcome.DOUBTFUL,
+            Health.QUARANTINED: Outcome.UNKNOWN,
+        }[self.health]
+        crc = self._crcs[-1] if self._crcs else 0
+        return SealAnswer(outcome, self.durable_offset, crc, self.readable_end())
+
+    def commit_end(self, end_offset: int, *, epoch: int | None = None) -> bool:
+        """Learn the end that the placement driver committed; return whether it is news that must be written.
+
+        `epoch` None: the placement driver says so itself; a client's word counts from the current epoch up. Raises
+        WriterFenced, or PreconditionFailed when another end is known: an end never changes.
+        """
+        if epoch is not None and epoch < self.epoch:
+            raise WriterFenced(f"epoch {self.epoch} fenced this range", epoch=self.epoch)
+        if self.sealed_end_offset is not None:
+            if self.sealed_end_offset != end_offset:
+                raise PreconditionFailed(
+                    f"range {self.stream_id}/{self.range_index} is sealed at {self.sealed_end_offset}, not {end_offset}"
+                )
+            return False
+        if end_offset < self.start_offset:
+            raise ProtocolViolation(f"an end of {end_offset} before the start {self.start_offset}")
+        self.epoch = max(self.epoch, epoch or 0)
+        self.fenced = True
+        self.sealed_end_offset = end_offset
+        self._cut(end_offset)
+        return True
+
+    @property
+    def complete(self) -> bool:
+        """Sealed, and all below the end is durable here."""
+        return (
+            self.sealed_end_offset is not None
+            and self.durable_offset >= self.sealed_end_offset
+            and self.health is not Health.QUARANTINED
+        )
+
+    # ---- reads
+
+    def readable_end(self, sealed_end_offset: int = 0, recovery_epoch: int = 0) -> int:
+        """One past what may be served. `sealed_end_offset`: what the caller knows to be committed (0: nothing).
+
+        A recovery read goes to the durable end, for who holds the fence. Raises WriterFenced to anybody else.
+        """
+        if recovery_epoch:
+            if not self.fenced or recovery_epoch != self.epoch:
+                raise WriterFenced(f"epoch {self.epoch} fenced this range", epoch=self.epoch)
+            return self.durable_offset
+        known = self.sealed_end_offset if self.sealed_end_offset is not None else sealed_end_offset
+        return min(self.durable_offset, max(self.confirm_offset, known))
+
+    def check_fetch(self, offset: int, readable_end: int) -> None:
+        """Raises OffsetOutOfRange, with the nearest offset there is, or Corruption."""
+        if self.health is Health.QUARANTINED:
+            raise Corruption(f"the replica is quarantined: {self.problem}")
+        if offset < self.start_offset:
+            raise OffsetOutOfRange(f"the range starts at {self.start_offset}", offset=self.start_offset)
+        ended = self.sealed_end_offset is not None and offset >= self.sealed_end_offset
+        if offset > readable_end and (ended or self.sealed_end_offset is None):
+            raise OffsetOutOfRange(f"offset {offset} is beyond {readable_end}", offset=readable_end)
+
+    def batch_number(self, offset: int) -> int:
+        """Return the position, in order of appends, of the batch that holds `offset`, or -1."""
+        number = bisect_right(self._bases, offset) - 1
+        return number if number >= 0 and offset < self._ends[number] else -1
+
+    @property
+    def batch_count(self) -> int:
+        """How many batches the log holds."""
+        return len(self._bases)
+
+    def batch_span(self, number: int) -> tuple[int, int]:
+        """Return [base, end) of one batch."""
+        return self._bases[number], self._ends[number]
+
+    def batch_checksum(self, number: int) -> int:
+        """Return the checksum of one batch, as it was appended."""
+        return self._crcs[number]
+
+    # ---- damage and recovery
+
+    def doubt(self, problem: str) -> None:
+        """A damaged tail was cut: there may have been more."""
+        if self.health is Health.SOUND and not self.complete:
+            self.health, self.problem = Health.DOUBTFUL, problem
+
+    def quarantine(self, problem: str) -> None:
+        """Damage that cannot be told apart from loss: nothing here is trusted until repaired as a new replica."""
+        self.health, self.problem = Health.QUARANTINED, problem
+
+    def replay_append(self, header: BatchHeader, crc: int) -> None:
+        """Take a batch that recovery found on disk. Raises OutOfOrder when the log on disk has a gap."""
+        if header.base_offset != self.end_offset:
+            raise OutOfOrder(f"batch {header.base_offset} at log end {self.end_offset}", offset=self.end_offset)
+        self._push(header, crc)
+        self.durable_offset = self.end_offset
+
+    def validate(self) -> None:
+        """Assert the invariants; for tests and the simulator."""
+        assert self.start_offset <= self.durable_offset <= self.end_offset
+        assert len(self._bases) == len(self._ends) == len(self._crcs)
+        edges = [self.start_offset, *self._ends]
+        assert list(self._bases) == edges[:-1]
+        assert self.readable_end() <= self.durable_offset
+        if self.sealed_end_offset is not None:
+            assert self.fenced
+            assert self.durable_offset <= self.sealed_end_offset
+
+    # ---- inside
+
+    def _check_epoch(self, epoch: int, *, recovery: bool) -> None:
+        if epoch < self.epoch or (epoch == self.epoch and self.fenced and not recovery):
+            raise WriterFenced(f"epoch {self.epoch} fenced this range", epoch=self.epoch)
+        if epoch > self.epoch:
+            raise ProtocolViolation(f"epoch {epoch} appends to a range of epoch {self.epoch} without a seal")
+        if recovery and not self.fenced:
+            raise ProtocolViolation("a recovery copy without a fence")
+
+    def _check_sound(self) -> None:
+        if self.health is not Health.SOUND:
+            raise Corruption(f"the replica is {self.health.value}: {self.problem}")
+
+    def _fresh(self, batches: Sequence[NewBatch]) -> Sequence[NewBatch]:
+        """Return the batches that are not there yet, after checking that those which are, are the same."""
+        expected = self.end_offset
+        for number, batch in enumerate(batches):
+            base = batch.header.base_offset
+            if base == expected:
+                rest = batches[number:] if number else batches
+                self._check_consecutive(rest)
+                return rest
+            if base > expected:
+                raise OutOfOrder(f"append at {base}, expected {expected}", offset=expected)
+            held = self.batch_number(base)
+            if held < 0 or self._bases[held] != base or self._ends[held] != batch.header.end_offset:
+                raise AppendConflict(f"offset {base} was appended with other batch borders", offset=expected)
+            if self._crcs[held] != batch.crc:
+                raise AppendConflict(f"offset {base} was appended with other bytes", offset=expected)
+        return ()
+
+    @staticmethod
+    def _check_consecutive(batches: Sequence[NewBatch]) -> None:
+        previous = batches[0].header
+        for batch in batches[1:]:
+            if batch.header.base_offset != previous.end_offset:
+                raise OutOfOrder("a frame's batches are not consecutive", offset=previous.end_offset)
+            previous = batch.header
+
+    def _take(self, batches: Sequence[NewBatch]) -> None:
+        for batch in batches:
+            self._push(batch.header, batch.crc)
+
+    def _push(self, header: BatchHeader, crc: int) -> None:
+        self._bases.append(header.base_offset)
+        self._ends.append(header.end_offset)
+        self._crcs.append(crc)
+        self.end_offset = header.end_offset
+        self.size_bytes += header.length
+
+    def _advance_confirm(self, confirm_offset: int) -> bool:
+        before = self.readable_end()
+        if confirm_offset > self.confirm_offset:
+            self.confirm_offset = confirm_offset
+        return self.readable_end() > before
+
+    def _cut(self, end_offset: int) -> None:
+        """Forget what lies at or beyond the committed end. Borders of batches and ends coincide."""
+        while self._bases and self._bases[-1] >= end_offset:
+            self._bases.pop()
+            self._ends.pop()
+            self._crcs.pop()
+        self.end_offset = self._ends[-1] if self._ends else self.start_offset
+        self.durable_offset = min(self.durable_offset, self.end_offset, end_offset)
+        if self.durable_offset >= end_offset:
+            self._complete()
+
+    def _complete(self) -> None:
+        if self.sealed_end_offset is not None:
+            self.confirm_offset = max(self.confirm_offset, self.sealed_end_offset)
+        if self.health is Health.DOUBTFUL:
+            self.health, self.problem = Health.SOUND, ""
