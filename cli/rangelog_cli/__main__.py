@@ -1,0 +1,8 @@
+"""`python -m rangelog_cli`: how the supervisor starts its children."""
+
+from __future__ import annotations
+
+from rangelog_cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""What a writer process saw: when each flight was submitted, when it was acked, and at which offset.
+
+A file of fixed slots, one per flight, written through a memory map: 0.3 µs an ack, no system call, and what was noted
+survives `kill -9` of the process because the pages belong to the kernel. Times are CLOCK_MONOTONIC, which all processes
+of one machine share. An empty slot is a flight that this writer did not submit, or saw no ack of.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_SLOT = struct.Struct("<qqq")  # submitted ns, acked ns, offset + 1
+_ACK = struct.Struct("<qq")
+
+
+class Ack(NamedTuple):
+    """One flight as one writer saw it; `acked_ns` and `offset` are None while there was no ack."""
+
+    index: int
+    submitted_ns: int
+    acked_ns: int | None
+    offset: int | None
+
+
+class AckLog:
+    """The writing side. Slots are numbered by flight."""
+
+    def __init__(self, path: Path, flight_count: int) -> None:
+        with path.open("xb+") as file:
+            file.truncate(max(1, flight_count) * _SLOT.size)
+            self._map = mmap.mmap(file.fileno(), 0)
+
+    def submitted(self, index: int, now_ns: int) -> None:
+        """Note the submission of flight `index`."""
+        _SLOT.pack_into(self._map, index * _SLOT.size, now_ns, 0, 0)
+
+    def acked(self, index: int, now_ns: int, offset: int) -> None:
+        """Note its ack."""
+        _ACK.pack_into(self._map, index * _SLOT.size + 8, now_ns, offset + 1)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._map.close()
+
+
+def read_acks(path: Path) -> Iterator[Ack]:
+    """What was noted, by flight; nothing for flights that were not submitted."""
+    for index, (submitted_ns, acked_ns, offset_1) in enumerate(_SLOT.iter_unpack(path.read_bytes())):
+        if submitted_ns:
+            yield Ack(index, submitted_ns, acked_ns or None, offset_1 - 1 if offset_1 else None)
+
+
+def count_acks(path: Path) -> int:
+    """How many acks were noted so far; 0 when the file is not there yet. Cheap enough for a progress bar."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return 0
+    return sum(1 for _, acked_ns, _ in _SLOT.iter_unpack(data) if acked_ns)

@@ -1,0 +1,193 @@
+"""The `rangelog` command.
+
+Idea: commands are declared here and do their work elsewhere, imported only when they run, so that `rangelog --help`
+is quick and a missing optional part is no obstacle to the rest. Whatever goes wrong, the user reads one line,
+`rangelog: <what>: <what to do>`. Exit codes: 0 done, 1 failed, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rangelog_cli.lifeline import follow_parent
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+DEBUG_ENV = "RANGELOG_DEBUG"
+
+
+@click.group(context_settings=_CONTEXT)
+@click.version_option(package_name="rangelog", prog_name="rangelog")
+def cli() -> None:
+    """A range-based, tiered, replicated log store.
+
+    \b
+    Try it:
+      rangelog demo                     the whole idea on real data, in a few minutes
+      rangelog local                    a cluster on this machine; then, elsewhere: pdctl cluster status
+    """
+
+
+@cli.command()
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file with the keys below, in snake_case.")
+@click.option("--name", help="Name of this member, one of those given by --member.")
+@click.option("--listen", metavar="HOST:PORT", help="Where the API listens.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Journal and snapshots; made if missing.")
+@click.option("--member", "members", multiple=True, metavar="NAME=RAFT@API", help="Each member, this one as well.")
+@click.option("--tier-url", metavar="URL", help="s3://bucket/prefix?endpoint=… or file:///dir; empty: no tier.")
+@click.option("--heartbeat-interval-ms", type=int, help="How often range servers report.")
+@click.option("--server-suspect-ms", type=int, help="Silence after which a range server is suspect.")
+@click.option("--server-dead-ms", type=int, help="Silence after which it is dead.")
+@click.option("--tier-prepare-ttl-ms", type=int, help="How long an uploader may take.")
+def pd(config: Path | None, **flags: Any) -> int:
+    """Run one placement driver until SIGTERM or Ctrl-C.
+
+    Flags win over environment (RANGELOG_PD_…), environment over the file. Give the secrets by environment or file
+    only: RANGELOG_PD_RAFT_SECRET, RANGELOG_PD_TOKEN.
+
+    \b
+    Example, the first of three:
+      rangelog pd --name pd1 --listen 10.0.0.1:7100 --data-dir /var/lib/rangelog/pd1 \\
+        --member pd1=10.0.0.1:7140@10.0.0.1:7100 --member pd2=10.0.0.2:7140@10.0.0.2:7100 \\
+        --member pd3=10.0.0.3:7140@10.0.0.3:7100 --tier-url 's3://logs/prod?endpoint=https://s3.example.org'
+    """
+    from rangelog_cli.servers import run_pd
+
+    return run_pd(config, flags)
+
+
+@cli.command("range-server")
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file with the keys below, in snake_case.")
+@click.option("--name", help="Name of this server, unique in the cluster.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Write-ahead log and indexes; made if missing.")
+@click.option("--data-listen", metavar="HOST:PORT", help="Where clients append and fetch.")
+@click.option("--control-listen", metavar="HOST:PORT", help="Where its administration listens.")
+@click.option("--advertise-host", metavar="HOST", help="The host that others reach it by.")
+@click.option("--pd", multiple=True, metavar="HOST:PORT", help="API of a placement driver; give all of them.")
+@click.option("--zone", help="Failure domain: replicas of a range go to different ones.")
+@click.option("--tier-url", metavar="URL", help="Overrides what the placement driver says.")
+@click.option("--capacity-bytes", type=int, help="How much of the disk it may fill.")
+@click.option("--segment-size-bytes", type=int, help="Size of one write-ahead log segment.")
+def range_server(config: Path | None, **flags: Any) -> int:
+    """Run one range server until SIGTERM or Ctrl-C.
+
+    Flags win over environment (RANGELOG_SERVER_…), environment over the file. Give the token by environment or file
+    only: RANGELOG_SERVER_TOKEN.
+
+    \b
+    Example:
+      rangelog range-server --name rs1 --data-dir /var/lib/rangelog/rs1 --zone rack1 \\
+        --data-listen 10.0.0.4:7180 --control-listen 10.0.0.4:7181 \\
+        --pd 10.0.0.1:7100 --pd 10.0.0.2:7100 --pd 10.0.0.3:7100
+    """
+    from rangelog_cli.servers import run_range_server
+
+    return run_range_server(config, flags)
+
+
+@cli.command()
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("rangelog-data"), show_default=True,
+    help="Everything the cluster keeps.",
+)  # fmt: skip
+@click.option("--pds", type=int, help="Placement drivers: 1, 3 or 5.  [default: 3, or as it was]")
+@click.option("--range-servers", type=int, help="More may be added later.  [default: 3, or as it was]")
+@click.option("--tier", "tier_url", metavar="URL", help="Where sealed ranges go.  [default: a folder in the data dir]")
+@click.option("--port", type=int, help="Of the first PD; the rest follow.  [default: 7100, or as it was; 0: any free]")
+@click.option("--no-context", is_flag=True, help="Do not write the context file that pdctl reads.")
+def local(
+    data_dir: Path, pds: int | None, range_servers: int | None, tier_url: str | None, port: int | None, no_context: bool
+) -> int:
+    """Run a whole cluster on this machine, in one directory, until Ctrl-C.
+
+    Start it again with the same --data-dir and everything is there. A member that crashes is started again.
+
+    \b
+    Examples:
+      rangelog local
+      rangelog local --data-dir /tmp/try --range-servers 5 --port 8100
+      rangelog local --tier 's3://bucket/prefix?endpoint=http://127.0.0.1:9000'
+    """
+    from rangelog_cli.local import run_local
+
+    return run_local(
+        data_dir, pds=pds, range_servers=range_servers, tier_url=tier_url, port=port, write_context=not no_context
+    )
+
+
+@cli.command()
+@click.option(
+    "--report", type=click.Path(path_type=Path, dir_okay=False), default=Path("build/demo/report.html"),
+    show_default=True, help="The page to write.",
+)  # fmt: skip
+@click.option("--keep", is_flag=True, help="Keep the cluster's data and logs, and say where.")
+@click.option("--flights", "flight_count", type=int, help="Append only the first so many flights.  [default: all]")
+@click.option("--no-spark", is_flag=True, help="Leave out Spark; the last line then says spark_matches=skipped.")
+def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool) -> int:
+    """Append 336,776 real flights through three kills, tier them to S3, read them back by SDK, Spark and pyarrow.
+
+    Starts 3 placement drivers, 4 range servers and an S3 server on loopback, and kills a range server, the placement
+    driver that leads, and the writer on the way. Exit code 0 only if no flight was lost, repeated or moved.
+
+    \b
+    Examples:
+      rangelog demo
+      rangelog demo --flights 50000 --no-spark --keep
+    """
+    from rangelog_cli.demo.command import run_demo
+
+    return run_demo(report, keep=keep, flight_count=flight_count, with_spark=not no_spark)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; every error becomes one line on stderr."""
+    from rangelog.errors import RangelogError
+
+    try:
+        result = cli.main(args=arguments, prog_name="rangelog", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 2
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx is not None else "rangelog"
+        return _fail(f"{error.format_message().rstrip('.')}: see {command} --help", 2)
+    except click.ClickException as error:
+        return _fail(error.format_message(), 1)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted: nothing is left running", 1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit's flush is quiet as well
+        return 1
+    except Exception as error:
+        if os.environ.get(DEBUG_ENV):
+            raise
+        return _fail(_one_line(error, known=isinstance(error, RangelogError)), 1)
+
+
+def _one_line(error: Exception, *, known: bool) -> str:
+    text = " ".join(str(error).split())
+    if known:
+        return text
+    if isinstance(error, ImportError):
+        return f"an optional part is missing ({text}): install it with pip install 'rangelog[all]'"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or text}: check the path, its permissions and the free space"
+    return f"internal error {type(error).__name__} ({text}): set {DEBUG_ENV}=1 for the details and report it"
+
+
+def _fail(text: str, code: int) -> int:
+    click.echo(f"rangelog: {text}", err=True)
+    return code
+
+
+def main() -> None:
+    """Entry point."""
+    follow_parent()
+    sys.exit(run())

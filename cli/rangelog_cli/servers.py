@@ -1,0 +1,90 @@
+"""`rangelog pd` and `rangelog range-server`: settings from flags, environment and file, then the server until it stops.
+
+Order: a flag wins over the environment, the environment over the file, the file over the default.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rangelog.errors import ConfigInvalid, InvalidArgument
+
+PD_ENV_PREFIX = "RANGELOG_PD_"
+SERVER_ENV_PREFIX = "RANGELOG_SERVER_"
+
+
+def run_pd(config: Path | None, flags: Mapping[str, Any]) -> int:
+    """Run a placement driver until it is stopped; its exit code."""
+    from pydantic import ValidationError
+    from rangelog_pd.main import run
+    from rangelog_pd.settings import PdSettings
+
+    members = parse_members(flags["members"])
+    values = merge(config, dict(flags) | {"members": members}, PD_ENV_PREFIX)
+    try:
+        settings = PdSettings(**values)
+    except ValidationError as error:
+        raise invalid(error.errors(), PD_ENV_PREFIX) from None
+    return run(settings)
+
+
+def run_range_server(config: Path | None, flags: Mapping[str, Any]) -> int:
+    """Run a range server until it is stopped; its exit code."""
+    from pydantic import ValidationError
+    from rangelog_server.main import run
+    from rangelog_server.settings import RangeServerSettings
+
+    values = merge(config, dict(flags) | {"pd": list(flags["pd"])}, SERVER_ENV_PREFIX)
+    try:
+        settings = RangeServerSettings(**values)
+    except ValidationError as error:
+        raise invalid(error.errors(), SERVER_ENV_PREFIX) from None
+    return run(settings)
+
+
+def parse_members(given: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """`NAME=RAFT@API` → {name: {raft_address, api_address}}; raises InvalidArgument for anything else."""
+    members: dict[str, dict[str, str]] = {}
+    for text in given:
+        name, equals, addresses = text.partition("=")
+        raft, at, api = addresses.partition("@")
+        if not (name and equals and at and raft and api):
+            raise InvalidArgument(f"--member {text!r} is not NAME=RAFT_HOST:PORT@API_HOST:PORT: see rangelog pd --help")
+        if name in members:
+            raise InvalidArgument(f"--member {name!r} was given twice: each name stands for one placement driver")
+        members[name] = {"raft_address": raft, "api_address": api}
+    return members
+
+
+def merge(config: Path | None, flags: Mapping[str, Any], env_prefix: str) -> dict[str, Any]:
+    """What to pass to the settings class: flags that were given, and keys of the file that the environment leaves free."""
+    given = {key: value for key, value in flags.items() if value not in (None, [], {}, ())}
+    from_env = {key.removeprefix(env_prefix).lower() for key in os.environ if key.upper().startswith(env_prefix)}
+    file = read_toml(config) if config is not None else {}
+    return {key: value for key, value in file.items() if key not in from_env} | given
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The keys of a configuration file; raises ConfigInvalid, naming the file and the line where possible."""
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigInvalid(f"cannot read {path}: {error.strerror}: check --config") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(f"{path} is not TOML ({error}): correct it") from None
+
+
+def invalid(problems: Any, env_prefix: str) -> ConfigInvalid:
+    """One line for the first problem that pydantic found."""
+    first = problems[0]
+    key = ".".join(str(part) for part in first["loc"]) or "configuration"
+    if first["type"] == "extra_forbidden":
+        return ConfigInvalid(f"unknown key {key!r} in the configuration: remove it (known ones: see --help)")
+    if first["type"] == "missing":
+        flag = "--" + key.replace("_", "-")
+        return ConfigInvalid(f"{key} is missing: give {flag}, {env_prefix}{key.upper()} or the key in --config")
+    return ConfigInvalid(f"{key}: {first['msg']}: correct it and start again")
