@@ -75,7 +75,8 @@ class LocalConsensus:
 
     async def failed(self) -> BaseException:
         """Never fails."""
-        return await asyncio.get_running_loop().create_future()
+        never: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        return await never
 
     async def close(self) -> None:
         """Refuse whatever comes later."""
