@@ -19,12 +19,13 @@ SERVER_ENV_PREFIX = "RANGELOG_SERVER_"
 
 def run_pd(config: Path | None, flags: Mapping[str, Any]) -> int:
     """Run a placement driver until it is stopped; its exit code."""
+    members = parse_members(flags["members"])
+    values = merge(config, dict(flags) | {"members": members}, PD_ENV_PREFIX)
+
     from pydantic import ValidationError
     from rangelog_pd.main import run
     from rangelog_pd.settings import PdSettings
 
-    members = parse_members(flags["members"])
-    values = merge(config, dict(flags) | {"members": members}, PD_ENV_PREFIX)
     try:
         settings = PdSettings(**values)
     except ValidationError as error:
@@ -34,11 +35,12 @@ def run_pd(config: Path | None, flags: Mapping[str, Any]) -> int:
 
 def run_range_server(config: Path | None, flags: Mapping[str, Any]) -> int:
     """Run a range server until it is stopped; its exit code."""
+    values = merge(config, dict(flags) | {"pd": list(flags["pd"])}, SERVER_ENV_PREFIX)
+
     from pydantic import ValidationError
     from rangelog_server.main import run
     from rangelog_server.settings import RangeServerSettings
 
-    values = merge(config, dict(flags) | {"pd": list(flags["pd"])}, SERVER_ENV_PREFIX)
     try:
         settings = RangeServerSettings(**values)
     except ValidationError as error:

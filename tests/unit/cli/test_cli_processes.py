@@ -1,0 +1,170 @@
+"""The supervisor's single process, with tiny children, and who gets restarted when."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rangelog.errors import InternalError, RequestTimeout, Unavailable
+from rangelog_cli.local import Keeper, describe_exit
+from rangelog_cli.processes import Cluster, Process, wait_until
+
+READY = "import json,os,sys,time; open(sys.argv[1],'w').write(json.dumps({'pid': os.getpid()})); time.sleep(60)"
+
+
+def child(tmp_path: Path, code: str, *arguments: str, ready: bool = False) -> Process:
+    """A Python one-liner as a supervised process."""
+    ready_file = tmp_path / "endpoint.json" if ready else None
+    return Process("child", ["-c", code, *arguments], log_path=tmp_path / "child.log", ready_file=ready_file)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_ready_when_the_endpoint_file_names_its_pid(tmp_path: Path) -> None:
+    """A stale endpoint file of an earlier process does not count."""
+    (tmp_path / "endpoint.json").write_text('{"pid": 1}')
+    process = child(tmp_path, READY, str(tmp_path / "endpoint.json"), ready=True)
+    process.start()
+    try:
+        process.wait_ready(20)
+        assert process.endpoint() == {"pid": process.pid}
+        with pytest.raises(InternalError):
+            process.start()
+    finally:
+        process.kill()
+    assert not process.running
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_death_at_start_is_reported_with_the_last_words(tmp_path: Path) -> None:
+    """The line that says what to do is preferred to what follows it."""
+    code = "import sys; print('noise'); sys.exit('rangelog: port 1 is busy: take another')"
+    process = child(tmp_path, code, ready=True)
+    process.start()
+    with pytest.raises(Unavailable, match=r"child ended with exit code 1: port 1 is busy: take another"):
+        process.wait_ready(20)
+
+
+def test_silence_at_start_has_a_deadline(tmp_path: Path) -> None:
+    """A child that never listens is not waited for for ever."""
+    process = child(tmp_path, "import time; time.sleep(60)", ready=True)
+    process.start()
+    try:
+        with pytest.raises(RequestTimeout, match=r"child\.log"):
+            process.wait_ready(0.2)
+    finally:
+        process.kill()
+
+
+def test_stop_is_asked_for_then_forced(tmp_path: Path) -> None:
+    """A child that ignores SIGTERM is killed after the deadline."""
+    code = "import signal,time; signal.signal(15, signal.SIG_IGN); open(__import__('sys').argv[1],'w'); time.sleep(60)"
+    process = child(tmp_path, code, str(tmp_path / "up"))
+    process.start()
+    wait_until((tmp_path / "up").exists, 20, "the child is not up")
+    process.request_stop()
+    process.finish(time.monotonic() + 0.2)
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    """After kill -9 of the supervisor neither the child nor the grandchild is left."""
+    grandchild = f"import time; open({str(tmp_path / 'g')!r},'w').write(str(__import__('os').getpid())); time.sleep(60)"
+    code = (
+        "import subprocess,sys,time; from rangelog_cli.lifeline import follow_parent; follow_parent();"
+        f"subprocess.Popen([sys.executable,'-c',{grandchild!r}]);"
+        f"open({str(tmp_path / 'c')!r},'w').write(str(__import__('os').getpid())); time.sleep(60)"
+    )
+    supervisor = (
+        "import time; from pathlib import Path; from rangelog_cli.processes import Process;"
+        f"Process('c', ['-c', {code!r}], log_path=Path({str(tmp_path / 'log')!r})).start(); time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", supervisor])
+    try:
+        files = [tmp_path / "c", tmp_path / "g"]
+        wait_until(lambda: all(file.exists() and file.read_text() for file in files), 20, "the children are not up")
+        pids = [int(file.read_text()) for file in files]
+        assert all(alive(pid) for pid in pids)
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_until(lambda: not any(alive(pid) for pid in pids), 10, f"{pids} are left")
+
+
+def test_directory_belongs_to_one_supervisor(tmp_path: Path) -> None:
+    """A second cluster in one directory is refused with the first one's pid; letting go frees it."""
+    first = Cluster.open(tmp_path / "data")
+    with pytest.raises(Unavailable, match=rf"in use by another cluster \(pid {os.getpid()}\)"):
+        Cluster.open(tmp_path / "data")
+    first.stop()
+    second = Cluster.open(tmp_path / "data")
+    assert second.plan == first.plan
+    second.stop()
+
+
+@pytest.mark.parametrize(("asked", "said"), [({"pds": 1}, "holds 3 placement"), ({"tier_url": "file:///x"}, "its tier")])
+def test_another_cluster_than_the_directory_holds_is_refused(
+    tmp_path: Path, asked: dict[str, int | str], said: str
+) -> None:
+    """Member count and tier are fixed when the directory is made."""
+    Cluster.open(tmp_path).stop()
+    with pytest.raises(Unavailable, match=said):
+        Cluster.open(tmp_path, **asked)  # type: ignore[arg-type]
+    Cluster.open(tmp_path).stop()
+
+
+class FakeProcess:
+    """Just enough of Process for the keeper."""
+
+    name = "rs1"
+    log_path = Path("rs1.log")
+    returncode = -9
+
+    def __init__(self) -> None:
+        self.running = True
+        self.starts = 0
+
+    def start(self) -> None:
+        """Count."""
+        self.starts += 1
+        self.running = True
+
+
+def test_crashed_member_comes_back_with_growing_pauses() -> None:
+    """Each crash soon after a start doubles the pause; a long run forgets the past; everything is said once."""
+    said: list[str] = []
+    process = FakeProcess()
+    keeper = Keeper({"rs1": process}, 0.0, said.append)  # type: ignore[dict-item]
+    now_s, pauses = 0.0, []
+    for _ in range(4):
+        process.running = False
+        keeper.check(now_s)
+        down_s = now_s
+        while not process.running:
+            now_s += 0.125
+            keeper.check(now_s)
+        pauses.append(now_s - down_s)
+    assert pauses == [0.5, 1.0, 2.0, 4.0]
+    assert len(said) == 4
+    assert "rs1 was ended by SIGKILL; starting it again in 0.5 s (log: rs1.log)" in said[0]
+    process.running = False
+    keeper.check(now_s + 100)
+    assert "in 0.5 s" in said[-1]
+
+
+def test_exit_in_words() -> None:
+    """Signals are named."""
+    assert describe_exit(-15) == "was ended by SIGTERM"
+    assert describe_exit(3) == "ended with exit code 3"

@@ -1,0 +1,85 @@
+"""The demo's parts that need no cluster: flights, ack log, timeline, report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rangelog_cli.demo import ack_log, flights, report, timeline
+
+
+def test_flights_are_all_there_in_timetable_order() -> None:
+    """336,776 distinct flights by scheduled departure, keyed by carrier, numbers as numbers and NA as null."""
+    found = flights.load_flights()
+    assert len(found) == 336_776
+    assert len({flight.value for flight in found}) == 336_776
+    assert all(a.timestamp_ms <= b.timestamp_ms for a, b in zip(found, found[1:], strict=False))
+    first = json.loads(found[0].value)
+    assert (found[0].timestamp_ms, found[0].key) == (1_357_035_300_000, b"UA")  # 2013-01-01 05:15 in New York
+    assert (first["flight"], first["dep_delay"], first["tailnum"]) == (1545, 2, "N14228")
+    assert sum(json.loads(flight.value)["dep_time"] is None for flight in found) == 8_255
+
+
+def test_spool_gives_back_the_flights(tmp_path: Path) -> None:
+    """What a writer process reads is what was loaded."""
+    some = [flights.Flight(1, b"UA", b'{"a":1}'), flights.Flight(2, b"", b"{}")]
+    flights.write_spool(tmp_path / "spool", some)
+    assert flights.read_spool(tmp_path / "spool") == some
+
+
+def test_ack_log_keeps_what_was_noted(tmp_path: Path) -> None:
+    """Slots are per flight; a submission without ack is told apart; the count reads cheaply while it is written."""
+    path = tmp_path / "acks"
+    assert ack_log.count_acks(path) == 0
+    log = ack_log.AckLog(path, 4)
+    log.submitted(1, 100)
+    log.submitted(3, 200)
+    log.acked(3, 250, 0)
+    assert ack_log.count_acks(path) == 1
+    assert list(ack_log.read_acks(path)) == [ack_log.Ack(1, 100, None, None), ack_log.Ack(3, 200, 250, 0)]
+    log.close()
+
+
+MS = 1_000_000
+
+
+def test_pause_is_put_down_to_the_kill_before_it() -> None:
+    """A pause counts for the kill it spans or follows, not for the one after."""
+    acks = [ack_log.Ack(i, i * MS, i * MS + MS // 2, i) for i in range(1, 1000) if not 300 <= i < 500]
+    kills = [timeline.Kill("a range server", "rs1", 299 * MS), timeline.Kill("the writer", "w", 800 * MS)]
+    found = timeline.make_timeline(acks, kills)
+    assert [round(kill.gap_ms) for kill in found.kills] == [201, 1]
+    assert round(found.longest_gap_ms) == 201
+    assert found.latency_p50_ms == 0.5
+    assert found.acked == 799
+    assert sum(bucket.acks_per_s / 10 for bucket in found.buckets) == pytest.approx(799)
+
+
+def test_timeline_of_nothing() -> None:
+    """No ack at all is no division by zero."""
+    found = timeline.make_timeline([], [])
+    assert (found.acked, found.longest_gap_ms, found.buckets) == (0, 0.0, [])
+
+
+def test_report_is_one_page_without_references(tmp_path: Path) -> None:
+    """The page holds plot, kills and checks, escapes what it shows, and loads nothing from elsewhere."""
+    acks = [ack_log.Ack(i, i * MS, i * MS + MS, i) for i in range(1, 2000)]
+    kills = [timeline.Kill("the PD leader", "pd<2>", 500 * MS, 900 * MS)]
+    data = report.ReportData(
+        ok=False,
+        last_line="demo: FAILED",
+        timeline=timeline.make_timeline(acks, kills),
+        checks=[report.Check("read back", "2", "1", False)],
+        steps=[report.Step("append", 1.0, "")],
+        carriers=[report.CarrierRow("UA", 3, 1.5, 1.5, 0.0, 0.0)],
+        machine="2 cores",
+    )
+    report.write_report(tmp_path / "deep" / "r.html", data)
+    page = (tmp_path / "deep" / "r.html").read_text()
+    assert "<svg" in page
+    assert "pd&lt;2&gt;" in page
+    assert "demo: FAILED" in page
+    for reference in ("src=", "<link", "<script", "url(http"):
+        assert reference not in page
