@@ -72,7 +72,7 @@ class BatchHeader(NamedTuple):
 
     attributes: int
     length: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs of a header
     stream_id: int
     range_index: int
     columns_size: int

@@ -1,0 +1,404 @@
+"""The single writer of a stream, as a core: one open range, a pipeline of batches, and when to leave the range.
+
+What holds:
+
+* A batch is confirmed when A replicas of its range hold it and all before it durably; never otherwise.
+* To leave a range, the confirm offset is frozen first; then the placement driver is asked to seal there and to create the
+  next range in one step. Acks of the old range that come later count for nothing.
+* What was in flight goes to the next range with the offsets it has. Appends wait; they do not fail.
+* The first FENCED by a higher epoch ends it for good. What is unconfirmed then stays unknown: it is never sent again.
+* Seals for trouble's sake are paced: each one soon after another waits twice as long, so that a bad network does not
+  make a storm of ranges.
+
+Events are the methods that take `now_ms`; each may add effects, which `effects()` hands out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from rangelog.batch import restamp
+from rangelog.errors import InternalError, RangelogError, WriterFenced
+from rangelog.ids import ReplicaId
+from rangelog.limits import FRAME_PAYLOAD_BYTES_MAX, REPLICA_LAG_BYTES_MAX
+from rangelog.protocol.window import Link, SentBatch, Window
+
+REPLICA_LAG_MS_MAX = 2_000.0
+"""A replica that holds batches back this long is slow. Far above any flush, far below a user's patience."""
+
+ROLL_RETRY_MS = 1_000.0
+"""After the placement driver could not help, how long until it is asked again."""
+
+PACE_MS = 500.0
+"""The second seal in trouble comes this long after the first, the third twice as long after that, and so on ..."""
+
+PACE_MS_MAX = 60_000.0
+"""... up to this while the range can still be written to ..."""
+
+PACE_BLOCKED_MS_MAX = 4_000.0
+"""... and up to this while it cannot."""
+
+CALM_MS = 10_000.0
+"""A range that all replicas served for this long ends the count."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRange:
+    """The range that is written to, as the placement driver created it."""
+
+    index: int
+    start_offset: int
+    acks: int
+    replicas: tuple[ReplicaId, ...]
+    created_ms: float  # on the clock that `now_ms` counts by
+    size_bytes_max: int
+    age_ms_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Connect to this replica for this range, and say `connected` or `disconnected`; again and again until closed."""
+
+    range_index: int
+    replica: ReplicaId
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send these consecutive batches to a connected replica."""
+
+    range_index: int
+    replica: ReplicaId
+    batches: Sequence[SentBatch]
+    confirm_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendConfirm:
+    """Nothing follows: tell the replica the confirm offset by itself."""
+
+    range_index: int
+    replica: ReplicaId
+    confirm_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """Everything below is acked: tell the application."""
+
+    confirm_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Find out whether the placement driver answers and has somewhere to go, and say `probed`.
+
+    Nothing is frozen before that: while it cannot help, the range is written to as well as it can be. There is
+    somewhere to go when at least `servers_min` servers are alive that are not excluded (strictly) or at all (else).
+    """
+
+    exclude_servers: tuple[str, ...]
+    strictly: bool
+    servers_min: int
+
+
+@dataclass(frozen=True, slots=True)
+class SealRange:
+    """Ask for the seal and the next range; answer with `sealed`, `seal_refused`, or `fenced`. Retried until answered."""
+
+    range_index: int
+    end_offset: int
+    exclude_servers: tuple[str, ...]
+    strictly: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Tell the old range's replicas the committed end, in the background, and forget them."""
+
+    range_index: int
+    start_offset: int
+    end_offset: int
+    replicas: tuple[ReplicaId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The writer is fenced or broken: fail what is pending with this error."""
+
+    error: RangelogError
+
+
+Effect = Connect | Send | SendConfirm | Confirmed | Probe | SealRange | Leave | Stopped
+
+
+class Phase(Enum):
+    """Where the writer stands."""
+
+    OPEN = "open"
+    PROBING = "probing"  # still open; about to leave
+    SEALING = "sealing"  # frozen
+    STOPPED = "stopped"
+
+
+class Appender:
+    """See the module. `next_offset` is where the next batch must start."""
+
+    def __init__(self, epoch: int, opened: OpenRange, now_ms: float) -> None:
+        self.epoch = epoch
+        self.phase = Phase.OPEN
+        self.error: RangelogError | None = None
+        self.seal_count = 0
+        self._effects: list[Effect] = []
+        self._troubles = 0
+        self._entered_ms = now_ms
+        self._roll_after_ms = now_ms
+        self._waiting: list[SentBatch] = []  # submitted while frozen
+        self._waiting_end = 0
+        self._enter(opened, (), now_ms)
+
+    # ---- the application
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next batch starts."""
+        return self._waiting_end if self._waiting else self._window.end_offset
+
+    @property
+    def confirm_offset(self) -> int:
+        """Everything below is acked."""
+        return self._window.confirm_offset
+
+    @property
+    def range_index(self) -> int:
+        """The range to stamp a batch with; a batch submitted during a seal is stamped anew."""
+        return self._range.index
+
+    @property
+    def opened(self) -> OpenRange:
+        """The range that is written to."""
+        return self._range
+
+    def submit(self, now_ms: float, base_offset: int, end_offset: int, data: bytes) -> None:
+        """Take the next encoded batch. Raises what stopped the writer."""
+        if self.error is not None:
+            raise self.error
+        assert base_offset == self.next_offset, "offsets are dense"
+        batch = SentBatch(base_offset, end_offset, data, now_ms)
+        if self.phase is Phase.SEALING:
+            self._waiting.append(batch)
+            self._waiting_end = end_offset
+            return
+        self._push(batch)
+        for link in self._window.links.values():
+            if link.live:
+                self._send(link)
+        if self.phase is Phase.OPEN and self._range_bytes >= self._range.size_bytes_max:
+            self._want_roll(now_ms)
+
+    # ---- replicas
+
+    def connected(self, now_ms: float, range_index: int, replica: ReplicaId) -> None:
+        """The replica can be sent to; what it has not acked goes out again."""
+        link = self._link(range_index, replica)
+        if link is None:
+            return
+        link.unreachable = False
+        if link.failed:
+            return  # too late for this range; good for the next one
+        link.live = True
+        link.sent_offset = link.durable_offset
+        link.progress_ms = now_ms
+        self._send(link)
+
+    def disconnected(self, now_ms: float, range_index: int, replica: ReplicaId) -> None:
+        """The connection broke or could not be made: leave the range if there is somewhere better."""
+        link = self._link(range_index, replica)
+        if link is None:
+            return
+        link.live = False
+        link.unreachable = True
+        self._want_roll(now_ms)
+
+    def acked(self, now_ms: float, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
+        """The replica holds everything below `durable_offset`."""
+        link = self._link(range_index, replica)
+        if link is None:
+            return  # left: it counts for nothing
+        if durable_offset > self._window.end_offset:
+            self._stop(InternalError(f"{replica} acks {durable_offset}, beyond what was sent"))
+            return
+        if self._window.acked(link, durable_offset, now_ms):
+            self._report()
+
+    def refused(self, now_ms: float, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
+        """The replica refused an append. A higher epoch ends the writer; anything else ends this replica's part."""
+        link = self._link(range_index, replica)
+        if link is None:
+            return
+        if isinstance(error, WriterFenced):
+            if self.phase is Phase.SEALING and (error.epoch or 0) <= self.epoch:
+                return  # our own seal went ahead of the reply
+            self.fenced(error)
+            return
+        self._window.give_up(link)  # it lost what it had acked, or is in doubt: not to be trusted in this range
+        self._want_roll(now_ms)
+
+    # ---- leaving the range
+
+    def tick(self, now_ms: float) -> None:
+        """Look for slow replicas, an old range, trouble that waits for a better place. Call every 50 ms or so."""
+        if self.phase is not Phase.OPEN:
+            return
+        for link in self._window.links.values():
+            self._judge(link, now_ms)
+        calm = all(link.live for link in self._window.links.values())
+        if calm and now_ms - self._entered_ms > CALM_MS:
+            self._troubles = 0
+        aged = self._range.age_ms_max and now_ms - self._range.created_ms > self._range.age_ms_max
+        if not calm or self._full() or (aged and self._range_bytes):
+            self._want_roll(now_ms)
+
+    def roll(self, now_ms: float) -> None:
+        """Leave the range as soon as it can be."""
+        self._want_roll(now_ms)
+
+    def probed(self, now_ms: float, *, possible: bool) -> None:
+        """The placement driver answered a probe and has somewhere to go, or not."""
+        if self.phase is not Phase.PROBING:
+            return
+        if not possible:
+            self.phase = Phase.OPEN
+            self._roll_after_ms = now_ms + ROLL_RETRY_MS
+            return
+        self.phase = Phase.SEALING
+        self._window.frozen = True
+        bad, strictly = self._to_avoid()
+        self._effects.append(SealRange(self._range.index, self._window.confirm_offset, bad, strictly))
+
+    def seal_refused(self, now_ms: float) -> None:
+        """There is no better place, and nothing was changed: go on where we are."""
+        if self.phase is not Phase.SEALING:
+            return
+        self.phase = Phase.OPEN
+        self._roll_after_ms = now_ms + ROLL_RETRY_MS
+        for link in self._window.links.values():
+            link.progress_ms = now_ms
+        if self._window.unfreeze():
+            self._report()
+        waiting, self._waiting = self._waiting, []
+        for batch in waiting:
+            self._push(batch)
+        for link in self._window.links.values():
+            if link.live:
+                self._send(link)
+
+    def sealed(self, now_ms: float, end_offset: int, opened: OpenRange) -> None:
+        """The range ended at `end_offset`, and the next one is open."""
+        if self.phase is not Phase.SEALING:
+            return
+        frozen = self._window.confirm_offset
+        if end_offset != frozen:
+            self._stop(InternalError(f"the range was sealed at {end_offset}, this writer froze {frozen}"))
+            return
+        old = self._range
+        rest = [*self._window.unconfirmed(), *self._waiting]
+        self._waiting = []
+        self._effects.append(Leave(old.index, old.start_offset, end_offset, old.replicas))
+        self.seal_count += 1
+        self._troubles = 0 if self._full() else self._troubles + 1
+        self._enter(opened, rest, now_ms)
+
+    def fenced(self, error: WriterFenced) -> None:
+        """A later writer owns the stream."""
+        self._stop(error)
+
+    def effects(self) -> list[Effect]:
+        """Hand out what is to be done now, in order; each effect once."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    # ---- inside
+
+    def _enter(self, opened: OpenRange, batches: Sequence[SentBatch], now_ms: float) -> None:
+        self._range = opened
+        self._range_bytes = 0
+        self._window = Window(opened.replicas, opened.acks, opened.start_offset, now_ms)
+        self.phase = Phase.OPEN
+        self._entered_ms = self._roll_after_ms = now_ms
+        for batch in batches:
+            batch.data = restamp(batch.data, range_index=opened.index, epoch=self.epoch)
+            batch.submitted_ms = now_ms
+            self._push(batch)
+        self._effects += [Connect(opened.index, replica) for replica in opened.replicas]
+
+    def _push(self, batch: SentBatch) -> None:
+        self._range_bytes += len(batch.data)
+        self._window.push(batch)
+
+    def _send(self, link: Link) -> None:
+        batches = self._window.unsent(link, FRAME_PAYLOAD_BYTES_MAX)
+        while batches:
+            self._effects.append(Send(self._range.index, link.replica, batches, self._window.confirm_offset))
+            batches = self._window.unsent(link, FRAME_PAYLOAD_BYTES_MAX)
+
+    def _link(self, range_index: int, replica: ReplicaId) -> Link | None:
+        if range_index != self._range.index or self.phase is Phase.STOPPED:
+            return None
+        return self._window.links.get(replica)
+
+    def _judge(self, link: Link, now_ms: float) -> None:
+        """Give up a replica that holds the others back, if they can do without it."""
+        if link.failed or link.durable_offset >= self._window.end_offset:
+            return
+        late = now_ms - link.progress_ms > REPLICA_LAG_MS_MAX
+        if late or self._window.lag_bytes(link) > REPLICA_LAG_BYTES_MAX:
+            link.slow = True
+            if self._goes_on_without(link):
+                self._window.give_up(link)
+
+    def _goes_on_without(self, link: Link | None = None) -> bool:
+        """Whether enough sound replicas (other than `link`) take appends: else this range is never acked again."""
+        links = self._window.links.values()
+        sound = [each for each in links if each is not link and each.live and not each.slow]
+        return len(sound) >= self._range.acks
+
+    def _to_avoid(self) -> tuple[tuple[str, ...], bool]:
+        """Return the servers the next range should not be on, and whether it is pointless with them.
+
+        Pointless: while this range still works, or is only full, a move must lead to a better place.
+        """
+        links = self._window.links.values()
+        bad = tuple(link.replica.server for link in links if link.failed or link.slow or link.unreachable)
+        back = all(not link.unreachable and not link.slow for link in links)  # those that failed could be of use again
+        return bad, bool(bad) and not back and not self._full() and self._goes_on_without()
+
+    def _full(self) -> bool:
+        return self._range_bytes >= self._range.size_bytes_max
+
+    def _want_roll(self, now_ms: float) -> None:
+        if self.phase is not Phase.OPEN or now_ms < self._roll_after_ms:
+            return
+        bad, strictly = self._to_avoid()
+        if bad and self._troubles and not self._full():
+            limit = PACE_MS_MAX if self._goes_on_without() else PACE_BLOCKED_MS_MAX
+            if now_ms < self._entered_ms + min(limit, PACE_MS * 2.0**self._troubles):
+                return  # tick comes back to it
+        self.phase = Phase.PROBING
+        wanted = len(self._range.replicas) if strictly else self._range.acks
+        self._effects.append(Probe(bad, strictly, wanted))
+
+    def _report(self) -> None:
+        confirm = self._window.confirm_offset
+        self._effects.append(Confirmed(confirm))
+        if confirm == self._window.end_offset:  # nothing follows that would carry it
+            for link in self._window.links.values():
+                if link.live:
+                    self._effects.append(SendConfirm(self._range.index, link.replica, confirm))
+
+    def _stop(self, error: RangelogError) -> None:
+        if self.phase is not Phase.STOPPED:
+            self.phase, self.error = Phase.STOPPED, error
+            self._effects.append(Stopped(error))

@@ -1,0 +1,215 @@
+"""The failover seal of one range, as a core: fence, decide the end, copy, commit.
+
+What holds:
+
+* The end is decided from truthful, fenced answers only (quorum.seal_end_offset). Doubt and silence count for nothing.
+* Before the placement driver is asked to commit, every offset below the end is durable on A replicas that answered.
+* An answer whose replica is lost before the commit is forgotten, and the end computed again.
+* The end in force is what the placement driver says, whoever proposed it.
+
+Drive it with events; after each, perform what `effects()` hands out. Every effect may fail: report it as `lost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from rangelog.ids import ReplicaId
+from rangelog.protocol.quorum import seal_end_offset, seal_quorum
+
+GRACE_MS = 100
+"""How long to wait for further answers once there are enough: about a round trip; it often saves a copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Send a seal to this replica."""
+
+    replica: ReplicaId
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy [start, end) from source to target at the fence's epoch, and report `copied` once it is durable."""
+
+    source: ReplicaId
+    target: ReplicaId
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Ask the placement driver to commit this end, and report `committed` with the end in force."""
+
+    end_offset: int
+
+
+Effect = Fence | Copy | Commit
+
+
+class Answer(Enum):
+    """How a replica answered."""
+
+    TRUTHFUL = "truthful"
+    DOUBTFUL = "doubtful"
+    UNKNOWN = "unknown"
+
+
+class Phase(Enum):
+    """Where the recovery stands."""
+
+    FENCING = "fencing"
+    COPYING = "copying"
+    COMMITTING = "committing"
+    DONE = "done"
+
+
+@dataclass(slots=True)
+class _Member:
+    asked: bool = False
+    answer: Answer | None = None
+    durable_offset: int = 0
+    lost: bool = False
+    why: str = "no answer yet"
+
+
+@dataclass(slots=True)
+class Recovery:
+    """One failover seal of one range. `replicas` are all R members, `acks` is A."""
+
+    replicas: Sequence[ReplicaId]
+    acks: int
+    start_offset: int
+    grace_ms: int = GRACE_MS
+    phase: Phase = Phase.FENCING
+    end_offset: int | None = None
+    _members: dict[ReplicaId, _Member] = field(default_factory=dict)
+    _quorum_ms: float | None = None
+    _copies: list[Copy] = field(default_factory=list)
+    _pending: list[Effect] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for replica in self.replicas:
+            self._members[replica] = _Member(asked=True)
+            self._pending.append(Fence(replica))
+
+    # ---- events
+
+    def answered(self, now_ms: float, replica: ReplicaId, answer: Answer, durable_offset: int, why: str = "") -> None:
+        """A replica answered the seal; its fence is durable unless the answer is UNKNOWN."""
+        member = self._members[replica]
+        if self.phase is not Phase.FENCING:
+            return  # decided without it; the next round, if any, asks again
+        member.answer, member.durable_offset, member.lost = answer, durable_offset, False
+        member.why = why or answer.value
+        self._decide(now_ms)
+
+    def lost(self, now_ms: float, replica: ReplicaId, why: str) -> None:
+        """A replica cannot be reached, or failed as source or target of a copy: its answer is forgotten."""
+        member = self._members[replica]
+        member.answer, member.lost, member.why, member.asked = None, True, why, False
+        if self.phase is Phase.COPYING:
+            self._back_to_fencing()
+        if self.phase is Phase.FENCING:
+            self._decide(now_ms)
+
+    def tick(self, now_ms: float) -> None:
+        """Time passed."""
+        if self.phase is Phase.FENCING:
+            self._decide(now_ms)
+
+    def retry_lost(self) -> None:
+        """Ask again those that were lost or in doubt; the caller paces this."""
+        if self.phase is not Phase.FENCING:
+            return
+        for replica, member in self._members.items():
+            if not member.asked or member.answer in (Answer.UNKNOWN, Answer.DOUBTFUL):
+                member.asked = True
+                self._pending.append(Fence(replica))
+
+    def copied(self, now_ms: float, copy: Copy) -> None:
+        """A copy is durable on its target."""
+        if copy not in self._copies:
+            return
+        self._copies.remove(copy)
+        member = self._members[copy.target]
+        member.durable_offset = max(member.durable_offset, copy.end_offset)
+        if self.phase is Phase.COPYING and not self._copies:
+            self._commit()
+
+    def committed(self, end_offset: int) -> None:
+        """The placement driver answered with the end in force."""
+        self.phase, self.end_offset = Phase.DONE, end_offset
+
+    # ---- effects
+
+    def effects(self) -> list[Effect]:
+        """Hand out what is to be done now; each effect once."""
+        pending, self._pending = self._pending, []
+        return pending
+
+    def next_tick_ms(self) -> float | None:
+        """When `tick` has something to do, at the latest."""
+        if self.phase is Phase.FENCING and self._quorum_ms is not None:
+            return self._quorum_ms + self.grace_ms
+        return None
+
+    def blocked_because(self) -> str:
+        """One line for people: what is missing."""
+        need = seal_quorum(len(self.replicas), self.acks)
+        have = len(self._truthful())
+        states = ", ".join(f"{replica.server}: {member.why}" for replica, member in self._members.items())
+        return f"{have} of {len(self.replicas)} replicas answered, {need} are needed ({states})"
+
+    # ---- inside
+
+    def _truthful(self) -> dict[ReplicaId, int]:
+        return {
+            replica: member.durable_offset
+            for replica, member in self._members.items()
+            if member.answer is Answer.TRUTHFUL
+        }
+
+    def _decide(self, now_ms: float) -> None:
+        answers = self._truthful()
+        end = seal_end_offset(answers.values(), len(self.replicas), self.acks)
+        if end is None or len(answers) < self.acks:
+            self._quorum_ms = None
+            return
+        if self._quorum_ms is None:
+            self._quorum_ms = now_ms
+        waiting = any(member.asked and member.answer is None for member in self._members.values())
+        if waiting and now_ms < self._quorum_ms + self.grace_ms:
+            return
+        self._plan_copies(answers, end)
+
+    def _plan_copies(self, answers: dict[ReplicaId, int], end: int) -> None:
+        """Every offset below the end must be durable on A answering replicas: fill up the longest ones."""
+        self.end_offset = end
+        order = sorted(answers, key=lambda replica: -answers[replica])
+        source = order[0]
+        self._copies = [
+            Copy(source, target, answers[target], end) for target in order[1 : self.acks] if answers[target] < end
+        ]
+        if self._copies:
+            self.phase = Phase.COPYING
+            self._pending += self._copies
+        else:
+            self._commit()
+
+    def _commit(self) -> None:
+        assert self.end_offset is not None
+        self.phase = Phase.COMMITTING
+        self._pending.append(Commit(self.end_offset))
+
+    def _back_to_fencing(self) -> None:
+        """Ask everybody again: an answer taken before a copy failed may be short of what was copied since."""
+        self.phase, self.end_offset, self._quorum_ms = Phase.FENCING, None, None
+        self._copies.clear()
+        for replica, member in self._members.items():
+            if not member.lost:
+                member.answer, member.asked = None, True
+                self._pending.append(Fence(replica))

@@ -1,0 +1,137 @@
+"""The append window: encoded batches that not every wanted replica has yet, and who has what. Pure.
+
+What holds:
+
+* Batches lie end to end; each is kept until it is confirmed and every replica that may still catch up holds it.
+* `confirm_offset` is the A-th largest durable offset of the range's replicas and never goes back. While it is frozen
+  it does not move at all.
+* A replica is sent each batch once per connection, in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rangelog.ids import ReplicaId
+from rangelog.protocol.quorum import confirmed_offset
+
+
+@dataclass(slots=True)
+class SentBatch:
+    """One encoded batch and when it was first due."""
+
+    base_offset: int
+    end_offset: int
+    data: bytes
+    submitted_ms: float
+
+
+@dataclass(slots=True)
+class Link:
+    """One replica of the open range, as the writer sees it."""
+
+    replica: ReplicaId
+    durable_offset: int
+    sent_offset: int
+    live: bool = False
+    failed: bool = False  # given up for this range: nothing is kept for it
+    unreachable: bool = False  # the last connection broke, or could not be made
+    slow: bool = False  # held batches back for too long, and has not moved since
+    progress_ms: float = 0.0  # when it last moved on, or had nothing to do
+
+
+class Window:
+    """See the module."""
+
+    def __init__(self, replicas: Sequence[ReplicaId], acks: int, start_offset: int, now_ms: float) -> None:
+        self.links = {
+            replica: Link(replica, start_offset, start_offset, progress_ms=now_ms) for replica in replicas
+        }
+        self.acks = acks
+        self.confirm_offset = start_offset
+        self.frozen = False
+        self.end_offset = start_offset
+        self.size_bytes = 0
+        self._batches: deque[SentBatch] = deque()
+
+    def push(self, batch: SentBatch) -> None:
+        """Add the next batch."""
+        assert batch.base_offset == self.end_offset, "batches lie end to end"
+        for link in self.links.values():
+            if link.durable_offset == self.end_offset:  # nothing was due until now
+                link.progress_ms = batch.submitted_ms
+        self._batches.append(batch)
+        self.end_offset = batch.end_offset
+        self.size_bytes += len(batch.data)
+
+    def unsent(self, link: Link, bytes_max: int) -> list[SentBatch]:
+        """Return the next batches for a live replica, at least one if there is any, and count them as sent."""
+        if link.sent_offset >= self.end_offset:
+            return []
+        chosen: list[SentBatch] = []
+        size = 0
+        newest = self._batches[-1]
+        if newest.base_offset == link.sent_offset:  # the common case: no search
+            chosen = [newest]
+        else:
+            for batch in self._batches:
+                if batch.base_offset < link.sent_offset:
+                    continue
+                if chosen and size + len(batch.data) > bytes_max:
+                    break
+                chosen.append(batch)
+                size += len(batch.data)
+        if chosen:
+            link.sent_offset = chosen[-1].end_offset
+        return chosen
+
+    def acked(self, link: Link, durable_offset: int, now_ms: float) -> bool:
+        """A replica holds all below `durable_offset`; return whether the confirm offset moved."""
+        if durable_offset <= link.durable_offset:
+            return False
+        link.durable_offset = durable_offset
+        link.progress_ms = now_ms
+        link.slow = False
+        return self._advance()
+
+    def unfreeze(self) -> bool:
+        """Let the confirm offset move again; return whether it did."""
+        self.frozen = False
+        return self._advance()
+
+    def _advance(self) -> bool:
+        if self.frozen:
+            return False
+        confirm = confirmed_offset([link.durable_offset for link in self.links.values()], self.acks)
+        moved = confirm > self.confirm_offset
+        if moved:
+            self.confirm_offset = confirm
+        self._release()
+        return moved
+
+    def first_kept_offset(self) -> int:
+        """Return the base of the oldest batch kept: a replica that needs older ones cannot catch up from here."""
+        return self._batches[0].base_offset if self._batches else self.end_offset
+
+    def give_up(self, link: Link) -> None:
+        """Keep nothing for this replica any more."""
+        link.failed, link.live = True, False
+        self._release()
+
+    def unconfirmed(self) -> list[SentBatch]:
+        """Return the batches at or beyond the confirm offset, for the next range."""
+        return [batch for batch in self._batches if batch.base_offset >= self.confirm_offset]
+
+    def lag_bytes(self, link: Link) -> int:
+        """Return how many bytes are kept that this replica lacks."""
+        return sum(len(batch.data) for batch in self._batches if batch.end_offset > link.durable_offset)
+
+    def _release(self) -> None:
+        keep_from = self.confirm_offset
+        for link in self.links.values():
+            if not link.failed and link.durable_offset < keep_from:
+                keep_from = link.durable_offset
+        while self._batches and self._batches[0].end_offset <= keep_from:
+            self.size_bytes -= len(self._batches.popleft().data)
