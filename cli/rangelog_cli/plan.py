@@ -94,7 +94,9 @@ def with_ports(plan: ClusterPlan, base_port: int) -> ClusterPlan:
     return replace(
         plan,
         base_port=base_port,
-        pds=tuple(replace(pd, api_port=api, raft_port=raft) for pd, api, raft in zip(plan.pds, apis, rafts, strict=True)),
+        pds=tuple(
+            replace(pd, api_port=api, raft_port=raft) for pd, api, raft in zip(plan.pds, apis, rafts, strict=True)
+        ),
         range_servers=tuple(
             replace(server, data_port=rest[2 * i], control_port=rest[2 * i + 1])
             for i, server in enumerate(plan.range_servers)

@@ -388,9 +388,7 @@ def _plan_for(
             f"{directory} holds {len(plan.pds)} placement drivers, not {pds}: leave out --pds, or use a new --data-dir"
         )
     if tier_url is not None and tier_url != plan.tier_url:
-        raise Unavailable(
-            f"{directory} keeps its tier at {plan.tier_url}: leave out --tier, or use a new --data-dir"
-        )
+        raise Unavailable(f"{directory} keeps its tier at {plan.tier_url}: leave out --tier, or use a new --data-dir")
     if range_servers is not None and range_servers != len(plan.range_servers):
         plan = with_range_servers(plan, range_servers)
     moved = base_port is not None and base_port != plan.base_port

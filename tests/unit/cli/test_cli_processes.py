@@ -114,7 +114,9 @@ def test_directory_belongs_to_one_supervisor(tmp_path: Path) -> None:
     second.stop()
 
 
-@pytest.mark.parametrize(("asked", "said"), [({"pds": 1}, "holds 3 placement"), ({"tier_url": "file:///x"}, "its tier")])
+@pytest.mark.parametrize(
+    ("asked", "said"), [({"pds": 1}, "holds 3 placement"), ({"tier_url": "file:///x"}, "its tier")]
+)
 def test_another_cluster_than_the_directory_holds_is_refused(
     tmp_path: Path, asked: dict[str, int | str], said: str
 ) -> None:

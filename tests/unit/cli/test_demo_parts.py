@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
 
-from rangelog_cli.demo import ack_log, flights, report, timeline
+from rangelog_cli.demo import ack_log, comparison, flights, report, timeline
 
 
 def test_flights_are_all_there_in_timetable_order() -> None:
@@ -15,7 +16,7 @@ def test_flights_are_all_there_in_timetable_order() -> None:
     found = flights.load_flights()
     assert len(found) == 336_776
     assert len({flight.value for flight in found}) == 336_776
-    assert all(a.timestamp_ms <= b.timestamp_ms for a, b in zip(found, found[1:], strict=False))
+    assert all(a.timestamp_ms <= b.timestamp_ms for a, b in itertools.pairwise(found))
     first = json.loads(found[0].value)
     assert (found[0].timestamp_ms, found[0].key) == (1_357_035_300_000, b"UA")  # 2013-01-01 05:15 in New York
     assert (first["flight"], first["dep_delay"], first["tailnum"]) == (1545, 2, "N14228")
@@ -83,3 +84,28 @@ def test_report_is_one_page_without_references(tmp_path: Path) -> None:
     assert "demo: FAILED" in page
     for reference in ("src=", "<link", "<script", "url(http"):
         assert reference not in page
+
+
+@pytest.mark.parametrize(
+    ("order", "lost", "duplicated", "misordered"),
+    [([0, 1, 2, 3], 0, 0, 0), ([0, 1, 3], 1, 0, 1), ([0, 1, 1, 2, 3], 0, 1, 2), ([1, 0, 2, 3], 0, 0, 2), ([], 4, 0, 0)],
+)
+def test_comparison_tells_loss_repeat_and_disorder_apart(
+    order: list[int], lost: int, duplicated: int, misordered: int
+) -> None:
+    """Each kind of damage is counted as what it is, and only an intact log is ok."""
+    some = [flights.Flight(i, b"UA", b"%d" % i) for i in range(4)]
+    found = comparison.Comparison(some)
+    for offset, index in enumerate(order):
+        found.add(offset, index, b"UA", b"%d" % index)
+    assert (found.lost, found.duplicated, found.misordered) == (lost, duplicated, misordered)
+    assert found.ok == (order == [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize(("timestamp", "key", "value"), [(9, b"UA", b"0"), (0, None, b"0"), (0, b"UA", b"x")])
+def test_comparison_notices_an_altered_record(timestamp: int, key: bytes | None, value: bytes) -> None:
+    """Another timestamp, key or value is no match."""
+    found = comparison.Comparison([flights.Flight(0, b"UA", b"0")])
+    found.add(0, timestamp, key, value)
+    assert found.altered == 1
+    assert not found.ok

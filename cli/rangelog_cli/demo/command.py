@@ -1,0 +1,275 @@
+"""`rangelog demo`: real flights through real kills, and then every flight accounted for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import signal
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rangelog_cli.demo.ack_log import read_acks
+from rangelog_cli.demo.comparison import Comparison
+from rangelog_cli.demo.faults import Appending, WriterProcess
+from rangelog_cli.demo.flights import Flight, load_flights, write_spool
+from rangelog_cli.demo.progress import Progress
+from rangelog_cli.demo.report import CarrierRow, Check, ReportData, write_report
+from rangelog_cli.demo.s3_server import S3Server, use_credentials
+from rangelog_cli.demo.timeline import Timeline, make_timeline
+from rangelog_cli.processes import Cluster, stop_all
+
+if TYPE_CHECKING:
+    from rangelog_cli.demo.metadata import Metadata
+
+STREAM = "flights"
+RANGE_SERVERS = 4
+RANGE_SIZE_BYTES = 4 * 1024 * 1024
+"""Small, so that some thirty ranges seal and go to the object store."""
+PAUSE_TARGET_MS = 1_000
+_SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
+
+
+@dataclass
+class Outcome:
+    """What was found. `last_line` and `ok` say it in the agreed form."""
+
+    total: int
+    appended: int = 0
+    wrong_acks: int = 0
+    timeline: Timeline = field(default_factory=lambda: make_timeline([], []))
+    comparison: Comparison = field(default_factory=lambda: Comparison([]))
+    carriers: list[CarrierRow] = field(default_factory=list)
+    spark: str = "no"
+    tier_objects: int = 0
+    sealed_end: int = 0
+    dropped_ranges: int = 0
+    parquet: tuple[int, int, bool] = (0, 0, False)
+
+    def checks(self) -> list[Check]:
+        """Everything that must hold, with what was found."""
+        read, total = self.comparison, f"{self.total:,}"
+        objects, records, dense = self.parquet
+        clean = f"{read.lost} lost, {read.duplicated} repeated, {read.misordered} moved, {read.altered} altered"
+        return [
+            Check("flights appended", total, f"{self.appended:,}", self.appended == self.total),
+            Check("processes killed on the way", "3", str(len(self.timeline.kills)), len(self.timeline.kills) == 3),
+            Check("acks naming another offset than the flight's", "0", str(self.wrong_acks), self.wrong_acks == 0),
+            Check("records read back through the SDK", total, f"{read.read:,}", read.read == self.total),
+            Check("… compared with the file", "0 of anything", clean, read.ok),
+            Check("ranges read from S3 only", "1 or more", str(self.dropped_ranges), self.dropped_ranges > 0),
+            Check("Spark SQL agrees with pandas, carrier by carrier", "yes", self.spark, self.spark != "no"),
+            Check(
+                "records in the Parquet objects, by plain pyarrow",
+                f"{self.sealed_end:,} in {self.tier_objects}",
+                f"{records:,} in {objects}, offsets {'dense' if dense else 'NOT dense'}",
+                dense and records == self.sealed_end and objects == self.tier_objects > 0,
+            ),
+        ]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all checks passed."""
+        return all(check.ok for check in self.checks())
+
+    @property
+    def last_line(self) -> str:
+        """The line that scripts look at."""
+        read = self.comparison
+        return (
+            f"demo: {'OK' if self.ok else 'FAILED'} appended={self.appended} read={read.read} lost={read.lost} "
+            f"duplicated={read.duplicated} misordered={read.misordered} kills={len(self.timeline.kills)} "
+            f"longest_ack_gap_ms={self.timeline.longest_gap_ms:.0f} spark_matches={self.spark} "
+            f"tier_objects={self.tier_objects}"
+        )
+
+
+def run_demo(report: Path, *, keep: bool, flight_count: int | None, with_spark: bool) -> int:
+    """Run all of it; 0 if everything holds, 1 if not. The work directory goes unless `keep`; on failure its logs stay."""
+    use_credentials()
+    directory = Path(tempfile.mkdtemp(prefix="rangelog-demo-"))
+    succeeded = False
+    try:
+        outcome = asyncio.run(_run(directory, report, flight_count, with_spark))
+        succeeded = outcome.ok
+    finally:
+        if not succeeded:
+            logs = report.absolute().with_suffix(".logs")
+            shutil.rmtree(logs, ignore_errors=True)
+            if (directory / "logs").is_dir():
+                shutil.copytree(directory / "logs", logs)
+                click.echo(f"logs of the processes: {logs}", err=True)
+        if keep:
+            click.echo(f"data and logs: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+    for check in outcome.checks():
+        if not check.ok:
+            click.echo(f"does not hold: {check.name}: expected {check.expected}, found {check.found}", err=True)
+    click.echo(f"report: {report.absolute()}")
+    click.echo(outcome.last_line)
+    return 0 if outcome.ok else 1
+
+
+async def _run(directory: Path, report: Path, flight_count: int | None, with_spark: bool) -> Outcome:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    async with AsyncExitStack() as stack:
+        progress = stack.enter_context(Progress())
+        demo = await _start(directory, flight_count, progress, stack)
+        await demo.append()
+        await demo.tier()
+        await demo.read_back()
+        if with_spark:
+            await demo.spark()
+        else:
+            demo.outcome.spark = "skipped"
+        await demo.parquet()
+        with progress.step("write the report"):
+            write_report(report, demo.report_data())
+        return demo.outcome
+
+
+@dataclass
+class Demo:
+    """What the parts share."""
+
+    directory: Path
+    flights: list[Flight]
+    cluster: Cluster
+    s3: S3Server
+    metadata: Metadata
+    progress: Progress
+    stack: AsyncExitStack
+    outcome: Outcome
+
+    async def append(self) -> None:
+        """(b) All flights through three kills."""
+        spool = self.directory / "flights.tsv"
+        write_spool(spool, self.flights)
+        writers = [
+            WriterProcess(f"writer-{number}", self.directory, self.cluster.connect_string, STREAM, spool)
+            for number in (1, 2)
+        ]
+        self.stack.callback(stop_all, [writer.process for writer in writers], 0.0)
+        with self.progress.step("append through three kills", total=len(self.flights)) as bar:
+            appending = Appending(self.cluster, self.metadata, writers, len(self.flights), bar)
+            await appending.run()
+            acks = [ack for writer in writers for ack in read_acks(writer.acks)]
+            outcome = self.outcome
+            outcome.appended = int(str(writers[1].status()["end"]))
+            outcome.wrong_acks = sum(ack.offset is not None and ack.offset != ack.index for ack in acks)
+            outcome.timeline = make_timeline(acks, appending.kills)
+            bar.note = f"longest pause {outcome.timeline.longest_gap_ms:.0f} ms"
+
+    async def tier(self) -> None:
+        """(c) Sealed ranges to S3, hot copies of the older half away."""
+        from rangelog_cli.demo.tiering import drop_older_half, wait_tiered
+
+        with self.progress.step("sealed ranges to S3", total=100) as bar:
+            sealed = await wait_tiered(self.metadata, bar)
+            self.outcome.sealed_end = sealed[-1].end_offset if sealed else 0
+            self.outcome.tier_objects = len(await self.metadata.objects())
+        with self.progress.step("drop hot copies of the older half") as bar:
+            self.outcome.dropped_ranges, hot = await drop_older_half(self.metadata, sealed)
+            bar.note = f"{self.outcome.dropped_ranges} ranges only in S3, {hot} in both, the rest only hot"
+
+    async def read_back(self) -> None:
+        """(d) Every record through the SDK, compared with the file."""
+        import rangelog
+        from rangelog_cli.demo.verify import read_back
+
+        with self.progress.step("read back and compare", total=len(self.flights)) as bar:
+            async with await rangelog.connect(self.cluster.connect_string) as client:
+                self.outcome.comparison = await read_back(client, STREAM, self.flights, bar)
+            bar.note = f"{self.outcome.comparison.read:,} records"
+
+    async def spark(self) -> None:
+        """(e) The same question to Spark SQL and to pandas."""
+        from rangelog_cli.demo.verify import answers_match, ask_spark
+
+        with self.progress.step("Spark SQL against pandas") as bar:
+            pds = self.cluster.connect_string
+            self.outcome.carriers = await ask_spark(self.directory, pds, STREAM, len(self.flights))
+            self.outcome.spark = "yes" if answers_match(self.outcome.carriers) else "no"
+            bar.note = f"{len(self.outcome.carriers)} carriers"
+
+    async def parquet(self) -> None:
+        """(f) The objects without any of our code."""
+        from rangelog_cli.demo.verify import count_parquet
+
+        with self.progress.step("count in Parquet with pyarrow") as bar:
+            self.outcome.parquet = await asyncio.to_thread(count_parquet, self.s3.endpoint)
+            bar.note = f"{self.outcome.parquet[1]:,} records in {self.outcome.parquet[0]} objects"
+
+    def report_data(self) -> ReportData:
+        """(g) What the page shows."""
+        pause = next((kill.gap_ms for kill in self.outcome.timeline.kills if kill.what == "a range server"), 0.0)
+        target = Check(
+            "target: pause after the range-server kill", f"under {PAUSE_TARGET_MS:,} ms", f"{pause:,.0f} ms",
+            pause < PAUSE_TARGET_MS,
+        )  # fmt: skip
+        return ReportData(
+            ok=self.outcome.ok,
+            last_line=self.outcome.last_line,
+            timeline=self.outcome.timeline,
+            checks=[*self.outcome.checks(), target],
+            steps=self.progress.steps,
+            carriers=self.outcome.carriers,
+            machine=_machine(),
+        )
+
+
+async def _start(directory: Path, flight_count: int | None, progress: Progress, stack: AsyncExitStack) -> Demo:
+    """(a) The processes, the flights and the stream; all of it is undone by `stack`."""
+    with progress.step("load the flights") as bar:
+        flights = (await asyncio.to_thread(load_flights))[:flight_count]
+        bar.note = f"{len(flights):,} flights"
+    with progress.step("start the processes") as bar:
+        s3 = S3Server(directory)
+        stack.callback(stop_all, [s3.process], 2.0)
+        await asyncio.to_thread(s3.start)
+        cluster = Cluster.open(
+            directory / "cluster", pds=3, range_servers=RANGE_SERVERS, tier_url=s3.tier_url, env=_SETTINGS
+        )
+        stack.callback(cluster.stop)
+        await asyncio.to_thread(cluster.start)
+        metadata = await _make_stream(cluster, stack)
+        bar.note = f"3 placement drivers, {RANGE_SERVERS} range servers, S3 at {s3.endpoint}"
+    return Demo(directory, flights, cluster, s3, metadata, progress, stack, Outcome(len(flights)))
+
+
+async def _make_stream(cluster: Cluster, stack: AsyncExitStack) -> Metadata:
+    import rangelog
+    from rangelog_cli.demo.metadata import Metadata, wait_for
+    from rangelog_cli.demo.tiering import KEEP_HOT
+
+    metadata = Metadata(cluster.pd_addresses, STREAM)
+    stack.push_async_callback(metadata.close)
+
+    async def all_alive() -> bool:
+        return len(await metadata.alive_servers()) == RANGE_SERVERS
+
+    await wait_for(all_alive, 30.0, "range servers have not registered")
+    async with await rangelog.connect(cluster.connect_string) as client:
+        await client.create_stream(
+            STREAM, replicas=3, acks=2, range_size_bytes_max=RANGE_SIZE_BYTES, hot_retention_ms=KEEP_HOT
+        )
+    return metadata
+
+
+def _machine() -> str:
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return (
+        f"{when} · {os.cpu_count()} cores, {memory_gib:.0f} GiB, {platform.system()} {platform.release()}, "
+        f"Python {platform.python_version()} · every process on this machine"
+    )

@@ -1,0 +1,136 @@
+"""Appending all flights while a range server, the leading placement driver and the writer itself are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rangelog.errors import RequestTimeout, Unavailable
+from rangelog_cli.demo.ack_log import count_acks
+from rangelog_cli.demo.metadata import Metadata
+from rangelog_cli.demo.progress import Bar
+from rangelog_cli.demo.timeline import Kill
+from rangelog_cli.processes import Cluster, Process, wait_until
+
+RANGE_SERVER_AT, PD_LEADER_AT, WRITER_AT = 0.25, 0.50, 0.75
+"""Shares of the flights that are acked when each kill happens."""
+DOWN_S = 1.5
+"""How long a killed server stays away."""
+_POLL_S = 0.01
+_APPEND_TIMEOUT_S = 600.0
+_READY_TIMEOUT_S = 60.0
+
+
+class WriterProcess:
+    """One writer process of the demo and the files it talks through."""
+
+    def __init__(self, name: str, directory: Path, pds: str, stream: str, spool: Path) -> None:
+        self.acks = directory / f"{name}.acks"
+        self._status = directory / f"{name}.status"
+        arguments = ["-m", "rangelog_cli.demo.appender", "--pds", pds, "--stream", stream, "--spool", str(spool)]
+        arguments += ["--acks", str(self.acks), "--status", str(self._status)]
+        self.process = Process(name, arguments, log_path=directory / "logs" / f"{name}.log")
+
+    def prepare(self) -> None:
+        """Start it and wait until it stands by."""
+        self.process.start()
+        wait_until(self._stands_by, _READY_TIMEOUT_S, f"{self.process.name} is not ready: see {self.process.log_path}")
+
+    def go(self) -> None:
+        """Let it open the stream and append."""
+        self.process.stdin.write(b"go\n")
+        self.process.stdin.flush()
+
+    def status(self) -> dict[str, object]:
+        """What it said last; empty before it said anything."""
+        try:
+            found: dict[str, object] = json.loads(self._status.read_text())
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def _stands_by(self) -> bool:
+        return self.process.ready() and self.status().get("state") == "ready"
+
+
+@dataclass
+class Appending:
+    """The appends of the demo. After `run`: what was killed, and when."""
+
+    cluster: Cluster
+    metadata: Metadata
+    writers: list[WriterProcess]
+    total: int
+    bar: Bar
+    kills: list[Kill] = field(default_factory=list)
+    _restarts: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def run(self) -> None:
+        """Append everything. Raises Unavailable when a writer gives up, RequestTimeout when nothing comes to an end."""
+        steps: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+            (RANGE_SERVER_AT, self._kill_range_server),
+            (PD_LEADER_AT, self._kill_pd_leader),
+            (WRITER_AT, self._kill_writer),
+        ]
+        for writer in self.writers:
+            await asyncio.to_thread(writer.prepare)
+        self.writers[0].go()
+        deadline = time.monotonic() + _APPEND_TIMEOUT_S
+        try:
+            while not self._finished():
+                done = sum(count_acks(writer.acks) for writer in self.writers)
+                self.bar.update(done)
+                if steps and done >= steps[0][0] * self.total:
+                    await steps.pop(0)[1]()
+                if time.monotonic() > deadline:
+                    raise RequestTimeout(f"only {done} of {self.total} flights were acked in {_APPEND_TIMEOUT_S:g} s")
+                await asyncio.sleep(_POLL_S)
+            await asyncio.gather(*self._restarts)
+        finally:
+            for task in self._restarts:
+                task.cancel()
+
+    def _finished(self) -> bool:
+        current = self._current().process
+        if current.running:
+            return False
+        if current.returncode != 0:
+            raise Unavailable(f"{current.name} ended with exit code {current.returncode}: {current.last_words()}")
+        return True
+
+    def _current(self) -> WriterProcess:
+        return self.writers[1 if any(kill.what == "the writer" for kill in self.kills) else 0]
+
+    async def _kill_range_server(self) -> None:
+        open_range = await self.metadata.open_range()
+        name = open_range.replicas[0].server
+        self.bar.say(f"kill -9 {name}, a range server of the open range {open_range.index}")
+        self._kill_member("a range server", name)
+
+    async def _kill_pd_leader(self) -> None:
+        name = await self.metadata.leader()
+        self.bar.say(f"kill -9 {name}, the placement driver that leads")
+        self._kill_member("the PD leader", name)
+
+    def _kill_member(self, what: str, name: str) -> None:
+        kill = Kill(what, name, time.monotonic_ns())
+        self.cluster.kill(name)
+        self.kills.append(kill)
+        self._restarts.append(asyncio.create_task(self._bring_back(kill)))
+
+    async def _bring_back(self, kill: Kill) -> None:
+        await asyncio.sleep(DOWN_S)
+        await asyncio.to_thread(self.cluster.start_member, kill.process)
+        kill.restarted_ns = time.monotonic_ns()
+
+    async def _kill_writer(self) -> None:
+        first, second = self.writers
+        self.bar.say(f"kill -9 {first.process.name}, the writer; {second.process.name} takes over")
+        kill = Kill("the writer", first.process.name, time.monotonic_ns())
+        first.process.kill()
+        second.go()
+        self.kills.append(kill)
