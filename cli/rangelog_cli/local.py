@@ -12,6 +12,7 @@ from types import FrameType
 
 import click
 
+from rangelog_cli.health import wait_healthy
 from rangelog_cli.processes import Cluster, Process
 
 DEFAULT_PORT = 7100
@@ -90,6 +91,7 @@ def run_local(
     try:
         _on_stop_signals(_interrupt)
         cluster.start()
+        wait_healthy(cluster)
         stop = threading.Event()
         _on_stop_signals(lambda *_: stop.set())
         click.echo(banner(cluster, context_note=_write_context(cluster) if write_context else ""))

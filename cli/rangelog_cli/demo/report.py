@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rangelog_cli.demo.timeline import Kill, Timeline
 
@@ -108,7 +109,7 @@ def plot_svg(timeline: Timeline) -> str:
     from matplotlib import pyplot
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    style = {"font.family": "DejaVu Sans", "font.size": 9, "svg.fonttype": "path", "svg.hashsalt": "rangelog"}
+    style: Any = {"font.family": "DejaVu Sans", "font.size": 9, "svg.fonttype": "path", "svg.hashsalt": "rangelog"}
     with pyplot.rc_context(style):
         figure, (rate, latency) = pyplot.subplots(
             2, 1, sharex=True, figsize=(10, 5.6), height_ratios=(3, 2), layout="constrained"

@@ -63,7 +63,7 @@ async def ask_spark(directory: Path, pds: str, stream: str, count: int) -> list[
 
 def ask_pandas(count: int) -> dict[str, tuple[int, float, float]]:
     """carrier → (flights, mean departure delay in minutes, share cancelled), straight from the CSV."""
-    import pandas
+    import pandas  # type: ignore[import-untyped,unused-ignore]
 
     columns = ["carrier", "dep_delay", "dep_time", "time_hour", "minute"]
     table = pandas.read_csv(data_file(), usecols=columns)
