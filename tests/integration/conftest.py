@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from rangelog_cli.health import wait_healthy
-from rangelog_cli.processes import Cluster
+from rangelog_cli.plan import read_plan
+from rangelog_cli.processes import Cluster, Process, wait_until
 
 TEST_SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(8 * 1024 * 1024)}
 """Small segments, so that their change is exercised and a test's directory stays small."""
@@ -47,3 +52,79 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
     with Cluster.open(tmp_path_factory.mktemp("shared"), env=TEST_SETTINGS) as cluster:
         wait_healthy(cluster)
         yield cluster
+
+
+class Local:
+    """A `rangelog local` process of its own, as a user would start it, and what it prints."""
+
+    def __init__(self, data_dir: Path, output: Path, *options: str) -> None:
+        self.data_dir = data_dir
+        self.output = output
+        arguments = ["-m", "rangelog_cli", "local", "--data-dir", str(data_dir), "--no-context", *options]
+        self.process = Process("local", arguments, log_path=output)
+        self._shown = output.stat().st_size if output.exists() else 0
+        self.process.start()
+
+    def printed(self) -> str:
+        """Everything it printed since this start."""
+        return self.output.read_bytes()[self._shown :].decode()
+
+    def wait_for(self, text: str, timeout_s: float = 60.0) -> None:
+        """Until it has printed `text`; fails with its last words when it ends before."""
+
+        def shown() -> bool:
+            if text in self.printed():
+                return True
+            assert self.process.running, f"rangelog local ended: {self.printed()}"
+            return False
+
+        wait_until(shown, timeout_s, f"rangelog local did not print {text!r}: {self.printed()}")
+
+    @property
+    def connect_string(self) -> str:
+        """What rangelog.connect takes."""
+        plan = read_plan(self.data_dir)
+        assert plan is not None
+        return ",".join(plan.pd_addresses)
+
+    def pids(self) -> dict[str, int]:
+        """name → pid of every member that listens."""
+        files = sorted(self.data_dir.glob("*/endpoint.json"))
+        return {file.parent.name: int(json.loads(file.read_text())["pid"]) for file in files}
+
+    def kill_everything(self) -> None:
+        """`kill -9` to the supervisor and each of its children, and wait until they are gone."""
+        pids = list(self.pids().values())
+        for pid in [self.process.pid, *pids]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.kill()
+        wait_until(lambda: not any(is_alive(pid) for pid in pids), 10.0, f"some of {pids} are left")
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+LocalFactory = Callable[..., Local]
+
+
+@pytest.fixture
+def start_local(tmp_path: Path) -> Iterator[LocalFactory]:
+    """Starts `rangelog local` on free ports in one directory; `start_local("--range-servers", "4")`."""
+    started: list[Local] = []
+
+    def start(*options: str, port: str = "0") -> Local:
+        local = Local(tmp_path / "data", tmp_path / "local.out", "--port", port, *options)
+        started.append(local)
+        return local
+
+    yield start
+    for local in started:
+        if local.process.running:
+            local.process.request_stop()
+            local.process.finish(time.monotonic() + 20)
