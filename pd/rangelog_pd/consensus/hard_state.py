@@ -2,7 +2,8 @@
 
 What holds: the file is replaced whole and flushed before `store` returns, so a vote is durable before it is cast; a
 damaged file is Corruption, never taken for a fresh one. `durable_index` is a floor: entries up to it were flushed, so
-a journal that ends below it has lost something.
+a journal that ends below it has lost something. It is the commit index while running (which no election takes back) and
+the whole journal after a clean stop.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _BODY_BYTES_MAX = 4096
 
 @dataclass(frozen=True)
 class HardState:
-    """One member's memory. `voter` is false until the member may be counted on: see `Raft.may_vote`."""
+    """One member's memory. `voter` is false until the member holds all that was committed when it joined: one that
+    lost its disk must not help to elect a leader that lacks what it had acknowledged."""
 
     name: str
     term: int = 0

@@ -25,7 +25,11 @@ from typing import NamedTuple
 import google_crc32c
 from rangelog.errors import Corruption, InternalError
 
-from rangelog_pd.consensus.durable_file import replace_durably, write_fully, write_new_file
+from rangelog_pd.consensus.durable_file import (
+    replace_durably,
+    write_fully,
+    write_new_file,
+)
 
 _MAGIC = b"RLJRNL01"
 _VERSION = 1

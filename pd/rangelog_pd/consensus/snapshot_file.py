@@ -74,6 +74,11 @@ def decode(data: bytes, *, source: str) -> Snapshot:
     )
 
 
+def last_index_of(data: bytes) -> int:
+    """The last index of an encoded snapshot that was checked before."""
+    return int(_FIELDS.unpack_from(data, _START.size)[3])
+
+
 def write(path: Path, snapshot: Snapshot) -> None:
     """Replace the file; durable on return. Raises OSError."""
     write_atomically(path, encode(snapshot))

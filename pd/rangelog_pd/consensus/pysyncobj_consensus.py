@@ -1,0 +1,336 @@
+"""Consensus on pysyncobj, with our own journal, snapshots, transport and rules (see the modules beside this one).
+
+What holds: the Raft library lives on one thread that this class starts and watches; the event loop sees immutable
+pictures and futures. If that thread dies, `failed` says why and everything outstanding is answered "unknown".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rangelog.errors import (
+    ConfigInvalid,
+    InternalError,
+    InvalidArgument,
+    NotLeader,
+    OutcomeUnknown,
+    RangelogError,
+    StorageFull,
+    Unavailable,
+)
+from rangelog.ids import check_name
+from rangelog.limits import COMMAND_BYTES_MAX
+
+from rangelog_pd.consensus.dialing import Dialing, parse_address
+from rangelog_pd.consensus.handshake import Identity, group_digest
+from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus, StateMachine
+from rangelog_pd.consensus.messages import KIND_COMMAND, KIND_NO_OP
+from rangelog_pd.consensus.proposals import Proposal, Proposals
+from rangelog_pd.consensus.raft import Raft, Timings
+from rangelog_pd.consensus.raft_log import RaftLog
+from rangelog_pd.consensus.snapshots import Snapshots
+
+log = logging.getLogger(__name__)
+
+SECRET_LENGTH_MIN = 8
+BARRIER_ROUND_TIMEOUT_S = 2.0
+HAND_OVER_TIMEOUT_S = 0.5
+"""A leader that stops asks another to take over, and waits this long for it."""
+
+
+class PySyncObjConsensus:
+    """One member of the group. Made anywhere, bound to the event loop it is started on."""
+
+    def __init__(
+        self,
+        name: str,
+        members: Mapping[str, str],
+        data_dir: Path,
+        state_machine: StateMachine,
+        *,
+        secret: str,
+        listen: str | None = None,
+        timings: Timings | None = None,
+        snapshot_entries: int = 5000,
+    ) -> None:
+        """`members`: name → host:port of the Raft port, this member included. `listen`: where to bind, if elsewhere.
+
+        Raises ConfigInvalid or InvalidArgument.
+        """
+        if name not in members:
+            raise ConfigInvalid(f"{name} is not among the members: {', '.join(sorted(members))}")
+        for member, address in members.items():
+            check_name("placement driver", member)
+            parse_address(address)
+        if len(members) > 1 and len(secret) < SECRET_LENGTH_MIN:
+            raise ConfigInvalid(f"raft_secret needs at least {SECRET_LENGTH_MIN} characters, the same on all members")
+        self.lock = threading.Lock()
+        self.applied_index = 0
+        self._name = name
+        self._peers = {peer: address for peer, address in members.items() if peer != name}
+        self._listen = listen or members[name]
+        self._directory = Path(data_dir) / "raft"
+        self._state_machine = state_machine
+        self._identity = Identity(name, group_digest(members), secret.encode())
+        self._timings = timings or (Timings() if self._peers else Timings.single())
+        self._snapshot_entries = snapshot_entries
+        self._view = ConsensusStatus(name, None, 0, 0, has_majority=False, members=())
+        self._raft: Raft | None = None
+        self._proposals: Proposals | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._failure: asyncio.Future[BaseException] | None = None
+        self._barrier_waiters: list[asyncio.Future[int]] = []
+        self._barrier_task: asyncio.Task[None] | None = None
+
+    # --- the interface, on the event loop
+
+    async def start(self) -> None:
+        """Recover, listen and join. Raises Corruption, Unavailable (the port is taken), StorageFull, InternalError."""
+        loop = asyncio.get_running_loop()
+        self._failure = loop.create_future()
+        self._proposals = Proposals()
+        started: asyncio.Future[None] = loop.create_future()
+        self._thread = threading.Thread(target=self._run, args=(loop, started), name="raft", daemon=True)
+        self._thread.start()
+        await started
+
+    async def propose(self, command: bytes, *, timeout_s: float) -> bytes:
+        """See `Consensus.propose`."""
+        if len(command) > COMMAND_BYTES_MAX:
+            raise InvalidArgument(f"a command has {len(command)} bytes; the limit is {COMMAND_BYTES_MAX}")
+        result: bytes = await self._submit(bytes([KIND_COMMAND]) + command, timeout_s)
+        return result
+
+    async def barrier(self, *, timeout_s: float) -> int:
+        """See `Consensus.barrier`. All calls that arrive while one is under way share the next."""
+        self._check_leads()
+        waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._barrier_waiters.append(waiter)
+        if self._barrier_task is None:
+            self._barrier_task = asyncio.create_task(self._run_barriers())
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await waiter
+        except TimeoutError:
+            raise Unavailable(f"no majority of placement drivers answered within {timeout_s} s") from None
+
+    def leader(self) -> str | None:
+        """See `Consensus.leader`."""
+        return self._view.leader
+
+    def is_leader(self) -> bool:
+        """See `Consensus.is_leader`."""
+        return self._view.leader == self._name
+
+    def status(self) -> ConsensusStatus:
+        """See `Consensus.status`."""
+        return self._view
+
+    async def failed(self) -> BaseException:
+        """See `Consensus.failed`."""
+        if self._failure is None:
+            raise InternalError("not started")
+        return await asyncio.shield(self._failure)
+
+    async def close(self) -> None:
+        """See `Consensus.close`. A leader hands over first."""
+        self._stopping.set()
+        if self._raft is not None:
+            self._raft.peers.wake()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+        if self._proposals is not None:
+            self._proposals.fail_all(OutcomeUnknown("this placement driver stopped"), _stopping())
+        for waiter in self._barrier_waiters:
+            if not waiter.done():
+                waiter.set_exception(_stopping())
+
+    async def _submit(self, command: bytes, timeout_s: float) -> Any:
+        self._check_leads()
+        if self._proposals is None or self._raft is None:
+            raise _stopping()
+        proposal, wakes = self._proposals.put(command)
+        if wakes:
+            self._raft.peers.wake()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await proposal.future
+        except TimeoutError:
+            if self._proposals.drop(proposal):
+                raise Unavailable(f"the placement driver was too busy for {timeout_s} s; nothing was proposed") from None
+            raise OutcomeUnknown(f"no majority confirmed the command within {timeout_s} s") from None
+        finally:
+            self._proposals.drop(proposal)
+
+    async def _run_barriers(self) -> None:
+        while self._barrier_waiters:
+            waiters, self._barrier_waiters = self._barrier_waiters, []
+            outcome: int | RangelogError
+            try:
+                outcome = await self._submit(bytes([KIND_NO_OP]), BARRIER_ROUND_TIMEOUT_S)
+            except OutcomeUnknown as error:
+                outcome = Unavailable(error.message)
+            except RangelogError as error:
+                outcome = error
+            for waiter in waiters:
+                if waiter.done():
+                    continue
+                if isinstance(outcome, RangelogError):
+                    waiter.set_exception(outcome)
+                else:
+                    waiter.set_result(outcome)
+        self._barrier_task = None
+
+    def _check_leads(self) -> None:
+        if self._stopping.is_set() or self._thread is None or not self._thread.is_alive():
+            raise _stopping()
+        if not self.is_leader():
+            raise self._refusal()
+
+    def _refusal(self) -> RangelogError:
+        leader = self._view.leader
+        if leader is None or leader == self._name:
+            return Unavailable("no placement driver leads at the moment; try again")
+        return NotLeader(f"this placement driver does not lead, {leader} does")
+
+    # --- the tick thread
+
+    def _run(self, loop: asyncio.AbstractEventLoop, started: asyncio.Future[None]) -> None:
+        error: BaseException | None = None
+        try:
+            self._raft = self._open()
+            self._raft.tick()
+            self._publish_view(self._raft)
+            _post(loop, lambda: None if started.done() else started.set_result(None))
+            while not self._stopping.is_set():
+                self._raft.tick()
+            self._hand_over(self._raft)
+        except BaseException as caught:  # noqa: BLE001 - reported by `failed`; a thread has nobody to raise to
+            error = caught
+        try:
+            if self._raft is not None:
+                self._raft.destroy()
+        except BaseException as caught:  # noqa: BLE001
+            error = error or caught
+        if error is not None:
+            self._report(loop, started, _as_rangelog_error(error))
+
+    def _report(self, loop: asyncio.AbstractEventLoop, started: asyncio.Future[None], error: RangelogError) -> None:
+        log.critical("raft stopped: %s", error, exc_info=error.__cause__)
+        self._view = ConsensusStatus(self._name, None, self._view.term, self.applied_index, has_majority=False, members=())
+
+        def tell() -> None:
+            if not started.done():
+                started.set_exception(error)
+            if self._proposals is not None:
+                self._proposals.fail_all(OutcomeUnknown(f"this placement driver failed: {error}"), _stopping())
+            if self._failure is not None and not self._failure.done():
+                self._failure.set_result(error)
+
+        _post(loop, tell)
+
+    def _open(self) -> Raft:
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        snapshots = Snapshots(self._directory / "snapshot", self._state_machine, self.lock)
+        raft_log = RaftLog(self._directory, self._name, snapshots.loaded)
+        dialing = Dialing(self._identity, self._listen, self._peers, retry_s=self._timings.connect_retry_s)
+        try:
+            raft = Raft(
+                self._name,
+                self._peers,
+                raft_log,
+                snapshots,
+                self,
+                timings=self._timings,
+                snapshot_entries=self._snapshot_entries,
+            )
+        except BaseException:
+            dialing.stop()
+            raise
+        raft.peers.dialing = dialing
+        dialing.start(raft.peers.adopt)
+        return raft
+
+    def _hand_over(self, raft: Raft) -> None:
+        if not self._peers or not raft._isLeader():
+            return
+        raft.transferLeadership()
+        deadline_s = time.monotonic() + HAND_OVER_TIMEOUT_S
+        while raft._isLeader() and time.monotonic() < deadline_s:
+            raft.tick()
+
+    def apply(self, index: int, command: bytes) -> Any:
+        """`Driver.apply`: an exception of the state machine is the answer, the same on every member."""
+        try:
+            with self.lock:
+                result: Any = self._state_machine.apply(index, command)
+        except MemoryError:
+            raise  # of this member alone: going on would make it differ from the others
+        except Exception as error:
+            log.critical("applying entry %d raised", index, exc_info=error)
+            result = InternalError(f"applying the command raised {type(error).__name__}; the state is as it left it")
+        self.applied_index = index
+        return result
+
+    def take_proposals(self, *, leads: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
+        """`Driver.take_proposals`."""
+        proposals = self._proposals
+        if self._raft is None or proposals is None:
+            return []
+        self._publish_view(self._raft)
+        proposals.post()
+        taken, more = proposals.take(leads=leads, refusal=self._refusal)
+        if more:
+            self._raft.peers.wake()
+        return [(proposal.command, _answerer(proposals, proposal)) for proposal in taken]
+
+    def _publish_view(self, raft: Raft) -> None:
+        self.applied_index = raft.raftLastApplied
+        leader_node = raft._getLeader()
+        leader = leader_node.id if leader_node is not None else None
+        if leader == self._name and not raft._isLeader():
+            leader = None
+        connected = raft.peers.connected
+        members = tuple(
+            MemberStatus(member, reachable=member == self._name or member in connected, leader=member == leader)
+            for member in sorted([self._name, *self._peers])
+        )
+        majority = leader is not None and raft.hasQuorum
+        view = ConsensusStatus(self._name, leader, raft.raftCurrentTerm, self.applied_index, majority, members)
+        if view != self._view:
+            self._view = view
+
+
+def _answerer(proposals: Proposals, proposal: Proposal) -> Callable[[Any, int], None]:
+    return lambda result, reason: proposals.answer(proposal, result, reason)
+
+
+def _post(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("this placement driver is stopping")
+
+
+def _as_rangelog_error(error: BaseException) -> RangelogError:
+    if isinstance(error, RangelogError):
+        return error
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        wrapped: RangelogError = StorageFull("the disk of the Raft journal is full: free some space and start again")
+    elif isinstance(error, OSError):
+        wrapped = InternalError(f"the disk of the Raft journal failed: {error.strerror}")
+    else:
+        wrapped = InternalError(f"the Raft thread died: {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
