@@ -31,6 +31,7 @@ async def append_until_killed(local: Any, round_number: int) -> dict[int, bytes]
     async def append(writer: Any) -> None:
         number = 0
         while True:
+            await writer.ready()
             for _ in range(20):
                 value = b"round %d record %d" % (round_number, number)
                 writer.submit(value).add_done_callback(lambda future, value=value: note(value, future))
@@ -38,7 +39,8 @@ async def append_until_killed(local: Any, round_number: int) -> dict[int, bytes]
             await asyncio.sleep(0.002)
 
     client = await rangelog.connect(local.connect_string)
-    writer = await client.open_writer(STREAM)
+    writer = client.writer(STREAM)
+    await writer.open()
     appending = asyncio.create_task(append(writer))
     try:
         await asyncio.wait_for(enough.wait(), 30)
@@ -46,7 +48,7 @@ async def append_until_killed(local: Any, round_number: int) -> dict[int, bytes]
         await asyncio.sleep(0)  # acks that had arrived count as well
     finally:
         appending.cancel()
-        await writer.abort()
+        await writer.close(flush=False)
         await client.close()
     return acked
 

@@ -8,6 +8,7 @@ import platform
 import shutil
 import signal
 import tempfile
+import uuid
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -260,9 +261,8 @@ async def _make_stream(cluster: Cluster, stack: AsyncExitStack) -> Metadata:
 
     await wait_for(all_alive, 30.0, "range servers have not registered")
     async with await rangelog.connect(cluster.connect_string) as client:
-        await client.create_stream(
-            STREAM, replicas=3, acks=2, range_size_bytes_max=RANGE_SIZE_BYTES, hot_retention_ms=KEEP_HOT
-        )
+        await client.create_stream(STREAM, replicas=3, acks=2, range_size_bytes_max=RANGE_SIZE_BYTES)
+    await metadata.set_hot_retention(KEEP_HOT, str(uuid.uuid4()))
     return metadata
 
 

@@ -31,7 +31,7 @@ class Metadata:
         found: list[common_pb2.Range] = []
         while True:
             request = pd_pb2.ListRangesRequest(name=self._stream, from_index=len(found), page_size=_PAGE_SIZE)
-            page = await self._pd.call("ListRanges", request, timeout_s=_CALL_TIMEOUT_S)
+            page = await self._pd.list_ranges(request, timeout_s=_CALL_TIMEOUT_S)
             found.extend(page.ranges)
             if not page.more or not page.ranges:
                 return found
@@ -42,7 +42,7 @@ class Metadata:
         while True:
             start = found[-1].end_offset if found else 0
             request = pd_pb2.ListObjectsRequest(name=self._stream, from_offset=start, page_size=_PAGE_SIZE)
-            page = await self._pd.call("ListObjects", request, timeout_s=_CALL_TIMEOUT_S)
+            page = await self._pd.list_objects(request, timeout_s=_CALL_TIMEOUT_S)
             found.extend(page.objects)
             if not page.more or not page.objects:
                 return found
@@ -73,10 +73,10 @@ class Metadata:
         request = pd_pb2.UpdateStreamRequest(
             request_id=request_id, name=self._stream, config=config, fields=["hot_retention_ms"]
         )
-        await self._pd.call("UpdateStream", request, timeout_s=_CALL_TIMEOUT_S)
+        await self._pd.update_stream(request, timeout_s=_CALL_TIMEOUT_S)
 
     async def _describe(self) -> pd_pb2.DescribeClusterResponse:
-        return await self._pd.call("DescribeCluster", pd_pb2.DescribeClusterRequest(), timeout_s=_CALL_TIMEOUT_S)
+        return await self._pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=_CALL_TIMEOUT_S)
 
 
 async def wait_for(condition: Callable[[], Awaitable[bool]], timeout_s: float, otherwise: str) -> None:

@@ -30,7 +30,7 @@ async def read_back(client: Client, stream: str, flights: Sequence[Flight], bar:
     """Read the stream from its start to its end through the SDK and compare every record."""
     comparison = Comparison(flights)
     async for record in client.reader(stream, start="earliest", follow=False):
-        comparison.add(record.offset, record.timestamp, record.key, record.value)
+        comparison.add(record.offset, record.timestamp_ms, record.key, record.value)
         if comparison.read % 4_096 == 0:
             bar.update(comparison.read)
     return comparison
