@@ -222,7 +222,9 @@ class Journal:
         if self._end < len(data):
             durable = max(durable, _durable_claim(data, self._end + 1))
         if self.last_index < durable:
-            raise Corruption(f"{self.path}: damaged after entry {self.last_index}; entries up to {durable} were flushed")
+            raise Corruption(
+                f"{self.path}: damaged after entry {self.last_index}; entries up to {durable} were flushed"
+            )
         if self._end < len(data):
             os.ftruncate(self._fd, self._end)
         # The page cache may hold what the disk does not yet: flush before anybody counts on what was read.

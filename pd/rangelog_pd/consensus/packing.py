@@ -25,7 +25,6 @@ def unpack(data: bytes) -> list[object]:
     return fields
 
 
-
 def check_kinds(fields: list[object], kinds: list[tuple[type, ...]]) -> None:
     """Raise ProtocolViolation unless each field is exactly of one of its types (a bool is no int)."""
     if len(fields) != len(kinds):

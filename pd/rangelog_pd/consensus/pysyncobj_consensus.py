@@ -166,7 +166,9 @@ class PySyncObjConsensus:
                 return await proposal.future
         except TimeoutError:
             if self._proposals.drop(proposal):
-                raise Unavailable(f"the placement driver was too busy for {timeout_s} s; nothing was proposed") from None
+                raise Unavailable(
+                    f"the placement driver was too busy for {timeout_s} s; nothing was proposed"
+                ) from None
             raise OutcomeUnknown(f"no majority confirmed the command within {timeout_s} s") from None
         finally:
             self._proposals.drop(proposal)
@@ -226,7 +228,9 @@ class PySyncObjConsensus:
 
     def _report(self, loop: asyncio.AbstractEventLoop, started: asyncio.Future[None], error: RangelogError) -> None:
         log.critical("raft stopped: %s", error, exc_info=error.__cause__)
-        self._view = ConsensusStatus(self._name, None, self._view.term, self.applied_index, has_majority=False, members=())
+        self._view = ConsensusStatus(
+            self._name, None, self._view.term, self.applied_index, has_majority=False, members=()
+        )
 
         def tell() -> None:
             if not started.done():

@@ -69,9 +69,7 @@ def decode(data: bytes, *, source: str) -> Snapshot:
     start1, start2 = start0 + length0, start0 + length0 + length1
     if start2 + state_length != len(data) or max(length0, length1) > ENTRY_BYTES_MAX or index1 != index0 + 1:
         raise Corruption(f"{source}: the lengths do not fit")
-    return Snapshot(
-        Entry(data[start0:start1], index0, term0), Entry(data[start1:start2], index1, term1), data[start2:]
-    )
+    return Snapshot(Entry(data[start0:start1], index0, term0), Entry(data[start1:start2], index1, term1), data[start2:])
 
 
 def last_index_of(data: bytes) -> int:
