@@ -119,7 +119,9 @@ def peek_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     if not 0 < header.count <= BATCH_RECORDS_MAX:
         raise ProtocolViolation(f"a record batch of {header.count} records; the limit is {BATCH_RECORDS_MAX}")
     if header.columns_size > BATCH_SIZE_BYTES_MAX:
-        raise ProtocolViolation(f"record batch columns of {header.columns_size} bytes; the limit is {BATCH_SIZE_BYTES_MAX}")
+        raise ProtocolViolation(
+            f"record batch columns of {header.columns_size} bytes; the limit is {BATCH_SIZE_BYTES_MAX}"
+        )
     return header
 
 
@@ -339,9 +341,7 @@ def decode_columns(data: bytes) -> Columns:
     if header_end != len(body):
         raise ProtocolViolation("a record batch's columns do not fill it")
     views = (body[position:key_end], body[key_end:value_end], body[value_end:header_end])
-    return Columns(
-        header, stamps, value_offsets, views[1], key_offsets, validity, views[0], header_offsets, views[2]
-    )
+    return Columns(header, stamps, value_offsets, views[1], key_offsets, validity, views[0], header_offsets, views[2])
 
 
 def _slices(data: bytes, offsets: Sequence[int]) -> Iterator[bytes]:

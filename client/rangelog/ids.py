@@ -21,7 +21,7 @@ class RangeId(NamedTuple):
     """One range of one stream."""
 
     stream_id: StreamId
-    index: RangeIndex
+    index: RangeIndex  # type: ignore[assignment]  # hides tuple.index
 
     def __str__(self) -> str:
         return f"{self.stream_id}/{self.index}"

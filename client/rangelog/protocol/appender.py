@@ -3,8 +3,8 @@
 What holds:
 
 * A batch is confirmed when A replicas of its range hold it and all before it durably; never otherwise.
-* To leave a range, the confirm offset is frozen first; then the placement driver is asked to seal there and to create the
-  next range in one step. Acks of the old range that come later count for nothing.
+* To leave a range, the confirm offset is frozen first; then the placement driver is asked to seal there and to create
+  the next range in one step. Acks of the old range that come later count for nothing.
 * What was in flight goes to the next range with the offsets it has. Appends wait; they do not fail.
 * The first FENCED by a higher epoch ends it for good. What is unconfirmed then stays unknown: it is never sent again.
 * Seals for trouble's sake are paced: each one soon after another waits twice as long, so that a bad network does not
@@ -106,7 +106,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class SealRange:
-    """Ask for the seal and the next range; answer with `sealed`, `seal_refused`, or `fenced`. Retried until answered."""
+    """Ask for the seal and the next range; say `sealed`, `seal_refused` or `fenced`. Retried until answered."""
 
     range_index: int
     end_offset: int
@@ -254,11 +254,12 @@ class Appender:
             return
         for link in self._window.links.values():
             self._judge(link, now_ms)
-        calm = all(link.live for link in self._window.links.values())
-        if calm and now_ms - self._entered_ms > CALM_MS:
+        links = self._window.links.values()
+        trouble = any(link.failed or link.slow or link.unreachable for link in links)
+        if not trouble and now_ms - self._entered_ms > CALM_MS:
             self._troubles = 0
         aged = self._range.age_ms_max and now_ms - self._range.created_ms > self._range.age_ms_max
-        if not calm or self._full() or (aged and self._range_bytes):
+        if trouble or self._full() or (aged and self._range_bytes):
             self._want_roll(now_ms)
 
     def roll(self, now_ms: float) -> None:
@@ -313,6 +314,10 @@ class Appender:
 
     def fenced(self, error: WriterFenced) -> None:
         """A later writer owns the stream."""
+        self._stop(error)
+
+    def fail(self, error: RangelogError) -> None:
+        """Something that cannot be mended: the stream was deleted, or a defect."""
         self._stop(error)
 
     def effects(self) -> list[Effect]:

@@ -46,9 +46,7 @@ class Window:
     """See the module."""
 
     def __init__(self, replicas: Sequence[ReplicaId], acks: int, start_offset: int, now_ms: float) -> None:
-        self.links = {
-            replica: Link(replica, start_offset, start_offset, progress_ms=now_ms) for replica in replicas
-        }
+        self.links = {replica: Link(replica, start_offset, start_offset, progress_ms=now_ms) for replica in replicas}
         self.acks = acks
         self.confirm_offset = start_offset
         self.frozen = False

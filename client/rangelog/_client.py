@@ -1,0 +1,220 @@
+"""The client: connections to a cluster, and the verbs on streams."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+from rangelog_proto.v1 import common_pb2
+
+from rangelog._cold import ColdReader
+from rangelog._config import Compression, Durability, Seconds, StreamInfo, stream_config, stream_info
+from rangelog._failover import FailoverSeal
+from rangelog._metadata import Metadata
+from rangelog._reader import Reader, Start, StreamView, confirmed_end
+from rangelog._transport.data_connection import DataConnections
+from rangelog._transport.grpc_options import TlsConfig
+from rangelog._transport.pd_client import PdClient
+from rangelog._writer import Writer
+from rangelog.ids import check_name
+from rangelog.limits import INFLIGHT_BYTES_MAX
+
+Endpoints = str | Sequence[str]
+
+
+class Client:
+    """A connection to one cluster. Make it with `rangelog.connect`, use it with `async with`; one per process is enough."""
+
+    def __init__(self, endpoints: Endpoints, *, token: str | None, tls: TlsConfig | None, tier_url: str | None) -> None:
+        listed = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
+        self._pd = PdClient([each.strip() for each in listed if each.strip()], token=token, tls=tls)
+        self._metadata = Metadata(self._pd)
+        self._connections = DataConnections(
+            token=token,
+            tls=tls.ssl_context() if tls is not None else None,
+            client_name=f"{socket.gethostname()}/{os.getpid()}",
+        )
+        self._cold = ColdReader(self._metadata, tier_url)
+        self._writers: list[Writer] = []
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close writers (without flushing), connections and channels. Idempotent."""
+        for writer in self._writers:
+            await writer.close(flush=False)
+        await self._connections.close()
+        await self._pd.close()
+
+    # ---- streams
+
+    async def create_stream(
+        self,
+        name: str,
+        *,
+        replicas: int = 3,
+        acks: int = 2,
+        range_size_bytes_max: int | None = None,
+        range_age_seconds: Seconds | None = None,
+        retention_seconds: Seconds | None = None,
+        retention_bytes: int | None = None,
+        hot_retention_seconds: Seconds | None = None,
+        durability: Durability = "flushed",
+        compression: Compression = "none",
+        tiered: bool = True,
+    ) -> StreamInfo:
+        """Create a stream. Raises StreamExists, InvalidArgument, Unavailable."""
+        config, _ = stream_config(
+            replicas=replicas,
+            acks=acks,
+            range_size_bytes_max=range_size_bytes_max,
+            range_age_seconds=range_age_seconds,
+            retention_seconds=retention_seconds,
+            retention_bytes=retention_bytes,
+            hot_retention_seconds=hot_retention_seconds,
+            durability=durability,
+            compression=compression,
+            tiered=tiered,
+        )
+        return stream_info(await self._metadata.create_stream(check_name("stream", name), config))
+
+    async def describe_stream(self, name: str) -> StreamInfo:
+        """Return a stream as it is now. Raises StreamNotFound."""
+        return stream_info(await self._metadata.describe_stream(check_name("stream", name)))
+
+    async def list_streams(self, prefix: str = "") -> AsyncIterator[StreamInfo]:
+        """Yield the streams whose names start with `prefix`, by name."""
+        async for stream in self._metadata.list_streams(prefix):
+            yield stream_info(stream)
+
+    async def update_stream(
+        self,
+        name: str,
+        *,
+        replicas: int | None = None,
+        acks: int | None = None,
+        range_size_bytes_max: int | None = None,
+        range_age_seconds: Seconds | None = None,
+        retention_seconds: Seconds | None = None,
+        retention_bytes: int | None = None,
+        hot_retention_seconds: Seconds | None = None,
+        durability: Durability | None = None,
+        compression: Compression | None = None,
+        tiered: bool | None = None,
+    ) -> StreamInfo:
+        """Change what is given; the rest stays. Writers see it at their next open. Raises StreamNotFound."""
+        config, fields = stream_config(
+            replicas=replicas,
+            acks=acks,
+            range_size_bytes_max=range_size_bytes_max,
+            range_age_seconds=range_age_seconds,
+            retention_seconds=retention_seconds,
+            retention_bytes=retention_bytes,
+            hot_retention_seconds=hot_retention_seconds,
+            durability=durability,
+            compression=compression,
+            tiered=tiered,
+        )
+        return stream_info(await self._metadata.update_stream(check_name("stream", name), config, fields))
+
+    async def delete_stream(self, name: str) -> None:
+        """Delete a stream and all it holds. Raises StreamNotFound."""
+        await self._metadata.delete_stream(check_name("stream", name))
+
+    async def trim_stream(self, name: str, trim_offset: int) -> StreamInfo:
+        """Let everything below `trim_offset` go. Raises StreamNotFound, OffsetOutOfRange."""
+        return stream_info(await self._metadata.trim_stream(check_name("stream", name), trim_offset))
+
+    async def seal_stream(self, name: str, *, timeout_s: float = 30.0) -> int:
+        """Fence whoever writes, seal the open range if there is one, and return where the stream ends.
+
+        Raises SealBlocked when too few replicas answer.
+        """
+        deadline = time.monotonic() + timeout_s
+        writer = f"{socket.gethostname()}/{os.getpid()} seal"
+        opened = await self._metadata.open_writer(check_name("stream", name), writer, timeout_s)
+        if not opened.HasField("last_range"):
+            return 0
+        last = opened.last_range
+        if last.state == common_pb2.RANGE_STATE_SEALED:
+            return last.end_offset
+        left = max(1.0, deadline - time.monotonic())
+        return await FailoverSeal(self._metadata, self._connections, last, opened.stream.epoch, left).run()
+
+    # ---- records
+
+    def writer(
+        self,
+        stream: str,
+        *,
+        append_timeout_s: float = 30.0,
+        open_timeout_s: float = 30.0,
+        inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
+    ) -> Writer:
+        """Return the stream's writer, to be used with `async with`: opening it fences any earlier one."""
+        writer = Writer(
+            self._metadata,
+            self._connections,
+            check_name("stream", stream),
+            append_timeout_s=append_timeout_s,
+            open_timeout_s=open_timeout_s,
+            inflight_bytes_max=inflight_bytes_max,
+        )
+        self._writers = [each for each in self._writers if not each.closed] + [writer]
+        return writer
+
+    def reader(
+        self,
+        stream: str,
+        *,
+        start: Start = "earliest",
+        end: int | None = None,
+        follow: bool = False,
+        read_preference: str = "hot_first",
+        timeout_s: float = 30.0,
+    ) -> Reader:
+        """Return an asynchronous iterator of records.
+
+        `start`: an offset, "earliest", "latest", or a datetime (the first record at or after it). `end`: stop before this
+        offset. Without `follow` it ends at what is acked when it starts; with it, it waits for more. `timeout_s`: how
+        long to go on trying where no copy can be read.
+        """
+        return Reader(
+            self._metadata,
+            self._connections,
+            self._cold,
+            check_name("stream", stream),
+            start=start,
+            end=end,
+            follow=follow,
+            read_preference=read_preference,
+            timeout_s=timeout_s,
+        )
+
+    async def end_offset(self, stream: str) -> int:
+        """Return one past the last acked record. Raises StreamNotFound, Unavailable."""
+        return await confirmed_end(StreamView(self._metadata, check_name("stream", stream)), self._connections)
+
+    async def append(self, stream: str, values: Iterable[bytes]) -> int:
+        """Open a writer, append, close it; returns the first offset. For scripts: a writer kept open is far cheaper."""
+        async with self.writer(stream) as writer:
+            first = writer.next_offset
+            await writer.append_batch(values)
+            return first
+
+
+async def connect(
+    endpoints: Endpoints, *, token: str | None = None, tls: TlsConfig | None = None, tier_url: str | None = None
+) -> Client:
+    """Connect to a cluster by its placement drivers: "host:port,host:port".
+
+    Nothing is sent yet: the first call finds the leader. `tier_url` overrides the object store's address as the cluster
+    knows it. Raises InvalidArgument on bad endpoints.
+    """
+    return Client(endpoints, token=token, tls=tls, tier_url=tier_url)

@@ -1,0 +1,209 @@
+"""Runs the failover seal of one range: performs what protocol.recovery decides.
+
+Raises SealBlocked, with what is missing, when the deadline passes; nothing was guessed then and it may be tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from rangelog_proto.frame import Opcode
+from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
+
+from rangelog._hot import fetch_once
+from rangelog._metadata import Metadata, new_request_id
+from rangelog._transport.data_connection import DataConnections, replica_id
+from rangelog.batch import check_batch, split_batches
+from rangelog.errors import Corruption, RangelogError, SealBlocked, Unavailable, WriterFenced
+from rangelog.ids import ReplicaId
+from rangelog.limits import FETCH_BYTES_MAX
+from rangelog.protocol.recovery import Answer, Commit, Copy, Fence, Recovery
+
+_FENCE_TIMEOUT_S = 5.0
+_RETRY_S = 0.5
+_OUTCOMES = {
+    data_pb2.SEAL_OUTCOME_FENCED: Answer.TRUTHFUL,
+    data_pb2.SEAL_OUTCOME_DOUBTFUL: Answer.DOUBTFUL,
+}
+
+
+class FailoverSeal:
+    """One seal of one range at one epoch. `run` returns the end in force."""
+
+    def __init__(
+        self, metadata: Metadata, connections: DataConnections, last: common_pb2.Range, epoch: int, timeout_s: float
+    ) -> None:
+        self._metadata = metadata
+        self._connections = connections
+        self._range = last
+        self._epoch = epoch
+        self._deadline = time.monotonic() + timeout_s
+        self._addresses = {replica_id(each.server, each.incarnation): each.data_address for each in last.replicas}
+        self._core = Recovery(tuple(self._addresses), last.acks, last.start_offset)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._failure: RangelogError | None = None
+
+    async def run(self) -> int:
+        """Fence, decide, copy, commit. Raises SealBlocked, WriterFenced, or what the placement driver says."""
+        retry_at = time.monotonic() + _RETRY_S
+        try:
+            while self._core.end_offset is None or self._core.phase.value != "done":
+                self._start_effects()
+                await self._wait()
+                if self._failure is not None:
+                    raise self._failure
+                now = time.monotonic()
+                if now > self._deadline:
+                    raise SealBlocked(
+                        f"range {self._range.stream_id}/{self._range.index} cannot be sealed: "
+                        f"{self._core.blocked_because()}; bring range servers back and open the writer again"
+                    )
+                self._core.tick(_now_ms())
+                if now > retry_at:
+                    retry_at = now + _RETRY_S
+                    self._core.retry_lost()
+            return self._core.end_offset
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+
+    async def _wait(self) -> None:
+        tick_ms = self._core.next_tick_ms()
+        wait_s = _RETRY_S if tick_ms is None else max(0.0, (tick_ms - _now_ms()) / 1000) + 0.001
+        try:
+            async with asyncio.timeout(min(wait_s, _RETRY_S)):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        self._changed.clear()
+
+    def _start_effects(self) -> None:
+        for effect in self._core.effects():
+            if isinstance(effect, Fence):
+                self._spawn(self._fence(effect.replica))
+            elif isinstance(effect, Copy):
+                self._spawn(self._copy(effect))
+            else:
+                self._spawn(self._commit(effect))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._changed.set()
+        if not task.cancelled() and task.exception() is not None:
+            error = task.exception()
+            self._failure = error if isinstance(error, RangelogError) else Unavailable(f"the seal failed: {error!r}")
+
+    async def _fence(self, replica: ReplicaId) -> None:
+        request = data_pb2.Seal(
+            stream_id=self._range.stream_id,
+            range_index=self._range.index,
+            epoch=self._epoch,
+            start_offset=self._range.start_offset,
+        )
+        try:
+            connection = await self._connections.get(replica, self._addresses[replica])
+            frame = await connection.request(Opcode.SEAL, request.SerializeToString(), timeout_s=_FENCE_TIMEOUT_S)
+        except WriterFenced:
+            raise
+        except RangelogError as error:
+            self._core.lost(_now_ms(), replica, error.message)
+            return
+        reply = data_pb2.SealReply.FromString(frame.message)
+        answer = _OUTCOMES.get(reply.outcome, Answer.UNKNOWN)
+        self._core.answered(_now_ms(), replica, answer, reply.durable_offset)
+
+    async def _copy(self, copy: Copy) -> None:
+        """Move [start, end) batch by batch; whoever fails is forgotten as an answer."""
+        at_fault = copy.source
+        try:
+            source = await self._connections.get(copy.source, self._addresses[copy.source])
+            position = copy.start_offset
+            while position < copy.end_offset:
+                at_fault = copy.source
+                _, payload = await fetch_once(
+                    source,
+                    self._range,
+                    position,
+                    bytes_max=FETCH_BYTES_MAX // 2,
+                    recovery_epoch=self._epoch,
+                )
+                batches = [
+                    batch for batch in split_batches(payload) if check_batch(batch).base_offset < copy.end_offset
+                ]
+                if not batches:
+                    raise Corruption(f"{copy.source} has nothing at {position}, below its own end")
+                at_fault = copy.target
+                position = await self._write(copy, batches)
+        except WriterFenced:
+            raise
+        except RangelogError as error:
+            self._core.lost(_now_ms(), at_fault, error.message)
+            return
+        self._core.copied(_now_ms(), copy)
+
+    async def _write(self, copy: Copy, batches: list[bytes]) -> int:
+        target = await self._connections.get(copy.target, self._addresses[copy.target])
+        head = data_pb2.Append(
+            stream_id=self._range.stream_id,
+            range_index=self._range.index,
+            epoch=self._epoch,
+            start_offset=self._range.start_offset,
+            recovery=True,
+        )
+        end = check_batch(batches[-1]).end_offset
+        waiter = _AppendWaiter(end)
+        target.listen(self._range.stream_id, self._range.index, waiter)
+        try:
+            target.send(Opcode.APPEND, head.SerializeToString(), batches)
+            async with asyncio.timeout(_FENCE_TIMEOUT_S):
+                return await waiter.future
+        except TimeoutError as error:
+            raise Unavailable(f"range server {copy.target.server} did not answer a recovery copy") from error
+        finally:
+            target.unlisten(self._range.stream_id, self._range.index)
+
+    async def _commit(self, effect: Commit) -> None:
+        request = pd_pb2.SealRangeRequest(
+            request_id=new_request_id(),
+            stream_id=self._range.stream_id,
+            range_index=self._range.index,
+            epoch=self._epoch,
+            end_offset=effect.end_offset,
+        )
+        response = await self._metadata.seal_range(request, max(1.0, self._deadline - time.monotonic()))
+        self._core.committed(response.range.end_offset)
+
+
+class _AppendWaiter:
+    """Waits until one recovery copy is durable."""
+
+    def __init__(self, end_offset: int) -> None:
+        self._end_offset = end_offset
+        self.future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def append_replied(self, durable_offset: int) -> None:
+        """See RangeListener."""
+        if durable_offset >= self._end_offset and not self.future.done():
+            self.future.set_result(durable_offset)
+
+    def append_refused(self, error: RangelogError) -> None:
+        """See RangeListener."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def connection_closed(self, error: RangelogError) -> None:
+        """See RangeListener."""
+        self.append_refused(error)
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000

@@ -1,0 +1,155 @@
+"""Hot reads: whole batches of one range from any of its replicas, checked before anybody sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+from rangelog_proto.frame import Opcode
+from rangelog_proto.v1 import common_pb2, data_pb2
+
+from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
+from rangelog.batch import check_batch, split_batches
+from rangelog.errors import Corruption, OffsetOutOfRange, ProtocolViolation, RangelogError, Unavailable
+from rangelog.ids import ReplicaId
+
+REPLY_TIMEOUT_S = 5.0
+"""Beyond the time the replica was asked to wait."""
+
+_FAR_FUTURE_MS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Consecutive batches, the first holding the offset asked for; `sealed_end_offset` when the replica knows it."""
+
+    batches: Sequence[bytes]
+    end_offset: int
+    sealed_end_offset: int | None
+
+
+async def fetch_once(
+    connection: DataConnection,
+    source: common_pb2.Range,
+    offset: int,
+    *,
+    bytes_max: int,
+    wait_ms: int = 0,
+    known_end_offset: int = 0,
+    recovery_epoch: int = 0,
+) -> tuple[data_pb2.FetchReply, bytes]:
+    """One fetch on one connection; the payload is as it came."""
+    request = data_pb2.Fetch(
+        stream_id=source.stream_id,
+        range_index=source.index,
+        offset=offset,
+        bytes_max=bytes_max,
+        wait_ms_max=wait_ms,
+        sealed_end_offset=known_end_offset,
+        recovery_epoch=recovery_epoch,
+    )
+    frame = await connection.request(
+        Opcode.FETCH, request.SerializeToString(), timeout_s=wait_ms / 1000 + REPLY_TIMEOUT_S
+    )
+    try:
+        return data_pb2.FetchReply.FromString(frame.message), frame.payload
+    except DecodeError as error:
+        raise ProtocolViolation("a fetch reply that is none") from error
+
+
+class HotRange:
+    """Reads one range from its replicas: sticks to one, goes on to the next when it fails."""
+
+    def __init__(self, connections: DataConnections, source: common_pb2.Range) -> None:
+        self.source = source
+        self._connections = connections
+        alive = common_pb2.SERVER_HEALTH_ALIVE
+        ordered = sorted(source.replicas, key=lambda replica: replica.health != alive)
+        self._replicas = [(replica_id(each.server, each.incarnation), each.data_address) for each in ordered]
+        self._current = 0
+
+    def next_replica(self) -> None:
+        """Turn to another replica: this one does not get on."""
+        self._current += 1
+
+    async def fetch(self, offset: int, *, wait_ms: int, bytes_max: int, known_end_offset: int) -> Fetched:
+        """Fetch from `offset` on; empty when there is nothing readable within `wait_ms`.
+
+        Raises Unavailable when every replica failed (with the last reason), OffsetOutOfRange.
+        """
+        last: RangelogError = Unavailable(f"range {self.source.stream_id}/{self.source.index} has no hot replica")
+        for _ in range(len(self._replicas)):
+            replica, address = self._replicas[self._current % len(self._replicas)]
+            try:
+                connection = await self._connections.get(replica, address)
+                reply, payload = await fetch_once(
+                    connection,
+                    self.source,
+                    offset,
+                    bytes_max=bytes_max,
+                    wait_ms=wait_ms,
+                    known_end_offset=known_end_offset,
+                )
+                return self._check(reply, payload, offset)
+            except OffsetOutOfRange as error:
+                last = error  # perhaps only this replica is behind
+            except RangelogError as error:
+                last = error
+            self._current += 1
+        if isinstance(last, OffsetOutOfRange):
+            raise last
+        raise Unavailable(
+            f"no replica of range {self.source.stream_id}/{self.source.index} can be read: {last.message}"
+        ) from last
+
+    def _check(self, reply: data_pb2.FetchReply, payload: bytes, offset: int) -> Fetched:
+        batches = split_batches(payload)
+        end = offset
+        for number, batch in enumerate(batches):
+            header = check_batch(batch)
+            if header.stream_id != self.source.stream_id or header.range_index != self.source.index:
+                raise Corruption(f"a batch of range {header.stream_id}/{header.range_index} was served for another")
+            fits = header.base_offset <= offset < header.end_offset if number == 0 else header.base_offset == end
+            if not fits:
+                raise Corruption(f"batches do not lie end to end: {header.base_offset} at {end}")
+            end = header.end_offset
+        return Fetched(batches, end, reply.sealed_end_offset if reply.sealed else None)
+
+    async def ask_all(self) -> list[data_pb2.FetchReply]:
+        """Ask every replica for its offsets; those that fail are left out."""
+        replies: list[data_pb2.FetchReply] = []
+        for replica, address in self._replicas:
+            try:
+                connection = await self._connections.get(replica, address)
+                reply, _ = await fetch_once(connection, self.source, self.source.start_offset, bytes_max=0)
+                replies.append(reply)
+            except RangelogError:
+                continue
+        return replies
+
+    async def lookup_timestamp(self, timestamp_ms: int, known_end_offset: int) -> int | None:
+        """Return where to start looking for the first record at or after a time, or None. Raises Unavailable."""
+        request = data_pb2.LookupTimestamp(
+            stream_id=self.source.stream_id,
+            range_index=self.source.index,
+            timestamp_ms=min(timestamp_ms, _FAR_FUTURE_MS),
+            sealed_end_offset=known_end_offset,
+        )
+        last: RangelogError = Unavailable("there is no hot replica")
+        for replica, address in self._replicas:
+            try:
+                connection = await self._connections.get(replica, address)
+                frame = await connection.request(
+                    Opcode.LOOKUP_TIMESTAMP, request.SerializeToString(), timeout_s=REPLY_TIMEOUT_S
+                )
+                reply = data_pb2.LookupTimestampReply.FromString(frame.message)
+                return reply.offset if reply.found else None
+            except RangelogError as error:
+                last = error
+        raise Unavailable(f"no replica of range {self.source.index} can be asked: {last.message}") from last
+
+
+def replica_ids(source: common_pb2.Range) -> tuple[ReplicaId, ...]:
+    """Return a range's replica set."""
+    return tuple(replica_id(each.server, each.incarnation) for each in source.replicas)

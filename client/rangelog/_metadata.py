@@ -1,0 +1,121 @@
+"""What the client asks the placement driver, in the client's own words.
+
+Commands carry a request id made once per call, so the transport may repeat them; every call has a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Sequence
+
+from rangelog_proto.v1 import common_pb2, pd_pb2
+
+from rangelog._transport.pd_client import PdClient
+from rangelog.errors import StreamNotFound
+
+CALL_TIMEOUT_S = 15.0
+SEAL_TRY_TIMEOUT_S = 5.0
+
+
+def new_request_id() -> str:
+    """Return an id that no other command ever had."""
+    return uuid.uuid4().hex
+
+
+class Metadata:
+    """Typed calls on the placement driver. All raise what the driver answered, Unavailable or RequestTimeout."""
+
+    def __init__(self, pd: PdClient) -> None:
+        self.pd = pd
+
+    async def create_stream(self, name: str, config: common_pb2.StreamConfig) -> common_pb2.Stream:
+        """Create a stream."""
+        request = pd_pb2.CreateStreamRequest(request_id=new_request_id(), name=name, config=config)
+        return (await self.pd.create_stream(request, timeout_s=CALL_TIMEOUT_S)).stream
+
+    async def describe_stream(self, name: str, timeout_s: float = CALL_TIMEOUT_S) -> common_pb2.Stream:
+        """Return a stream as it is now."""
+        response = await self.pd.describe_stream(pd_pb2.DescribeStreamRequest(name=name), timeout_s=timeout_s)
+        return response.stream
+
+    async def list_streams(self, prefix: str) -> AsyncIterator[common_pb2.Stream]:
+        """Yield the streams whose names start with `prefix`, by name."""
+        token = ""
+        while True:
+            request = pd_pb2.ListStreamsRequest(prefix=prefix, page_token=token)
+            response = await self.pd.list_streams(request, timeout_s=CALL_TIMEOUT_S)
+            for stream in response.streams:
+                yield stream
+            token = response.next_page_token
+            if not token:
+                return
+
+    async def update_stream(
+        self, name: str, config: common_pb2.StreamConfig, fields: Sequence[str]
+    ) -> common_pb2.Stream:
+        """Change the named fields of a stream's configuration."""
+        request = pd_pb2.UpdateStreamRequest(request_id=new_request_id(), name=name, config=config, fields=list(fields))
+        return (await self.pd.update_stream(request, timeout_s=CALL_TIMEOUT_S)).stream
+
+    async def delete_stream(self, name: str) -> None:
+        """Delete a stream and all it holds."""
+        request = pd_pb2.DeleteStreamRequest(request_id=new_request_id(), name=name)
+        await self.pd.delete_stream(request, timeout_s=CALL_TIMEOUT_S)
+
+    async def trim_stream(self, name: str, trim_offset: int) -> common_pb2.Stream:
+        """Let everything below an offset go."""
+        request = pd_pb2.TrimStreamRequest(request_id=new_request_id(), name=name, trim_offset=trim_offset)
+        return (await self.pd.trim_stream(request, timeout_s=CALL_TIMEOUT_S)).stream
+
+    async def open_writer(self, name: str, writer: str, timeout_s: float) -> pd_pb2.OpenWriterResponse:
+        """Become the writer: raises the stream's epoch."""
+        request = pd_pb2.OpenWriterRequest(request_id=new_request_id(), name=name, writer=writer)
+        return await self.pd.open_writer(request, timeout_s=timeout_s)
+
+    async def create_range(self, stream_id: int, epoch: int, start_offset: int, timeout_s: float) -> common_pb2.Range:
+        """Create the range that starts where the last one ended."""
+        request = pd_pb2.CreateRangeRequest(
+            request_id=new_request_id(), stream_id=stream_id, epoch=epoch, start_offset=start_offset
+        )
+        return (await self.pd.create_range(request, timeout_s=timeout_s)).range
+
+    async def seal_range(self, request: pd_pb2.SealRangeRequest, timeout_s: float) -> pd_pb2.SealRangeResponse:
+        """Seal a range, and create the next one if the request says so."""
+        return await self.pd.seal_range(request, timeout_s=timeout_s)
+
+    async def ranges(
+        self, name: str, from_offset: int, timeout_s: float = CALL_TIMEOUT_S
+    ) -> tuple[common_pb2.Stream, list[common_pb2.Range]]:
+        """Return a stream and all its ranges that end beyond `from_offset`, in order."""
+        ranges: list[common_pb2.Range] = []
+        request = pd_pb2.ListRangesRequest(name=name, from_offset=from_offset)
+        while True:
+            response = await self.pd.list_ranges(request, timeout_s=timeout_s)
+            ranges += response.ranges
+            if not response.more or not response.ranges:
+                if not response.stream.stream_id:
+                    raise StreamNotFound(f"no stream {name!r}")
+                return response.stream, ranges
+            request.from_index = ranges[-1].index + 1
+
+    async def objects(self, name: str, from_offset: int, page_size: int = 0) -> list[common_pb2.Object]:
+        """Return one page of the committed objects that end beyond `from_offset`, by offset."""
+        request = pd_pb2.ListObjectsRequest(name=name, from_offset=from_offset, page_size=page_size)
+        return list((await self.pd.list_objects(request, timeout_s=CALL_TIMEOUT_S)).objects)
+
+    async def alive_servers(self, timeout_s: float) -> list[str]:
+        """Return the names of the range servers that the driver holds for alive."""
+        response = await self.pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=timeout_s)
+        alive = common_pb2.SERVER_HEALTH_ALIVE
+        return [server.name for server in response.servers if server.health == alive]
+
+    async def tier_url(self) -> str:
+        """Return where the cluster's objects are; empty when it has no tier."""
+        response = await self.pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=CALL_TIMEOUT_S)
+        return response.tier_url
+
+
+async def backoff(attempt: int) -> None:
+    """Wait before try number `attempt` + 1: 50 ms, doubling up to 1 s."""
+    await asyncio.sleep(min(1.0, 0.05 * 2.0 ** min(attempt, 5)))

@@ -1,0 +1,142 @@
+"""Keeps the writer connected to the replicas of its open range, and passes events on to the core.
+
+One task per replica: connect, report, wait for the end of the connection, report, back off, again, until the range is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from rangelog_proto.frame import Opcode
+from rangelog_proto.v1 import data_pb2
+
+from rangelog._metadata import backoff
+from rangelog._transport.data_connection import DataConnection, DataConnections
+from rangelog.errors import InternalError, RangelogError, WriterFenced
+from rangelog.ids import ReplicaId
+
+_STABLE_S = 1.0
+
+
+class RangeEvents(Protocol):
+    """What the links report; called on the event loop."""
+
+    def connected(self, range_index: int, replica: ReplicaId) -> None:
+        """The replica can be sent to."""
+
+    def disconnected(self, range_index: int, replica: ReplicaId) -> None:
+        """It cannot."""
+
+    def acked(self, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
+        """The replica holds everything below."""
+
+    def refused(self, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
+        """The replica refused an append."""
+
+
+class _Listener:
+    """One connection's replies for one range."""
+
+    def __init__(self, events: RangeEvents, range_index: int, replica: ReplicaId) -> None:
+        self._events = events
+        self._range_index = range_index
+        self._replica = replica
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def append_replied(self, durable_offset: int) -> None:
+        """See RangeListener."""
+        self._events.acked(self._range_index, self._replica, durable_offset)
+
+    def append_refused(self, error: RangelogError) -> None:
+        """See RangeListener."""
+        self._events.refused(self._range_index, self._replica, error)
+
+    def connection_closed(self, error: RangelogError) -> None:
+        """See RangeListener."""
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+class RangeLinks:
+    """The links to one open range's replicas."""
+
+    def __init__(
+        self,
+        events: RangeEvents,
+        connections: DataConnections,
+        *,
+        stream_id: int,
+        range_index: int,
+        start_offset: int,
+        epoch: int,
+        memory: bool,
+        refresh: Callable[[], object],
+    ) -> None:
+        self._events = events
+        self._connections = connections
+        self._stream_id = stream_id
+        self._range_index = range_index
+        self._head = data_pb2.Append(
+            stream_id=stream_id, range_index=range_index, epoch=epoch, start_offset=start_offset, memory=memory
+        )
+        self._open: dict[ReplicaId, DataConnection] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._refresh = refresh
+        self.addresses: Mapping[ReplicaId, str] = {}
+
+    def connect(self, replica: ReplicaId) -> None:
+        """Start and keep up the link to one replica."""
+        self._tasks.append(asyncio.create_task(self._keep(replica)))
+
+    def send(self, replica: ReplicaId, batches: Sequence[bytes], confirm_offset: int) -> None:
+        """Send batches; silently nothing when the connection just broke (the core hears of that)."""
+        connection = self._open.get(replica)
+        if connection is not None:
+            self._head.confirm_offset = confirm_offset
+            connection.send(Opcode.APPEND, self._head.SerializeToString(), batches)
+
+    def send_confirm(self, replica: ReplicaId, confirm_offset: int) -> None:
+        """Tell a replica what is acked."""
+        connection = self._open.get(replica)
+        if connection is not None:
+            message = data_pb2.Confirm(
+                stream_id=self._stream_id,
+                range_index=self._range_index,
+                epoch=self._head.epoch,
+                confirm_offset=confirm_offset,
+            )
+            connection.send(Opcode.CONFIRM, message.SerializeToString())
+
+    def close(self) -> None:
+        """Stop; connections stay for others."""
+        for task in self._tasks:
+            task.cancel()
+        for connection in self._open.values():
+            connection.unlisten(self._stream_id, self._range_index)
+        self._open.clear()
+
+    async def _keep(self, replica: ReplicaId) -> None:
+        attempt = 0
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            listener = _Listener(self._events, self._range_index, replica)
+            try:
+                connection = await self._connections.get(replica, self.addresses.get(replica, ""))
+                connection.listen(self._stream_id, self._range_index, listener)
+                self._open[replica] = connection
+                if connection.closed is None:
+                    self._events.connected(self._range_index, replica)
+                    await listener.closed
+            except WriterFenced as error:
+                self._events.refused(self._range_index, replica, error)
+            except RangelogError:
+                self._refresh()  # its address may be another by now
+            except Exception as error:
+                self._events.refused(self._range_index, replica, InternalError(f"a link failed: {error!r}"))
+            self._open.pop(replica, None)
+            self._events.disconnected(self._range_index, replica)
+            attempt = 0 if loop.time() - began > _STABLE_S else attempt + 1
+            await backoff(attempt)

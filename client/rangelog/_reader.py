@@ -1,0 +1,257 @@
+"""Reads a stream: one offset space over hot and tiered ranges.
+
+What holds: records come in offset order without gap or repeat; nothing that is not acked is shown; a range that moves to
+the other tier meanwhile is planned anew. `follow=False` ends at what was acked when the reader started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+
+from rangelog_proto.v1 import common_pb2
+
+from rangelog._cold import ColdReader
+from rangelog._hot import HotRange
+from rangelog._metadata import Metadata, backoff
+from rangelog._transport.data_connection import DataConnections
+from rangelog.batch import decode_records
+from rangelog.errors import (
+    InvalidArgument,
+    OffsetOutOfRange,
+    OffsetTrimmed,
+    RangelogError,
+    RangeNotFound,
+    Unavailable,
+)
+from rangelog.limits import MIB
+from rangelog.protocol.quorum import confirmed_offset
+from rangelog.protocol.reading import Located, ReadPreference, Tier, locate, tiers_for
+from rangelog.record import Record
+
+_log = logging.getLogger("rangelog.reader")
+
+_LONG_POLL_MS = 2_000
+_FETCH_BYTES = 4 * MIB
+_IDLE_POLL_S = 0.2
+Start = int | str | datetime
+
+
+class StreamView:
+    """A stream's ranges as last heard from the placement driver."""
+
+    def __init__(self, metadata: Metadata, stream: str) -> None:
+        self.name = stream
+        self._metadata = metadata
+        self.stream = common_pb2.Stream()
+        self.ranges: list[common_pb2.Range] = []
+        self._sealed: list[bool] = []
+
+    async def refresh(self, from_offset: int) -> None:
+        """Ask the placement driver. Raises StreamNotFound, Unavailable."""
+        self.stream, self.ranges = await self._metadata.ranges(self.name, from_offset)
+        self._sealed = [each.state == common_pb2.RANGE_STATE_SEALED for each in self.ranges]
+
+    def locate(self, position: int) -> Located | None:
+        """See protocol.reading.locate."""
+        return locate(self.ranges, self._sealed, position, self.stream.trim_offset)
+
+
+async def confirmed_end(view: StreamView, connections: DataConnections) -> int:
+    """Return the end of what is acked now: at least every ack that anybody got before this call.
+
+    In an open range it is proved by asking all replicas: what A of them hold durably is acked, or as good as. With a
+    replica silent, the highest confirm offset that the others heard of counts as well.
+    """
+    await view.refresh(0)
+    if not view.ranges:
+        return view.stream.next_offset
+    last = view.ranges[-1]
+    if last.state == common_pb2.RANGE_STATE_SEALED:
+        return last.end_offset
+    replies = await HotRange(connections, last).ask_all()
+    if not replies:
+        raise Unavailable(f"no replica of the open range {last.index} answers; see `pdctl range list {view.name}`")
+    ends = [reply.confirm_offset for reply in replies] + [last.start_offset]
+    ends += [reply.sealed_end_offset for reply in replies if reply.sealed]
+    if len(replies) >= last.acks:
+        ends.append(confirmed_offset([reply.durable_offset for reply in replies], last.acks))
+    return max(ends)
+
+
+class Reader:
+    """An asynchronous iterator of records; make it with `client.reader(...)`."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        connections: DataConnections,
+        cold: ColdReader,
+        stream: str,
+        *,
+        start: Start,
+        end: int | None,
+        follow: bool,
+        read_preference: str,
+        timeout_s: float,
+    ) -> None:
+        self._view = StreamView(metadata, stream)
+        self._connections = connections
+        self._cold = cold
+        self._start = start
+        self._end = end
+        self._follow = follow
+        self._preference = ReadPreference.parse(read_preference)
+        self._timeout_s = timeout_s
+        self._hot: HotRange | None = None
+        self.position = 0
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self._records()
+
+    async def _records(self) -> AsyncIterator[Record]:
+        async for chunk in self.chunks():
+            for record in chunk:
+                yield record
+
+    async def chunks(self) -> AsyncIterator[Sequence[Record]]:
+        """Yield lists of consecutive records: much cheaper per record than one by one."""
+        await self._resolve()
+        attempt = 0
+        failing_since: float | None = None
+        while self._end is None or self.position < self._end:
+            try:
+                chunk = await self._next()
+                failing_since, attempt = None, 0
+            except RangelogError as error:
+                if not (error.retriable or isinstance(error, RangeNotFound | OffsetOutOfRange)):
+                    raise
+                if isinstance(error, OffsetTrimmed):
+                    raise
+                failing_since = failing_since or time.monotonic()
+                if time.monotonic() - failing_since > self._timeout_s:
+                    raise
+                _log.info("reading %s at %d: %s", self._view.name, self.position, error)
+                await backoff(attempt)
+                attempt += 1
+                await self._refresh()
+                continue
+            if chunk is None:
+                return
+            if chunk:
+                self.position = chunk[-1].offset + 1
+                yield chunk
+
+    # ---- inside
+
+    async def _refresh(self) -> None:
+        self._hot = None
+        try:
+            await self._view.refresh(self.position)
+        except Unavailable as error:
+            _log.info("the placement driver does not answer; reading on with what is known: %s", error)
+
+    async def _resolve(self) -> None:
+        """Turn `start` into an offset, and fix the end of a reader that does not follow."""
+        start = self._start
+        await self._view.refresh(0)
+        trim = self._view.stream.trim_offset
+        tail: int | None = None
+        if not self._follow or not isinstance(start, str) or start == "latest":
+            tail = await confirmed_end(self._view, self._connections)
+        if isinstance(start, datetime):
+            found = await self._find_timestamp(int(start.timestamp() * 1000), tail or 0)
+            self.position = found
+        elif start == "earliest":
+            self.position = trim
+        elif start == "latest":
+            self.position = tail or 0
+        elif isinstance(start, int) and not isinstance(start, bool):
+            self.position = start
+        else:
+            raise InvalidArgument(f"bad start {start!r}: an offset, 'earliest', 'latest' or a datetime")
+        if self.position < trim:
+            raise OffsetTrimmed(f"offset {self.position} was trimmed; the stream starts at {trim}", offset=trim)
+        if tail is not None and self.position > tail:
+            raise OffsetOutOfRange(f"offset {self.position} is beyond the end; the stream ends at {tail}", offset=tail)
+        if not self._follow:
+            assert tail is not None
+            self._end = tail if self._end is None else min(self._end, tail)
+        await self._view.refresh(self.position)
+
+    async def _next(self) -> Sequence[Record] | None:
+        """Return the next records; empty: nothing yet; None: the end."""
+        located = self._view.locate(self.position)
+        if located is None:
+            await self._view.refresh(self.position)
+            located = self._view.locate(self.position)
+            if located is None:
+                if not self._follow and self._end is not None and self.position >= self._end:
+                    return None
+                await asyncio.sleep(_IDLE_POLL_S)  # no range is open: wait for a writer to open one
+                return ()
+        source = self._view.ranges[located.number]
+        last: RangelogError | None = None
+        for tier in tiers_for(source, sealed=located.sealed, position=self.position, preference=self._preference):
+            try:
+                if tier is Tier.COLD:
+                    return await self._cold.read(self._view.stream, source, self.position, self._end)
+                return await self._read_hot(source, sealed=located.sealed)
+            except RangelogError as error:
+                last = error
+        assert last is not None
+        raise last
+
+    async def _read_hot(self, source: common_pb2.Range, *, sealed: bool) -> Sequence[Record]:
+        if self._hot is None or self._hot.source is not source:
+            self._hot = HotRange(self._connections, source)
+        known = source.end_offset if sealed else 0
+        if self._end is not None:
+            known = max(known, min(self._end, source.end_offset) if sealed else self._end)
+        wait_ms = 0 if sealed else _LONG_POLL_MS
+        fetched = await self._hot.fetch(self.position, wait_ms=wait_ms, bytes_max=_FETCH_BYTES, known_end_offset=known)
+        if fetched.batches:
+            end = fetched.end_offset
+            if sealed:
+                end = min(end, source.end_offset)
+            if self._end is not None:
+                end = min(end, self._end)
+            records: list[Record] = []
+            for batch in fetched.batches:
+                records += decode_records(batch, self.position, end)
+            return records
+        if sealed or (self._end is not None and self.position < self._end):
+            self._hot.next_replica()  # this one lacks what is known to be there
+            raise Unavailable(f"a replica of range {source.index} is behind; trying another")
+        if fetched.sealed_end_offset is not None or not sealed:
+            await self._view.refresh(self.position)
+        return ()
+
+    async def _find_timestamp(self, timestamp_ms: int, tail: int) -> int:
+        """Return the first offset whose record is at or after the time, or the tail."""
+        for source in self._view.ranges:
+            sealed = source.state == common_pb2.RANGE_STATE_SEALED
+            start: int | None = None
+            if not source.hot_dropped:
+                known = source.end_offset if sealed else tail
+                start = await HotRange(self._connections, source).lookup_timestamp(timestamp_ms, known)
+            elif source.tiered_end_offset > source.start_offset:
+                start = await self._cold.find_timestamp(self._view.stream, source, timestamp_ms)
+            if start is None:
+                continue
+            self.position = max(start, self._view.stream.trim_offset)
+            await self._view.refresh(self.position)
+            end = source.end_offset if sealed else tail
+            while self.position < end:
+                chunk = await self._next()
+                if not chunk:
+                    break
+                for record in chunk:
+                    if record.timestamp_ms >= timestamp_ms:
+                        return record.offset
+                self.position = chunk[-1].offset + 1
+            await self._view.refresh(0)
+        return tail

@@ -1,0 +1,274 @@
+"""One connection of the data plane to one range server, shared by everything this client does there.
+
+What holds: a request is answered by a reply of its id, an error, a typed timeout, or the connection's end; replies to
+appends go to the listener of their range. The peer is the server and incarnation that was meant, or the connection is
+refused. Whatever breaks the protocol breaks the connection, with a reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Sequence
+from typing import Protocol
+
+from google.protobuf.message import DecodeError
+from rangelog.errors import (
+    InvalidArgument,
+    ProtocolViolation,
+    RangelogError,
+    RequestTimeout,
+    Unavailable,
+    error_from_code,
+)
+from rangelog.ids import Incarnation, ReplicaId
+from rangelog.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
+from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode_head
+from rangelog_proto.v1 import data_pb2
+
+PROTOCOL_VERSION = 1
+CONNECT_TIMEOUT_S = 3.0
+_WRITE_BUFFER_BYTES_MAX = 128 * 1024 * 1024
+
+_log = logging.getLogger("rangelog.transport")
+
+
+class RangeListener(Protocol):
+    """Who appends to a range over this connection."""
+
+    def append_replied(self, durable_offset: int) -> None:
+        """The replica holds everything below."""
+
+    def append_refused(self, error: RangelogError) -> None:
+        """The replica refused an append."""
+
+    def connection_closed(self, error: RangelogError) -> None:
+        """No reply will come any more."""
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of "host:port" or "[v6]:port". Raises InvalidArgument."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise InvalidArgument(f"bad address {address!r}: write host:port")
+    return host.strip("[]"), int(port)
+
+
+class DataConnection(asyncio.BufferedProtocol):
+    """See the module. Make it with `connect`; close it with `close`."""
+
+    def __init__(self, replica: ReplicaId) -> None:
+        self.replica = replica
+        self.closed: RangelogError | None = None
+        self._decoder = FrameDecoder(
+            message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
+        )
+        self._transport: asyncio.Transport | None = None
+        self._request_id = 0
+        self._pending: dict[int, asyncio.Future[Frame]] = {}
+        self._listeners: dict[tuple[int, int], RangeListener] = {}
+
+    @classmethod
+    async def connect(
+        cls,
+        address: str,
+        replica: ReplicaId,
+        *,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        client_name: str = "",
+        timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> DataConnection:
+        """Connect and say hello. Raises Unavailable, RequestTimeout, WrongServer, Unauthorized, ProtocolViolation."""
+        host, port = split_address(address)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, connection = await loop.create_connection(lambda: cls(replica), host, port, ssl=tls)
+                hello = data_pb2.Hello(
+                    protocol_version=PROTOCOL_VERSION,
+                    client=client_name,
+                    token=token or "",
+                    server=replica.server,
+                    incarnation=replica.incarnation,
+                )
+                try:
+                    await connection.request(Opcode.HELLO, hello.SerializeToString(), timeout_s=timeout_s)
+                except BaseException:
+                    connection.close()
+                    raise
+        except TimeoutError as error:
+            raise RequestTimeout(f"range server {replica.server} at {address} does not answer") from error
+        except OSError as error:
+            raise Unavailable(f"range server {replica.server} at {address} cannot be reached") from error
+        return connection
+
+    # ---- use
+
+    async def request(
+        self, opcode: Opcode, message: bytes, payload: Sequence[bytes] = (), *, timeout_s: float
+    ) -> Frame:
+        """Send a request and return its reply. Raises what the peer answered, RequestTimeout or Unavailable."""
+        if self.closed is not None:
+            raise self.closed
+        request_id = self._next_id()
+        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._pending[request_id] = future
+        self._write(opcode, request_id, message, payload)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError as error:
+            raise RequestTimeout(f"range server {self.replica.server} did not answer within {timeout_s:g} s") from error
+        finally:
+            self._pending.pop(request_id, None)
+
+    def send(self, opcode: Opcode, message: bytes, payload: Sequence[bytes] = ()) -> None:
+        """Send without waiting; an append's replies go to its range's listener. Does nothing once closed."""
+        if self.closed is None:
+            self._write(opcode, self._next_id(), message, payload)
+
+    def listen(self, stream_id: int, range_index: int, listener: RangeListener) -> None:
+        """Send the replies to this range's appends there."""
+        self._listeners[stream_id, range_index] = listener
+
+    def unlisten(self, stream_id: int, range_index: int) -> None:
+        """Forget the listener of a range."""
+        self._listeners.pop((stream_id, range_index), None)
+
+    def close(self) -> None:
+        """Close at once; idempotent."""
+        self._close(Unavailable(f"the connection to range server {self.replica.server} was closed"))
+
+    # ---- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES_MAX)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._decoder.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came."""
+        try:
+            for frame in self._decoder.received(nbytes):
+                self._dispatch(frame)
+        except (FrameError, DecodeError) as error:
+            self._close(ProtocolViolation(f"range server {self.replica.server}: {error}"))
+
+    def eof_received(self) -> bool | None:
+        """The peer is done; so are we."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._close(Unavailable(f"the connection to range server {self.replica.server} broke"))
+
+    # ---- inside
+
+    def _next_id(self) -> int:
+        self._request_id = self._request_id % 0xFFFF_FFFF + 1
+        return self._request_id
+
+    def _write(self, opcode: Opcode, request_id: int, message: bytes, payload: Sequence[bytes]) -> None:
+        assert self._transport is not None
+        size = sum(map(len, payload)) if payload else 0
+        head = encode_head(opcode, request_id, message, size)
+        if payload:
+            self._transport.writelines([head, *payload])
+        else:
+            self._transport.write(head)
+
+    def _dispatch(self, frame: Frame) -> None:
+        if frame.opcode is Opcode.APPEND_REPLY:
+            reply = data_pb2.AppendReply.FromString(frame.message)
+            listener = self._listeners.get((reply.stream_id, reply.range_index))
+            if listener is not None:
+                listener.append_replied(reply.durable_offset)
+            return
+        future = self._pending.get(frame.request_id)
+        if frame.opcode is not Opcode.ERROR:
+            if future is not None and not future.done():
+                future.set_result(frame)
+            return
+        told = data_pb2.Error.FromString(frame.message)
+        error = error_from_code(told.code, told.message, epoch=told.epoch or None, offset=told.offset)
+        if future is not None:
+            if not future.done():
+                future.set_exception(error)
+            return
+        listener = self._listeners.get((told.stream_id, told.range_index))
+        if listener is not None:
+            listener.append_refused(error)
+        elif frame.request_id == 0:
+            self._close(error)
+        else:
+            _log.debug("an error for nobody from %s: %s", self.replica, error)
+
+    def _close(self, error: RangelogError) -> None:
+        if self.closed is not None:
+            return
+        self.closed = error
+        if self._transport is not None:
+            self._transport.abort()
+        for future in list(self._pending.values()):
+            if not future.done():
+                future.set_exception(error)
+        listeners, self._listeners = list(self._listeners.values()), {}
+        for listener in listeners:
+            listener.connection_closed(error)
+
+
+class DataConnections:
+    """The connections of one client, one per server and incarnation, made on demand and shared."""
+
+    def __init__(self, *, token: str | None = None, tls: ssl.SSLContext | None = None, client_name: str = "") -> None:
+        self._token = token
+        self._tls = tls
+        self._client_name = client_name
+        self._connections: dict[ReplicaId, DataConnection] = {}
+        self._making: dict[ReplicaId, asyncio.Task[DataConnection]] = {}
+
+    def existing(self, replica: ReplicaId) -> DataConnection | None:
+        """Return the open connection, if there is one."""
+        connection = self._connections.get(replica)
+        return connection if connection is not None and connection.closed is None else None
+
+    async def get(self, replica: ReplicaId, address: str) -> DataConnection:
+        """Return the connection to a replica's server. Raises as DataConnection.connect does."""
+        connection = self.existing(replica)
+        if connection is not None:
+            return connection
+        if not address:
+            raise Unavailable(f"range server {replica} is not registered any more")
+        task = self._making.get(replica)
+        if task is None:
+            task = asyncio.create_task(self._make(replica, address))
+            self._making[replica] = task
+            task.add_done_callback(lambda _: self._making.pop(replica, None))
+        return await asyncio.shield(task)
+
+    async def _make(self, replica: ReplicaId, address: str) -> DataConnection:
+        connection = await DataConnection.connect(
+            address, replica, token=self._token, tls=self._tls, client_name=self._client_name
+        )
+        self._connections[replica] = connection
+        return connection
+
+    async def close(self) -> None:
+        """Close all; idempotent."""
+        for task in list(self._making.values()):
+            task.cancel()
+        for connection in list(self._connections.values()):
+            connection.close()
+        self._connections.clear()
+
+
+def replica_id(server: str, incarnation: int) -> ReplicaId:
+    """Build the identity of a replica from what a message says."""
+    return ReplicaId(server, Incarnation(incarnation))

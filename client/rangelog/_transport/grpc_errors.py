@@ -1,0 +1,86 @@
+"""Our errors as gRPC statuses and back: google.rpc.Status with an ErrorInfo whose reason is our stable code.
+
+What holds: a client never sees a gRPC type, and never the text of an exception that is not ours.
+"""
+
+from __future__ import annotations
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from rangelog import errors
+from rangelog.errors import RangelogError, error_from_code
+
+DOMAIN = "rangelog"
+
+_STATUS: tuple[tuple[type[RangelogError], int], ...] = (
+    (errors.OffsetOutOfRange, code_pb2.OUT_OF_RANGE),
+    (errors.StreamExists, code_pb2.ALREADY_EXISTS),
+    (errors.StreamNotFound, code_pb2.NOT_FOUND),
+    (errors.RangeNotFound, code_pb2.NOT_FOUND),
+    (errors.ObjectNotFound, code_pb2.NOT_FOUND),
+    (errors.WriterFenced, code_pb2.FAILED_PRECONDITION),
+    (errors.NoPlacement, code_pb2.FAILED_PRECONDITION),
+    (errors.PreconditionFailed, code_pb2.FAILED_PRECONDITION),
+    (errors.RequestTimeout, code_pb2.DEADLINE_EXCEEDED),
+    (errors.Overloaded, code_pb2.RESOURCE_EXHAUSTED),
+    (errors.Unavailable, code_pb2.UNAVAILABLE),
+    (errors.OutcomeUnknown, code_pb2.ABORTED),
+    (errors.Unauthorized, code_pb2.UNAUTHENTICATED),
+    (errors.Corruption, code_pb2.DATA_LOSS),
+    (errors.InvalidArgument, code_pb2.INVALID_ARGUMENT),
+    (errors.ProtocolViolation, code_pb2.INVALID_ARGUMENT),
+)
+
+_PLAIN: dict[grpc.StatusCode, tuple[type[RangelogError], str]] = {
+    grpc.StatusCode.UNAVAILABLE: (errors.Unavailable, "cannot be reached"),
+    grpc.StatusCode.DEADLINE_EXCEEDED: (errors.RequestTimeout, "did not answer in time"),
+    grpc.StatusCode.CANCELLED: (errors.Unavailable, "closed the call"),
+    grpc.StatusCode.RESOURCE_EXHAUSTED: (errors.InvalidArgument, "refused a message over its size limit"),
+    grpc.StatusCode.UNAUTHENTICATED: (errors.Unauthorized, "wants a valid token"),
+    grpc.StatusCode.PERMISSION_DENIED: (errors.Unauthorized, "does not allow this"),
+    grpc.StatusCode.UNIMPLEMENTED: (
+        errors.ProtocolViolation,
+        "does not know this call: is it another version, or port?",
+    ),
+}
+
+
+def to_status(error: RangelogError) -> status_pb2.Status:
+    """Encode an error for the wire."""
+    code = next((code for cls, code in _STATUS if isinstance(error, cls)), code_pb2.INTERNAL)
+    detail = any_pb2.Any()
+    detail.Pack(error_details_pb2.ErrorInfo(reason=error.code, domain=DOMAIN, metadata=error.details()))
+    return status_pb2.Status(code=code, message=error.message, details=[detail])
+
+
+def from_rpc_error(error: grpc.RpcError, peer: str) -> RangelogError:
+    """Decode what a call to `peer` raised; gRPC's own statuses become the nearest of ours."""
+    status = _status(error)
+    for detail in status.details if status is not None else ():
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info) and info.domain == DOMAIN and status is not None:
+            return error_from_code(
+                info.reason,
+                status.message,
+                epoch=_number(info.metadata.get("epoch")),
+                offset=_number(info.metadata.get("offset")),
+                address=info.metadata.get("address"),
+            )
+    code = error.code() if isinstance(error, grpc.aio.AioRpcError | grpc.Call) else grpc.StatusCode.UNKNOWN
+    cls, text = _PLAIN.get(code, (errors.InternalError, f"failed ({code.name})"))
+    return cls(f"{peer} {text}")
+
+
+def _status(error: grpc.RpcError) -> status_pb2.Status | None:
+    try:
+        status: status_pb2.Status | None = rpc_status.from_call(error)
+    except ValueError:  # its details are not its status: somebody else's error
+        return None
+    return status
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None

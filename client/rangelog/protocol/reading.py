@@ -1,0 +1,90 @@
+"""Where the next record is to be read from, as a pure decision over what the placement driver said.
+
+What holds: a source covers the position; a hole between ranges is an error, never skipped; below the trim offset is an
+error that names where the stream starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from rangelog.errors import Corruption, InvalidArgument, OffsetTrimmed, Unavailable
+
+
+class ReadPreference(Enum):
+    """Which tier a reader turns to first, or at all."""
+
+    HOT_FIRST = "hot_first"
+    COLD_FIRST = "cold_first"
+    HOT_ONLY = "hot_only"
+    COLD_ONLY = "cold_only"
+
+    @classmethod
+    def parse(cls, text: str) -> ReadPreference:
+        """Raises InvalidArgument that lists the choices."""
+        try:
+            return cls(text)
+        except ValueError:
+            choices = ", ".join(each.value for each in cls)
+            raise InvalidArgument(f"bad read_preference {text!r}: choose one of {choices}") from None
+
+
+class Tier(Enum):
+    """Where a range is read from."""
+
+    HOT = "hot"
+    COLD = "cold"
+
+
+class RangeView(Protocol):
+    """What this decision needs to know of a range."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def start_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def tiered_end_offset(self) -> int: ...
+    @property
+    def hot_dropped(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A range that covers the position; `sealed` ranges end at `end_offset`."""
+
+    number: int
+    sealed: bool
+
+
+def locate(ranges: Sequence[RangeView], sealed: Sequence[bool], position: int, trim_offset: int) -> Located | None:
+    """Return which of the ranges (in order) covers `position`, or None when all known ones end at or before it.
+
+    Raises OffsetTrimmed, or Corruption when the ranges leave a hole there.
+    """
+    if position < trim_offset:
+        raise OffsetTrimmed(f"offset {position} was trimmed; the stream starts at {trim_offset}", offset=trim_offset)
+    for number, each in enumerate(ranges):
+        if sealed[number] and each.end_offset <= position:
+            continue
+        if each.start_offset > position:
+            raise Corruption(f"no range covers offset {position}; the next one starts at {each.start_offset}")
+        return Located(number, sealed[number])
+    return None
+
+
+def tiers_for(source: RangeView, *, sealed: bool, position: int, preference: ReadPreference) -> list[Tier]:
+    """Return the tiers that hold `position` of this range, best first. Raises Unavailable when the preference has none."""
+    hot = not source.hot_dropped and preference is not ReadPreference.COLD_ONLY
+    cold = sealed and source.tiered_end_offset > position and preference is not ReadPreference.HOT_ONLY
+    tiers = [tier for tier, there in ((Tier.HOT, hot), (Tier.COLD, cold)) if there]
+    if preference is ReadPreference.COLD_FIRST:
+        tiers.reverse()
+    if not tiers:
+        raise Unavailable(f"offset {position} is in no tier that read_preference={preference.value} allows")
+    return tiers

@@ -1,0 +1,241 @@
+"""The blocking facade: the same verbs, run on one background event loop per client.
+
+with rangelog.sync.connect("127.0.0.1:7100") as client:
+    with client.writer("flights") as writer:
+        writer.append(b"…")
+    for record in client.reader("flights"):
+        ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from rangelog import _client
+from rangelog._config import StreamInfo
+from rangelog._reader import Start
+from rangelog._transport.grpc_options import TlsConfig
+from rangelog._writer import Writer as AsyncWriter
+from rangelog.errors import Overloaded
+from rangelog.record import Ack, AppendRecord, Record
+
+_T = TypeVar("_T")
+_END = object()
+
+
+class _Loop:
+    """One event loop on one daemon thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="rangelog-sync", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine there and wait for it; an interrupt cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterate(self, items: AsyncIterator[_T]) -> Iterator[_T]:
+        """Run an asynchronous iterator from here."""
+        iterator = items.__aiter__()
+
+        async def step() -> Any:
+            return await anext(iterator, _END)
+
+        try:
+            while (item := self.run(step())) is not _END:
+                yield item
+        finally:
+            close = getattr(iterator, "aclose", None)
+            if close is not None:
+                self.run(close())
+
+    def stop(self) -> None:
+        """End the thread; idempotent."""
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+            self.loop.close()
+
+
+class Writer:
+    """The blocking writer. Safe to use from several threads."""
+
+    def __init__(self, loop: _Loop, writer: AsyncWriter) -> None:
+        self._loop = loop
+        self._writer = writer
+
+    def __enter__(self) -> Writer:
+        self._loop.run(self._writer.open())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._loop.run(self._writer.close(flush=kind is None))
+
+    def append(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+    ) -> Ack:
+        """Append one record and wait for its ack. Raises as the asynchronous writer does."""
+        return self._loop.run(self._writer.append(value, key=key, headers=headers, timestamp=timestamp))
+
+    def submit(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+    ) -> concurrent.futures.Future[Ack]:
+        """Append one record; the future gives its ack. Blocks only while too much is not acked yet."""
+        result: concurrent.futures.Future[Ack] = concurrent.futures.Future()
+
+        async def submit() -> None:
+            while True:
+                await self._writer.ready()
+                try:
+                    future = self._writer.submit(value, key=key, headers=headers, timestamp=timestamp)
+                except Overloaded:
+                    continue  # another thread took the room
+                future.add_done_callback(lambda done: _pass_on(done, result))
+                return
+
+        self._loop.run(submit())
+        return result
+
+    def append_batch(self, records: Iterable[bytes | AppendRecord]) -> list[Ack]:
+        """Append records in order and wait for all their acks."""
+        return self._loop.run(self._writer.append_batch(list(records)))
+
+    def flush(self) -> None:
+        """Wait until everything submitted is acked."""
+        self._loop.run(self._writer.flush())
+
+    def close(self) -> None:
+        """Flush and let go; idempotent."""
+        self._loop.run(self._writer.close())
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next record will have."""
+        return self._writer.next_offset
+
+
+class Client:
+    """The blocking client; see rangelog.Client for what each verb does and raises."""
+
+    def __init__(self, loop: _Loop, client: _client.Client) -> None:
+        self._loop = loop
+        self._client = client
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close everything; idempotent."""
+        if not self._loop.loop.is_closed():
+            self._loop.run(self._client.close())
+            self._loop.stop()
+
+    def create_stream(self, name: str, **config: Any) -> StreamInfo:
+        """Create a stream."""
+        return self._loop.run(self._client.create_stream(name, **config))
+
+    def describe_stream(self, name: str) -> StreamInfo:
+        """Return a stream as it is now."""
+        return self._loop.run(self._client.describe_stream(name))
+
+    def list_streams(self, prefix: str = "") -> Iterator[StreamInfo]:
+        """Yield the streams whose names start with `prefix`."""
+        return self._loop.iterate(self._client.list_streams(prefix))
+
+    def update_stream(self, name: str, **config: Any) -> StreamInfo:
+        """Change what is given; the rest stays."""
+        return self._loop.run(self._client.update_stream(name, **config))
+
+    def delete_stream(self, name: str) -> None:
+        """Delete a stream and all it holds."""
+        self._loop.run(self._client.delete_stream(name))
+
+    def trim_stream(self, name: str, trim_offset: int) -> StreamInfo:
+        """Let everything below an offset go."""
+        return self._loop.run(self._client.trim_stream(name, trim_offset))
+
+    def seal_stream(self, name: str) -> int:
+        """Fence whoever writes, seal the open range, return where the stream ends."""
+        return self._loop.run(self._client.seal_stream(name))
+
+    def end_offset(self, stream: str) -> int:
+        """Return one past the last acked record."""
+        return self._loop.run(self._client.end_offset(stream))
+
+    def writer(self, stream: str, **options: Any) -> Writer:
+        """Return the stream's writer, to be used with `with`."""
+        return Writer(self._loop, self._client.writer(stream, **options))
+
+    def reader(
+        self,
+        stream: str,
+        *,
+        start: Start = "earliest",
+        end: int | None = None,
+        follow: bool = False,
+        read_preference: str = "hot_first",
+    ) -> Iterator[Record]:
+        """Iterate over records."""
+        reader = self._client.reader(stream, start=start, end=end, follow=follow, read_preference=read_preference)
+        for chunk in self._loop.iterate(reader.chunks()):
+            yield from chunk
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine of the asynchronous API on this client's loop."""
+        return self._loop.run(work)
+
+    @property
+    def asynchronous(self) -> _client.Client:
+        """The client underneath; its coroutines run with `run`."""
+        return self._client
+
+
+def connect(
+    endpoints: str | Sequence[str],
+    *,
+    token: str | None = None,
+    tls: TlsConfig | None = None,
+    tier_url: str | None = None,
+) -> Client:
+    """Connect to a cluster; see rangelog.connect."""
+    loop = _Loop()
+    try:
+        return Client(loop, loop.run(_client.connect(endpoints, token=token, tls=tls, tier_url=tier_url)))
+    except BaseException:
+        loop.stop()
+        raise
+
+
+def _pass_on(done: asyncio.Future[Ack], result: concurrent.futures.Future[Ack]) -> None:
+    if done.cancelled():
+        result.cancel()
+        return
+    error = done.exception()
+    if error is not None:
+        result.set_exception(error)
+    else:
+        result.set_result(done.result())
