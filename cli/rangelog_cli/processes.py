@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -42,6 +43,7 @@ STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.01
 _LOG_BYTES_MAX = 16 * 1024 * 1024
 _LAST_WORDS_BYTES = 16 * 1024
+_SAID_WHAT_TO_DO = re.compile(r"(?:rangelog|pd|placement-driver|range-server): (.+)")
 
 
 class Process:
@@ -176,8 +178,9 @@ class Process:
         except OSError:
             lines = []
         for line in reversed(lines):
-            if line.startswith("rangelog: "):
-                return line.removeprefix("rangelog: ")
+            found = _SAID_WHAT_TO_DO.match(line)
+            if found:
+                return found[1]
         return lines[-1] if lines else f"it said nothing (log: {self.log_path})"
 
     def _close_stdin(self) -> None:

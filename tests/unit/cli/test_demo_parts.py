@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rangelog_cli.demo import ack_log, comparison, flights, report, timeline
+from rangelog_cli.demo import ack_log, command, comparison, flights, report, timeline, verify
 
 
 def test_flights_are_all_there_in_timetable_order() -> None:
@@ -109,3 +109,38 @@ def test_comparison_notices_an_altered_record(timestamp: int, key: bytes | None,
     found.add(0, timestamp, key, value)
     assert found.altered == 1
     assert not found.ok
+
+
+def test_last_line_is_what_scripts_expect() -> None:
+    """The agreed line, word for word, and OK only while every check holds."""
+    some = [flights.Flight(i, b"UA", b"%d" % i) for i in range(10)]
+    acks = [ack_log.Ack(i, i * MS, i * MS + MS, i) for i in range(10)]
+    kills = [timeline.Kill(what, what, 5 * MS) for what in ("a range server", "the PD leader", "the writer")]
+    outcome = command.Outcome(total=10, appended=10, timeline=timeline.make_timeline(acks, kills), spark="yes")
+    outcome.comparison = comparison.Comparison(some)
+    for offset, flight in enumerate(some):
+        outcome.comparison.add(offset, flight.timestamp_ms, flight.key, flight.value)
+    outcome.sealed_end, outcome.tier_objects, outcome.dropped_ranges, outcome.parquet = 8, 3, 1, (3, 8, True)
+    assert outcome.last_line == (
+        "demo: OK appended=10 read=10 lost=0 duplicated=0 misordered=0 kills=3 "
+        "longest_ack_gap_ms=1 spark_matches=yes tier_objects=3"
+    )
+    outcome.parquet = (3, 7, True)
+    assert outcome.last_line.startswith("demo: FAILED appended=10 ")
+    outcome.parquet, outcome.spark = (3, 8, True), "no"
+    assert not outcome.ok
+
+
+def test_spark_and_pandas_must_agree_on_every_carrier() -> None:
+    """Another count, another mean or a carrier too many is a mismatch; the last bits of a float are not."""
+    pandas = {"AA": (2, 1.5, 0.25), "UA": (3, 2.0, 0.0)}
+    same = {"AA": [2, 1.5 + 1e-15, 0.25], "UA": [3, 2.0, 0.0]}
+    assert verify.answers_match(verify.join_answers(same, pandas))
+    for carrier, answer in (
+        ("AA", [1, 1.5, 0.25]),
+        ("AA", [2, 1.6, 0.25]),
+        ("AA", [2, 1.5, 0.3]),
+        ("DL", [1, 1.0, 0.0]),
+    ):
+        assert not verify.answers_match(verify.join_answers(same | {carrier: answer}, pandas))
+    assert not verify.answers_match([])
