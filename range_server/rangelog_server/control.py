@@ -1,0 +1,86 @@
+"""The control plane of a range server: status and a list of its replicas over gRPC, with health and reflection."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from rangelog._transport.grpc_service import GrpcServer
+from rangelog_proto.v1 import range_server_pb2 as pb
+from rangelog_proto.v1.range_server_pb2_grpc import RangeServerServicer, add_RangeServerServicer_to_server
+from rangelog_server.data_plane import DataPlane
+from rangelog_server.identity import Identity
+from rangelog_server.ranges.report import report_of
+from rangelog_server.ranges.store import Store
+from rangelog_server.settings import RangeServerSettings
+
+if TYPE_CHECKING:
+    from rangelog_server.agent.agent import Agent
+
+SERVICE = "rangelog.v1.RangeServer"
+PAGE_SIZE_MAX = 1_000
+
+
+class ControlPlane(RangeServerServicer):
+    """See the module. `agent` is set once there is one."""
+
+    def __init__(
+        self, settings: RangeServerSettings, identity: Identity, store: Store, plane: DataPlane, data_address: str
+    ) -> None:
+        self._listen = settings.control_listen
+        self._identity = identity
+        self._store = store
+        self._plane = plane
+        self._data_address = data_address
+        self._server = GrpcServer(token=settings.token)
+        self.agent: Agent | None = None
+        add_RangeServerServicer_to_server(self, self._server.server)  # type: ignore[no-untyped-call]
+
+    async def start(self) -> int:
+        """Listen; return the port. Raises Unavailable."""
+        return await self._server.start(self._listen, (SERVICE,))
+
+    async def set_serving(self, serving: bool) -> None:
+        """Say on the health service whether the data plane serves."""
+        await self._server.set_serving(serving)
+
+    async def stop(self) -> None:
+        """Stop; idempotent."""
+        await self._server.stop()
+
+    async def GetStatus(self, request: pb.GetStatusRequest, context: Any) -> pb.GetStatusResponse:
+        """What this server is at."""
+        wal = self._store.wal
+        return pb.GetStatusResponse(
+            server=self._identity.name,
+            incarnation=self._identity.incarnation,
+            boot=self._identity.boot,
+            data_address=self._data_address,
+            log_end=wal.flushed_lsn,
+            used_bytes=wal.used_bytes,
+            replica_count=len(self._store.replicas),
+            connection_count=len(self._plane.connections),
+            flush_count=wal.flush_count,
+            appended_bytes=wal.appended_bytes,
+            registered=self.agent is not None and self.agent.registered,
+            version=version("rangelog"),
+        )
+
+    async def ListReplicas(self, request: pb.ListReplicasRequest, context: Any) -> pb.ListReplicasResponse:
+        """Every replica, by stream and range, in pages."""
+        after = _parse_token(request.page_token)
+        size = min(request.page_size or PAGE_SIZE_MAX, PAGE_SIZE_MAX)
+        keys = sorted(
+            key
+            for key in self._store.replicas
+            if key > after and (not request.stream_id or key[0] == request.stream_id)
+        )
+        page = keys[:size]
+        token = f"{page[-1][0]}/{page[-1][1]}" if len(keys) > size else ""
+        replicas = [report_of(self._store.replicas[key]) for key in page]
+        return pb.ListReplicasResponse(replicas=replicas, next_page_token=token)
+
+
+def _parse_token(token: str) -> tuple[int, int]:
+    stream_id, _, index = token.partition("/")
+    return (int(stream_id), int(index)) if stream_id.isdigit() and index.isdigit() else (-1, -1)

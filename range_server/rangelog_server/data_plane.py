@@ -1,0 +1,283 @@
+"""The data plane's connections: frames in, handlers, frames out. Nothing here waits for the disk.
+
+What holds: the first frame is a hello for this server in this incarnation, within a deadline; bytes that are not a frame
+close their own connection and no other; a connection's bytes in flight are bounded by not reading from it; a reader that
+does not read is disconnected; the replies to a connection's appends go out once a group commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import structlog
+from google.protobuf.message import DecodeError
+
+from rangelog.errors import InternalError, ProtocolViolation, RangelogError, Unauthorized, WrongServer
+from rangelog.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
+from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame, encode_head
+from rangelog_proto.v1 import data_pb2
+from rangelog_server.identity import Identity
+from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.store import Store
+
+HELLO_TIMEOUT_S = 5.0
+FRAME_TIMEOUT_S = 60.0
+"""A frame that was begun is whole by then."""
+SLOW_READER_TIMEOUT_S = 30.0
+"""A reader that took nothing for so long is disconnected."""
+CONNECTIONS_MAX = 2_000
+INFLIGHT_BYTES_MAX = 32 * MIB
+"""Appended over one connection and not yet durable; beyond it the connection is not read."""
+PENDING_BYTES_MAX = 256 * MIB
+"""The same over all connections."""
+WRITE_BUFFER_BYTES_MAX = 16 * MIB
+FETCHES_ACTIVE_MAX = 4
+FETCHES_WAITING_MAX = 1_024
+
+_log = structlog.get_logger("data_plane")
+
+
+@dataclass(slots=True)
+class DataPlane:
+    """What all connections share."""
+
+    store: Store
+    identity: Identity
+    token: str | None
+    loop: asyncio.AbstractEventLoop
+    readers: ThreadPoolExecutor
+    connections: dict[Connection, None] = field(default_factory=dict)
+    paused: dict[Connection, None] = field(default_factory=dict)
+
+    def resume_readers(self) -> None:
+        """Bytes were settled: read again from connections that waited for it."""
+        if self.store.wal.pending_bytes <= PENDING_BYTES_MAX // 2:
+            for connection in list(self.paused):
+                connection.resume_if_settled()
+
+    def sweep(self) -> None:
+        """Close what takes too long; call it every second or so."""
+        now = self.loop.time()
+        for connection in list(self.connections):
+            connection.check_deadlines(now)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in list(self.connections):
+            connection.close()
+
+
+Handler = Callable[["Connection", Frame], None]
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client."""
+
+    def __init__(self, plane: DataPlane, handlers: dict[Opcode, Handler]) -> None:
+        self.plane = plane
+        self.store = plane.store
+        self.closed = False
+        self.greeted = False
+        self.reads_only = False
+        self.client = ""
+        self.fetches: deque[Callable[[], None]] = deque()  # that wait for their turn
+        self.fetch_count = 0  # waiting in any way
+        self._fetches_active = 0
+        self._handlers = handlers
+        self._decoder = FrameDecoder(
+            message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
+        )
+        self._transport: asyncio.Transport
+        self._inflight_bytes = 0
+        self._reading_paused = False
+        self._writing_paused = False
+        self._deadline = plane.loop.time() + HELLO_TIMEOUT_S
+        self._slow_deadline = 0.0
+
+    # ---- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if len(self.plane.connections) >= CONNECTIONS_MAX:
+            self.closed = True
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        self.plane.connections[self] = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._decoder.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came."""
+        try:
+            frames = self._decoder.received(nbytes)
+        except FrameError as error:
+            self.send_error(0, ProtocolViolation(str(error)))
+            self.close()
+            return
+        if frames:
+            self._deadline = 0.0 if self.greeted else self._deadline
+            for frame in frames:
+                if self.closed:
+                    break
+                self._handle(frame)
+            self.store.wal.kick()
+            if self._inflight_bytes > INFLIGHT_BYTES_MAX or self.store.wal.pending_bytes > PENDING_BYTES_MAX:
+                self._pause_reading()
+        elif not self._deadline:
+            self._deadline = self.plane.loop.time() + FRAME_TIMEOUT_S
+
+    def eof_received(self) -> bool | None:
+        """The client is done; so are we."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self.closed = True
+        self.fetches.clear()
+        self.plane.connections.pop(self, None)
+        self.plane.paused.pop(self, None)
+
+    def pause_writing(self) -> None:
+        """The client does not read what we send: ask nothing more of it."""
+        self._writing_paused = True
+        self._slow_deadline = self.plane.loop.time() + SLOW_READER_TIMEOUT_S
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._writing_paused = False
+        self.resume_if_settled()
+        self._start_fetches()
+
+    # ---- requests
+
+    def _handle(self, frame: Frame) -> None:
+        try:
+            handler = self._handlers.get(frame.opcode)
+            if handler is None:
+                raise ProtocolViolation(f"{frame.opcode.name} is not a request")
+            if not self.greeted and frame.opcode is not Opcode.HELLO:
+                raise ProtocolViolation("say hello first")
+            handler(self, frame)
+        except (Unauthorized, WrongServer) as error:
+            self.send_error(frame.request_id, error)
+            self.close()
+        except DecodeError:
+            self.send_error(frame.request_id, ProtocolViolation(f"a {frame.opcode.name} message does not decode"))
+            self.close()
+        except RangelogError as error:
+            self.send_error(frame.request_id, error)
+            if not self.greeted:
+                self.close()
+        except Exception:
+            _log.exception("a request failed", opcode=frame.opcode.name)
+            self.send_error(frame.request_id, InternalError("the request failed; the server's log says why"))
+
+    def require_member(self) -> None:
+        """Raises WrongServer unless the client named this incarnation."""
+        if self.reads_only:
+            raise WrongServer("name the server's incarnation in the hello to write to it")
+
+    # ---- replies
+
+    def send(self, opcode: Opcode, request_id: int, message: bytes, payload: list[bytes] | None = None) -> None:
+        """Send one frame."""
+        if self.closed:
+            return
+        if payload:
+            self._transport.writelines([encode_head(opcode, request_id, message, sum(map(len, payload))), *payload])
+        else:
+            self._transport.write(encode_frame(opcode, request_id, message))
+
+    def send_error(self, request_id: int, error: RangelogError, stream_id: int = 0, range_index: int = 0) -> None:
+        """Send an error in answer to a request."""
+        message = data_pb2.Error(
+            code=error.code,
+            message=error.message[:1000],
+            epoch=error.epoch or 0,
+            offset=error.offset or 0,
+            stream_id=stream_id,
+            range_index=range_index,
+        )
+        self.send(Opcode.ERROR, request_id, message.SerializeToString())
+
+    def close(self) -> None:
+        """Send what is left to send, then close."""
+        if not self.closed:
+            self.closed = True
+            self._transport.close()
+
+    # ---- ranges.store.Appender
+
+    def acked(self, hosted: Hosted, request_id: int) -> None:
+        """All below the replica's durable offset is durable."""
+        core = hosted.core
+        reply = data_pb2.AppendReply(
+            stream_id=core.stream_id,
+            range_index=core.range_index,
+            epoch=core.epoch,
+            durable_offset=core.durable_offset,
+        )
+        self.send(Opcode.APPEND_REPLY, request_id, reply.SerializeToString())
+
+    def taken(self, size_bytes: int) -> None:
+        """So many bytes are in flight now."""
+        self._inflight_bytes += size_bytes
+
+    def settled(self, size_bytes: int) -> None:
+        """So many no longer are."""
+        self._inflight_bytes -= size_bytes
+        if self._reading_paused:
+            self.resume_if_settled()
+
+    # ---- flow control
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and not self.closed:
+            self._reading_paused = True
+            self._transport.pause_reading()
+            self.plane.paused[self] = None
+
+    def resume_if_settled(self) -> None:
+        """Read again if nothing speaks against it."""
+        if self.closed or self._writing_paused or self._inflight_bytes > INFLIGHT_BYTES_MAX // 2:
+            return
+        if self._reading_paused and self.store.wal.pending_bytes <= PENDING_BYTES_MAX // 2:
+            self._reading_paused = False
+            self.plane.paused.pop(self, None)
+            self._transport.resume_reading()
+
+    def queue_fetch(self, start: Callable[[], None]) -> None:
+        """Run a fetch when it is its turn; it calls fetch_done when its reply is sent."""
+        self.fetches.append(start)
+        self._start_fetches()
+
+    def fetch_done(self) -> None:
+        """One fetch less is active."""
+        self._fetches_active -= 1
+        self._start_fetches()
+
+    def _start_fetches(self) -> None:
+        while self.fetches and self._fetches_active < FETCHES_ACTIVE_MAX and not self._writing_paused:
+            self._fetches_active += 1
+            self.fetches.popleft()()
+
+    def check_deadlines(self, now: float) -> None:
+        """Disconnect who is too slow."""
+        late = self._deadline and now > self._deadline and not self._reading_paused
+        if late:
+            self.send_error(0, ProtocolViolation("no whole frame came in time"))
+            self.close()
+        elif self._writing_paused and now > self._slow_deadline:
+            _log.warning("a reader is too slow; disconnected", client=self.client)
+            self.closed = True
+            self._transport.abort()

@@ -1,0 +1,19 @@
+"""LookupTimestamp: where a time begins, to the batch."""
+
+from __future__ import annotations
+
+from rangelog_proto.frame import Frame, Opcode
+from rangelog_proto.v1 import data_pb2
+from rangelog_server.data_plane import Connection
+
+
+def handle(connection: Connection, frame: Frame) -> None:
+    """Answer the first readable batch with a record at or after the timestamp. Raises RangeNotFound, Corruption."""
+    message = data_pb2.LookupTimestamp.FromString(frame.message)
+    hosted = connection.store.find(message.stream_id, message.range_index)
+    connection.store.check_readable(hosted)
+    found = hosted.find_timestamp(message.timestamp_ms, hosted.core.readable_end(message.sealed_end_offset))
+    reply = data_pb2.LookupTimestampReply(
+        found=found is not None, offset=found or 0, confirm_offset=hosted.core.confirm_offset
+    )
+    connection.send(Opcode.LOOKUP_TIMESTAMP_REPLY, frame.request_id, reply.SerializeToString())

@@ -1,0 +1,109 @@
+"""Who this data directory is. Made with the directory, so that a wiped or replaced one is another server's memory.
+
+`incarnation` is drawn once; `boot` is raised and flushed before anything is served or registered, so the placement
+driver sees a directory that was rolled back to an older copy. `salt` marks the bytes of this log as its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rangelog.errors import ConfigInvalid, Corruption, PreconditionFailed, Unavailable
+from rangelog_server.wal.io import Io, replace_file
+
+_FILE = "identity.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The content of identity.json."""
+
+    name: str
+    incarnation: int
+    boot: int
+    salt: int
+
+
+class DataDirectory:
+    """A data directory, locked for this process as long as it lives."""
+
+    def __init__(self, path: Path, io: Io | None = None) -> None:
+        """Make the directory if it is missing, mode 0700, and lock it. Raises Unavailable, PreconditionFailed."""
+        self.path = path
+        self._io = io or Io()
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.chmod(0o700)
+            self._lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Unavailable(f"the data directory {path} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise PreconditionFailed(f"another process uses the data directory {path}: stop it first") from error
+
+    def close(self) -> None:
+        """Unlock."""
+        os.close(self._lock)
+
+    @property
+    def log_directory(self) -> Path:
+        """Where the write-ahead log lies."""
+        return self.path / "wal"
+
+    @property
+    def temporary_directory(self) -> Path:
+        """Where objects are built; emptied at each start."""
+        return self.path / "tmp"
+
+    def boot(self, name: str) -> Identity:
+        """Return the identity for this start, with `boot` raised and flushed. Raises ConfigInvalid, Corruption."""
+        found = self._read()
+        if found is None:
+            self._set_aside_log("unidentified")
+            identity = Identity(name, secrets.randbits(63) + 1, 1, secrets.randbits(32))
+        elif found.name != name:
+            raise ConfigInvalid(f"{self.path} belongs to range server {found.name!r}, not {name!r}: check data_dir")
+        else:
+            identity = Identity(found.name, found.incarnation, found.boot + 1, found.salt)
+        self.log_directory.mkdir(mode=0o700, exist_ok=True)
+        self.temporary_directory.mkdir(mode=0o700, exist_ok=True)
+        for left in self.temporary_directory.iterdir():
+            left.unlink()
+        replace_file(self._io, self.path / _FILE, [json.dumps(asdict(identity)).encode()])
+        return identity
+
+    def set_aside(self, identity: Identity) -> Path:
+        """Move this incarnation's log away: the next boot makes a new one. Returns where it lies now."""
+        target = self._set_aside_log(f"{identity.incarnation:016x}-{identity.boot}")
+        (self.path / _FILE).unlink(missing_ok=True)
+        self._io.sync_directory(self.path)
+        return target
+
+    def _set_aside_log(self, label: str) -> Path:
+        target = self.path / f"set-aside-{label}"
+        if self.log_directory.exists():
+            number = 0
+            while target.exists():
+                number += 1
+                target = self.path / f"set-aside-{label}.{number}"
+            self.log_directory.rename(target)
+        return target
+
+    def _read(self) -> Identity | None:
+        try:
+            data = (self.path / _FILE).read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            return Identity(**json.loads(data))
+        except (ValueError, TypeError) as error:
+            raise Corruption(
+                f"{self.path / _FILE} is damaged: move the data directory away to start as a new server"
+            ) from error

@@ -1,0 +1,90 @@
+"""`run`: one range server from its settings until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import signal
+import sys
+
+import structlog
+import uvloop
+
+from rangelog.errors import RangelogError
+from rangelog_server.agent.registration import RolledBack
+from rangelog_server.identity import DataDirectory, Identity
+from rangelog_server.ranges.store import Store
+from rangelog_server.runtime import Runtime, log_to_stderr
+from rangelog_server.settings import RangeServerSettings
+from rangelog_server.wal.log import Wal
+
+_log = structlog.get_logger("range_server")
+
+
+def run(settings: RangeServerSettings) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code. What goes wrong is said in one line."""
+    log_to_stderr()
+    try:
+        directory = DataDirectory(settings.data_dir)
+    except RangelogError as error:
+        return _failed(error.message)
+    try:
+        while True:
+            identity = directory.boot(settings.name)
+            store = open_store(settings, directory, identity)
+            try:
+                uvloop.run(_serve(settings, directory, identity, store))
+                return 0
+            except RolledBack as error:
+                aside = directory.set_aside(identity)
+                _log.error("the data is older than the cluster knows: starting as a new incarnation",
+                           said=error.message, set_aside=str(aside))  # fmt: skip
+    except RangelogError as error:
+        return _failed(error.message)
+    except OSError as error:
+        return _failed(f"the data directory {settings.data_dir} failed: {error.strerror or error}")
+    finally:
+        directory.close()
+
+
+def open_store(settings: RangeServerSettings, directory: DataDirectory, identity: Identity) -> Store:
+    """Recover the log. Blocking. Raises StorageFull, OSError."""
+    wal = Wal(
+        directory.log_directory,
+        identity.salt,
+        segment_bytes=settings.segment_size_bytes,
+        capacity_bytes=settings.capacity_bytes,
+    )
+    store = Store(wal, cache_bytes=settings.cache_bytes)
+    replayed = store.open()
+    for problem in replayed.problems:
+        _log.error("damage found", problem=problem)
+    _log.info("recovered", replicas=len(store.replicas), segments=len(wal.segments), log_end=wal.log_end)
+    return store
+
+
+async def _serve(
+    settings: RangeServerSettings, directory: DataDirectory, identity: Identity, store: Store
+) -> None:
+    runtime = Runtime(settings, directory, identity, store)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, runtime.stop)
+    _tune_process()
+    await runtime.run()
+
+
+def _tune_process() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a file per segment, a socket per client
+    sys.setswitchinterval(0.001)  # the committer waits at most this long for its turn after a flush
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def _failed(message: str) -> int:
+    sys.stderr.write(f"range-server: {message}\n")
+    return 1

@@ -1,0 +1,111 @@
+"""A replica with its places on the disk: the pure core, and for each of its batches where the bytes lie."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable
+
+from rangelog.batch import BatchHeader
+from rangelog_server.ranges.replica import Health, Replica
+from rangelog_server.wal.entry import split_lsn
+
+
+class Hosted:
+    """One replica on this server. The location arrays run in step with the core's batches."""
+
+    __slots__ = (
+        "__weakref__",
+        "born_lsn",
+        "core",
+        "dropped",
+        "lengths",
+        "lsns",
+        "max_timestamps_ms",
+        "segments",
+        "skips",
+        "state_lsn",
+        "strict_end",
+        "unwritten",
+        "waiters",
+        "written_health",
+    )
+
+    def __init__(self, core: Replica) -> None:
+        self.core = core
+        self.lsns = array("Q")  # of the entry that holds the batch
+        self.skips = array("L")  # bytes before the batch in that entry's payload
+        self.lengths = array("L")
+        self.max_timestamps_ms = array("q")
+        self.segments: dict[int, int] = {}  # sequence → batches there
+        self.born_lsn = 0
+        self.state_lsn = 0  # of the latest STATE entry
+        self.strict_end = core.start_offset  # one past the last append that waits for a flush
+        self.written_health = Health.SOUND
+        self.dropped = False
+        self.unwritten = False  # a change of metadata could not be written: the disk was full
+        self.waiters: dict[Callable[[], None], None] = {}  # long polls
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """(stream id, range index)."""
+        return self.core.stream_id, self.core.range_index
+
+    def __str__(self) -> str:
+        return f"{self.core.stream_id}/{self.core.range_index}"
+
+    def place(self, header: BatchHeader, lsn: int, skip: int) -> None:
+        """Note where the batch lies that the core took last."""
+        self.lsns.append(lsn)
+        self.skips.append(skip)
+        self.lengths.append(header.length)
+        self.max_timestamps_ms.append(header.max_timestamp_ms)
+        sequence = split_lsn(lsn)[0]
+        self.segments[sequence] = self.segments.get(sequence, 0) + 1
+
+    def follow_cut(self) -> None:
+        """The core may have cut batches: forget their places."""
+        count = self.core.batch_count
+        if len(self.lsns) == count:
+            return
+        for places in (self.lsns, self.skips, self.lengths, self.max_timestamps_ms):
+            del places[count:]
+        self.segments = {}
+        for lsn in self.lsns:
+            sequence = split_lsn(lsn)[0]
+            self.segments[sequence] = self.segments.get(sequence, 0) + 1
+
+    def wake(self) -> None:
+        """Something readers wait for has moved."""
+        if self.waiters:
+            waiters, self.waiters = self.waiters, {}
+            for call in waiters:
+                call()
+
+    def plan(self, offset: int, readable_end: int, bytes_max: int) -> tuple[int, int]:
+        """Return [first, last) batch numbers to serve from `offset` on: at least one where there is one."""
+        core = self.core
+        first = core.batch_number(offset)
+        if first < 0:
+            return 0, 0
+        last, size = first, 0
+        while last < core.batch_count and core.batch_span(last)[1] <= readable_end:
+            size += self.lengths[last]
+            if size > bytes_max and last > first:
+                break
+            last += 1
+        return first, last
+
+    def find_timestamp(self, timestamp_ms: int, readable_end: int) -> int | None:
+        """Return the start of the first readable batch that has a record at or after the timestamp."""
+        for number in range(self.core.batch_count):
+            base, end = self.core.batch_span(number)
+            if end > readable_end:
+                return None
+            if self.max_timestamps_ms[number] >= timestamp_ms:
+                return base
+        return None
+
+    def entry_numbers(self, lsn: int) -> tuple[int, int]:
+        """Return [first, last) batch numbers held by the entry at `lsn`; for tests and tools."""
+        return bisect_left(self.lsns, lsn), bisect_left(self.lsns, lsn + 1)

@@ -1,0 +1,201 @@
+"""From a log's entries back to replicas, and what damage means for each of them. Pure: findings in, replicas out.
+
+* Batches and metadata are matched by sequence number, not by order: metadata is written again when its segment is
+  recycled, so it may stand behind the batches it speaks of.
+* Damage to a named range quarantines it, and so does a gap in its offsets or the loss of its metadata.
+* Damage whose range cannot be told puts every replica in doubt that is not sealed and whole, and may have lost a
+  replica altogether: then ranges that this server does not know are in doubt as well (`doubt_unknown`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rangelog.batch import BatchHeader
+from rangelog.errors import Corruption, OutOfOrder, RangelogError
+from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.replica import Replica
+from rangelog_server.ranges.state import (
+    ReplicaState,
+    ServerState,
+    restore,
+    unpack_epoch,
+    unpack_state,
+    unpack_tombstone,
+)
+from rangelog_server.wal.entry import Entry, Kind, iterate_heads, split_lsn
+from rangelog_server.wal.scan import Damage, Findings
+
+Key = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Floor:
+    """Ranges of a stream up to `index` are not made again by an append: some of them were dropped here."""
+
+    index: int
+    epoch: int
+    lsn: int
+
+
+@dataclass(slots=True)
+class Tombstone:
+    """A dropped replica whose entries still lie in `segments`."""
+
+    as_of_lsn: int
+    epoch: int
+    lsn: int
+    segments: set[int]
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What the log says."""
+
+    replicas: dict[Key, Hosted] = field(default_factory=dict)
+    floors: dict[int, Floor] = field(default_factory=dict)
+    tombstones: dict[Key, Tombstone] = field(default_factory=dict)
+    server: ServerState = field(default_factory=ServerState)
+    server_lsn: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Found:
+    batches: list[Entry] = field(default_factory=list)
+    state: ReplicaState | None = None
+    state_lsn: int = 0
+    segments: set[int] = field(default_factory=set)
+
+
+def replay(findings: Findings) -> Replayed:
+    """Build every replica from a log's entries and draw the consequences of its damage."""
+    result = Replayed()
+    found: dict[Key, _Found] = {}
+    for log in findings.segments:
+        for entry in log.entries:
+            _take(result, found, entry)
+    for key, parts in found.items():
+        hosted = _build(result, key, parts)
+        if hosted is not None:
+            result.replicas[key] = hosted
+    _judge_missing_segments(result, findings)
+    for damage in findings.middle:
+        _judge_middle(result, damage)
+    if findings.tail is not None:
+        _doubt_all(result, findings.tail, "the tail of the log was damaged and cut")
+    return result
+
+
+def _take(result: Replayed, found: dict[Key, _Found], entry: Entry) -> None:
+    key = (entry.stream_id, entry.range_index)
+    if entry.kind is Kind.SERVER:
+        result.server, result.server_lsn = ServerState.unpack(entry.digest), entry.lsn
+    elif entry.kind is Kind.FLOOR:
+        _raise_floor(result, entry.stream_id, entry.range_index, unpack_epoch(entry.digest), entry.lsn)
+    elif entry.kind is Kind.TOMBSTONE:
+        as_of_lsn, epoch = unpack_tombstone(entry.digest)
+        result.tombstones[key] = Tombstone(as_of_lsn, epoch, entry.lsn, set())
+        _raise_floor(result, entry.stream_id, entry.range_index, epoch, entry.lsn)
+    else:
+        parts = found.setdefault(key, _Found())
+        parts.segments.add(split_lsn(entry.lsn)[0])
+        if entry.kind is Kind.BATCHES:
+            parts.batches.append(entry)
+        else:
+            state = unpack_state(entry.digest)
+            parts.state, parts.state_lsn = state, entry.lsn
+
+
+def _raise_floor(result: Replayed, stream_id: int, index: int, epoch: int, lsn: int) -> None:
+    floor = result.floors.setdefault(stream_id, Floor(index, epoch, lsn))
+    floor.index, floor.epoch, floor.lsn = max(floor.index, index), max(floor.epoch, epoch), lsn
+
+
+def _build(result: Replayed, key: Key, parts: _Found) -> Hosted | None:
+    tombstone = result.tombstones.get(key)
+    as_of = tombstone.as_of_lsn if tombstone else 0
+    state = parts.state if parts.state_lsn >= as_of else None
+    if tombstone is not None:
+        tombstone.segments = {sequence for sequence in parts.segments if sequence <= split_lsn(as_of)[0]}
+    born_lsn = (state.born_lsn or parts.state_lsn) if state else as_of
+    batches = [entry for entry in parts.batches if entry.lsn >= born_lsn]
+    if state is None and not batches:
+        return None
+    heads = [(entry, header, crc) for entry in batches for header, crc in iterate_heads(entry.digest)]
+    if state is not None and state.sealed_end_offset is not None:
+        # What was cut may be gone from recycled segments and still lie in others.
+        heads = [one for one in heads if one[1].base_offset < state.sealed_end_offset]
+    start = state.start_offset if state else heads[0][1].base_offset
+    hosted = Hosted(Replica(*key, start, state.epoch if state else heads[0][1].epoch))
+    hosted.born_lsn, hosted.state_lsn = born_lsn, parts.state_lsn
+    try:
+        _replay_batches(hosted, heads)
+        if state is None:
+            raise Corruption("its metadata is lost")
+        restore(hosted.core, state)
+        hosted.follow_cut()
+        hosted.written_health = state.health
+    except RangelogError as error:
+        hosted.core.quarantine(f"the log of this range is damaged: {error.message}")
+        hosted.core.fenced = True
+        result.problems.append(f"range {hosted}: {hosted.core.problem}")
+    return hosted
+
+
+def _replay_batches(hosted: Hosted, heads: list[tuple[Entry, BatchHeader, int]]) -> None:
+    skip, lsn = 0, -1
+    for entry, header, crc in heads:
+        if entry.lsn != lsn:
+            skip, lsn = 0, entry.lsn
+        if (header.stream_id, header.range_index) != hosted.key:
+            raise Corruption("a batch of another range")
+        try:
+            hosted.core.replay_append(header, crc)
+        except OutOfOrder as error:
+            raise Corruption(f"a gap: {error.message}") from error
+        hosted.place(header, lsn, skip)
+        skip += header.length
+        hosted.core.confirm_offset = max(hosted.core.confirm_offset, entry.confirm_offset)
+    hosted.strict_end = hosted.core.end_offset
+
+
+def _judge_middle(result: Replayed, damage: Damage) -> None:
+    if damage.range_id is None or damage.range_id == (0, 0):
+        _doubt_all(result, damage, "the log is damaged")
+        return
+    hosted = result.replicas.get(damage.range_id)
+    result.problems.append(f"range {damage.range_id[0]}/{damage.range_id[1]}: damage in {damage.where}")
+    if hosted is None:
+        if damage.range_id not in result.tombstones and damage.lsn not in result.server.noted:
+            result.server.doubt_unknown = True
+            result.server.noted.append(damage.lsn)
+    elif damage.lsn >= hosted.born_lsn and not hosted.core.complete:
+        hosted.core.quarantine(f"damage in {damage.where}")
+
+
+def _doubt_all(result: Replayed, damage: Damage, problem: str) -> None:
+    result.problems.append(f"{problem} ({damage.where})")
+    for hosted in result.replicas.values():
+        if hosted.born_lsn <= damage.lsn:
+            hosted.core.doubt(f"{problem} ({damage.where})")
+    if damage.lsn not in result.server.noted:
+        result.server.noted.append(damage.lsn)
+        result.server.doubt_unknown = True
+
+
+def _judge_missing_segments(result: Replayed, findings: Findings) -> None:
+    """A segment that was there when the server state was written, or must have come after, and is gone."""
+    there = [log.sequence for log in findings.segments]
+    if not there:
+        return
+    known = result.server.live
+    after = range(max(known) + 1 if known else 1, there[-1] + 1)
+    for sequence in [*known, *after]:
+        if sequence not in there:
+            _doubt_all(result, Damage((sequence + 1) << 32, None), f"segment {sequence:016x} is missing")
+
+
+def unhealthy(replayed: Replayed) -> list[Hosted]:
+    """Return the replicas whose health is not yet written down."""
+    return [hosted for hosted in replayed.replicas.values() if hosted.core.health is not hosted.written_health]

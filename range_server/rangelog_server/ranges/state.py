@@ -1,0 +1,113 @@
+"""How the metadata of replicas is written to the log. One STATE entry holds all of it, so the latest one is the truth."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+
+from rangelog.errors import Corruption
+from rangelog_server.ranges.replica import Health, Replica
+
+_STATE = struct.Struct("<BBBBQQQQQ")  # version, fenced, sealed, health, start, epoch, sealed end, born lsn, confirm
+_PAIR = struct.Struct("<QQ")
+_EPOCH = struct.Struct("<Q")
+_VERSION = 1
+_HEALTHS = (Health.SOUND, Health.DOUBTFUL, Health.QUARANTINED)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """One replica's metadata. `born_lsn` 0: the entry that holds this is the replica's first."""
+
+    start_offset: int
+    epoch: int
+    fenced: bool
+    sealed_end_offset: int | None
+    health: Health
+    problem: str
+    born_lsn: int
+    confirm_offset: int
+
+
+def pack_state(replica: Replica, born_lsn: int) -> bytes:
+    """Return the payload of a STATE entry."""
+    sealed = replica.sealed_end_offset
+    return (
+        _STATE.pack(
+            _VERSION,
+            replica.fenced,
+            sealed is not None,
+            _HEALTHS.index(replica.health),
+            replica.start_offset,
+            replica.epoch,
+            sealed or 0,
+            born_lsn,
+            replica.confirm_offset,
+        )
+        + replica.problem.encode()[:1000]
+    )
+
+
+def unpack_state(payload: bytes) -> ReplicaState:
+    """Read the payload of a STATE entry. Raises Corruption."""
+    if len(payload) < _STATE.size:
+        raise Corruption("a replica's state is cut short")
+    version, fenced, sealed, health, start, epoch, end, born, confirm = _STATE.unpack_from(payload)
+    if version != _VERSION or health >= len(_HEALTHS):
+        raise Corruption(f"a replica's state of version {version}")
+    problem = payload[_STATE.size :].decode(errors="replace")
+    ends = end if sealed else None
+    return ReplicaState(start, epoch, bool(fenced), ends, _HEALTHS[health], problem, born, confirm)
+
+
+def restore(replica: Replica, state: ReplicaState) -> None:
+    """Put a state onto a replica whose batches were replayed."""
+    replica.epoch = max(replica.epoch, state.epoch)
+    replica.fenced = state.fenced
+    replica.confirm_offset = max(replica.confirm_offset, state.confirm_offset)
+    if state.health is Health.QUARANTINED:
+        replica.quarantine(state.problem)
+    elif state.health is Health.DOUBTFUL:
+        replica.doubt(state.problem)
+    if state.sealed_end_offset is not None:
+        replica.commit_end(state.sealed_end_offset)
+
+
+def pack_tombstone(as_of_lsn: int, epoch: int) -> bytes:
+    """Return the payload of a TOMBSTONE: what the range had before `as_of_lsn` is dropped."""
+    return _PAIR.pack(as_of_lsn, epoch)
+
+
+def unpack_tombstone(payload: bytes) -> tuple[int, int]:
+    """Return (as-of lsn, epoch)."""
+    as_of_lsn, epoch = _PAIR.unpack(payload)
+    return as_of_lsn, epoch
+
+
+def pack_epoch(epoch: int) -> bytes:
+    """Return the payload of a FLOOR."""
+    return _EPOCH.pack(epoch)
+
+
+def unpack_epoch(payload: bytes) -> int:
+    """Return the epoch of a FLOOR."""
+    return int(_EPOCH.unpack(payload)[0])
+
+
+@dataclass(slots=True)
+class ServerState:
+    """What concerns the log as a whole."""
+
+    live: list[int] = field(default_factory=list)  # segments that were there when this was written
+    noted: list[int] = field(default_factory=list)  # damages whose consequences were drawn for good
+    doubt_unknown: bool = False  # ranges that this server does not know may have been known to it
+
+    def pack(self) -> bytes:
+        """Return the payload of a SERVER entry."""
+        return json.dumps({"live": self.live, "noted": self.noted, "doubt_unknown": self.doubt_unknown}).encode()
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> ServerState:
+        """Read the payload of a SERVER entry."""
+        return cls(**json.loads(payload))

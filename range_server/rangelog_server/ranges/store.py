@@ -1,0 +1,370 @@
+"""All replicas of one server over one write-ahead log. Runs on the event loop's thread and never waits for the disk.
+
+An operation changes the pure replica, submits what must be durable, and says what to do once it is. The log is ordered,
+so completions come in the order of submission: when a fence is reported durable, so was every append before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from rangelog.batch import HEADER_BYTES as BATCH_HEADER_BYTES
+from rangelog.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
+from rangelog.errors import Corruption, Overloaded, ProtocolViolation, RangeNotFound, StorageFull, WriterFenced
+from rangelog_server.ranges.cache import CACHE_BYTES_DEFAULT, TailCache
+from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.replay import Floor, Replayed, Tombstone, replay, unhealthy
+from rangelog_server.ranges.replica import Health, NewBatch, Replica
+from rangelog_server.ranges.state import ServerState, pack_epoch, pack_state, pack_tombstone
+from rangelog_server.wal.entry import Kind, batch_heads, split_lsn
+from rangelog_server.wal.log import Wal
+
+REPLICAS_MAX = 100_000
+"""Bounds what a client can make a server remember."""
+
+
+class Appender(Protocol):
+    """Who appends: a connection."""
+
+    def acked(self, hosted: Hosted, request_id: int) -> None:
+        """Everything below hosted.core.durable_offset is durable. Called once a group commit."""
+
+    def settled(self, size_bytes: int) -> None:
+        """So many bytes are no longer in flight."""
+
+
+class Store:
+    """See the module."""
+
+    def __init__(self, wal: Wal, *, cache_bytes: int = CACHE_BYTES_DEFAULT) -> None:
+        self.wal = wal
+        self.cache = TailCache(cache_bytes)
+        self.replicas: dict[tuple[int, int], Hosted] = {}
+        self.floors: dict[int, Floor] = {}
+        self.tombstones: dict[tuple[int, int], Tombstone] = {}
+        self.server = ServerState()
+        self.server_lsn = 0
+        self.problems: list[str] = []
+        self.changed: dict[tuple[int, int], None] = {}  # replicas whose report differs from the last one sent
+        wal.on_flushed = self.on_flushed
+
+    # ---- opening
+
+    def open(self) -> Replayed:
+        """Recover everything from the log. Blocking, before any thread runs. Raises StorageFull or OSError."""
+        replayed = replay(self.wal.open())
+        self.replicas, self.floors, self.tombstones = replayed.replicas, replayed.floors, replayed.tombstones
+        self.server, self.server_lsn, self.problems = replayed.server, replayed.server_lsn, replayed.problems
+        for hosted in unhealthy(replayed):
+            self.write_state(hosted)
+        if replayed.problems:
+            self._write_server()
+        self.wal.kick()
+        self.wal.close_torn_tail()
+        self.changed = dict.fromkeys(self.replicas)
+        return replayed
+
+    # ---- looking up
+
+    def find(self, stream_id: int, range_index: int) -> Hosted:
+        """Return a replica. Raises RangeNotFound."""
+        hosted = self.replicas.get((stream_id, range_index))
+        if hosted is None:
+            raise RangeNotFound(f"no replica of range {stream_id}/{range_index} here")
+        return hosted
+
+    def check_start(self, hosted: Hosted, start_offset: int) -> None:
+        """Raises ProtocolViolation when the caller means another start."""
+        if hosted.core.start_offset != start_offset:
+            raise ProtocolViolation(f"range {hosted} starts at {hosted.core.start_offset}, not {start_offset}")
+
+    def new_core(self, stream_id: int, range_index: int, start_offset: int, epoch: int, *,
+                 by_placement_driver: bool = False) -> Replica:  # fmt: skip
+        """Return a replica that is not yet hosted. Raises WriterFenced where dropped ranges forbid it, Overloaded."""
+        floor = self.floors.get(stream_id)
+        if floor is not None and range_index <= floor.index and not by_placement_driver:
+            raise WriterFenced(f"range {stream_id}/{range_index} was here and was dropped", epoch=floor.epoch)
+        if len(self.replicas) >= REPLICAS_MAX:
+            raise Overloaded(f"this server holds {REPLICAS_MAX} replicas already")
+        core = Replica(stream_id, range_index, start_offset, epoch)
+        if self.server.doubt_unknown:
+            core.doubt("the log was damaged before this range was seen again")
+        return core
+
+    def host(self, core: Replica) -> Hosted:
+        """Take a new replica up; written with the next kick. Raises StorageFull."""
+        self.wal.check_room(1024)
+        hosted = Hosted(core)
+        self.replicas[hosted.key] = hosted
+        self.write_state(hosted)
+        hosted.born_lsn = hosted.state_lsn
+        return hosted
+
+    # ---- appends
+
+    def append(self, appender: Appender | None, request_id: int, message: Any, batches: Sequence[NewBatch],
+               payload: bytes) -> None:  # fmt: skip
+        """Take a frame's batches; `appender` hears once they are durable. Raises what Replica.append does, StorageFull."""
+        hosted = self.replicas.get((message.stream_id, message.range_index))
+        self.wal.check_room(len(payload) + 1024)
+        if hosted is None:
+            core = self.new_core(message.stream_id, message.range_index, message.start_offset, message.epoch)
+            fresh = core.append(message.epoch, batches, message.confirm_offset, recovery=message.recovery)
+            hosted = self.host(core)
+        else:
+            core = hosted.core
+            if core.start_offset != message.start_offset:
+                self.check_start(hosted, message.start_offset)
+            before = core.confirm_offset
+            fresh = core.append(message.epoch, batches, message.confirm_offset, recovery=message.recovery)
+            if core.confirm_offset != before and hosted.waiters:
+                hosted.wake()
+        if not fresh:
+            self._already_there(hosted, appender, request_id, batches[-1].header.end_offset, len(payload))
+            return
+        size_bytes = len(payload)
+        if len(fresh) != len(batches):
+            payload = b"".join([batch.data for batch in fresh])
+        self._write(hosted, appender, request_id, fresh, payload, size_bytes, message.memory)
+
+    def repair(self, hosted: Hosted, batches: Sequence[NewBatch], done: Callable[[], None]) -> None:
+        """Take a peer's batches of a sealed range; `done` once they are durable. Raises as Replica.repair does."""
+        self.wal.check_room(sum(len(batch.data) for batch in batches) + 1024)
+        fresh = hosted.core.repair(batches)
+        if fresh:
+            payload = b"".join([batch.data for batch in fresh])
+            self._write(hosted, None, 0, fresh, payload, len(payload), False)
+        self.after(done)
+
+    def _write(self, hosted: Hosted, appender: Appender | None, request_id: int, fresh: Sequence[NewBatch],
+               payload: bytes, size_bytes: int, memory: bool) -> None:  # fmt: skip
+        core, wal = hosted.core, self.wal
+        end = fresh[-1].header.end_offset
+        memory = memory and core.durable_offset >= hosted.strict_end
+        token = (hosted, end, None if memory else appender, request_id, size_bytes)
+        if len(fresh) == 1:
+            digest = payload[:BATCH_HEADER_BYTES] + payload[-BATCH_TRAILER_BYTES:]
+        else:
+            digest = batch_heads(payload)
+        lsn = wal.submit(Kind.BATCHES, core.stream_id, core.range_index, payload, digest, core.confirm_offset, token)
+        skip, flushed = 0, wal.flushed_lsn
+        for batch in fresh:
+            hosted.place(batch.header, lsn, skip)
+            self.cache.put(lsn + skip, batch.data, flushed)
+            skip += batch.header.length
+        if not memory:
+            hosted.strict_end = end
+        elif appender is not None:
+            core.flushed(end)
+            hosted.wake()
+            appender.acked(hosted, request_id)
+            appender.settled(size_bytes)
+        self.changed[hosted.key] = None
+
+    def _already_there(
+        self, hosted: Hosted, appender: Appender | None, request_id: int, end_offset: int, size_bytes: int
+    ) -> None:
+        if appender is None:
+            return
+        if end_offset <= hosted.core.durable_offset:
+            appender.acked(hosted, request_id)
+            appender.settled(size_bytes)
+        else:
+
+            def answer() -> None:
+                appender.acked(hosted, request_id)
+                appender.settled(size_bytes)
+
+            self.after(answer)
+
+    def confirm(self, message: Any) -> None:
+        """The writer says what is acked."""
+        hosted = self.replicas.get((message.stream_id, message.range_index))
+        if hosted is not None and hosted.core.confirm(message.epoch, message.confirm_offset):
+            self.changed[hosted.key] = None
+            hosted.wake()
+
+    # ---- fences and ends
+
+    def seal(
+        self, stream_id: int, range_index: int, epoch: int, start_offset: int, done: Callable[[Hosted], None]
+    ) -> None:
+        """Fence a range; `done` once that is durable. Raises WriterFenced, ProtocolViolation, StorageFull."""
+        hosted = self.replicas.get((stream_id, range_index))
+        if hosted is None:
+            hosted = self.host(self.new_core(stream_id, range_index, start_offset, epoch))
+        self.check_start(hosted, start_offset)
+        hosted.core.seal(epoch)
+        self.write_state(hosted, lambda: done(hosted))
+
+    def commit_end(self, stream_id: int, range_index: int, start_offset: int, end_offset: int, epoch: int,
+                   done: Callable[[Hosted], None], *, by_placement_driver: bool = False) -> None:  # fmt: skip
+        """Learn a range's committed end; `done` once that is durable. Raises as Replica.commit_end does, StorageFull."""
+        hosted = self.replicas.get((stream_id, range_index))
+        if hosted is None:
+            forced = by_placement_driver
+            core = self.new_core(stream_id, range_index, start_offset, epoch, by_placement_driver=forced)
+            hosted = self.host(core)
+        self.check_start(hosted, start_offset)
+        if hosted.core.commit_end(end_offset, epoch=None if by_placement_driver else epoch):
+            hosted.follow_cut()
+            self.write_state(hosted, lambda: done(hosted))
+            hosted.wake()
+        elif hosted.unwritten:
+            self.write_state(hosted, lambda: done(hosted))
+        else:
+            self.after(lambda: done(hosted))
+
+    # ---- metadata
+
+    def write_state(self, hosted: Hosted, done: Callable[[], None] | None = None) -> None:
+        """Write all of a replica's metadata; `done` once it is durable. Raises StorageFull."""
+        core = hosted.core
+        payload = pack_state(core, hosted.born_lsn)
+        hosted.unwritten = True
+        hosted.state_lsn = self.wal.submit(Kind.STATE, core.stream_id, core.range_index, payload, payload, 0, done)
+        hosted.unwritten = False
+        hosted.written_health = core.health
+        self.changed[hosted.key] = None
+
+    def _write_server(self, done: Callable[[], None] | None = None) -> None:
+        payload = self.server.pack()
+        self.server_lsn = self.wal.submit(Kind.SERVER, 0, 0, payload, payload, 0, done)
+
+    def after(self, done: Callable[[], None]) -> None:
+        """Call `done` once all that was submitted so far is durable: perhaps at once. Raises StorageFull."""
+        if self.wal.flushed_lsn == self.wal.log_end:
+            done()
+        else:
+            self._write_server(done)
+
+    def quarantine(self, hosted: Hosted, problem: str) -> None:
+        """Stop trusting a replica; written and reported."""
+        if hosted.core.health is not Health.QUARANTINED and not hosted.dropped:
+            hosted.core.quarantine(problem)
+            self._note_health(hosted)
+            self.wal.kick()
+            hosted.wake()
+
+    def _note_health(self, hosted: Hosted) -> None:
+        self.changed[hosted.key] = None
+        if not hosted.dropped:
+            with suppress(StorageFull):  # a restart finds the same damage again
+                self.write_state(hosted)
+
+    def unknown_ranges_settled(self) -> None:
+        """Every range that may have been lost in a damage is hosted (in doubt) now: unknown ones are new again."""
+        if self.server.doubt_unknown:
+            self.server.doubt_unknown = False
+            self._write_server()
+            self.wal.kick()
+
+    # ---- completions
+
+    def on_flushed(self, tokens: list[Any]) -> None:
+        """Everything the tokens stand for is durable."""
+        acked: dict[tuple[Appender, Hosted], int] = {}
+        moved: dict[Hosted, None] = {}
+        for token in tokens:
+            if type(token) is not tuple:
+                self._answer(acked, moved)
+                token()
+                continue
+            hosted, end_offset, appender, request_id, size_bytes = token
+            hosted.core.flushed(end_offset)
+            moved[hosted] = None
+            if appender is not None:
+                acked[appender, hosted] = request_id
+                appender.settled(size_bytes)
+        self._answer(acked, moved)
+        self.wal.kick()
+
+    def _answer(self, acked: dict[tuple[Appender, Hosted], int], moved: dict[Hosted, None]) -> None:
+        for (appender, hosted), request_id in acked.items():
+            appender.acked(hosted, request_id)
+        for hosted in moved:
+            if hosted.core.health is not hosted.written_health:
+                self._note_health(hosted)
+            if hosted.waiters:
+                hosted.wake()
+        acked.clear()
+        moved.clear()
+
+    # ---- dropping and reclaiming
+
+    def drop(self, stream_id: int, range_index: int, done: Callable[[], None]) -> None:
+        """Forget a replica for good; `done` once that is durable. The caller has the placement driver's word for it."""
+        hosted = self.replicas.get((stream_id, range_index))
+        if hosted is None:
+            self.after(done)
+            return
+        as_of = self.wal.log_end
+        epoch = hosted.core.epoch
+        payload = pack_tombstone(as_of, epoch)
+        lsn = self.wal.submit(Kind.TOMBSTONE, stream_id, range_index, payload, payload, 0, done)
+        del self.replicas[hosted.key]
+        hosted.dropped = True
+        segments = {*hosted.segments, split_lsn(hosted.state_lsn)[0], split_lsn(hosted.born_lsn)[0]}
+        self.tombstones[hosted.key] = Tombstone(as_of, epoch, lsn, segments)
+        floor = self.floors.setdefault(stream_id, Floor(range_index, epoch, lsn))
+        floor.index, floor.epoch, floor.lsn = max(floor.index, range_index), max(floor.epoch, epoch), lsn
+        self.changed.pop(hosted.key, None)
+        hosted.wake()
+
+    def reclaim(self, segments_max: int = 4) -> int:
+        """Give back full segments that nothing needs; return how many. Call now and then."""
+        needed: dict[int, None] = {}
+        for hosted in self.replicas.values():
+            needed.update(dict.fromkeys(hosted.segments))
+        idle = [sequence for sequence in self.wal.full_sequences() if sequence not in needed][:segments_max]
+        if not idle:
+            return 0
+        for sequence in idle:
+            self._carry_forward(sequence)
+        self.server.live = sorted(
+            sequence for sequence in self.wal.segments if sequence not in idle and sequence <= self.wal.current_sequence
+        )
+        self._write_server(lambda: self._release(idle))
+        self.wal.kick()
+        return len(idle)
+
+    def _carry_forward(self, sequence: int) -> None:
+        """Write again what a segment holds of metadata that still counts."""
+        for hosted in self.replicas.values():
+            if split_lsn(hosted.state_lsn)[0] == sequence:
+                self.write_state(hosted)
+        for key, tombstone in list(self.tombstones.items()):
+            tombstone.segments.discard(sequence)
+            if not tombstone.segments:
+                del self.tombstones[key]
+            elif split_lsn(tombstone.lsn)[0] == sequence:
+                payload = pack_tombstone(tombstone.as_of_lsn, tombstone.epoch)
+                tombstone.lsn = self.wal.submit(Kind.TOMBSTONE, *key, payload, payload)
+        for stream_id, floor in self.floors.items():
+            if split_lsn(floor.lsn)[0] == sequence:
+                payload = pack_epoch(floor.epoch)
+                floor.lsn = self.wal.submit(Kind.FLOOR, stream_id, floor.index, payload, payload)
+
+    def _release(self, sequences: list[int]) -> None:
+        for sequence in sequences:
+            if sequence in self.wal.segments:
+                self.wal.release(sequence)
+
+    # ---- reading
+
+    def cached(self, hosted: Hosted, first: int, last: int) -> list[bytes] | None:
+        """Return the batches [first, last) if all of them are still in memory."""
+        found: list[bytes] = []
+        for number in range(first, last):
+            batch = self.cache.get(hosted.lsns[number] + hosted.skips[number])
+            if batch is None:
+                return None
+            found.append(batch)
+        return found
+
+    def check_readable(self, hosted: Hosted) -> None:
+        """Raises Corruption when nothing of a replica may be served."""
+        if hosted.core.health is Health.QUARANTINED:
+            raise Corruption(f"the replica of range {hosted} is quarantined: {hosted.core.problem}")

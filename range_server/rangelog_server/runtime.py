@@ -1,0 +1,181 @@
+"""One running range server: the log's threads, the data plane, the control plane and the agent on one event loop.
+
+Order: sockets are bound, the log is recovered, the placement driver accepts the registration (a directory that was
+rolled back is found out there), and only then is anything served. Later it serves whether the driver is there or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import structlog
+
+from rangelog.errors import StorageFull, Unavailable
+from rangelog_server.agent.agent import Agent
+from rangelog_server.control import ControlPlane
+from rangelog_server.data_plane import DataPlane
+from rangelog_server.handlers import make_connection_factory
+from rangelog_server.identity import DataDirectory, Identity
+from rangelog_server.ranges.store import Store
+from rangelog_server.settings import RangeServerSettings, split_listen
+from rangelog_server.wal.io import Io, replace_file
+
+READ_THREADS = 2
+SWEEP_INTERVAL_S = 1.0
+RECLAIM_EVERY_SWEEPS = 3
+ENDPOINT_FILE = "endpoint.json"
+
+_log = structlog.get_logger("range_server")
+
+
+def fatal(message: str) -> NoReturn:
+    """End the process at once: nothing may be answered any more. Any thread."""
+    os.write(2, f"range-server: {message}\n".encode())
+    os._exit(1)
+
+
+def bind(listen: str) -> socket.socket:
+    """Bind a port without listening on it yet. Raises Unavailable."""
+    host, port = split_listen(listen)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        raise Unavailable(f"cannot listen on {listen}: {error.strerror or error}") from error
+    return bound
+
+
+class Runtime:
+    """See the module."""
+
+    def __init__(
+        self, settings: RangeServerSettings, directory: DataDirectory, identity: Identity, store: Store
+    ) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._identity = identity
+        self._store = store
+        self._stop = asyncio.Event()
+        self._sweeps = 0
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until stopped. Raises Unavailable (busy port), RolledBack, or what a refused registration says."""
+        loop = asyncio.get_running_loop()
+        store, wal, settings = self._store, self._store.wal, self._settings
+        wal.on_fatal = fatal
+        wal.start(lambda call: loop.call_soon_threadsafe(call))
+        readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="reader")
+        plane = DataPlane(store, self._identity, settings.token, loop, readers)
+        data_socket = bind(settings.data_listen)
+        data_address = self._advertised(data_socket.getsockname())
+        control = ControlPlane(settings, self._identity, store, plane, data_address)
+        agent: Agent | None = None
+        server: asyncio.Server | None = None
+        sweeper: asyncio.Task[None] | None = None
+        try:
+            control_port = await control.start()
+            control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))
+            if settings.pd:
+                agent = Agent(settings, self._identity, store, plane, self._directory, data_address, control_address)
+                control.agent = agent
+                registered = await self._unless_stopped(agent.register())
+                if not registered:
+                    return
+                agent.start()
+            else:
+                store.unknown_ranges_settled()
+            server = await loop.create_server(make_connection_factory(plane), sock=data_socket, backlog=1024)
+            await control.set_serving(True)
+            sweeper = asyncio.create_task(self._sweep(plane))
+            self._write_endpoint(data_address, control_address)
+            _log.info("serving", data=data_address, control=control_address, boot=self._identity.boot)
+            await self._stop.wait()
+        finally:
+            (self._directory.path / ENDPOINT_FILE).unlink(missing_ok=True)
+            if sweeper is not None:
+                sweeper.cancel()
+            if server is not None:
+                server.close()
+            data_socket.close()
+            plane.close()
+            if agent is not None:
+                await agent.close()
+            await control.stop()
+            readers.shutdown(cancel_futures=True)
+            wal.close()
+            _log.info("stopped")
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Wait for `work`; return False when a stop came first."""
+        task = asyncio.create_task(work)
+        stop = asyncio.create_task(self._stop.wait())
+        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if not task.done():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            return False
+        task.result()
+        return True
+
+    def _advertised(self, address: tuple[str, int] | tuple[str, int, int, int]) -> str:
+        host = self._settings.advertise_host or address[0]
+        return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
+
+    def _write_endpoint(self, data_address: str, control_address: str) -> None:
+        content = {
+            "pid": os.getpid(),
+            "server": self._identity.name,
+            "incarnation": self._identity.incarnation,
+            "data_address": data_address,
+            "control_address": control_address,
+        }
+        path: Path = self._directory.path / ENDPOINT_FILE
+        replace_file(Io(), path, [json.dumps(content).encode()])
+
+    async def _sweep(self, plane: DataPlane) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_INTERVAL_S)
+            plane.sweep()
+            plane.resume_readers()
+            wal = self._store.wal
+            if wal.problem:
+                _log.warning("no spare segment for the log", problem=wal.problem)
+                wal.retry_spare()
+            self._sweeps += 1
+            if self._sweeps % RECLAIM_EVERY_SWEEPS == 0:
+                with suppress(StorageFull):
+                    self._store.reclaim()
+
+
+def log_to_stderr() -> None:
+    """Structured lines on stderr: for people on a terminal, JSON elsewhere."""
+    render: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            render,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )

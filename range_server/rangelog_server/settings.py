@@ -1,0 +1,74 @@
+"""What a range server can be told, and the defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from rangelog.errors import ConfigInvalid, InvalidArgument
+from rangelog.ids import check_name
+from rangelog.limits import MIB
+
+SEGMENT_SIZE_BYTES_MIN = 16 * MIB
+SEGMENT_SIZE_BYTES_MAX = 1024 * MIB
+
+
+class RangeServerSettings(BaseSettings):
+    """Keys of the TOML file, `RANGELOG_SERVER_…` in the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="RANGELOG_SERVER_", extra="forbid")
+
+    name: str
+    data_dir: Path
+    data_listen: str = "127.0.0.1:7180"
+    control_listen: str = "127.0.0.1:7181"
+    advertise_host: str = ""
+    pd: Annotated[list[str], NoDecode] = Field(default_factory=list)
+    zone: str = ""
+    token: str | None = Field(default=None, repr=False)
+    tier_url: str = ""
+    capacity_bytes: int = Field(default=0, ge=0)
+    segment_size_bytes: int = Field(default=64 * MIB, ge=SEGMENT_SIZE_BYTES_MIN, le=SEGMENT_SIZE_BYTES_MAX)
+    cache_bytes: int = Field(default=32 * MIB, ge=0)
+
+    @field_validator("name")
+    @classmethod
+    def _good_name(cls, value: str) -> str:
+        try:
+            return check_name("range server", value)
+        except InvalidArgument as error:
+            raise ValueError(error.message) from error
+
+    @field_validator("pd", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("data_listen", "control_listen")
+    @classmethod
+    def _good_address(cls, value: str) -> str:
+        split_listen(value)
+        return value
+
+
+def split_listen(value: str) -> tuple[str, int]:
+    """Return (host, port) of "host:port"; port 0 lets the system choose. Raises ValueError."""
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"write host:port, not {value!r}")
+    return host.strip("[]"), int(port)
+
+
+def load_settings(**values: Any) -> RangeServerSettings:
+    """Return settings. Raises ConfigInvalid, one line that names the key."""
+    try:
+        return RangeServerSettings(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise ConfigInvalid(f"unknown key {key!r} in the range server's configuration: remove it") from None
+        raise ConfigInvalid(f"{key}: {first['msg']}") from None

@@ -1,0 +1,118 @@
+"""Group commit: everything that waits goes to the disk in one write and one flush, then all of it is reported at once.
+
+A failed write or flush is never retried: after it nobody knows what is on the disk, and the kernel may have dropped the
+pages. The committer stops for good, nothing more is reported as durable, and the process ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind, make_lsn, pack_header
+from rangelog_server.wal.files import Segment
+from rangelog_server.wal.io import Io, write_all
+
+# segment, position, kind, stream id, range index, confirm offset, payload, token
+Pending = tuple[Segment, int, int, int, int, int, bytes, Any]
+
+GROUP_ENTRIES_MAX = 2048
+GROUP_BYTES_MAX = 16 * 1024 * 1024
+_BUFFERS_MAX = 1000  # the kernel takes 1024 in one call
+
+
+class LogFailed(Exception):
+    """The log's disk failed."""
+
+
+class Committer:
+    """Writes groups of entries. `commit` is the whole of it; the thread only feeds it."""
+
+    def __init__(self, io: Io, salt: int) -> None:
+        self._io = io
+        self._salt = salt
+        self.flush_count = 0
+        self.failed = False
+
+    def commit(self, entries: list[Pending]) -> None:
+        """Write and flush consecutive entries. Raises OSError: then the log is over."""
+        start = 0
+        while start < len(entries):
+            segment = entries[start][0]
+            stop = start + 1
+            while stop < len(entries) and entries[stop][0] is segment:
+                stop += 1
+            # A segment is flushed before the next one is touched: entries there prove that this one is whole.
+            self._write(segment, entries[start:stop])
+            self._io.fdatasync(segment.fd)
+            self.flush_count += 1
+            start = stop
+
+    def _write(self, segment: Segment, entries: list[Pending]) -> None:
+        salt, sequence = self._salt, segment.sequence
+        first = entries[0][1]
+        at = first
+        buffers: list[bytes] = []
+        position = first
+        for _, position, kind, stream_id, range_index, confirm_offset, payload, _ in entries:
+            lsn = make_lsn(sequence, position)
+            head = pack_header(salt, kind, lsn, position - first, stream_id, range_index, confirm_offset, payload)
+            buffers += (head, payload)
+            if len(buffers) >= _BUFFERS_MAX:
+                at = write_all(self._io, segment.fd, buffers, at)
+                buffers = []
+        if entries[-1][2] != Kind.NEXT:
+            end = position + ENTRY_HEADER_BYTES + len(entries[-1][6])
+            buffers.append(pack_header(salt, Kind.END, make_lsn(sequence, end), end - first, 0, 0, 0, b""))
+        if buffers:
+            write_all(self._io, segment.fd, buffers, at)
+
+
+class CommitterThread:
+    """Runs a committer on its own thread. `flushed(entries)` and `failed(message)` are called on that thread."""
+
+    def __init__(
+        self, committer: Committer, flushed: Callable[[list[Pending]], None], failed: Callable[[str], None]
+    ) -> None:
+        self._committer = committer
+        self._flushed = flushed
+        self._failed = failed
+        self._queue: SimpleQueue[list[Pending] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+        self._thread.start()
+
+    def put(self, entries: list[Pending]) -> None:
+        """Hand over entries, in order."""
+        self._queue.put(entries)
+
+    def stop(self, timeout_s: float) -> None:
+        """Write what waits, then end the thread."""
+        self._queue.put(None)
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            taken = self._queue.get()
+            if taken is None:
+                return
+            entries, size = taken, sum(len(entry[6]) for entry in taken)
+            while len(entries) < GROUP_ENTRIES_MAX and size < GROUP_BYTES_MAX:
+                try:
+                    more = self._queue.get_nowait()
+                except Empty:
+                    break
+                if more is None:
+                    stopping = True
+                    break
+                size += sum(len(entry[6]) for entry in more)
+                entries += more
+            try:
+                self._committer.commit(entries)
+            except OSError as error:
+                self._committer.failed = True
+                self._failed(f"the write-ahead log failed ({error.strerror or error}); the process ends at once")
+                return
+            self._flushed(entries)

@@ -1,0 +1,203 @@
+"""The entry of the write-ahead log, the header of a segment, and the rows of a segment's sidecar: bytes only, no I/O.
+
+    entry:  magic "RLE1" · kind u8 · version u8 · u16 0 · length u32 · group back u32 · lsn u64 · stream id u64
+            · confirm offset u64 · range index u32 · payload crc u32 · header crc u32 · payload …
+
+A log sequence number is segment number << 32 | position in the segment, so an entry says where it belongs: bytes that an
+earlier use of a recycled file left behind never fit. The header's crc starts from the log's own salt, so that no record
+can hold bytes that look like an entry of this log. `group back` leads to the first entry of the write that carried this
+one: what lies in the last write may never have been flushed, what lies before it was.
+
+Every write ends with an END marker, which the next write overwrites: where a valid END stands the log ends for certain,
+whatever stale bytes follow. A full segment ends with NEXT instead.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+import google_crc32c
+
+from rangelog.batch import HEADER_BYTES as BATCH_HEADER_BYTES
+from rangelog.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
+from rangelog.batch import BatchHeader, peek_header
+from rangelog.errors import Corruption, ProtocolViolation
+
+ENTRY_MAGIC = b"RLE1"
+SEGMENT_MAGIC = b"RLSEG1\0\0"
+VERSION = 1
+
+_HEAD = struct.Struct("<4sBBHIIQQQII")
+_CRC = struct.Struct("<I")
+_SEGMENT = struct.Struct("<8sIIQI")  # magic, version, segment size, sequence, reserved
+ENTRY_HEADER_BYTES = _HEAD.size + _CRC.size
+SEGMENT_HEADER_BYTES = _SEGMENT.size + _CRC.size
+HEAD_RECORD_BYTES = BATCH_HEADER_BYTES + BATCH_TRAILER_BYTES
+_POSITION_BITS = 32
+_POSITION_MASK = (1 << _POSITION_BITS) - 1
+
+
+class Kind(IntEnum):
+    """What an entry is."""
+
+    BATCHES = 1  # consecutive record batches of one range
+    STATE = 2  # all there is to know of one replica but its batches
+    TOMBSTONE = 3  # a replica was dropped
+    FLOOR = 4  # ranges of this stream up to an index were dropped here: they are not created again by an append
+    SERVER = 5  # what concerns the log as a whole
+    END = 6
+    NEXT = 7
+
+
+_KINDS = {int(kind): kind for kind in Kind}
+
+
+def make_lsn(sequence: int, position: int) -> int:
+    """Return the log sequence number of a position in a segment."""
+    return sequence << _POSITION_BITS | position
+
+
+def split_lsn(lsn: int) -> tuple[int, int]:
+    """Return (segment sequence, position)."""
+    return lsn >> _POSITION_BITS, lsn & _POSITION_MASK
+
+
+class EntryHeader(NamedTuple):
+    """The header of a valid entry."""
+
+    kind: Kind
+    length: int
+    group_back: int
+    lsn: int
+    stream_id: int
+    confirm_offset: int
+    range_index: int
+    payload_crc: int
+
+
+class Entry(NamedTuple):
+    """One entry as recovery hands it on. `digest`: the payload, or for BATCHES each batch's header and checksum."""
+
+    kind: Kind
+    lsn: int
+    stream_id: int
+    range_index: int
+    confirm_offset: int
+    length: int
+    digest: bytes
+
+
+def pack_header(
+    salt: int,
+    kind: int,
+    lsn: int,
+    group_back: int,
+    stream_id: int,
+    range_index: int,
+    confirm_offset: int,
+    payload: bytes,
+) -> bytes:
+    """Return the header that goes before `payload`."""
+    head = _HEAD.pack(
+        ENTRY_MAGIC,
+        kind,
+        VERSION,
+        0,
+        len(payload),
+        group_back,
+        lsn,
+        stream_id,
+        confirm_offset,
+        range_index,
+        google_crc32c.value(payload),
+    )
+    return head + _CRC.pack(google_crc32c.extend(salt, head))
+
+
+def parse_header(data: bytes, position: int, salt: int, sequence: int) -> EntryHeader | None:
+    """Return the header at `position` of a segment if it is one of this log, this segment and this place."""
+    if data[position : position + 4] != ENTRY_MAGIC or position + ENTRY_HEADER_BYTES > len(data):
+        return None
+    _, kind, version, _, length, group_back, lsn, *rest = _HEAD.unpack_from(data, position)
+    if lsn != sequence << _POSITION_BITS | position or version != VERSION or kind not in _KINDS:
+        return None
+    (crc,) = _CRC.unpack_from(data, position + _HEAD.size)
+    if google_crc32c.extend(salt, data[position : position + _HEAD.size]) != crc:
+        return None
+    if position + ENTRY_HEADER_BYTES + length > len(data):
+        return None
+    return EntryHeader(_KINDS[kind], length, group_back, lsn, *rest)
+
+
+def pack_segment_header(sequence: int, segment_bytes: int) -> bytes:
+    """Return the first bytes of a segment file."""
+    head = _SEGMENT.pack(SEGMENT_MAGIC, VERSION, segment_bytes, sequence, 0)
+    return head + _CRC.pack(google_crc32c.value(head))
+
+
+def batch_heads(payload: bytes) -> bytes:
+    """Return header and checksum of each batch of a payload: what the index needs of it. Raises Corruption."""
+    heads: list[bytes] = []
+    position = 0
+    try:
+        while position < len(payload):
+            end = position + peek_header(payload, position).length
+            if end > len(payload):
+                raise Corruption("a batch is cut short inside an entry")
+            heads.append(payload[position : position + BATCH_HEADER_BYTES] + payload[end - BATCH_TRAILER_BYTES : end])
+            position = end
+    except ProtocolViolation as error:
+        raise Corruption(f"an entry holds no record batches: {error.message}") from error
+    return b"".join(heads)
+
+
+def iterate_heads(digest: bytes) -> Iterator[tuple[BatchHeader, int]]:
+    """Yield (header, checksum) of each batch of a BATCHES entry's digest."""
+    for position in range(0, len(digest), HEAD_RECORD_BYTES):
+        (crc,) = _CRC.unpack_from(digest, position + BATCH_HEADER_BYTES)
+        yield peek_header(digest, position), crc
+
+
+# ---- sidecar: what recovery would learn by scanning a full segment
+
+_SIDECAR_MAGIC = b"RLIDX1\0\0"
+_SIDECAR = struct.Struct("<8sQQI")  # magic, sequence, body length, segment end position
+_ROW = struct.Struct("<BIQIQII")  # kind, position, stream id, range index, confirm offset, length, digest length
+
+
+def sidecar_row(
+    kind: int, position: int, stream_id: int, range_index: int, confirm_offset: int, length: int, digest: bytes
+) -> bytes:
+    """Return one entry's row."""
+    return _ROW.pack(kind, position, stream_id, range_index, confirm_offset, length, len(digest)) + digest
+
+
+def pack_sidecar(salt: int, sequence: int, end: int, rows: bytes) -> list[bytes]:
+    """Return the sidecar file's parts."""
+    head = _SIDECAR.pack(_SIDECAR_MAGIC, sequence, len(rows), end)
+    crc = google_crc32c.extend(google_crc32c.extend(salt, head), rows)
+    return [head, rows, _CRC.pack(crc)]
+
+
+def unpack_sidecar(salt: int, sequence: int, data: bytes) -> tuple[int, list[Entry]] | None:
+    """Return (end position, entries) of a sidecar; None when it is damaged or another segment's."""
+    if len(data) < _SIDECAR.size + _CRC.size:
+        return None
+    magic, found, rows_bytes, end = _SIDECAR.unpack_from(data)
+    if magic != _SIDECAR_MAGIC or found != sequence or len(data) != _SIDECAR.size + rows_bytes + _CRC.size:
+        return None
+    if google_crc32c.extend(salt, data[: -_CRC.size]) != _CRC.unpack_from(data, len(data) - _CRC.size)[0]:
+        return None
+    entries: list[Entry] = []
+    position, stop = _SIDECAR.size, _SIDECAR.size + rows_bytes
+    while position < stop:
+        kind, place, stream_id, range_index, confirm_offset, length, digest_bytes = _ROW.unpack_from(data, position)
+        position += _ROW.size
+        digest = data[position : position + digest_bytes]
+        position += digest_bytes
+        lsn = make_lsn(sequence, place)
+        entries.append(Entry(_KINDS[kind], lsn, stream_id, range_index, confirm_offset, length, digest))
+    return end, entries

@@ -1,0 +1,161 @@
+"""The segment files of a log: their names, how they are made, recycled and opened.
+
+    wal-<sequence>.seg   in use, or prepared for use      wal-<sequence>.idx   sidecar of a full segment
+    free-<sequence>.seg  no longer needed, to be recycled
+
+A file is renamed to `free-` before anything in it is overwritten, and to its new name only once its new first bytes are
+on the disk: at every moment of a crash the name says what the bytes are.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rangelog.errors import StorageFull
+from rangelog_server.wal.entry import (
+    SEGMENT_HEADER_BYTES,
+    Entry,
+    Kind,
+    make_lsn,
+    pack_header,
+    pack_segment_header,
+    pack_sidecar,
+    sidecar_row,
+    unpack_sidecar,
+)
+from rangelog_server.wal.io import Io, read_all, replace_file, write_all
+from rangelog_server.wal.scan import Ending, SegmentLog, scan_segment
+
+FREE_FILES_MAX = 4
+
+
+class Segment:
+    """One open segment file."""
+
+    __slots__ = ("fd", "rows", "sequence", "size_bytes")
+
+    def __init__(self, sequence: int, fd: int, size_bytes: int) -> None:
+        self.sequence = sequence
+        self.fd = fd
+        self.size_bytes = size_bytes
+        self.rows = bytearray()  # of the sidecar to be; only while the segment fills
+
+
+class SegmentFiles:
+    """All segment files of one directory. Blocking: for the threads that may wait for the disk."""
+
+    def __init__(self, directory: Path, io: Io, segment_bytes: int, salt: int, capacity_bytes: int = 0) -> None:
+        self.directory = directory
+        self.io = io
+        self.segment_bytes = segment_bytes
+        self.salt = salt
+        self.capacity_bytes = capacity_bytes
+        self.count = 0  # of files that take up space
+        self._free: list[Path] = []
+
+    def path(self, sequence: int) -> Path:
+        """Return where a segment lies."""
+        return self.directory / f"wal-{sequence:016x}.seg"
+
+    def sidecar_path(self, sequence: int) -> Path:
+        """Return where a segment's sidecar lies."""
+        return self.directory / f"wal-{sequence:016x}.idx"
+
+    def open_all(self) -> list[Segment]:
+        """Open every segment there is, oldest first; remember the free ones."""
+        segments: list[Segment] = []
+        for name in self.io.list(self.directory):
+            path = self.directory / name
+            if name.startswith("wal-") and name.endswith(".seg"):
+                fd = self.io.open(path)
+                segments.append(Segment(int(name[4:-4], 16), fd, self.io.size(fd)))
+            elif name.startswith("free-"):
+                self._free.append(path)
+            elif name.endswith(".tmp"):
+                self.io.unlink(path)
+        self.count = len(segments) + len(self._free)
+        return segments
+
+    def prepare(self, sequence: int) -> Segment:
+        """Return a segment with its blocks reserved and an END at its start. Raises StorageFull, OSError."""
+        fd = -1
+        while self._free and fd < 0:
+            path = self._free.pop()
+            fd = self.io.open(path)
+            if self.io.size(fd) != self.segment_bytes:  # made under another setting
+                self.io.close(fd)
+                self.io.unlink(path)
+                self.count -= 1
+                fd = -1
+        if fd < 0:
+            if self.capacity_bytes and (self.count + 1) * self.segment_bytes > self.capacity_bytes:
+                raise StorageFull(f"the log has reached its capacity of {self.capacity_bytes} bytes")
+            path = self.directory / f"free-{sequence:016x}.seg"
+            fd = self.io.create(path, self.segment_bytes)
+            self.count += 1
+        end = pack_header(self.salt, Kind.END, make_lsn(sequence, SEGMENT_HEADER_BYTES), 0, 0, 0, 0, b"")
+        write_all(self.io, fd, [pack_segment_header(sequence, self.segment_bytes), end], 0)
+        self.io.fdatasync(fd)
+        self.io.rename(path, self.path(sequence))
+        self.io.sync_directory(self.directory)
+        return Segment(sequence, fd, self.segment_bytes)
+
+    def release(self, segment: Segment) -> None:
+        """Take a segment out of the log: nothing in it is needed any more, durably."""
+        free = self.directory / f"free-{segment.sequence:016x}.seg"
+        self.io.close(segment.fd)
+        self.io.rename(self.path(segment.sequence), free)
+        self.drop_sidecar(segment.sequence)
+        self.io.sync_directory(self.directory)
+        if len(self._free) >= FREE_FILES_MAX:
+            self.io.unlink(free)
+            self.count -= 1
+        else:
+            self._free.append(free)
+
+    def drop_sidecar(self, sequence: int) -> None:
+        """Remove a sidecar, if there is one."""
+        path = self.sidecar_path(sequence)
+        if path.name in self.io.list(self.directory):
+            self.io.unlink(path)
+
+    # ---- content
+
+    def load(self, segment: Segment, *, trust_sidecar: bool) -> SegmentLog:
+        """Return what a segment holds: from its sidecar, or by reading all of it from the disk."""
+        if trust_sidecar:
+            found = self._load_sidecar(segment.sequence)
+            if found is not None:
+                return SegmentLog(segment.sequence, found[1], found[0], Ending.NEXT, scanned=False)
+        # After a failed flush pages may be in the cache, clean, and not on the disk: flush, forget, read what is there.
+        self.io.fdatasync(segment.fd)
+        self.io.drop_cache(segment.fd)
+        data = read_all(self.io, segment.fd, self.io.size(segment.fd), 0)
+        return scan_segment(data, segment.sequence, self.salt)
+
+    def _load_sidecar(self, sequence: int) -> tuple[int, list[Entry]] | None:
+        path = self.sidecar_path(sequence)
+        if path.name not in self.io.list(self.directory):
+            return None
+        fd = self.io.open(path)
+        try:
+            return unpack_sidecar(self.salt, sequence, read_all(self.io, fd, self.io.size(fd), 0))
+        finally:
+            self.io.close(fd)
+
+    def write_sidecar(self, sequence: int, end: int, rows: bytes) -> None:
+        """Write the sidecar of a full and flushed segment."""
+        replace_file(self.io, self.sidecar_path(sequence), pack_sidecar(self.salt, sequence, end, rows))
+
+    def read(self, segment: Segment, position: int, length: int) -> bytes:
+        """Return bytes of a segment. Raises OSError."""
+        return read_all(self.io, segment.fd, length, position)
+
+
+def rows_of(entries: list[Entry]) -> bytearray:
+    """Return the sidecar rows of entries that were read back."""
+    rows = bytearray()
+    for entry in entries:
+        place = (entry.stream_id, entry.range_index, entry.confirm_offset, entry.length)
+        rows += sidecar_row(entry.kind, entry.lsn & 0xFFFFFFFF, *place, entry.digest)
+    return rows

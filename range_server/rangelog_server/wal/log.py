@@ -1,0 +1,314 @@
+"""The write-ahead log as the event loop sees it: `submit` gives an entry its place at once, `kick` sends what gathered.
+
+The loop is the only one that allocates places, so whether there is room is known before anything is promised: segments
+are prepared ahead, and the last stretch of the last one is kept for fences and other metadata (appends are refused with
+STORAGE_FULL before that). Without an event loop (`loop_call` None) everything is done in the call: tests and tools.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from rangelog.errors import StorageFull
+from rangelog.limits import MIB
+from rangelog_server.wal.committer import Committer, CommitterThread, LogFailed, Pending
+from rangelog_server.wal.entry import (
+    ENTRY_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    Kind,
+    make_lsn,
+    pack_header,
+    sidecar_row,
+    split_lsn,
+)
+from rangelog_server.wal.files import Segment, SegmentFiles, rows_of
+from rangelog_server.wal.io import Io, write_all
+from rangelog_server.wal.scan import Ending, Findings, SegmentLog, judge
+
+SEGMENT_BYTES_DEFAULT = 64 * MIB
+RESERVE_BYTES = 1 * MIB
+SPARES_WANTED = 2
+SPARE_RETRY_S = 1.0
+
+LoopCall = Callable[[Callable[[], None]], object]
+
+
+class Wal:
+    """See the module. All methods are for the event loop's thread unless they say else."""
+
+    def __init__(self, directory: Path, salt: int, *, io: Io | None = None,
+                 segment_bytes: int = SEGMENT_BYTES_DEFAULT, capacity_bytes: int = 0) -> None:  # fmt: skip
+        self.io = io or Io()
+        self.salt = salt
+        self.files = SegmentFiles(directory, self.io, segment_bytes, salt, capacity_bytes)
+        self.segment_bytes = segment_bytes
+        self.segments: dict[int, Segment] = {}
+        self.flushed_lsn = 0
+        self.pending_bytes = 0
+        self.appended_bytes = 0
+        self.problem = ""  # why there is no spare segment
+        self.on_flushed: Callable[[list[Any]], None] = lambda tokens: None
+        self.on_fatal: Callable[[str], None] = lambda message: None
+        self._reserve_bytes = min(RESERVE_BYTES, segment_bytes // 16)
+        self._spares: list[Segment] = []
+        self._preparing = False
+        self._gathering: list[Pending] = []
+        self._full: list[tuple[int, int, bytes]] = []  # segments whose sidecar waits for their flush
+        self._committer = Committer(self.io, salt)
+        self._thread: CommitterThread | None = None
+        self._loop_call: LoopCall | None = None
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._worker: threading.Thread | None = None
+        self._current: Segment
+        self._position = 0
+        self._torn_end: tuple[Segment, int] | None = None
+
+    # ---- opening
+
+    def open(self) -> Findings:
+        """Read what is there. Blocking. Raises StorageFull or OSError."""
+        segments = self.files.open_all()
+        self.segments = {segment.sequence: segment for segment in segments}
+        logs = [self.files.load(segment, trust_sidecar=segment not in segments[-2:]) for segment in segments]
+        findings = judge(logs)
+        self._spares = segments[findings.tail_index + 1 :]
+        next_sequence = segments[-1].sequence + 1 if segments else 1
+        if findings.tail_index >= 0 and findings.tail is None and logs[findings.tail_index].ending is Ending.END:
+            last = logs[findings.tail_index]
+            self._current, self._position = self.segments[last.sequence], last.end
+            self._current.rows += rows_of(list(last.entries))
+        else:
+            if findings.tail is not None:
+                sequence, position = split_lsn(findings.tail.lsn)
+                self._torn_end = (self.segments[sequence], position)
+            if not self._spares:
+                self._spares.append(self.files.prepare(next_sequence))
+            self._current, self._position = self._spares.pop(0), SEGMENT_HEADER_BYTES
+            self.segments[self._current.sequence] = self._current
+        for spare in self._spares:
+            self.segments[spare.sequence] = spare
+        self.flushed_lsn = self.log_end
+        self._rebuild_sidecars(logs[: findings.tail_index], findings)
+        return findings
+
+    def _rebuild_sidecars(self, full: list[SegmentLog], findings: Findings) -> None:
+        damaged = {split_lsn(damage.lsn)[0] for damage in findings.middle}
+        for log in full:
+            if log.scanned and log.sequence not in damaged:
+                self._write_sidecar(log.sequence, log.end, bytes(rows_of(list(log.entries))))
+
+    def start(self, loop_call: LoopCall) -> None:
+        """Start the threads; completions then come through `loop_call` (call_soon_threadsafe)."""
+        self._loop_call = loop_call
+        self._thread = CommitterThread(self._committer, self._flushed_on_thread, self._failed_on_thread)
+        self._worker = threading.Thread(target=self._work, name="segments", daemon=True)
+        self._worker.start()
+        self._want_spare()
+
+    def close(self) -> None:
+        """Write what waits and close the files."""
+        self.kick()
+        if self._thread is not None:
+            self._thread.stop(30.0)
+        if self._worker is not None:
+            self._jobs.put(None)
+            self._worker.join(30.0)
+        for segment in self.segments.values():
+            self.io.close(segment.fd)
+        self.segments.clear()
+
+    def close_torn_tail(self) -> None:
+        """Make the cut of a damaged tail final, once what it puts in doubt is durable. Blocking. Raises OSError."""
+        if self._torn_end is None:
+            return
+        segment, position = self._torn_end
+        marker = pack_header(self.salt, Kind.NEXT, make_lsn(segment.sequence, position), 0, 0, 0, 0, b"")
+        write_all(self.io, segment.fd, [marker], position)
+        self.io.fdatasync(segment.fd)
+        self._torn_end = None
+
+    # ---- writing
+
+    @property
+    def log_end(self) -> int:
+        """The sequence number that the next entry gets; never goes back."""
+        return make_lsn(self._current.sequence, self._position)
+
+    @property
+    def flush_count(self) -> int:
+        """How many flushes there were."""
+        return self._committer.flush_count
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """The largest payload that an entry can have."""
+        return self.segment_bytes - SEGMENT_HEADER_BYTES - 2 * ENTRY_HEADER_BYTES - self._reserve_bytes
+
+    @property
+    def used_bytes(self) -> int:
+        """Disk space taken by segment files."""
+        return self.files.count * self.segment_bytes
+
+    def check_room(self, payload_bytes: int) -> None:
+        """Raises StorageFull if an append of that size must be refused."""
+        if self._spares or self._fits(payload_bytes, self._reserve_bytes):
+            return
+        self._want_spare()
+        if not self._spares:
+            raise StorageFull(f"no room in the log: {self.problem or 'the next segment is not ready yet'}")
+
+    def _fits(self, payload_bytes: int, reserve_bytes: int) -> bool:
+        return self._position + payload_bytes + 2 * ENTRY_HEADER_BYTES + reserve_bytes <= self._current.size_bytes
+
+    def submit(self, kind: int, stream_id: int, range_index: int, payload: bytes, digest: bytes,
+               confirm_offset: int = 0, token: Any = None) -> int:  # fmt: skip
+        """Give an entry its place and return its sequence number; it is written with the next kick.
+
+        `token` comes back through `on_flushed` once the entry is durable. Raises StorageFull.
+        """
+        size = len(payload)
+        if not self._fits(size, 0):
+            self._switch()
+        segment, position = self._current, self._position
+        self._gathering.append((segment, position, kind, stream_id, range_index, confirm_offset, payload, token))
+        segment.rows += sidecar_row(kind, position, stream_id, range_index, confirm_offset, size, digest)
+        self._position = position + ENTRY_HEADER_BYTES + size
+        self.pending_bytes += size
+        self.appended_bytes += size
+        return make_lsn(segment.sequence, position)
+
+    def kick(self) -> None:
+        """Send what was submitted on its way."""
+        entries = self._gathering
+        if not entries:
+            return
+        self._gathering = []
+        if self._thread is not None:
+            self._thread.put(entries)
+            return
+        try:
+            self._committer.commit(entries)
+        except OSError as error:
+            self.on_fatal(str(error))
+            raise LogFailed(str(error)) from error
+        self._flushed(entries)
+
+    def _switch(self) -> None:
+        if not self._spares:
+            self._want_spare()
+        if not self._spares:
+            raise StorageFull(f"no room in the log: {self.problem or 'the next segment is not ready yet'}")
+        old = self._current
+        self._gathering.append((old, self._position, Kind.NEXT, 0, 0, 0, b"", None))
+        self._full.append((old.sequence, self._position, bytes(old.rows)))
+        old.rows = bytearray()
+        self._current, self._position = self._spares.pop(0), SEGMENT_HEADER_BYTES
+        self._want_spare()
+
+    # ---- completions
+
+    def _flushed_on_thread(self, entries: list[Pending]) -> None:
+        assert self._loop_call is not None
+        self._loop_call(lambda: self._flushed(entries))
+
+    def _failed_on_thread(self, message: str) -> None:
+        self.on_fatal(message)
+
+    def _flushed(self, entries: list[Pending]) -> None:
+        last = entries[-1]
+        self.flushed_lsn = make_lsn(last[0].sequence, last[1]) + ENTRY_HEADER_BYTES + len(last[6])
+        tokens = []
+        for entry in entries:
+            self.pending_bytes -= len(entry[6])
+            if entry[7] is not None:
+                tokens.append(entry[7])
+        if self._full and self._full[0][0] < last[0].sequence:
+            self._write_sidecars(last[0].sequence)
+        self.on_flushed(tokens)
+
+    # ---- segments: work that waits for the disk, on its own thread
+
+    def _do(self, job: Callable[[], None]) -> None:
+        if self._worker is not None:
+            self._jobs.put(job)
+        else:
+            job()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except OSError as error:
+                self.on_fatal(f"the log's directory failed ({error.strerror or error})")
+                return
+
+    def _on_loop(self, call: Callable[[], None]) -> None:
+        if self._loop_call is not None:
+            self._loop_call(call)
+        else:
+            call()
+
+    def _want_spare(self) -> None:
+        if self._preparing or len(self._spares) >= SPARES_WANTED:
+            return
+        self._preparing = True
+        last = self._spares[-1] if self._spares else self._current
+        self._do(lambda: self._prepare(last.sequence + 1))
+
+    def _prepare(self, sequence: int) -> None:
+        segment: Segment | None = None
+        problem = ""
+        try:
+            segment = self.files.prepare(sequence)
+        except (OSError, StorageFull) as error:
+            problem = error.message if isinstance(error, StorageFull) else error.strerror or str(error)
+        self._on_loop(lambda: self._prepared(segment, problem))
+
+    def _prepared(self, segment: Segment | None, problem: str) -> None:
+        self._preparing = False
+        self.problem = problem
+        if segment is not None:
+            self._spares.append(segment)
+            self.segments[segment.sequence] = segment
+            self._want_spare()
+
+    def retry_spare(self) -> None:
+        """Try again to prepare a segment; call it now and then while `problem` is set."""
+        self._want_spare()
+
+    def _write_sidecars(self, before: int) -> None:
+        while self._full and self._full[0][0] < before:
+            sequence, end, rows = self._full.pop(0)
+            self._do(lambda s=sequence, e=end, r=rows: self._write_sidecar(s, e, r))  # type: ignore[misc]
+
+    def _write_sidecar(self, sequence: int, end: int, rows: bytes) -> None:
+        try:
+            self.files.write_sidecar(sequence, end, rows)
+        except OSError as error:
+            self.problem = f"a sidecar could not be written: {error.strerror}"  # it saves time only: scanned next time
+
+    @property
+    def current_sequence(self) -> int:
+        """The segment that fills now."""
+        return self._current.sequence
+
+    def full_sequences(self) -> list[int]:
+        """Return the segments that are full and flushed, oldest first."""
+        flushed_sequence = split_lsn(self.flushed_lsn)[0]
+        return sorted(s for s in self.segments if s < min(flushed_sequence, self._current.sequence))
+
+    def release(self, sequence: int) -> None:
+        """Give a full segment back. Everything in it that is still needed was written again and flushed."""
+        segment = self.segments.pop(sequence)
+        self._do(lambda: self.files.release(segment))
+
+    # ---- reading, on any thread
+
+    def read(self, lsn: int, skip: int, length: int) -> bytes:
+        """Return `length` bytes at `skip` in the payload of the entry at `lsn`. Raises OSError, KeyError."""
+        sequence, position = split_lsn(lsn)
+        return self.files.read(self.segments[sequence], position + ENTRY_HEADER_BYTES + skip, length)

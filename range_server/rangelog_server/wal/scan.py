@@ -1,0 +1,159 @@
+"""What a segment's bytes say after a crash: entries, damage, and how it ends. Pure: bytes in, findings out.
+
+A damaged place is told from the end of the log by looking on: an entry of this log further down, found by its magic and
+its own position, means that something between was there once. Damage in the last write is *tail* damage (torn or rotten,
+nobody can tell; the tail is cut and replicas are in doubt); damage before it lies in flushed bytes (*middle*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import google_crc32c
+
+from rangelog.errors import Corruption
+from rangelog_server.wal.entry import (
+    ENTRY_HEADER_BYTES,
+    ENTRY_MAGIC,
+    SEGMENT_HEADER_BYTES,
+    Entry,
+    EntryHeader,
+    Kind,
+    batch_heads,
+    make_lsn,
+    parse_header,
+    split_lsn,
+)
+
+
+class Ending(Enum):
+    """How a segment ends."""
+
+    END = "end"  # the log ended here
+    NEXT = "next"  # the log goes on in the next segment
+    TORN = "torn"  # neither: what follows the last entry is not readable
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes that should be an entry and are not. `range_id` None: not even its header is readable."""
+
+    lsn: int
+    range_id: tuple[int, int] | None
+
+    @property
+    def where(self) -> str:
+        """For people."""
+        sequence, position = split_lsn(self.lsn)
+        return f"segment {sequence:016x} at {position}"
+
+
+@dataclass(slots=True)
+class SegmentLog:
+    """One segment's content. `end`: where the marker stands, or should."""
+
+    sequence: int
+    entries: Sequence[Entry]
+    end: int
+    ending: Ending
+    damages: list[Damage] = field(default_factory=list)
+    last_group_start: int = SEGMENT_HEADER_BYTES
+    scanned: bool = True  # False: believed from its sidecar
+
+    @property
+    def used(self) -> bool:
+        """Whether anything was ever written after the preparation."""
+        return bool(self.entries or self.damages) or self.ending is not Ending.END
+
+
+@dataclass(slots=True)
+class Findings:
+    """The whole log's content, oldest first."""
+
+    segments: list[SegmentLog]
+    middle: list[Damage]  # in flushed bytes
+    tail: Damage | None  # in the last write: all from there on was cut
+    tail_index: int  # the last segment in use, -1: none
+
+
+def _resync(data: bytes, position: int, salt: int, sequence: int) -> int:
+    """Return where the next valid entry stands, or -1."""
+    while True:
+        position = data.find(ENTRY_MAGIC, position)
+        if position < 0 or parse_header(data, position, salt, sequence) is not None:
+            return position
+        position += 1
+
+
+def _read_entry(data: bytes, header: EntryHeader) -> Entry | None:
+    start = split_lsn(header.lsn)[1] + ENTRY_HEADER_BYTES
+    payload = data[start : start + header.length]
+    if google_crc32c.value(payload) != header.payload_crc:
+        return None
+    try:
+        digest = batch_heads(payload) if header.kind is Kind.BATCHES else payload
+    except Corruption:
+        return None
+    place = (header.stream_id, header.range_index, header.confirm_offset)
+    return Entry(header.kind, header.lsn, *place, header.length, digest)
+
+
+def scan_segment(data: bytes, sequence: int, salt: int) -> SegmentLog:
+    """Read one segment from its first entry on."""
+    entries: list[Entry] = []
+    log = SegmentLog(sequence, entries, SEGMENT_HEADER_BYTES, Ending.TORN)
+    position = SEGMENT_HEADER_BYTES
+    while True:
+        header = parse_header(data, position, salt, sequence)
+        if header is None:
+            log.damages.append(Damage(make_lsn(sequence, position), None))
+            found = _resync(data, position + 1, salt, sequence)
+            if found < 0:
+                log.end = position
+                return log
+            position = found
+            continue
+        log.last_group_start = position - header.group_back
+        if header.kind in (Kind.END, Kind.NEXT):
+            log.end = position
+            log.ending = Ending.NEXT if header.kind is Kind.NEXT else Ending.END
+            if header.kind is Kind.END and _resync(data, position + 1, salt, sequence) >= 0:
+                # A later write reached the disk in part, its first bytes did not.
+                log.ending = Ending.TORN
+                log.damages.append(Damage(make_lsn(sequence, position), None))
+                log.last_group_start = position
+            return log
+        entry = _read_entry(data, header)
+        if entry is None:
+            log.damages.append(Damage(header.lsn, (header.stream_id, header.range_index)))
+        else:
+            entries.append(entry)
+        position += ENTRY_HEADER_BYTES + header.length
+
+
+def judge(segments: list[SegmentLog]) -> Findings:
+    """Tell middle from tail damage and cut the tail. `segments`: oldest first."""
+    used = [index for index, log in enumerate(segments) if log.used]
+    if not used:
+        return Findings(segments, [], None, -1)
+    tail_index = used[-1]
+    middle: list[Damage] = []
+    for log in segments[:tail_index]:
+        middle += log.damages
+        if log.ending is not Ending.NEXT and not log.damages:
+            middle.append(Damage(make_lsn(log.sequence, log.end), None))
+    last = segments[tail_index]
+    tail: Damage | None = None
+    for damage in last.damages:
+        if split_lsn(damage.lsn)[1] < last.last_group_start:
+            middle.append(damage)
+        elif tail is None:
+            tail = damage
+    if tail is not None:
+        cut = tail.lsn
+        last.entries = [entry for entry in last.entries if entry.lsn < cut]
+        last.end = split_lsn(cut)[1]
+        last.ending = Ending.TORN
+    return Findings(segments, middle, tail, tail_index)
