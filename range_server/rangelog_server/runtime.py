@@ -104,7 +104,16 @@ class Runtime:
             sweeper = asyncio.create_task(self._sweep(plane))
             self._write_endpoint(data_address, control_address)
             _log.info("serving", data=data_address, control=control_address, boot=self._identity.boot)
-            await self._stop.wait()
+            if agent is not None:
+                await asyncio.wait(
+                    (stopped := asyncio.ensure_future(self._stop.wait()), agent.failed),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                stopped.cancel()
+                if agent.failed.done():
+                    agent.failed.result()
+            else:
+                await self._stop.wait()
         finally:
             (self._directory.path / ENDPOINT_FILE).unlink(missing_ok=True)
             if sweeper is not None:

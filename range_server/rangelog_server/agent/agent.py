@@ -1,9 +1,173 @@
-"""stub"""
+"""The agent: registers, heartbeats, carries out directives. When no placement driver answers, the server goes on serving.
+
+A heartbeat carries the replicas that changed since the last one that was answered, so nothing is lost with a request; a
+leader that lacks the whole picture asks for it.
+"""
+
 from __future__ import annotations
-from typing import Any
+
+import asyncio
+from contextlib import suppress
+
+import structlog
+
+from rangelog._transport.data_connection import DataConnections
+from rangelog._transport.pd_client import PdClient
+from rangelog.errors import PreconditionFailed, RangelogError
+from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_server.agent.copying import Copier
+from rangelog_server.agent.doubt import host_doubtful_ranges
+from rangelog_server.agent.local_directives import LocalDirectives
+from rangelog_server.agent.registration import register, registration
+from rangelog_server.agent.tasks import Executor, Tasks
+from rangelog_server.data_plane import DataPlane
+from rangelog_server.identity import DataDirectory, Identity
+from rangelog_server.ranges.report import report_of
+from rangelog_server.ranges.store import Store
+from rangelog_server.settings import RangeServerSettings
+from rangelog_server.tier.upload import TierWork
+
+HEARTBEAT_INTERVAL_MS_DEFAULT = 500
+HEARTBEAT_TIMEOUT_S = 2.0
+LONG_INTERVAL_FACTOR = 0.2  # how soon after news the next heartbeat goes out, in intervals
+
+_log = structlog.get_logger("agent")
+
+
 class Agent:
-    registered = False
-    def __init__(self, *args: Any) -> None: ...
-    async def register(self) -> None: ...
-    def start(self) -> None: ...
-    async def close(self) -> None: ...
+    """See the module. `register`, then `start`."""
+
+    def __init__(
+        self,
+        settings: RangeServerSettings,
+        identity: Identity,
+        store: Store,
+        plane: DataPlane,
+        directory: DataDirectory,
+        data_address: str,
+        control_address: str,
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._store = store
+        self._addresses = (data_address, control_address)
+        self._pd = PdClient(settings.pd, token=settings.token)
+        self._connections = DataConnections(token=settings.token, client_name=f"range-server {identity.name}")
+        self._tier = TierWork(self._pd, identity, store, plane, directory.temporary_directory, settings.tier_url)
+        local = LocalDirectives(store)
+        copier = Copier(store, self._connections, identity)
+        executors: dict[str, Executor] = {
+            "seal_replica": local.seal_replica,
+            "drop_replica": local.drop_replica,
+            "copy_replica": copier.copy_replica,
+            "upload_range": self._tier.upload_range,
+            "delete_objects": self._tier.delete_objects,
+        }
+        self._news = asyncio.Event()
+        self._tasks = Tasks(executors, self._news.set)
+        self._interval_s = HEARTBEAT_INTERVAL_MS_DEFAULT / 1000
+        self._sequence = 0
+        self._send_complete = True
+        self._loop_task: asyncio.Task[None] | None = None
+        self._doubt_task: asyncio.Task[None] | None = None
+        self.registered = False
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def register(self) -> None:
+        """Register. Raises RolledBack, Unauthorized, …: the server must not serve then."""
+        settings, wal = self._settings, self._store.wal
+        zone, capacity = settings.zone, settings.capacity_bytes
+        request = registration(self._identity, *self._addresses, zone, capacity, wal.flushed_lsn)
+        response = await register(self._pd, self._identity, request)
+        if response.heartbeat_interval_ms:
+            self._interval_s = response.heartbeat_interval_ms / 1000
+        self._tier.learned_url(response.tier_url)
+        self._send_complete = True
+        self.registered = True
+        _log.info("registered", cluster=response.cluster_id, incarnation=f"{self._identity.incarnation:016x}")
+
+    def start(self) -> None:
+        """Start heartbeats and what they bring."""
+        self._loop_task = asyncio.create_task(self._heartbeats())
+        if self._store.server.doubt_unknown:
+            self._doubt_task = asyncio.create_task(host_doubtful_ranges(self._pd, self._identity, self._store))
+
+    async def close(self) -> None:
+        """Stop all; idempotent."""
+        for task in (self._loop_task, self._doubt_task):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+        if not self.failed.done():
+            self.failed.cancel()
+        await self._tasks.close()
+        await self._tier.close()
+        await self._connections.close()
+        await self._pd.close()
+
+    async def _heartbeats(self) -> None:
+        loop = asyncio.get_running_loop()
+        said = ""
+        while True:
+            began = loop.time()
+            self._news.clear()
+            try:
+                await self._heartbeat()
+                if said:
+                    _log.info("the placement driver answers again")
+                said = ""
+            except PreconditionFailed as error:
+                _log.warning("the placement driver refused a heartbeat; registering again", problem=error.message)
+                await self._register_again()
+            except RangelogError as error:
+                if error.message != said:
+                    _log.warning("a heartbeat failed", problem=error.message)
+                said = error.message
+            except Exception:
+                _log.exception("a heartbeat failed")
+            await self._pause(began)
+
+    async def _pause(self, began: float) -> None:
+        """Until the next heartbeat is due; sooner after a directive was carried out."""
+        loop = asyncio.get_running_loop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(began + self._interval_s):
+                await self._news.wait()
+        await asyncio.sleep(max(0.0, began + self._interval_s * LONG_INTERVAL_FACTOR - loop.time()))
+
+    async def _register_again(self) -> None:
+        try:
+            await self.register()
+        except RangelogError as error:
+            if not self.failed.done():
+                self.failed.set_exception(error)
+            await asyncio.Event().wait()  # the runtime ends the process
+
+    async def _heartbeat(self) -> None:
+        store = self._store
+        complete, self._send_complete = self._send_complete, False
+        changed, store.changed = store.changed, {}
+        keys = list(store.replicas) if complete else list(changed)
+        self._sequence += 1
+        request = pb.HeartbeatRequest(
+            server=self._identity.name,
+            incarnation=self._identity.incarnation,
+            sequence=self._sequence,
+            replicas=[report_of(store.replicas[key]) for key in keys if key in store.replicas],
+            complete=complete,
+            tasks=self._tasks.reports(),
+            used_bytes=store.wal.used_bytes,
+            capacity_bytes=self._settings.capacity_bytes,
+            log_end=store.wal.flushed_lsn,
+        )
+        try:
+            response = await self._pd.heartbeat(request, timeout_s=HEARTBEAT_TIMEOUT_S)
+        except BaseException:
+            store.changed = changed | store.changed
+            self._send_complete = self._send_complete or complete
+            raise
+        self._send_complete = self._send_complete or response.send_complete
+        if response.send_complete:
+            self._news.set()
+        self._tasks.wanted(list(response.directives))

@@ -1,11 +1,77 @@
-"""Registering with the placement driver, and telling why it refuses."""
+"""Registering with the placement driver, and telling why it refuses.
+
+A refusal means one of two things. The driver knows this incarnation in a later state than the data directory has: the
+directory was rolled back, and never answers for its replicas again (RolledBack). Or the name is alive under another
+incarnation: its lease may still run out, so the server waits and says so.
+"""
 
 from __future__ import annotations
 
-from rangelog.errors import RangelogError
+import asyncio
+import uuid
+from importlib.metadata import version
+
+import structlog
+
+from rangelog._transport.pd_client import PdClient
+from rangelog.errors import PreconditionFailed, RangelogError
+from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_server.identity import Identity
+
+CALL_TIMEOUT_S = 5.0
+RETRY_S = 1.0
+
+_log = structlog.get_logger("agent")
 
 
 class RolledBack(RangelogError):
     """The data directory is an older copy of what the placement driver knows of this incarnation."""
 
     code = "PRECONDITION_FAILED"
+
+
+async def register(pd: PdClient, identity: Identity, request: pb.RegisterServerRequest) -> pb.RegisterServerResponse:
+    """Register; wait for a placement driver as long as it takes. Raises RolledBack, or a refusal that stays one."""
+    said = ""
+    while True:
+        try:
+            return await pd.register_server(request, timeout_s=CALL_TIMEOUT_S)
+        except PreconditionFailed as error:
+            if await _rolled_back(pd, identity):
+                raise RolledBack(error.message) from error
+            problem = error.message
+        except RangelogError as error:
+            if not error.retriable:
+                raise
+            problem = error.message
+        if problem != said:
+            _log.warning("not registered yet", problem=problem)
+            said = problem
+        await asyncio.sleep(RETRY_S)
+
+
+def registration(
+    identity: Identity, data_address: str, control_address: str, zone: str, capacity_bytes: int, log_end: int
+) -> pb.RegisterServerRequest:
+    """Return the request of this start."""
+    return pb.RegisterServerRequest(
+        request_id=uuid.uuid4().hex,
+        server=identity.name,
+        incarnation=identity.incarnation,
+        boot=identity.boot,
+        data_address=data_address,
+        control_address=control_address,
+        zone=zone,
+        capacity_bytes=capacity_bytes,
+        version=version("rangelog"),
+        log_end=log_end,
+    )
+
+
+async def _rolled_back(pd: PdClient, identity: Identity) -> bool:
+    """Whether the refusal was about this very incarnation."""
+    try:
+        servers = (await pd.list_servers(pb.ListServersRequest(), timeout_s=CALL_TIMEOUT_S)).servers
+    except RangelogError:
+        return False
+    return any(one.name == identity.name and one.incarnation == identity.incarnation for one in servers)

@@ -1,0 +1,89 @@
+"""CopyReplica: fetch what is missing of a sealed range from its other replicas, over the data plane."""
+
+from __future__ import annotations
+
+import structlog
+
+from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
+from rangelog.batch import batch_crc, check_batch, split_batches
+from rangelog.errors import Corruption, ProtocolViolation, RangelogError, Unavailable
+from rangelog.limits import MIB
+from rangelog_proto.frame import Opcode
+from rangelog_proto.v1 import common_pb2, data_pb2
+from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_server.agent.local_directives import Flushed, commit_end
+from rangelog_server.identity import Identity
+from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.replica import Health, NewBatch
+from rangelog_server.ranges.store import Store
+
+FETCH_BYTES = 4 * MIB
+FETCH_TIMEOUT_S = 20.0
+
+_log = structlog.get_logger("agent")
+
+
+class Copier:
+    """Completes replicas of sealed ranges."""
+
+    def __init__(self, store: Store, connections: DataConnections, identity: Identity) -> None:
+        self._store = store
+        self._connections = connections
+        self._identity = identity
+
+    async def copy_replica(self, directive: pb.Directive) -> None:
+        """Make the replica whole up to the committed end. Raises Unavailable when no source gave all."""
+        action, key = directive.copy_replica, (directive.stream_id, directive.range_index)
+        held = self._store.replicas.get(key)
+        if held is not None and held.core.health is Health.QUARANTINED:
+            dropped = Flushed()
+            self._store.drop(*key, dropped)
+            await dropped.wait(self._store)
+        await commit_end(self._store, directive, action.epoch, action.start_offset, action.end_offset)
+        hosted = self._store.find(*key)
+        problem = "the placement driver named no other replica"
+        for source in action.sources:
+            if hosted.core.complete:
+                return
+            if (source.server, source.incarnation) == (self._identity.name, self._identity.incarnation):
+                continue
+            try:
+                await self._copy_from(hosted, source, action.end_offset)
+            except RangelogError as error:
+                problem = f"{source.server}: {error.message}"
+        if not hosted.core.complete:
+            raise Unavailable(f"range {hosted} is not whole yet: {problem}")
+
+    async def _copy_from(self, hosted: Hosted, source: common_pb2.Replica, end_offset: int) -> None:
+        replica = replica_id(source.server, source.incarnation)
+        connection = await self._connections.get(replica, source.data_address)
+        before = hosted.core.durable_offset
+        while hosted.core.durable_offset < end_offset and not hosted.dropped:
+            batches = await self._fetch(connection, hosted, end_offset)
+            if not batches:
+                raise Unavailable(f"it holds nothing at offset {hosted.core.durable_offset}")
+            done = Flushed()
+            self._store.repair(hosted, batches, done)
+            await done.wait(self._store)
+        _log.info("copied", range=str(hosted), source=source.server, records=hosted.core.durable_offset - before)
+
+    async def _fetch(self, connection: DataConnection, hosted: Hosted, end_offset: int) -> list[NewBatch]:
+        request = data_pb2.Fetch(
+            stream_id=hosted.core.stream_id,
+            range_index=hosted.core.range_index,
+            offset=hosted.core.end_offset,
+            bytes_max=FETCH_BYTES,
+            sealed_end_offset=end_offset,
+        )
+        reply = await connection.request(Opcode.FETCH, request.SerializeToString(), timeout_s=FETCH_TIMEOUT_S)
+        told = data_pb2.FetchReply.FromString(reply.message)
+        if told.start_offset != hosted.core.start_offset:
+            raise ProtocolViolation(f"its range starts at {told.start_offset}")
+        batches: list[NewBatch] = []
+        for data in split_batches(reply.payload):
+            header = check_batch(data)
+            if (header.stream_id, header.range_index) != hosted.key:
+                raise Corruption("it sent a batch of another range")
+            if header.base_offset < end_offset:
+                batches.append(NewBatch(header, batch_crc(data), data))
+        return batches
