@@ -1,0 +1,184 @@
+"""What one range server is to do, from the state and its own reports. Called at each of its heartbeats, on the leader.
+
+What holds: nothing is told to be dropped unless the state says so, behind a barrier: the range is gone (deleted, trimmed),
+its hot copies were given up after objects covered it, or another server took this one's place. Directives are repeated
+until a report shows them done, so losing one loses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rangelog_proto.v1 import common_pb2, pd_pb2
+
+from rangelog_pd.placement import Health
+from rangelog_pd.reconcile.view import ClusterView, RangeKey
+from rangelog_pd.state.store import State
+
+DIRECTIVES_MAX = 64
+"""In one answer; the rest follows with the next heartbeat."""
+
+UPLOADS_MAX = 2
+"""At a time and server: an upload uses a core."""
+
+COPIES_MAX = 4
+DELETE_OBJECTS_MAX = 100
+
+
+@dataclass(slots=True)
+class Planner:
+    """Makes directives for the server that reports."""
+
+    state: State
+    view: ClusterView
+    tier: bool
+    now_ms: float
+
+    def directives(self, server: str, incarnation: int) -> list[pd_pb2.Directive]:
+        """Return what is wanted now, most urgent first, bounded."""
+        view = self.view.servers.get(server)
+        if view is None or view.incarnation != incarnation or not view.complete:
+            return []
+        wanted = self._for_reports(view.reports, server, incarnation)
+        wanted += self._for_missing(view.reports, server, incarnation)
+        if self.tier:
+            wanted += self._uploads(view.reports, server, incarnation)
+            wanted += self._deletions(server)
+        return wanted[:DIRECTIVES_MAX]
+
+    def _for_reports(
+        self, reports: dict[RangeKey, pd_pb2.ReplicaReport], server: str, incarnation: int
+    ) -> list[pd_pb2.Directive]:
+        hosted = self.state.hosted.get((server, incarnation), {})
+        wanted: list[pd_pb2.Directive] = []
+        for key, report in reports.items():
+            if key not in hosted:
+                wanted.append(_drop(key, server, "the range lives elsewhere, or not at all"))
+                continue
+            found = self.state.ranges[key[0]][key[1]]
+            if found.state != common_pb2.RANGE_STATE_SEALED:
+                continue
+            if report.state in (pd_pb2.REPLICA_STATE_OPEN, pd_pb2.REPLICA_STATE_FENCED):
+                wanted.append(_seal(found, server))
+            elif report.state == pd_pb2.REPLICA_STATE_INCOMPLETE:
+                wanted += self._copy(found, server)
+            elif report.state == pd_pb2.REPLICA_STATE_QUARANTINED and self._sources(found, server):
+                wanted.append(_drop(key, server, "damaged; a fresh copy follows"))
+            if len(wanted) >= DIRECTIVES_MAX:
+                break
+        return wanted
+
+    def _for_missing(
+        self, reports: dict[RangeKey, pd_pb2.ReplicaReport], server: str, incarnation: int
+    ) -> list[pd_pb2.Directive]:
+        """Sealed ranges that this server should hold and has nothing of."""
+        wanted: list[pd_pb2.Directive] = []
+        for key in self.state.hosted.get((server, incarnation), {}):
+            if key in reports:
+                continue
+            found = self.state.ranges[key[0]][key[1]]
+            if found.state == common_pb2.RANGE_STATE_SEALED and found.end_offset > found.start_offset:
+                wanted += self._copy(found, server)
+            if len(wanted) >= COPIES_MAX:
+                break
+        return wanted
+
+    def _copy(self, found: common_pb2.Range, server: str) -> list[pd_pb2.Directive]:
+        sources = self._sources(found, server)
+        if not sources:
+            return []
+        directive = _directive("copy", found, server)
+        directive.copy_replica.CopyFrom(
+            pd_pb2.CopyReplica(
+                epoch=self.state.streams[found.stream_id].epoch,
+                start_offset=found.start_offset,
+                end_offset=found.end_offset,
+                sources=sources,
+            )
+        )
+        return [directive]
+
+    def _sources(self, found: common_pb2.Range, server: str) -> list[common_pb2.Replica]:
+        """Return the other replicas that hold the whole sealed range."""
+        filled = self.view.fill_in(self.state, [found], self.now_ms)[0]
+        return [replica for replica in filled.replicas if replica.server != server and self.is_whole(found, replica)]
+
+    def is_whole(self, found: common_pb2.Range, replica: common_pb2.Replica) -> bool:
+        """Whether a replica reports that it holds its sealed range up to the end."""
+        report = self.view.report(replica.server, replica.incarnation, (found.stream_id, found.index))
+        return report is not None and report.state == pd_pb2.REPLICA_STATE_SEALED
+
+    def _uploads(
+        self, reports: dict[RangeKey, pd_pb2.ReplicaReport], server: str, incarnation: int
+    ) -> list[pd_pb2.Directive]:
+        """Sealed ranges that this server is the one to upload: the first whole replica that is alive."""
+        wanted: list[pd_pb2.Directive] = []
+        for key, report in reports.items():
+            if report.state != pd_pb2.REPLICA_STATE_SEALED or len(wanted) >= UPLOADS_MAX:
+                continue
+            found = self.state.ranges.get(key[0], {}).get(key[1])
+            if found is None or key not in self.state.hosted.get((server, incarnation), {}):
+                continue
+            stream = self.state.streams[found.stream_id]
+            if not stream.config.tiered or found.tiered_end_offset >= found.end_offset:
+                continue
+            if self._uploader(found) != server:
+                continue
+            directive = _directive("upload", found, server)
+            directive.upload_range.CopyFrom(
+                pd_pb2.UploadRange(
+                    epoch=found.epoch,
+                    start_offset=found.tiered_end_offset,
+                    end_offset=found.end_offset,
+                    stream_name=stream.name,
+                )
+            )
+            wanted.append(directive)
+        return wanted
+
+    def _uploader(self, found: common_pb2.Range) -> str | None:
+        """The replicas take turns by range, so that the work is spread."""
+        count = len(found.replicas)
+        for step in range(count):
+            replica = found.replicas[(found.index + step) % count]
+            health = self.view.health(self.state, replica.server, replica.incarnation, self.now_ms)
+            if health is Health.ALIVE and self.is_whole(found, replica):
+                return replica.server
+        return None
+
+    def _deletions(self, server: str) -> list[pd_pb2.Directive]:
+        """Tombstones to be removed from the store, by the first server that is alive."""
+        alive = [
+            name
+            for name, registered in self.state.servers.items()
+            if self.view.health(self.state, name, registered.server.incarnation, self.now_ms) is Health.ALIVE
+        ]
+        if not alive or min(alive) != server:
+            return []
+        gone = [each for each in self.state.objects.values() if each.state == common_pb2.OBJECT_STATE_DELETED]
+        if not gone:
+            return []
+        chosen = gone[:DELETE_OBJECTS_MAX]
+        ids = [each.object_id for each in chosen]
+        directive = pd_pb2.Directive(task_id=f"delete-{ids[0]}-{ids[-1]}-{len(ids)}@{server}")
+        directive.delete_objects.CopyFrom(pd_pb2.DeleteObjects(keys=[each.key for each in chosen], object_ids=ids))
+        return [directive]
+
+
+def _directive(kind: str, found: common_pb2.Range, server: str) -> pd_pb2.Directive:
+    task_id = f"{kind}-{found.stream_id}/{found.index}-{found.tiered_end_offset}@{server}"
+    return pd_pb2.Directive(task_id=task_id, stream_id=found.stream_id, range_index=found.index)
+
+
+def _drop(key: RangeKey, server: str, reason: str) -> pd_pb2.Directive:
+    directive = pd_pb2.Directive(task_id=f"drop-{key[0]}/{key[1]}@{server}", stream_id=key[0], range_index=key[1])
+    directive.drop_replica.CopyFrom(pd_pb2.DropReplica(reason=reason))
+    return directive
+
+
+def _seal(found: common_pb2.Range, server: str) -> pd_pb2.Directive:
+    directive = _directive("seal", found, server)
+    directive.seal_replica.CopyFrom(
+        pd_pb2.SealReplica(epoch=found.epoch, start_offset=found.start_offset, end_offset=found.end_offset)
+    )
+    return directive

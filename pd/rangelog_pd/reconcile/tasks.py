@@ -1,0 +1,77 @@
+"""What is wanted of the range servers right now, by name, for people: since when, how often asked, what went wrong last.
+
+What holds: a task exists as long as it is wanted; its last error stays until it is done or no longer wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rangelog_proto.v1 import pd_pb2
+
+_ERROR_LENGTH_MAX = 300
+_FORGET_MS = 10_000
+_TASKS_MAX = 100_000
+
+
+@dataclass(slots=True)
+class _Entry:
+    task: pd_pb2.Task
+    wanted_ms: int
+    done: bool = False
+
+
+@dataclass(slots=True)
+class Tasks:
+    """All tasks of this leader."""
+
+    _entries: dict[str, _Entry] = field(default_factory=dict)
+
+    def want(self, server: str, directive: pd_pb2.Directive, stream_name: str, now_ms: int) -> None:
+        """A directive goes out (again)."""
+        entry = self._entries.get(directive.task_id)
+        if entry is None:
+            if len(self._entries) >= _TASKS_MAX:
+                return
+            task = pd_pb2.Task(
+                task_id=directive.task_id,
+                kind=(directive.WhichOneof("action") or "").replace("_", "-"),
+                stream_id=directive.stream_id,
+                stream_name=stream_name,
+                range_index=directive.range_index,
+                server=server,
+                since_ms=now_ms,
+            )
+            entry = self._entries[directive.task_id] = _Entry(task, now_ms)
+        entry.wanted_ms = now_ms
+        entry.done = False
+        entry.task.attempts += 1
+
+    def report(self, reports: Iterable[pd_pb2.TaskReport]) -> list[str]:
+        """Servers say how it went; return the ids of those that are done."""
+        done: list[str] = []
+        for report in reports:
+            entry = self._entries.get(report.task_id)
+            if report.done:
+                done.append(report.task_id)
+            if entry is not None:
+                entry.done = report.done
+                if report.error:
+                    entry.task.last_error = report.error[:_ERROR_LENGTH_MAX]
+        return done
+
+    def listing(self, now_ms: int, *, failing_only: bool) -> list[pd_pb2.Task]:
+        """Return what is wanted now, oldest first."""
+        self.expire(now_ms)
+        found = [entry.task for entry in self._entries.values() if not entry.done]
+        return [task for task in found if task.last_error] if failing_only else found
+
+    def expire(self, now_ms: int) -> None:
+        """Forget what was not wanted for a while."""
+        for task_id in [key for key, entry in self._entries.items() if now_ms - entry.wanted_ms > _FORGET_MS]:
+            del self._entries[task_id]
+
+    def clear(self) -> None:
+        """Another member leads."""
+        self._entries.clear()

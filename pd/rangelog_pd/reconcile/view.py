@@ -1,0 +1,123 @@
+"""What the range servers told this leader: heartbeats, replica reports, how tasks went. In memory only.
+
+What holds: health follows the leader's own monotonic clock, never a server's; a leader that just took over holds servers
+for alive until their lease is over; reports count only for the incarnation that is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rangelog_proto.v1 import common_pb2, pd_pb2
+
+from rangelog_pd.placement import Candidate, Health
+from rangelog_pd.state.store import State
+
+RangeKey = tuple[int, int]
+HEALTH = {
+    Health.ALIVE: common_pb2.SERVER_HEALTH_ALIVE,
+    Health.SUSPECT: common_pb2.SERVER_HEALTH_SUSPECT,
+    Health.DEAD: common_pb2.SERVER_HEALTH_DEAD,
+}
+
+
+@dataclass(slots=True)
+class ServerView:
+    """One range server in one incarnation."""
+
+    incarnation: int
+    heard_ms: float
+    heard_wall_ms: int = 0
+    complete: bool = False  # its whole report came
+    reports: dict[RangeKey, pd_pb2.ReplicaReport] = field(default_factory=dict)
+    used_bytes: int = 0
+    capacity_bytes: int = 0
+    log_end: int = 0
+
+
+@dataclass(slots=True)
+class ClusterView:
+    """All of them. Times on the leader's monotonic clock, in ms."""
+
+    suspect_ms: float
+    dead_ms: float
+    leader_since_ms: float = 0.0
+    servers: dict[str, ServerView] = field(default_factory=dict)
+
+    def start_leading(self, now_ms: float) -> None:
+        """Forget everything; leases start now."""
+        self.leader_since_ms = now_ms
+        self.servers.clear()
+
+    def registered(self, server: str, incarnation: int, now_ms: float) -> None:
+        """A server registered: what it said before is void."""
+        self.servers[server] = ServerView(incarnation, now_ms)
+
+    def heartbeat(self, request: pd_pb2.HeartbeatRequest, now_ms: float, wall_ms: int) -> bool:
+        """Take a heartbeat; return whether the server's whole report is wanted."""
+        view = self.servers.get(request.server)
+        if view is None or view.incarnation != request.incarnation:
+            view = self.servers[request.server] = ServerView(request.incarnation, now_ms)
+        view.heard_ms, view.heard_wall_ms = now_ms, wall_ms
+        view.used_bytes, view.capacity_bytes = request.used_bytes, request.capacity_bytes
+        view.log_end = max(view.log_end, request.log_end)
+        if request.complete:
+            view.reports.clear()
+            view.complete = True
+        for report in request.replicas:
+            key = (report.stream_id, report.range_index)
+            if report.state == pd_pb2.REPLICA_STATE_UNSPECIFIED:
+                view.reports.pop(key, None)  # it is gone
+            else:
+                view.reports[key] = report
+        return not view.complete
+
+    def health(self, state: State, server: str, incarnation: int, now_ms: float) -> Health:
+        """Judge a member of a replica set; one of an earlier incarnation is dead for good."""
+        registered = state.servers.get(server)
+        if registered is None or registered.server.incarnation != incarnation:
+            return Health.DEAD
+        view = self.servers.get(server)
+        heard = view.heard_ms if view is not None and view.incarnation == incarnation else self.leader_since_ms
+        silent = now_ms - heard
+        if silent < self.suspect_ms:
+            return Health.ALIVE
+        return Health.SUSPECT if silent < self.dead_ms else Health.DEAD
+
+    def silent_ms(self, server: str, now_ms: float) -> float:
+        """How long nothing was heard of a server."""
+        view = self.servers.get(server)
+        return now_ms - (view.heard_ms if view is not None else self.leader_since_ms)
+
+    def report(self, server: str, incarnation: int, key: RangeKey) -> pd_pb2.ReplicaReport | None:
+        """Return what a server said of one replica."""
+        view = self.servers.get(server)
+        return view.reports.get(key) if view is not None and view.incarnation == incarnation else None
+
+    def candidates(self, state: State, now_ms: float) -> list[Candidate]:
+        """Return every registered server, for placement."""
+        found: list[Candidate] = []
+        for name, registered in state.servers.items():
+            incarnation = registered.server.incarnation
+            hosted = state.hosted.get((name, incarnation), {})
+            writing = sum(
+                state.ranges[stream_id][index].state == common_pb2.RANGE_STATE_OPEN for stream_id, index in hosted
+            )
+            health = self.health(state, name, incarnation, now_ms)
+            found.append(Candidate(name, incarnation, registered.server.zone, health, (writing, len(hosted))))
+        return found
+
+    def fill_in(self, state: State, ranges: Iterable[common_pb2.Range], now_ms: float) -> list[common_pb2.Range]:
+        """Return copies of ranges with each replica's address and health."""
+        filled: list[common_pb2.Range] = []
+        for each in ranges:
+            copy = common_pb2.Range()
+            copy.CopyFrom(each)
+            for replica in copy.replicas:
+                registered = state.servers.get(replica.server)
+                if registered is not None and registered.server.incarnation == replica.incarnation:
+                    replica.data_address = registered.server.data_address
+                replica.health = HEALTH[self.health(state, replica.server, replica.incarnation, now_ms)]
+            filled.append(copy)
+        return filled

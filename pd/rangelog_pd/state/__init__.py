@@ -1,0 +1,1 @@
+"""The placement driver's state machine: pure, deterministic, one command at a time."""

@@ -1,0 +1,104 @@
+"""Objects: prepare, commit, abandon, collect.
+
+What holds: at most one upload of a span is under way; an object counts once it was committed with size and digest, right
+after the one before it; what is given up or trimmed stays as a tombstone until it is gone from the store.
+"""
+
+from __future__ import annotations
+
+from rangelog.errors import InvalidArgument, ObjectNotFound, PreconditionFailed
+from rangelog.tier.keys import object_key
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
+
+from rangelog_pd.state.store import State
+
+ROW_GROUPS_MAX = 512
+"""A commit must fit in one Raft command."""
+
+
+def prepare_object(state: State, command: pd_state_pb2.TimedPrepareObject, now_ms: int) -> pd_pb2.PrepareObjectResponse:
+    """Hand out a key for [start, end). Raises RangeNotFound, PreconditionFailed."""
+    request = command.request
+    source = state.range(request.stream_id, request.range_index)
+    if source.state != common_pb2.RANGE_STATE_SEALED:
+        raise PreconditionFailed(f"range {source.index} is open: only sealed ranges are uploaded")
+    if request.start_offset != source.tiered_end_offset or not request.start_offset < request.end_offset:
+        raise PreconditionFailed(f"the next object of range {source.index} starts at {source.tiered_end_offset}")
+    if request.end_offset > source.end_offset:
+        raise PreconditionFailed(f"range {source.index} ends at {source.end_offset}")
+    for other in state.objects_of(request.stream_id, request.range_index):
+        if other.state != common_pb2.OBJECT_STATE_PREPARED:
+            continue
+        mine = (other.server, other.incarnation) == (request.server, request.incarnation)
+        if mine and (other.start_offset, other.end_offset) == (request.start_offset, request.end_offset):
+            other.prepare_deadline_ms = command.deadline_ms
+            return pd_pb2.PrepareObjectResponse(object=other)
+        if not mine and other.prepare_deadline_ms > now_ms:
+            raise PreconditionFailed(f"range {source.index} is being uploaded by {other.server}")
+        other.state = common_pb2.OBJECT_STATE_DELETED
+    prepared = common_pb2.Object(
+        object_id=state.next_object_id,
+        stream_id=request.stream_id,
+        range_index=request.range_index,
+        epoch=source.epoch,
+        start_offset=request.start_offset,
+        end_offset=request.end_offset,
+        key=object_key(
+            request.stream_id, request.range_index, request.start_offset, request.end_offset, state.next_object_id
+        ),
+        state=common_pb2.OBJECT_STATE_PREPARED,
+        server=request.server,
+        incarnation=request.incarnation,
+        prepare_deadline_ms=command.deadline_ms,
+    )
+    state.next_object_id += 1
+    state.add_object(prepared)
+    return pd_pb2.PrepareObjectResponse(object=prepared)
+
+
+def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int) -> pd_pb2.CommitObjectResponse:
+    """Count an uploaded and verified object. Raises ObjectNotFound, PreconditionFailed, InvalidArgument."""
+    found = state.objects.get(request.object_id)
+    if found is None:
+        raise ObjectNotFound(f"object {request.object_id} was never prepared, or is collected")
+    if found.state == common_pb2.OBJECT_STATE_COMMITTED:
+        if (found.digest, found.size_bytes) != (request.digest, request.size_bytes):
+            raise PreconditionFailed(f"object {request.object_id} was committed with other bytes")
+        return pd_pb2.CommitObjectResponse(object=found)
+    if found.state != common_pb2.OBJECT_STATE_PREPARED:
+        raise PreconditionFailed(f"object {request.object_id} was given up: prepare a new one")
+    if (found.server, found.incarnation) != (request.server, request.incarnation):
+        raise PreconditionFailed(f"object {request.object_id} was prepared for {found.server}")
+    if not request.size_bytes or not request.digest.startswith("sha256:"):
+        raise InvalidArgument("an object is committed with its size and sha256 digest")
+    if len(request.row_groups) > ROW_GROUPS_MAX:
+        raise InvalidArgument(f"{len(request.row_groups)} row groups; the limit is {ROW_GROUPS_MAX}")
+    source = state.range(found.stream_id, found.range_index)
+    if request.epoch != source.epoch or found.start_offset != source.tiered_end_offset:
+        raise PreconditionFailed(f"the next object of range {source.index} starts at {source.tiered_end_offset}")
+    found.state = common_pb2.OBJECT_STATE_COMMITTED
+    found.size_bytes = request.size_bytes
+    found.digest = request.digest
+    found.committed_ms = now_ms
+    found.row_groups.extend(request.row_groups)
+    if request.row_groups:
+        found.timestamp_ms_min = min(group.timestamp_ms_min for group in request.row_groups)
+        found.timestamp_ms_max = max(group.timestamp_ms_max for group in request.row_groups)
+    source.tiered_end_offset = found.end_offset
+    source.tiered_ms = now_ms
+    return pd_pb2.CommitObjectResponse(object=found)
+
+
+def abandon_object(state: State, command: pd_state_pb2.AbandonObject, now_ms: int) -> None:
+    """Give up an upload whose time is over; it may have reached the store, so it is a tombstone."""
+    found = state.objects.get(command.object_id)
+    if found is not None and found.state == common_pb2.OBJECT_STATE_PREPARED:
+        found.state = common_pb2.OBJECT_STATE_DELETED
+
+
+def collect_objects(state: State, command: pd_state_pb2.CollectObjects, now_ms: int) -> None:
+    """Forget tombstones that are gone from the store."""
+    for object_id in command.object_ids:
+        found = state.objects.get(object_id)
+        if found is not None and found.state == common_pb2.OBJECT_STATE_DELETED:
+            state.remove_object(object_id)

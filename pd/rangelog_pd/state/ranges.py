@@ -1,0 +1,129 @@
+"""Ranges: create and seal, epoch-checked, first wins; the replicas were chosen by whoever proposed.
+
+What holds: a range is created where the last one ended; a seal's end, once committed, is what every later seal is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rangelog.errors import InvalidArgument, NoPlacement, PreconditionFailed
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
+
+from rangelog_pd.state.store import State
+
+RANGES_PER_STREAM_MAX = 1_000_000
+
+
+def create_range(state: State, command: pd_state_pb2.PlacedCreateRange, now_ms: int) -> pd_pb2.CreateRangeResponse:
+    """Raises StreamNotFound, WriterFenced, PreconditionFailed (not where the last range ended), NoPlacement."""
+    request = command.request
+    stream = state.stream_by_id(request.stream_id)
+    state.check_epoch(stream, request.epoch)
+    last = state.last_range(stream.stream_id)
+    if last is not None and last.state == common_pb2.RANGE_STATE_OPEN:
+        if last.epoch == request.epoch and last.start_offset == request.start_offset:
+            return pd_pb2.CreateRangeResponse(range=last)
+        raise PreconditionFailed(f"range {last.index} is still open: seal it first")
+    if request.start_offset != stream.next_offset:
+        raise PreconditionFailed(f"the next range starts at {stream.next_offset}, not {request.start_offset}")
+    return pd_pb2.CreateRangeResponse(range=_append_range(state, stream, request.epoch, command.replicas, now_ms))
+
+
+def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int) -> pd_pb2.SealRangeResponse:
+    """Seal, and create the next range if asked: both or neither.
+
+    Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, NoPlacement.
+    """
+    request = command.request
+    stream = state.stream_by_id(request.stream_id)
+    state.check_epoch(stream, request.epoch)
+    sealed = state.range(request.stream_id, request.range_index)
+    follower = state.ranges[request.stream_id].get(request.range_index + 1)
+    if sealed.state == common_pb2.RANGE_STATE_SEALED:
+        if request.create_next and follower is None:
+            follower = _append_range(state, stream, request.epoch, command.replicas, now_ms)
+        return pd_pb2.SealRangeResponse(range=sealed, next_range=follower)
+    if request.end_offset < sealed.start_offset:
+        raise InvalidArgument(f"an end of {request.end_offset} before the range's start {sealed.start_offset}")
+    if request.create_next:
+        _check_placed(state, stream, command.replicas)
+    sealed.state = common_pb2.RANGE_STATE_SEALED
+    sealed.end_offset = request.end_offset
+    sealed.sealed_ms = now_ms
+    sealed.tiered_end_offset = sealed.start_offset
+    stream.next_offset = request.end_offset
+    if request.create_next:
+        follower = _append_range(state, stream, request.epoch, command.replicas, now_ms)
+    return pd_pb2.SealRangeResponse(range=sealed, next_range=follower)
+
+
+def drop_hot(state: State, command: pd_state_pb2.DropHot, now_ms: int) -> None:
+    """Give up the hot copies of a range that objects cover wholly. Raises RangeNotFound, PreconditionFailed."""
+    found = state.range(command.stream_id, command.range_index)
+    if found.state != common_pb2.RANGE_STATE_SEALED or found.tiered_end_offset != found.end_offset:
+        raise PreconditionFailed(f"range {found.index} is not wholly in the tier: its hot copies stay")
+    for replica in found.replicas:
+        state.unhost(replica, found)
+    del found.replicas[:]
+    found.hot_dropped = True
+
+
+def replace_replica(state: State, command: pd_state_pb2.ReplaceReplica, now_ms: int) -> None:
+    """Give the place of a lost replica of a sealed range to another server, which copies it then.
+
+    An open range is never mended: it is sealed and left. Raises RangeNotFound, PreconditionFailed.
+    """
+    found = state.range(command.stream_id, command.range_index)
+    if found.state != common_pb2.RANGE_STATE_SEALED or found.hot_dropped:
+        raise PreconditionFailed(f"range {found.index} is not a sealed hot range")
+    if any(replica.server == command.replacement.server for replica in found.replicas):
+        raise PreconditionFailed(f"{command.replacement.server} holds range {found.index} already")
+    for replica in found.replicas:
+        if replica.server == command.lost.server and replica.incarnation == command.lost.incarnation:
+            state.unhost(replica, found)
+            replica.CopyFrom(command.replacement)
+            state.host(replica, found)
+            return
+    raise PreconditionFailed(f"{command.lost.server} does not hold range {found.index}")
+
+
+def _check_placed(
+    state: State, stream: common_pb2.Stream, replicas: Iterable[common_pb2.Replica]
+) -> list[common_pb2.Replica]:
+    """Check the proposer's choice against the state it is applied to."""
+    placed = list(replicas)
+    if len(placed) < stream.config.acks:
+        raise NoPlacement(f"{len(placed)} range servers were chosen, {stream.config.acks} acks need as many")
+    names: dict[str, None] = {}
+    for replica in placed:
+        registered = state.servers.get(replica.server)
+        if registered is None or registered.server.incarnation != replica.incarnation or replica.server in names:
+            raise NoPlacement(f"range server {replica.server} changed meanwhile: try again")
+        names[replica.server] = None
+    return placed
+
+
+def _append_range(
+    state: State,
+    stream: common_pb2.Stream,
+    epoch: int,
+    replicas: Iterable[common_pb2.Replica],
+    now_ms: int,
+) -> common_pb2.Range:
+    placed = _check_placed(state, stream, replicas)
+    added = common_pb2.Range(
+        stream_id=stream.stream_id,
+        index=stream.range_count,
+        epoch=epoch,
+        start_offset=stream.next_offset,
+        state=common_pb2.RANGE_STATE_OPEN,
+        replicas=[common_pb2.Replica(server=each.server, incarnation=each.incarnation) for each in placed],
+        acks=stream.config.acks,
+        tiered_end_offset=stream.next_offset,
+        created_ms=now_ms,
+    )
+    stream.range_count += 1
+    stream.version += 1
+    state.add_range(added)
+    return added

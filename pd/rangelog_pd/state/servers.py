@@ -1,0 +1,51 @@
+"""Range servers: who is registered, in which incarnation, and how far its log was seen to reach.
+
+What holds: within one incarnation the count of starts rises and the log's end does not fall; a directory that was rolled
+back shows itself by breaking this, and may not speak for the replicas it once had.
+"""
+
+from __future__ import annotations
+
+from rangelog.errors import InvalidArgument, PreconditionFailed
+from rangelog.ids import check_name
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
+
+from rangelog_pd.state.store import State
+
+SERVERS_MAX = 1_000
+
+
+def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms: int) -> pd_pb2.RegisterServerResponse:
+    """Raises InvalidArgument, PreconditionFailed (rolled back)."""
+    check_name("range server", request.server)
+    if not request.incarnation or not request.boot:
+        raise InvalidArgument("a range server registers with an incarnation and a boot number, both above 0")
+    known = state.servers.get(request.server)
+    if known is None and len(state.servers) >= SERVERS_MAX:
+        raise InvalidArgument(f"{SERVERS_MAX} range servers are registered, which is the limit")
+    if known is not None and known.server.incarnation == request.incarnation:
+        if request.boot < known.server.boot or request.log_end < known.log_end:
+            raise PreconditionFailed(
+                f"the data directory of {request.server} is older than what was seen of it "
+                f"(boot {request.boot} after {known.server.boot}, log end {request.log_end} after {known.log_end}): "
+                "it was rolled back and needs a new incarnation"
+            )
+    server = common_pb2.Server(
+        name=request.server,
+        incarnation=request.incarnation,
+        boot=request.boot,
+        data_address=request.data_address,
+        control_address=request.control_address,
+        zone=request.zone,
+        capacity_bytes=request.capacity_bytes,
+        version=request.version,
+    )
+    state.servers[request.server] = pd_state_pb2.RegisteredServer(server=server, log_end=request.log_end)
+    return pd_pb2.RegisterServerResponse(cluster_id=state.cluster_id)
+
+
+def mark_log_end(state: State, command: pd_state_pb2.MarkLogEnd, now_ms: int) -> None:
+    """Note how far a server's log reaches; only ever further."""
+    known = state.servers.get(command.server)
+    if known is not None and known.server.incarnation == command.incarnation:
+        known.log_end = max(known.log_end, command.log_end)

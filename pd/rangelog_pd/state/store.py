@@ -1,0 +1,144 @@
+"""What the placement driver knows, and its invariants. Pure data; the operations beside it change it.
+
+What holds after every command (`validate` asserts it):
+
+* The ranges of a stream tile its offsets: each starts where the one before ended. Only the last can be open.
+* A sealed range's end never changes.
+* A stream's epoch never falls, and a range's epoch is at most its stream's.
+* Committed objects tile [start, tiered end) of their range; ids of streams and objects are never reused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rangelog.errors import RangeNotFound, StreamNotFound, WriterFenced
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
+
+Hosting = tuple[str, int]
+"""A server in one incarnation."""
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that is replicated."""
+
+    cluster_id: str = ""
+    next_stream_id: int = 1
+    next_object_id: int = 1
+    streams: dict[int, common_pb2.Stream] = field(default_factory=dict)
+    names: dict[str, int] = field(default_factory=dict)
+    ranges: dict[int, dict[int, common_pb2.Range]] = field(default_factory=dict)
+    objects: dict[int, common_pb2.Object] = field(default_factory=dict)
+    range_objects: dict[tuple[int, int], dict[int, None]] = field(default_factory=dict)
+    servers: dict[str, pd_state_pb2.RegisteredServer] = field(default_factory=dict)
+    hosted: dict[Hosting, dict[tuple[int, int], None]] = field(default_factory=dict)
+
+    # ---- finding
+
+    def stream(self, name: str) -> common_pb2.Stream:
+        """Raises StreamNotFound."""
+        stream_id = self.names.get(name)
+        if stream_id is None:
+            raise StreamNotFound(f"no stream {name!r}: `pdctl stream list` shows what there is")
+        return self.streams[stream_id]
+
+    def stream_by_id(self, stream_id: int) -> common_pb2.Stream:
+        """Raises StreamNotFound."""
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            raise StreamNotFound(f"no stream with id {stream_id}: it was deleted")
+        return stream
+
+    def range(self, stream_id: int, index: int) -> common_pb2.Range:
+        """Raises StreamNotFound, RangeNotFound."""
+        self.stream_by_id(stream_id)
+        found = self.ranges[stream_id].get(index)
+        if found is None:
+            raise RangeNotFound(f"stream {stream_id} has no range {index}: it was trimmed, or never was")
+        return found
+
+    def last_range(self, stream_id: int) -> common_pb2.Range | None:
+        """Return the last range of a stream, or None."""
+        ranges = self.ranges[stream_id]
+        return ranges[next(reversed(ranges))] if ranges else None
+
+    def check_epoch(self, stream: common_pb2.Stream, epoch: int) -> None:
+        """Raises WriterFenced unless `epoch` is the stream's current one."""
+        if epoch != stream.epoch:
+            raise WriterFenced(
+                f"epoch {epoch} is not the current one of stream {stream.name!r}, which is {stream.epoch}",
+                epoch=stream.epoch,
+            )
+
+    def objects_of(self, stream_id: int, index: int) -> list[common_pb2.Object]:
+        """Return the objects of one range, oldest first, tombstones included."""
+        return [self.objects[object_id] for object_id in self.range_objects.get((stream_id, index), {})]
+
+    # ---- changing, with the indexes kept in step
+
+    def add_range(self, added: common_pb2.Range) -> None:
+        """Add the next range of its stream."""
+        self.ranges[added.stream_id][added.index] = added
+        for replica in added.replicas:
+            self.host(replica, added)
+
+    def remove_range(self, removed: common_pb2.Range) -> None:
+        """Forget a range: its objects become tombstones, its replicas are nobody's."""
+        for replica in removed.replicas:
+            self.unhost(replica, removed)
+        for found in self.objects_of(removed.stream_id, removed.index):
+            found.state = common_pb2.OBJECT_STATE_DELETED
+        self.range_objects.pop((removed.stream_id, removed.index), None)
+        del self.ranges[removed.stream_id][removed.index]
+
+    def host(self, replica: common_pb2.Replica, of: common_pb2.Range) -> None:
+        """Note that a server holds a replica."""
+        self.hosted.setdefault((replica.server, replica.incarnation), {})[of.stream_id, of.index] = None
+
+    def unhost(self, replica: common_pb2.Replica, of: common_pb2.Range) -> None:
+        """Note that it does not any more."""
+        self.hosted.get((replica.server, replica.incarnation), {}).pop((of.stream_id, of.index), None)
+
+    def add_object(self, added: common_pb2.Object) -> None:
+        """Add a prepared object."""
+        self.objects[added.object_id] = added
+        self.range_objects.setdefault((added.stream_id, added.range_index), {})[added.object_id] = None
+
+    def remove_object(self, object_id: int) -> None:
+        """Forget an object that is gone from the store."""
+        removed = self.objects.pop(object_id, None)
+        if removed is not None:
+            self.range_objects.get((removed.stream_id, removed.range_index), {}).pop(object_id, None)
+
+    # ---- checking
+
+    def validate(self) -> None:
+        """Assert the invariants; for tests and the simulator."""
+        assert sorted(self.names.values()) == sorted(self.streams)
+        for stream_id, stream in self.streams.items():
+            ranges = list(self.ranges[stream_id].values())
+            for number, each in enumerate(ranges):
+                assert each.epoch <= stream.epoch
+                if each.state == common_pb2.RANGE_STATE_OPEN:
+                    assert number == len(ranges) - 1, "only the last range can be open"
+                else:
+                    assert each.start_offset <= each.end_offset
+                if number:
+                    assert each.start_offset == ranges[number - 1].end_offset, "ranges tile"
+                    assert each.index == ranges[number - 1].index + 1
+                self._validate_objects(each)
+        for (server, incarnation), hosted in self.hosted.items():
+            for stream_id, index in hosted:
+                replicas = self.ranges[stream_id][index].replicas
+                assert any(r.server == server and r.incarnation == incarnation for r in replicas)
+
+    def _validate_objects(self, of: common_pb2.Range) -> None:
+        committed = [
+            each for each in self.objects_of(of.stream_id, of.index) if each.state == common_pb2.OBJECT_STATE_COMMITTED
+        ]
+        position = of.start_offset
+        for each in sorted(committed, key=lambda found: found.start_offset):
+            assert each.start_offset == position, "objects tile"
+            position = each.end_offset
+        assert position == max(of.tiered_end_offset, of.start_offset)

@@ -1,0 +1,119 @@
+"""Streams: create, update, delete, trim; and the epoch that a writer opens them with."""
+
+from __future__ import annotations
+
+from rangelog.errors import InvalidArgument, OffsetOutOfRange, StreamExists
+from rangelog.ids import check_name
+from rangelog.limits import RANGE_SIZE_BYTES_MAX_DEFAULT, RANGE_SIZE_BYTES_MIN
+from rangelog_proto.v1 import common_pb2, pd_pb2
+
+from rangelog_pd.state.store import State
+
+REPLICAS_MAX = 7
+HOT_RETENTION_MS_DEFAULT = 600_000
+_INT64_MAX = (1 << 63) - 1
+_FIELDS = tuple(field.name for field in common_pb2.StreamConfig.DESCRIPTOR.fields)
+
+
+def with_defaults(config: common_pb2.StreamConfig) -> common_pb2.StreamConfig:
+    """Fill what is unset, then check. Raises InvalidArgument."""
+    full = common_pb2.StreamConfig()
+    full.CopyFrom(config)
+    full.replicas = config.replicas or 3
+    full.acks = config.acks or min(2, full.replicas)
+    full.range_size_bytes_max = config.range_size_bytes_max or RANGE_SIZE_BYTES_MAX_DEFAULT
+    full.hot_retention_ms = config.hot_retention_ms or HOT_RETENTION_MS_DEFAULT
+    full.durability = config.durability or common_pb2.DURABILITY_FLUSHED
+    full.compression = config.compression or common_pb2.COMPRESSION_NONE
+    _check(full)
+    return full
+
+
+def _check(config: common_pb2.StreamConfig) -> None:
+    if not 1 <= config.replicas <= REPLICAS_MAX:
+        raise InvalidArgument(f"replicas must be 1 to {REPLICAS_MAX}, not {config.replicas}")
+    if not 1 <= config.acks <= config.replicas:
+        raise InvalidArgument(f"acks must be 1 to replicas ({config.replicas}), not {config.acks}")
+    if not RANGE_SIZE_BYTES_MIN <= config.range_size_bytes_max <= _INT64_MAX:
+        raise InvalidArgument(f"range_size_bytes_max must be at least {RANGE_SIZE_BYTES_MIN}")
+    if config.retention_ms < 0 or config.retention_bytes < 0:
+        raise InvalidArgument("retention cannot be negative; 0 keeps everything")
+    if config.hot_retention_ms < -1:
+        raise InvalidArgument("hot_retention_ms must be a number of ms, or -1 for ever")
+    if config.durability not in (common_pb2.DURABILITY_FLUSHED, common_pb2.DURABILITY_MEMORY):
+        raise InvalidArgument("durability must be flushed or memory")
+    if config.compression not in (common_pb2.COMPRESSION_NONE, common_pb2.COMPRESSION_ZSTD):
+        raise InvalidArgument("compression must be none or zstd")
+
+
+def create_stream(state: State, request: pd_pb2.CreateStreamRequest, now_ms: int) -> pd_pb2.CreateStreamResponse:
+    """Raises StreamExists, InvalidArgument."""
+    check_name("stream", request.name)
+    config = with_defaults(request.config)
+    if request.name in state.names:
+        raise StreamExists(f"stream {request.name!r} exists already")
+    stream = common_pb2.Stream(
+        stream_id=state.next_stream_id, name=request.name, config=config, created_ms=now_ms, version=1
+    )
+    state.next_stream_id += 1
+    state.streams[stream.stream_id] = stream
+    state.names[stream.name] = stream.stream_id
+    state.ranges[stream.stream_id] = {}
+    return pd_pb2.CreateStreamResponse(stream=stream)
+
+
+def update_stream(state: State, request: pd_pb2.UpdateStreamRequest, now_ms: int) -> pd_pb2.UpdateStreamResponse:
+    """Take over the named fields. Raises StreamNotFound, InvalidArgument."""
+    stream = state.stream(request.name)
+    if not request.fields:
+        raise InvalidArgument("nothing to update: name the fields to change")
+    config = common_pb2.StreamConfig()
+    config.CopyFrom(stream.config)
+    for name in request.fields:
+        if name not in _FIELDS:
+            raise InvalidArgument(f"unknown field {name!r}: choose from {', '.join(_FIELDS)}")
+        setattr(config, name, getattr(request.config, name))
+    stream.config.CopyFrom(with_defaults(config))
+    stream.version += 1
+    return pd_pb2.UpdateStreamResponse(stream=stream)
+
+
+def delete_stream(state: State, request: pd_pb2.DeleteStreamRequest, now_ms: int) -> pd_pb2.DeleteStreamResponse:
+    """The name is free again, the id is not. Raises StreamNotFound."""
+    stream = state.stream(request.name)
+    for each in list(state.ranges[stream.stream_id].values()):
+        state.remove_range(each)
+    del state.ranges[stream.stream_id]
+    del state.names[stream.name]
+    del state.streams[stream.stream_id]
+    return pd_pb2.DeleteStreamResponse()
+
+
+def trim_stream(state: State, request: pd_pb2.TrimStreamRequest, now_ms: int) -> pd_pb2.TrimStreamResponse:
+    """Raise the trim offset; whole ranges below it go. The last range stays, so that offsets go on from it.
+
+    Trimming less than before changes nothing. Raises StreamNotFound, OffsetOutOfRange.
+    """
+    stream = state.stream(request.name)
+    if request.trim_offset > stream.next_offset:
+        raise OffsetOutOfRange(
+            f"cannot trim to {request.trim_offset}: sealed ranges end at {stream.next_offset}",
+            offset=stream.next_offset,
+        )
+    if request.trim_offset > stream.trim_offset:
+        stream.trim_offset = request.trim_offset
+        stream.version += 1
+    last = state.last_range(stream.stream_id)
+    for each in list(state.ranges[stream.stream_id].values()):
+        sealed = each.state == common_pb2.RANGE_STATE_SEALED
+        if each is not last and sealed and each.end_offset <= stream.trim_offset:
+            state.remove_range(each)
+    return pd_pb2.TrimStreamResponse(stream=stream)
+
+
+def open_writer(state: State, request: pd_pb2.OpenWriterRequest, now_ms: int) -> pd_pb2.OpenWriterResponse:
+    """Raise the epoch: whoever wrote before is fenced at the placement driver from here on. Raises StreamNotFound."""
+    stream = state.stream(request.name)
+    stream.epoch += 1
+    stream.version += 1
+    return pd_pb2.OpenWriterResponse(stream=stream, last_range=state.last_range(stream.stream_id))

@@ -1,0 +1,179 @@
+from rangelog_proto.v1 import common_pb2 as _common_pb2
+from rangelog_proto.v1 import pd_pb2 as _pd_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Command(_message.Message):
+    __slots__ = ("version", "request_id", "now_ms", "name_cluster", "create_stream", "update_stream", "delete_stream", "trim_stream", "open_writer", "create_range", "seal_range", "register_server", "mark_log_end", "prepare_object", "commit_object", "abandon_object", "collect_objects", "drop_hot", "replace_replica")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    NAME_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    CREATE_STREAM_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_STREAM_FIELD_NUMBER: _ClassVar[int]
+    DELETE_STREAM_FIELD_NUMBER: _ClassVar[int]
+    TRIM_STREAM_FIELD_NUMBER: _ClassVar[int]
+    OPEN_WRITER_FIELD_NUMBER: _ClassVar[int]
+    CREATE_RANGE_FIELD_NUMBER: _ClassVar[int]
+    SEAL_RANGE_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_SERVER_FIELD_NUMBER: _ClassVar[int]
+    MARK_LOG_END_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_OBJECT_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_OBJECT_FIELD_NUMBER: _ClassVar[int]
+    ABANDON_OBJECT_FIELD_NUMBER: _ClassVar[int]
+    COLLECT_OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    DROP_HOT_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_REPLICA_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    request_id: str
+    now_ms: int
+    name_cluster: NameCluster
+    create_stream: _pd_pb2.CreateStreamRequest
+    update_stream: _pd_pb2.UpdateStreamRequest
+    delete_stream: _pd_pb2.DeleteStreamRequest
+    trim_stream: _pd_pb2.TrimStreamRequest
+    open_writer: _pd_pb2.OpenWriterRequest
+    create_range: PlacedCreateRange
+    seal_range: PlacedSealRange
+    register_server: _pd_pb2.RegisterServerRequest
+    mark_log_end: MarkLogEnd
+    prepare_object: TimedPrepareObject
+    commit_object: _pd_pb2.CommitObjectRequest
+    abandon_object: AbandonObject
+    collect_objects: CollectObjects
+    drop_hot: DropHot
+    replace_replica: ReplaceReplica
+    def __init__(self, version: _Optional[int] = ..., request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., name_cluster: _Optional[_Union[NameCluster, _Mapping]] = ..., create_stream: _Optional[_Union[_pd_pb2.CreateStreamRequest, _Mapping]] = ..., update_stream: _Optional[_Union[_pd_pb2.UpdateStreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[_pd_pb2.DeleteStreamRequest, _Mapping]] = ..., trim_stream: _Optional[_Union[_pd_pb2.TrimStreamRequest, _Mapping]] = ..., open_writer: _Optional[_Union[_pd_pb2.OpenWriterRequest, _Mapping]] = ..., create_range: _Optional[_Union[PlacedCreateRange, _Mapping]] = ..., seal_range: _Optional[_Union[PlacedSealRange, _Mapping]] = ..., register_server: _Optional[_Union[_pd_pb2.RegisterServerRequest, _Mapping]] = ..., mark_log_end: _Optional[_Union[MarkLogEnd, _Mapping]] = ..., prepare_object: _Optional[_Union[TimedPrepareObject, _Mapping]] = ..., commit_object: _Optional[_Union[_pd_pb2.CommitObjectRequest, _Mapping]] = ..., abandon_object: _Optional[_Union[AbandonObject, _Mapping]] = ..., collect_objects: _Optional[_Union[CollectObjects, _Mapping]] = ..., drop_hot: _Optional[_Union[DropHot, _Mapping]] = ..., replace_replica: _Optional[_Union[ReplaceReplica, _Mapping]] = ...) -> None: ...
+
+class NameCluster(_message.Message):
+    __slots__ = ("cluster_id",)
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    def __init__(self, cluster_id: _Optional[str] = ...) -> None: ...
+
+class PlacedCreateRange(_message.Message):
+    __slots__ = ("request", "replicas")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    request: _pd_pb2.CreateRangeRequest
+    replicas: _containers.RepeatedCompositeFieldContainer[_common_pb2.Replica]
+    def __init__(self, request: _Optional[_Union[_pd_pb2.CreateRangeRequest, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[_common_pb2.Replica, _Mapping]]] = ...) -> None: ...
+
+class PlacedSealRange(_message.Message):
+    __slots__ = ("request", "replicas")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    request: _pd_pb2.SealRangeRequest
+    replicas: _containers.RepeatedCompositeFieldContainer[_common_pb2.Replica]
+    def __init__(self, request: _Optional[_Union[_pd_pb2.SealRangeRequest, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[_common_pb2.Replica, _Mapping]]] = ...) -> None: ...
+
+class MarkLogEnd(_message.Message):
+    __slots__ = ("server", "incarnation", "log_end")
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_FIELD_NUMBER: _ClassVar[int]
+    server: str
+    incarnation: int
+    log_end: int
+    def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., log_end: _Optional[int] = ...) -> None: ...
+
+class TimedPrepareObject(_message.Message):
+    __slots__ = ("request", "deadline_ms")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    request: _pd_pb2.PrepareObjectRequest
+    deadline_ms: int
+    def __init__(self, request: _Optional[_Union[_pd_pb2.PrepareObjectRequest, _Mapping]] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
+
+class AbandonObject(_message.Message):
+    __slots__ = ("object_id",)
+    OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
+    object_id: int
+    def __init__(self, object_id: _Optional[int] = ...) -> None: ...
+
+class CollectObjects(_message.Message):
+    __slots__ = ("object_ids",)
+    OBJECT_IDS_FIELD_NUMBER: _ClassVar[int]
+    object_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, object_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DropHot(_message.Message):
+    __slots__ = ("stream_id", "range_index")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    range_index: int
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ...) -> None: ...
+
+class ReplaceReplica(_message.Message):
+    __slots__ = ("stream_id", "range_index", "lost", "replacement")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    range_index: int
+    lost: _common_pb2.Replica
+    replacement: _common_pb2.Replica
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., lost: _Optional[_Union[_common_pb2.Replica, _Mapping]] = ..., replacement: _Optional[_Union[_common_pb2.Replica, _Mapping]] = ...) -> None: ...
+
+class CommandResult(_message.Message):
+    __slots__ = ("response", "error_code", "error_message", "error_epoch", "error_offset", "has_error_offset")
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ERROR_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HAS_ERROR_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    response: bytes
+    error_code: str
+    error_message: str
+    error_epoch: int
+    error_offset: int
+    has_error_offset: bool
+    def __init__(self, response: _Optional[bytes] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ..., error_epoch: _Optional[int] = ..., error_offset: _Optional[int] = ..., has_error_offset: bool = ...) -> None: ...
+
+class KeptResult(_message.Message):
+    __slots__ = ("request_id", "now_ms", "result")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    now_ms: int
+    result: bytes
+    def __init__(self, request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., result: _Optional[bytes] = ...) -> None: ...
+
+class RegisteredServer(_message.Message):
+    __slots__ = ("server", "log_end")
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_FIELD_NUMBER: _ClassVar[int]
+    server: _common_pb2.Server
+    log_end: int
+    def __init__(self, server: _Optional[_Union[_common_pb2.Server, _Mapping]] = ..., log_end: _Optional[int] = ...) -> None: ...
+
+class StateSnapshot(_message.Message):
+    __slots__ = ("version", "cluster_id", "next_stream_id", "next_object_id", "streams", "ranges", "objects", "servers", "results")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    cluster_id: str
+    next_stream_id: int
+    next_object_id: int
+    streams: _containers.RepeatedCompositeFieldContainer[_common_pb2.Stream]
+    ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.Range]
+    objects: _containers.RepeatedCompositeFieldContainer[_common_pb2.Object]
+    servers: _containers.RepeatedCompositeFieldContainer[RegisteredServer]
+    results: _containers.RepeatedCompositeFieldContainer[KeptResult]
+    def __init__(self, version: _Optional[int] = ..., cluster_id: _Optional[str] = ..., next_stream_id: _Optional[int] = ..., next_object_id: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., servers: _Optional[_Iterable[_Union[RegisteredServer, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[KeptResult, _Mapping]]] = ...) -> None: ...
