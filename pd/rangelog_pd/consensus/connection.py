@@ -38,6 +38,7 @@ class Connection:
         self.peer = peer
         self.closed = False
         self.needs_flush = False
+        self.event_mask = 0
         self.last_received_s = time.monotonic()
         self.last_sent_s = self.last_received_s
         self._sock = sock

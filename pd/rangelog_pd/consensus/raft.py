@@ -96,7 +96,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
     ) -> None:
         library.prepare()
         self._log = raft_log
-        self._snapshots = snapshots
+        self.snapshots = snapshots
         self._driver = driver
         self._nodes = {peer: Node(peer) for peer in sorted(peers)}
         self._timings = timings
@@ -126,22 +126,22 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
 
     def tick(self) -> None:
         """Apply, propose, send, wait a little for messages, handle them, send the answers."""
-        if monotonic() - self._ticked_at_s > self._timings.election_min_s / 2:
+        before_s, self._ticked_at_s = self._ticked_at_s, monotonic()
+        if self._nodes and self._ticked_at_s - before_s > self._timings.tick_s + self._timings.election_min_s / 2:
             # Stopped for a while: hear what came in meanwhile before taking silence for a dead leader.
             self.peers.slept()
             self._move_deadline(max, self._timings.election_min_s)
             self._poller.poll(0.0)
         self.doTick(self._timings.tick_s)
         self._before_poll()
-        self._ticked_at_s = monotonic()
 
     def _move_deadline(self, choose: Callable[[float, float], float], delay_s: float) -> None:
         name = library.private("raftElectionDeadline")
         setattr(self, name, choose(getattr(self, name), monotonic() + delay_s))
 
     def _before_poll(self) -> None:
-        if self._snapshots.failure is not None:
-            raise self._snapshots.failure
+        if self.snapshots.failure is not None:
+            raise self.snapshots.failure
         self.peers.check()
         self.peers.flush(self._log.flush)
 
@@ -233,7 +233,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
 
     def _send_snapshot(self, peer: str) -> int | None:
         """The next chunk. Returns 0 in the middle, where to go on after the last, None where there is nothing yet."""
-        chunk = self._snapshots.next_chunk(peer)
+        chunk = self.snapshots.next_chunk(peer)
         data, first, last, last_index = chunk or (b"", False, False, 0)
         self.peers.send(peer, SnapshotChunk(self.raftCurrentTerm, self.raftCommitIndex, data, first, last))
         if chunk is None:
@@ -243,15 +243,15 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
     # --- receiving
 
     def _connected(self, peer: str) -> None:
-        self._snapshots.cancelTransmisstion(peer)
+        self.snapshots.cancelTransmisstion(peer)
         self._SyncObj__onNodeConnected(self._nodes[peer])
 
     def _disconnected(self, peer: str) -> None:
-        self._snapshots.cancelTransmisstion(peer)
+        self.snapshots.cancelTransmisstion(peer)
         self._SyncObj__onNodeDisconnected(self._nodes[peer])
         if self._SyncObj__raftLeader == self._nodes[peer]:
             # A killed leader's connection breaks at once: do not wait for the whole timeout.
-            self._snapshots.forget_received()
+            self.snapshots.forget_received()
             self._move_deadline(min, random.uniform(0.2, 0.6) * self._timings.election_min_s)
 
     def _receive(self, peer: str, message: Message) -> None:
@@ -292,7 +292,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
     def _receive_snapshot(self, peer: str, node: Any, message: SnapshotChunk) -> None:
         if message.term < self.raftCurrentTerm:
             return
-        snapshot = self._snapshots.receive(message.data, first=message.first, last=message.last)
+        snapshot = self.snapshots.receive(message.data, first=message.first, last=message.last)
         heartbeat = {"type": "append_entries", "term": message.term, "commit_index": 0, "serialized": None}
         if snapshot is None:
             self._deliver(node, heartbeat)
@@ -302,7 +302,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
             self._deliver(node, heartbeat)
             self.peers.send(peer, Position(self.raftCurrentTerm, last.log_index + 1, reset=False, success=True))
             return
-        self._snapshots.install(snapshot)
+        self.snapshots.install(snapshot)
         self._deliver(node, heartbeat | {"commit_index": last.log_index, "serialized": True})
         waiting = self._SyncObj__commandsWaitingCommit
         for index in [index for index in waiting if index <= last.log_index]:
@@ -371,6 +371,7 @@ class _LibraryTransport:
 
     def destroy(self) -> None:
         self._raft.peers.close()
+        self._raft.snapshots.wait()
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith("setOn"):

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 
@@ -55,14 +56,17 @@ class PeerTransport:
         self._adopted: collections.deque[tuple[str, socket.socket, SessionKeys]] = collections.deque()
         self._next_check_s = 0.0
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake_lock = threading.Lock()
         poller.subscribe(self._wake_fd, self._woken, _READ)
 
     # --- from any thread
 
     def wake(self) -> None:
         """End the current wait for events."""
-        with contextlib.suppress(BlockingIOError, OSError):
-            os.eventfd_write(self._wake_fd, 1)
+        # Never write to a number that was closed: it may be somebody's file by now.
+        with self._wake_lock, contextlib.suppress(BlockingIOError):
+            if self._wake_fd >= 0:
+                os.eventfd_write(self._wake_fd, 1)
 
     def adopt(self, peer: str, sock: socket.socket, keys: SessionKeys) -> None:
         """Take over a connection whose ends proved themselves."""
@@ -134,8 +138,10 @@ class PeerTransport:
         self._connections.clear()
         for _, sock, _ in self._adopted:
             sock.close()
-        self._poller.unsubscribe(self._wake_fd)
-        os.close(self._wake_fd)
+        with self._wake_lock:
+            self._poller.unsubscribe(self._wake_fd)
+            os.close(self._wake_fd)
+            self._wake_fd = -1
 
     def _woken(self, _descr: int, _events: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -153,6 +159,9 @@ class PeerTransport:
 
     def _subscribe(self, connection: Connection) -> None:
         mask = _READ | _ERROR | (_WRITE if connection.backlog_bytes else 0)
+        if connection.event_mask == mask:
+            return
+        connection.event_mask = mask
 
         def on_events(_descr: int, events: int) -> None:
             self._on_events(connection, events)
