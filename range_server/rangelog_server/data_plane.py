@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import cast
 
 import structlog
 from google.protobuf.message import DecodeError
@@ -102,13 +103,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         if len(self.plane.connections) >= CONNECTIONS_MAX:
             self.closed = True
-            transport.abort()
+            self._transport.abort()
             return
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         self.plane.connections[self] = None
 
     def get_buffer(self, sizehint: int) -> memoryview:

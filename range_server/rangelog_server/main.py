@@ -15,7 +15,7 @@ from rangelog.errors import RangelogError
 from rangelog_server.agent.registration import RolledBack
 from rangelog_server.identity import DataDirectory, Identity
 from rangelog_server.ranges.store import Store
-from rangelog_server.runtime import Runtime, log_to_stderr
+from rangelog_server.runtime import ENDPOINT_FILE, Runtime, log_to_stderr
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.wal.log import Wal
 
@@ -30,6 +30,7 @@ def run(settings: RangeServerSettings) -> int:
     except RangelogError as error:
         return _failed(error.message)
     try:
+        (settings.data_dir / ENDPOINT_FILE).unlink(missing_ok=True)  # of a process that was killed
         while True:
             identity = directory.boot(settings.name)
             store = open_store(settings, directory, identity)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from google.protobuf.message import DecodeError
 from rangelog.errors import (
@@ -145,9 +145,8 @@ class DataConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES_MAX)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES_MAX)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""

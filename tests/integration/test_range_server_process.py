@@ -1,0 +1,335 @@
+"""One real range server: what it acked survives kill -9, fences hold, and bad bytes hurt nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rangelog._transport.data_connection import DataConnection, replica_id
+from rangelog.batch import decode_records, split_batches
+from rangelog.errors import (
+    AppendConflict,
+    Corruption,
+    OffsetOutOfRange,
+    OutOfOrder,
+    ProtocolViolation,
+    RangelogError,
+    RangeNotFound,
+    Unauthorized,
+    WriterFenced,
+    WrongServer,
+)
+from rangelog_proto.frame import FrameDecoder, Opcode, encode_frame, encode_head
+from rangelog_proto.v1 import data_pb2
+from rangelog_server.testing import AckLog, RawClient, ServerProcess, batch, wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A range server without a placement driver."""
+    process = ServerProcess(tmp_path / "rs1")
+    yield process.start()
+    process.close()
+
+
+async def until(condition: object, timeout_s: float = 10.0) -> None:
+    """Poll on the event loop."""
+    assert callable(condition)
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def values_of(payload: bytes) -> list[bytes]:
+    """All record values of a fetched payload."""
+    return [record.value for data in split_batches(payload) for record in decode_records(data)]
+
+
+async def refused(acks: AckLog) -> RangelogError:
+    """Wait for the next refusal."""
+    await until(lambda: acks.errors)
+    return acks.errors.pop(0)
+
+
+async def test_acked_records_survive_kill_9(server: ServerProcess) -> None:
+    """Everything below the last acked offset is there, byte for byte, after kill -9 in the middle of appends."""
+    client = await server.connect()
+    acks = client.listen()
+    for number in range(200):
+        client.append(batch(number * 10, [b"%d:%d" % (number, i) * 20 for i in range(10)]))
+    await until(lambda: acks.durable_offset >= 500)
+    server.kill()
+    acked = acks.durable_offset
+    client.close()
+
+    server.start()
+    client = await server.connect()
+    sealed = await client.seal(2)
+    assert sealed.outcome in (data_pb2.SEAL_OUTCOME_FENCED, data_pb2.SEAL_OUTCOME_DOUBTFUL)
+    assert sealed.durable_offset >= acked
+    found: list[bytes] = []
+    while len(found) < sealed.durable_offset:
+        _, payload = await client.fetch(len(found), recovery_epoch=2)
+        found += values_of(payload)
+    assert found == [b"%d:%d" % (number, i) * 20 for number in range(200) for i in range(10)][: len(found)]
+    client.close()
+
+
+async def test_fence_and_end_survive_restart(server: ServerProcess) -> None:
+    """After kill -9 a fenced range refuses the old epoch, and a committed end is still known and never changes."""
+    client = await server.connect()
+    acks = client.listen()
+    client.append(batch(0, [b"a", b"b"]))
+    await until(lambda: acks.durable_offset == 2)
+    assert (await client.seal(5)).durable_offset == 2
+    client.close()
+    server.kill()
+    server.start()
+
+    client = await server.connect()
+    acks = client.listen()
+    client.append(batch(2, [b"late"]))
+    error = await refused(acks)
+    assert isinstance(error, WriterFenced)
+    assert error.epoch == 5
+    reply = await client.commit_end(5, 2)
+    assert reply.complete
+    client.close()
+    server.kill()
+    server.start()
+
+    client = await server.connect()
+    with pytest.raises(RangelogError, match="sealed at 2"):
+        await client.commit_end(5, 1)
+    told, payload = await client.fetch(0)
+    assert told.sealed
+    assert told.sealed_end_offset == 2
+    assert values_of(payload) == [b"a", b"b"]
+    client.close()
+
+
+async def test_appends_are_acked_cumulatively_and_checked(server: ServerProcess) -> None:
+    """Repeats are success, gaps and other bytes are refused with the expected offset, several batches fit one frame."""
+    client = await server.connect()
+    acks = client.listen()
+    client.append(batch(0, [b"a"]) + batch(1, [b"b", b"c"]))
+    await until(lambda: acks.durable_offset == 3)
+    before = acks.replies
+    client.append(batch(0, [b"a"]))
+    await until(lambda: acks.replies > before)
+    client.append(batch(7, [b"gap"]))
+    error = await refused(acks)
+    assert isinstance(error, OutOfOrder)
+    assert error.offset == 3
+    client.append(batch(0, [b"x"]))
+    assert isinstance(await refused(acks), AppendConflict)
+    client.append(batch(3, [b"d"])[:-1] + b"\0")
+    assert isinstance(await refused(acks), Corruption)
+    client.append(batch(3, [b"d"], stream_id=2))
+    assert isinstance(await refused(acks), ProtocolViolation)
+    client.append(batch(3, [b"d"]), start_offset=1)
+    assert isinstance(await refused(acks), ProtocolViolation)
+    client.append(b"not a batch")
+    assert isinstance(await refused(acks), ProtocolViolation)
+    client.append(batch(3, [b"d"]))
+    await until(lambda: acks.durable_offset == 4)
+    client.close()
+
+
+async def test_readers_see_what_is_confirmed_and_wait_for_more(server: ServerProcess) -> None:
+    """A fetch ends at the confirm offset; one at the tail waits, and a confirm wakes it."""
+    client = await server.connect()
+    acks = client.listen()
+    client.append(batch(0, [b"a", b"b"]))
+    client.append(batch(2, [b"c"]), confirm_offset=2)
+    await until(lambda: acks.durable_offset == 3)
+    told, payload = await client.fetch(0)
+    assert values_of(payload) == [b"a", b"b"]
+    assert told.confirm_offset == 2
+
+    waiting = asyncio.create_task(client.fetch(2, wait_ms_max=20_000))
+    await asyncio.sleep(0)
+    client.confirm(3)
+    told, payload = await asyncio.wait_for(waiting, 5)
+    assert values_of(payload) == [b"c"]
+
+    told, payload = await client.fetch(3, wait_ms_max=50)
+    assert payload == b""
+    with pytest.raises(OffsetOutOfRange) as caught:
+        await client.fetch(9)
+    assert caught.value.offset == 3
+    with pytest.raises(RangeNotFound):
+        await client.fetch(0, range_index=7)
+    found = data_pb2.LookupTimestampReply.FromString(
+        (
+            await client.request(
+                Opcode.LOOKUP_TIMESTAMP, data_pb2.LookupTimestamp(stream_id=1, range_index=0, timestamp_ms=2)
+            )
+        ).message
+    )
+    assert found.found
+    assert found.offset == 2
+    client.close()
+
+
+async def test_memory_durability_is_answered_and_read(server: ServerProcess) -> None:
+    """durability="memory" appends are answered and can be read at once."""
+    client = await server.connect()
+    acks = client.listen()
+    client.append(batch(0, [b"a"]), memory=True)
+    client.append(batch(1, [b"b"]), memory=True, confirm_offset=1)
+    await until(lambda: acks.durable_offset == 2)
+    client.confirm(2)
+    _, payload = await client.fetch(0, wait_ms_max=5_000)
+    assert values_of(payload)[0] == b"a"
+    client.close()
+
+
+async def test_segments_fill_and_survive(server: ServerProcess) -> None:
+    """More than one segment of data is acked, read from the disk, and read again after a clean stop."""
+    client = await server.connect()
+    acks = client.listen()
+    value = b"v" * 500_000
+    for number in range(80):
+        client.append(batch(number, [value]))
+    await until(lambda: acks.durable_offset == 80, 30)
+    client.confirm(80)
+    client.close()
+    assert server.stop() == 0
+    assert not server.endpoint_file.exists()
+    assert "Traceback" not in server.log()
+    server.start()
+
+    client = await server.connect()
+    await client.seal(2)
+    for number in range(0, 80, 7):
+        _, payload = await client.fetch(number, bytes_max=1, recovery_epoch=2)
+        assert values_of(payload) == [value]
+    client.close()
+
+
+def read_error(connection: socket.socket) -> data_pb2.Error:
+    """Return the error frame that the server sends before it closes the connection."""
+    data = b""
+    while chunk := connection.recv(65536):
+        data += chunk
+    frames = FrameDecoder(message_bytes_max=1 << 20, payload_bytes_max=1 << 20).feed(data)
+    assert frames[-1].opcode is Opcode.ERROR
+    return data_pb2.Error.FromString(frames[-1].message)
+
+
+def hello_of(server: ServerProcess, **fields: object) -> bytes:
+    """Return a hello frame with some fields changed."""
+    hello = data_pb2.Hello(protocol_version=1, server=server.name, incarnation=server.endpoint["incarnation"])
+    for name, value in fields.items():
+        setattr(hello, name, value)
+    return encode_frame(Opcode.HELLO, 1, hello.SerializeToString())
+
+
+async def test_bad_bytes_close_their_connection_only(server: ServerProcess) -> None:
+    """Garbage, oversized frames, a missing hello and undecodable messages are answered once; others go on."""
+    healthy = await server.connect()
+    acks = healthy.listen()
+    oversized = encode_head(Opcode.APPEND, 2, b"", 1 << 30)
+    for bad in (
+        b"GET / HTTP/1.1\r\n\r\n" * 4,
+        hello_of(server) + b"\0" * 64,
+        hello_of(server) + oversized,
+        encode_frame(Opcode.FETCH, 1, data_pb2.Fetch(stream_id=1).SerializeToString()),
+        hello_of(server) + encode_frame(Opcode.SEAL, 2, b"\xff\xff\xff"),
+        hello_of(server, protocol_version=99),
+    ):
+        with server.socket() as connection:
+            connection.sendall(bad)
+            assert read_error(connection).code == "PROTOCOL_VIOLATION"
+    healthy.append(batch(0, [b"a"]))
+    await until(lambda: acks.durable_offset == 1)
+    healthy.close()
+    assert "Traceback" not in server.log()
+
+
+async def test_wrong_server_or_incarnation_is_refused(server: ServerProcess) -> None:
+    """A caller that means another server or incarnation is refused; incarnation 0 may read and not write."""
+    endpoint = server.endpoint
+    for name, incarnation in (("rs1", endpoint["incarnation"] + 1), ("rs2", endpoint["incarnation"])):
+        with pytest.raises(WrongServer):
+            await DataConnection.connect(endpoint["data_address"], replica_id(name, incarnation))
+    reader = RawClient(await DataConnection.connect(endpoint["data_address"], replica_id("rs1", 0)))
+    with pytest.raises(WrongServer):
+        await reader.seal(1)
+    reader.close()
+
+
+async def test_token(tmp_path: Path) -> None:
+    """With a token set, a hello without it or with another one is refused."""
+    server = ServerProcess(tmp_path / "rs1", env={"RANGELOG_SERVER_TOKEN": "s3cret"})
+    try:
+        server.start()
+        for token in (None, "other", "é"):
+            with pytest.raises(Unauthorized):
+                await server.connect(token=token)
+        (await server.connect(token="s3cret")).close()
+        assert "s3cret" not in server.log()
+    finally:
+        server.close()
+
+
+async def test_one_process_per_directory_and_port(server: ServerProcess, tmp_path: Path) -> None:
+    """A locked directory, a busy port and another server's directory are said in one line, exit code 1."""
+    again = ServerProcess(server.home)
+    again.home.parent.mkdir(exist_ok=True)
+    assert stat.S_IMODE(server.home.stat().st_mode) == 0o700
+    process = again.spawn()
+    assert process.wait(20) == 1
+    assert "another process uses the data directory" in server.log()
+    busy = ServerProcess(tmp_path / "rs2", name="rs2", arguments=["--data-listen", server.endpoint["data_address"]])
+    assert busy.spawn().wait(20) == 1
+    assert "cannot listen on" in busy.log()
+    assert "Traceback" not in server.log() + busy.log()
+
+
+async def test_disk_failure_ends_the_process(tmp_path: Path) -> None:
+    """When a flush fails the process answers nothing more and exits 1 with one line."""
+    server = ServerProcess(tmp_path / "rs1", wrapper=["strace", "-f", "-qq", "-e", "trace=fdatasync", "-o", "/dev/null",
+                                                      "-e", "inject=fdatasync:error=EIO:when=40+"])  # fmt: skip
+    try:
+        server.start()
+    except (AssertionError, FileNotFoundError, OSError):
+        server.close()
+        pytest.skip("strace cannot inject faults here")
+    client = await server.connect()
+    acks = client.listen()
+    with pytest.raises(TimeoutError):
+        for number in range(100):
+            client.append(batch(number, [b"x"]))
+            await until(lambda n=number: acks.durable_offset > n, 2)
+    assert server.process is not None
+    assert server.process.wait(10) == 1
+    assert "the write-ahead log failed" in server.log()
+    assert acks.durable_offset < 100
+    client.close()
+
+
+async def test_sigterm_during_appends_is_clean(server: ServerProcess) -> None:
+    """SIGTERM under load: exit code 0, no traceback, and what was acked is there."""
+    client = await server.connect()
+    acks = client.listen()
+    for number in range(500):
+        client.append(batch(number, [b"x" * 1000]))
+    await until(lambda: acks.durable_offset > 0)
+    assert server.signal(signal.SIGTERM) == 0
+    assert "Traceback" not in server.log()
+    wait_until(lambda: not server.endpoint_file.exists())
+    server.start()
+    again = await server.connect()
+    assert (await again.seal(2)).durable_offset >= acks.durable_offset
+    again.close()
+    client.close()
