@@ -60,6 +60,7 @@ _TICK_S = 0.05
 _BATCHES_IN_FLIGHT = 4
 _BATCH_BYTES_MAX = 1 * MIB
 _RECORD_OVERHEAD_BYTES = 64
+_OVERSHOOT = 2
 
 
 @dataclass(slots=True)
@@ -209,12 +210,11 @@ class Writer:
     ) -> asyncio.Future[Ack]:
         """Append one record without waiting; the future gives its ack.
 
-        Raises Overloaded when too much is pending: `await writer.ready()` first. And as append does.
+        Call `await writer.ready()` every now and then: it waits while `inflight_bytes_max` are pending. Raises Overloaded
+        when twice as much is, and what append raises.
         """
-        if self._pending_bytes >= self._inflight_bytes_max:
-            raise Overloaded(
-                f"{self._pending_bytes} bytes are not acked yet; await writer.ready() before submitting more"
-            )
+        if self._pending_bytes >= _OVERSHOOT * self._inflight_bytes_max:
+            raise Overloaded(f"{self._pending_bytes} bytes are not acked yet; await writer.ready() between submits")
         future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
         self._gather(value, key, headers, _timestamp_ms(timestamp), future)
         return future

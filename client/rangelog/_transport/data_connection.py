@@ -11,7 +11,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import Protocol, cast, cast
 
 from google.protobuf.message import DecodeError
 from rangelog.errors import (

@@ -77,10 +77,12 @@ def replace_replica(state: State, command: pd_state_pb2.ReplaceReplica, now_ms: 
     found = state.range(command.stream_id, command.range_index)
     if found.state != common_pb2.RANGE_STATE_SEALED or found.hot_dropped:
         raise PreconditionFailed(f"range {found.index} is not a sealed hot range")
-    if any(replica.server == command.replacement.server for replica in found.replicas):
+    lost = (command.lost.server, command.lost.incarnation)
+    others = [each.server for each in found.replicas if (each.server, each.incarnation) != lost]
+    if command.replacement.server in others:
         raise PreconditionFailed(f"{command.replacement.server} holds range {found.index} already")
     for replica in found.replicas:
-        if replica.server == command.lost.server and replica.incarnation == command.lost.incarnation:
+        if (replica.server, replica.incarnation) == lost:
             state.unhost(replica, found)
             replica.CopyFrom(command.replacement)
             state.host(replica, found)

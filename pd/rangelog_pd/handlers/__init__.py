@@ -1,0 +1,1 @@
+"""The gRPC service: one file a noun, put together in service.py."""

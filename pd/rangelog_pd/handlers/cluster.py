@@ -1,0 +1,53 @@
+"""Calls on the cluster as a whole. Every member answers DescribeCluster with what it knows: that is how to see trouble."""
+
+from __future__ import annotations
+
+from rangelog.errors import RangelogError
+from rangelog_proto.v1 import common_pb2
+from rangelog_proto.v1 import pd_pb2 as pb
+
+from rangelog_pd.driver import Driver
+from rangelog_pd.handlers.servers import describe_servers
+
+
+async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:
+    """The leader's answer is up to date; with a leader there, a follower sends the caller on."""
+    status = driver.consensus.status()
+    if status.leader is not None and status.has_majority:
+        try:
+            await driver.barrier()
+        except RangelogError as error:
+            if getattr(error, "address", None):
+                raise
+    members = [
+        pb.PdMember(
+            name=member.name,
+            address=driver.settings.members[member.name].api_address,
+            leader=member.leader,
+            reachable=member.reachable,
+            term=status.term if member.name == status.name else 0,
+            applied_index=status.applied_index if member.name == status.name else 0,
+        )
+        for member in status.members
+        if member.name in driver.settings.members
+    ]
+    with driver.state() as state:
+        ranges = [each for ranges in state.ranges.values() for each in ranges.values()]
+        return pb.DescribeClusterResponse(
+            cluster_id=state.cluster_id,
+            members=members,
+            stream_count=len(state.streams),
+            range_count=len(ranges),
+            open_range_count=sum(each.state == common_pb2.RANGE_STATE_OPEN for each in ranges),
+            object_count=sum(each.state == common_pb2.OBJECT_STATE_COMMITTED for each in state.objects.values()),
+            servers=describe_servers(driver, state),
+            tier_url=driver.settings.tier_url,
+            has_majority=status.has_majority,
+            failing_task_count=len(driver.tasks.listing(driver.wall_ms(), failing_only=True)),
+        )
+
+
+async def list_tasks(driver: Driver, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
+    """What the leader wants of range servers and has not got yet."""
+    await driver.barrier()
+    return pb.ListTasksResponse(tasks=driver.tasks.listing(driver.wall_ms(), failing_only=request.failing_only))

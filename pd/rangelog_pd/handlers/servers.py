@@ -1,0 +1,96 @@
+"""Calls of and on range servers: registration goes through the log, heartbeats stay in the leader's memory."""
+
+from __future__ import annotations
+
+from rangelog.errors import InvalidArgument, PreconditionFailed
+from rangelog.ids import check_name
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from rangelog_proto.v1 import pd_pb2 as pb
+
+from rangelog_pd.driver import Driver
+from rangelog_pd.placement import Health
+from rangelog_pd.reconcile.directives import Planner
+from rangelog_pd.reconcile.view import HEALTH
+from rangelog_pd.state.store import State
+
+ADDRESS_LENGTH_MAX = 300
+
+
+async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> pb.RegisterServerResponse:
+    """Raises InvalidArgument, PreconditionFailed (rolled back, or the name is alive in another incarnation)."""
+    check_name("range server", request.server)
+    texts = (request.data_address, request.control_address, request.zone, request.version)
+    if any(len(text) > ADDRESS_LENGTH_MAX for text in texts) or not request.data_address:
+        raise InvalidArgument("a range server registers with an address, and no field over 300 characters")
+    await driver.barrier()
+    with driver.state() as state:
+        known = state.servers.get(request.server)
+        if known is not None and known.server.incarnation != request.incarnation:
+            health = driver.view.health(state, request.server, known.server.incarnation, driver.now_ms())
+            if health is not Health.DEAD:
+                raise PreconditionFailed(
+                    f"another range server named {request.server!r} is registered and {health.name.lower()}: "
+                    "choose another name, or wait until its lease is over"
+                )
+    response = await driver.propose(pb.RegisterServerResponse, request.request_id, register_server=request)
+    driver.view.registered(request.server, request.incarnation, driver.now_ms())
+    response.heartbeat_interval_ms = driver.settings.heartbeat_interval_ms
+    response.tier_url = driver.settings.tier_url
+    return response
+
+
+async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
+    """Take the report, answer what is wanted. Raises PreconditionFailed: register first."""
+    await driver.barrier()
+    now_ms, wall_ms = driver.now_ms(), driver.wall_ms()
+    with driver.state() as state:
+        known = state.servers.get(request.server)
+        if known is None or known.server.incarnation != request.incarnation:
+            raise PreconditionFailed(f"range server {request.server} is not registered in this incarnation")
+        send_complete = driver.view.heartbeat(request, now_ms, wall_ms)
+        done = driver.tasks.report(request.tasks)
+        directives = Planner(state, driver.view, bool(driver.settings.tier_url), now_ms).directives(
+            request.server, request.incarnation
+        )
+        collected = [each.object_id for each in state.objects.values() if each.state == common_pb2.OBJECT_STATE_DELETED]
+        for directive in directives:
+            stream = state.streams.get(directive.stream_id)
+            driver.tasks.want(request.server, directive, stream.name if stream is not None else "", wall_ms)
+    await _collect(driver, request, done, collected)
+    return pb.HeartbeatResponse(directives=directives, send_complete=send_complete)
+
+
+async def _collect(driver: Driver, request: pb.HeartbeatRequest, done: list[str], tombstones: list[int]) -> None:
+    """Objects that a server removed from the store are forgotten; their ids stand in the task's."""
+    for task_id in done:
+        if not task_id.startswith("delete-"):
+            continue
+        first, last, count = (int(part) for part in task_id.partition("@")[0].split("-")[1:4])
+        ids = [object_id for object_id in tombstones if first <= object_id <= last][:count]
+        command = pd_state_pb2.CollectObjects(object_ids=ids)
+        await driver.propose(pb.ListTasksResponse, "", collect_objects=command)
+
+
+async def list_servers(driver: Driver, request: pb.ListServersRequest) -> pb.ListServersResponse:
+    """All that ever registered, by name."""
+    await driver.barrier()
+    with driver.state() as state:
+        return pb.ListServersResponse(servers=describe_servers(driver, state))
+
+
+def describe_servers(driver: Driver, state: State) -> list[common_pb2.Server]:
+    """Registered servers with what this member knows of their health and load."""
+    now_ms = driver.now_ms()
+    found: list[common_pb2.Server] = []
+    for name in sorted(state.servers):
+        server = common_pb2.Server()
+        server.CopyFrom(state.servers[name].server)
+        view = driver.view.servers.get(name)
+        server.health = HEALTH[driver.view.health(state, name, server.incarnation, now_ms)]
+        server.replica_count = len(state.hosted.get((name, server.incarnation), {}))
+        if view is not None and view.incarnation == server.incarnation:
+            server.used_bytes = view.used_bytes
+            server.capacity_bytes = view.capacity_bytes
+            server.last_heartbeat_ms = view.heard_wall_ms
+        found.append(server)
+    return found

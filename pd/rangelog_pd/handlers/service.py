@@ -1,0 +1,49 @@
+"""The gRPC servicer: each call goes to its handler. Errors are mapped by the server's interceptor."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer
+
+from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import cluster, objects, ranges, servers, streams
+
+SERVICE_NAME = "rangelog.v1.PlacementDriver"
+
+_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+    "CreateStream": streams.create_stream,
+    "DescribeStream": streams.describe_stream,
+    "ListStreams": streams.list_streams,
+    "UpdateStream": streams.update_stream,
+    "DeleteStream": streams.delete_stream,
+    "TrimStream": streams.trim_stream,
+    "OpenWriter": ranges.open_writer,
+    "CreateRange": ranges.create_range,
+    "SealRange": ranges.seal_range,
+    "ListRanges": ranges.list_ranges,
+    "PrepareObject": objects.prepare_object,
+    "CommitObject": objects.commit_object,
+    "ListObjects": objects.list_objects,
+    "RegisterServer": servers.register_server,
+    "Heartbeat": servers.heartbeat,
+    "ListServers": servers.list_servers,
+    "DescribeCluster": cluster.describe_cluster,
+    "ListTasks": cluster.list_tasks,
+}
+
+
+class Service(PlacementDriverServicer):
+    """All calls of the placement driver."""
+
+    def __init__(self, driver: Driver) -> None:
+        for name, handler in _HANDLERS.items():
+            setattr(self, name, _bind(driver, handler))
+
+
+def _bind(driver: Driver, handler: Callable[[Driver, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+    async def call(request: Any, context: Any) -> Any:
+        return await handler(driver, request)
+
+    return call

@@ -1,0 +1,53 @@
+"""Calls on streams."""
+
+from __future__ import annotations
+
+from rangelog.errors import InvalidArgument
+from rangelog.ids import check_name
+from rangelog.limits import STREAM_PAGE_SIZE_MAX
+from rangelog_proto.v1 import pd_pb2 as pb
+
+from rangelog_pd.driver import Driver
+from rangelog_pd.state.streams import with_defaults
+
+
+async def create_stream(driver: Driver, request: pb.CreateStreamRequest) -> pb.CreateStreamResponse:
+    """Raises StreamExists, InvalidArgument."""
+    check_name("stream", request.name)
+    with_defaults(request.config)
+    return await driver.propose(pb.CreateStreamResponse, request.request_id, create_stream=request)
+
+
+async def describe_stream(driver: Driver, request: pb.DescribeStreamRequest) -> pb.DescribeStreamResponse:
+    """Raises StreamNotFound."""
+    await driver.barrier()
+    with driver.state() as state:
+        return pb.DescribeStreamResponse(stream=state.stream(request.name))
+
+
+async def list_streams(driver: Driver, request: pb.ListStreamsRequest) -> pb.ListStreamsResponse:
+    """By name, a page at a time."""
+    await driver.barrier()
+    size = min(request.page_size or STREAM_PAGE_SIZE_MAX, STREAM_PAGE_SIZE_MAX)
+    with driver.state() as state:
+        names = sorted(name for name in state.names if name.startswith(request.prefix) and name > request.page_token)
+        page = names[:size]
+        streams = [state.streams[state.names[name]] for name in page]
+        return pb.ListStreamsResponse(streams=streams, next_page_token=page[-1] if len(names) > size else "")
+
+
+async def update_stream(driver: Driver, request: pb.UpdateStreamRequest) -> pb.UpdateStreamResponse:
+    """Raises StreamNotFound, InvalidArgument."""
+    if len(request.fields) > 100:
+        raise InvalidArgument("too many fields")
+    return await driver.propose(pb.UpdateStreamResponse, request.request_id, update_stream=request)
+
+
+async def delete_stream(driver: Driver, request: pb.DeleteStreamRequest) -> pb.DeleteStreamResponse:
+    """Raises StreamNotFound."""
+    return await driver.propose(pb.DeleteStreamResponse, request.request_id, delete_stream=request)
+
+
+async def trim_stream(driver: Driver, request: pb.TrimStreamRequest) -> pb.TrimStreamResponse:
+    """Raises StreamNotFound, OffsetOutOfRange."""
+    return await driver.propose(pb.TrimStreamResponse, request.request_id, trim_stream=request)

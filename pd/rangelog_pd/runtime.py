@@ -1,0 +1,104 @@
+"""One running placement driver: consensus, the API, the reconcile loop; stops when told, or when consensus died."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from pathlib import Path
+
+import structlog
+from rangelog._transport.data_connection import split_address
+from rangelog._transport.grpc_service import GrpcServer
+from rangelog.errors import RangelogError
+from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
+
+from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
+from rangelog_pd.driver import Driver
+from rangelog_pd.handlers.service import SERVICE_NAME, Service
+from rangelog_pd.settings import PdSettings
+from rangelog_pd.state.machine import Machine
+
+RECONCILE_INTERVAL_S = 0.2
+ENDPOINT_FILE = "endpoint.json"
+
+_log = structlog.get_logger("pd")
+
+
+class Runtime:
+    """See the module."""
+
+    def __init__(self, settings: PdSettings) -> None:
+        self._settings = settings
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until stopped. Raises what consensus died of, or why the API cannot listen."""
+        settings = self._settings
+        machine = Machine()
+        raft = {name: member.raft_address for name, member in settings.members.items()}
+        consensus = PySyncObjConsensus(
+            settings.name,
+            raft,
+            settings.data_dir,
+            machine,
+            secret=settings.raft_secret or "single",
+            listen=settings.raft_listen or None,
+            snapshot_entries=settings.snapshot_entries,
+        )
+        driver = Driver(settings, consensus, machine)
+        server = GrpcServer(token=settings.token)
+        add_PlacementDriverServicer_to_server(Service(driver), server.server)  # type: ignore[no-untyped-call]
+        tasks: list[asyncio.Task[object]] = []
+        endpoint = settings.data_dir / ENDPOINT_FILE
+        try:
+            listen = settings.listen or settings.api_address
+            port = await server.start(listen, (SERVICE_NAME,))
+            await consensus.start()
+            tasks = [
+                asyncio.create_task(self._reconcile(driver, server)),
+                asyncio.create_task(self._stop.wait()),
+                asyncio.create_task(consensus.failed()),
+            ]
+            host, _ = split_address(settings.api_address)
+            _write_endpoint(endpoint, settings.name, f"{host}:{port}")
+            _log.info("serving", name=settings.name, api=listen, members=len(raft))
+            await asyncio.wait(tasks[1:], return_when=asyncio.FIRST_COMPLETED)
+            if tasks[2].done() and not self._stop.is_set():
+                died = tasks[2].result()
+                assert isinstance(died, BaseException)
+                raise died
+        finally:
+            endpoint.unlink(missing_ok=True)
+            for task in tasks:
+                task.cancel()
+            await server.stop()
+            await consensus.close()
+            _log.info("stopped", name=settings.name)
+
+    async def _reconcile(self, driver: Driver, server: GrpcServer) -> None:
+        serving: bool | None = None
+        while True:
+            known = driver.consensus.leader() is not None
+            if known != serving:
+                serving = known
+                await server.set_serving(known)
+            try:
+                await driver.reconcile()
+            except RangelogError as error:
+                _log.warning("reconciling failed", problem=error.message)
+            except Exception:
+                _log.exception("reconciling failed")
+            await asyncio.sleep(RECONCILE_INTERVAL_S)
+
+
+def _write_endpoint(path: Path, name: str, api_address: str) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps({"pid": os.getpid(), "name": name, "api_address": api_address}))
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(temporary, path)

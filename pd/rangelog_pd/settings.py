@@ -1,0 +1,56 @@
+"""What a placement driver can be told, and the defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class MemberSettings(BaseModel):
+    """Where one member is reached by its peers, and by everybody else."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    raft_address: str
+    api_address: str
+
+
+class PdSettings(BaseSettings):
+    """Keys of the TOML file, `RANGELOG_PD_…` in the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="RANGELOG_PD_", env_nested_delimiter="__", extra="forbid")
+
+    name: str
+    data_dir: Path
+    listen: str = ""
+    raft_listen: str = ""
+    members: dict[str, MemberSettings] = Field(default_factory=dict)
+    tier_url: str = ""
+    token: str | None = Field(default=None, repr=False)
+    raft_secret: str = Field(default="", repr=False)
+    heartbeat_interval_ms: int = Field(default=500, ge=50, le=10_000)
+    server_suspect_ms: int = Field(default=1_500, ge=100)
+    server_dead_ms: int = Field(default=5_000, ge=200)
+    tier_prepare_ttl_ms: int = Field(default=120_000, ge=1_000)
+    snapshot_entries: int = Field(default=5_000, ge=100)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PdSettings:
+        if not self.members:
+            raise ValueError("no members are given: pass --member NAME=RAFT_HOST:PORT@API_HOST:PORT for each")
+        if self.name not in self.members:
+            raise ValueError(f"{self.name!r} is not among the members {', '.join(self.members)}")
+        if len(self.members) not in (1, 3):
+            raise ValueError(f"{len(self.members)} members: a group has 1 or 3")
+        if len(self.members) > 1 and not self.raft_secret:
+            raise ValueError("raft_secret is missing: the members of a group authenticate each other with it")
+        if self.server_dead_ms <= self.server_suspect_ms:
+            raise ValueError("server_dead_ms must be more than server_suspect_ms")
+        return self
+
+    @property
+    def api_address(self) -> str:
+        """Where others reach this member's API."""
+        return self.members[self.name].api_address
