@@ -110,7 +110,6 @@ def banner(cluster: Cluster, *, context_note: str = "") -> str:
     """What a person needs next."""
     plan = cluster.plan
     servers = ", ".join(f"{server.name} 127.0.0.1:{server.data_port}" for server in plan.range_servers)
-    pd_flag = "" if context_note else f" --pd {cluster.connect_string}"
     lines = [
         "",
         f"  rangelog is up: {len(plan.pds)} placement drivers, {len(plan.range_servers)} range servers",
@@ -122,9 +121,10 @@ def banner(cluster: Cluster, *, context_note: str = "") -> str:
         *([f"  pdctl context  {context_note}"] if context_note else []),
         "",
         "  Try, in another terminal:",
-        f"    pdctl{pd_flag} cluster status",
-        f"    pdctl{pd_flag} stream create hello && echo 'first record' | pdctl{pd_flag} stream append hello",
-        f"    pdctl{pd_flag} stream read hello",
+        *([] if context_note else [f"    export RANGELOG_PD={cluster.connect_string}"]),
+        "    pdctl cluster status",
+        "    pdctl stream create hello && echo 'first record' | pdctl stream append hello",
+        "    pdctl stream read hello",
         "",
         "  Ctrl-C stops it; the data stays.",
         "",

@@ -95,7 +95,7 @@ def range_server(config: Path | None, **flags: Any) -> int:
     "--data-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("rangelog-data"), show_default=True,
     help="Everything the cluster keeps.",
 )  # fmt: skip
-@click.option("--pds", type=int, help="Placement drivers: 1, 3 or 5.  [default: 3, or as it was]")
+@click.option("--pds", type=int, help="Placement drivers: 1 or 3.  [default: 3, or as it was]")
 @click.option("--range-servers", type=int, help="More may be added later.  [default: 3, or as it was]")
 @click.option("--tier", "tier_url", metavar="URL", help="Where sealed ranges go.  [default: a folder in the data dir]")
 @click.option("--port", type=int, help="Of the first PD; the rest follow.  [default: 7100, or as it was; 0: any free]")

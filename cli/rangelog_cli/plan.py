@@ -170,7 +170,7 @@ def _ports_from(base_port: int, pds: int, servers: int) -> list[int]:
 
 
 def _check_counts(pds: int, range_servers: int) -> None:
-    if pds not in (1, 3, 5):
-        raise InvalidArgument(f"--pds {pds}: a Raft group has 1, 3 or 5 members")
+    if pds not in (1, 3):
+        raise InvalidArgument(f"--pds {pds}: a group of placement drivers has 1 or 3 members")
     if not 1 <= range_servers <= MEMBERS_MAX:
         raise InvalidArgument(f"--range-servers {range_servers}: choose between 1 and {MEMBERS_MAX}")

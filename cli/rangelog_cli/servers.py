@@ -91,4 +91,5 @@ def invalid(problems: Any, env_prefix: str) -> ConfigInvalid:
     if first["type"] == "missing":
         flag = "--" + key.replace("_", "-")
         return ConfigInvalid(f"{key} is missing: give {flag}, {env_prefix}{key.upper()} or the key in --config")
-    return ConfigInvalid(f"{key}: {first['msg']}: correct it and start again")
+    said = first["msg"].removeprefix("Value error, ")
+    return ConfigInvalid(f"{key}: {said}: correct it and start again")
