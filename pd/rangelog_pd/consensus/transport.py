@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from rangelog.errors import ProtocolViolation, Unavailable
 
@@ -30,16 +31,14 @@ PING_S = 0.5
 """Followers have nothing to say to each other: a ping shows that the connection lives."""
 
 
-class Poller:
+class Poller(Protocol):
     """What we use of pysyncobj's poller."""
 
-    def subscribe(self, descr: int, callback: Callable[[int, int], None], eventMask: int) -> None:
+    def subscribe(self, descr: int, callback: Callable[[int, int], None], eventMask: int, /) -> None:
         """Call back on these events."""
-        raise NotImplementedError
 
-    def unsubscribe(self, descr: int) -> None:
+    def unsubscribe(self, descr: int, /) -> None:
         """No more."""
-        raise NotImplementedError
 
 
 class PeerTransport:
