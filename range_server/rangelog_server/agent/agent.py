@@ -22,7 +22,7 @@ from rangelog_server.agent.registration import register, registration
 from rangelog_server.agent.tasks import Executor, Tasks
 from rangelog_server.data_plane import DataPlane
 from rangelog_server.identity import DataDirectory, Identity
-from rangelog_server.ranges.report import report_of
+from rangelog_server.ranges.report import report_gone, report_of
 from rangelog_server.ranges.store import Store
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.tier.upload import TierWork
@@ -154,7 +154,9 @@ class Agent:
             server=self._identity.name,
             incarnation=self._identity.incarnation,
             sequence=self._sequence,
-            replicas=[report_of(store.replicas[key]) for key in keys if key in store.replicas],
+            replicas=[
+                report_of(store.replicas[key]) if key in store.replicas else report_gone(key) for key in keys
+            ],
             complete=complete,
             tasks=self._tasks.reports(),
             used_bytes=store.wal.used_bytes,

@@ -30,3 +30,8 @@ def report_of(hosted: Hosted) -> pb.ReplicaReport:
         size_bytes=core.size_bytes,
         problem=core.problem,
     )
+
+
+def report_gone(key: tuple[int, int]) -> pb.ReplicaReport:
+    """Return the report that says that a replica is not here any more."""
+    return pb.ReplicaReport(stream_id=key[0], range_index=key[1], state=pb.REPLICA_STATE_UNSPECIFIED)

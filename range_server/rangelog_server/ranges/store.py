@@ -310,7 +310,7 @@ class Store:
         self.tombstones[hosted.key] = Tombstone(as_of, epoch, lsn, segments)
         floor = self.floors.setdefault(stream_id, Floor(range_index, epoch, lsn))
         floor.index, floor.epoch, floor.lsn = max(floor.index, range_index), max(floor.epoch, epoch), lsn
-        self.changed.pop(hosted.key, None)
+        self.changed[hosted.key] = None
         hosted.wake()
 
     def reclaim(self, segments_max: int = 4) -> int:

@@ -1,0 +1,170 @@
+"""A disk in memory that forgets what was not flushed, for tests and simulation: the same calls as the real one.
+
+`kill` is what a process's death leaves (all that was written), `power_loss` what a power cut leaves: flushed bytes, and of
+the others any selection of 512-byte sectors; renames that were not made durable may be undone. `cut_after` stops the disk
+in the middle of the work, in the middle of a write even.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+from rangelog_server.wal.io import Io
+
+SECTOR_BYTES = 512
+
+
+class PowerCut(BaseException):
+    """The process ends here."""
+
+
+class _File:
+    def __init__(self, size: int) -> None:
+        self.now = bytearray(size)
+        self.flushed = bytearray(size)
+        self.dirty: dict[int, None] = {}  # sectors written since the last flush
+
+
+class MemoryIo(Io):
+    """See the module. Paths count by name: one directory."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, _File] = {}
+        self.durable_names: dict[str, _File] = {}
+        self.cut_after = -1  # so many changing calls still work; -1: all
+        self.free_bytes = 1 << 40
+        self.fail: Callable[[str], None] = lambda call: None  # raises OSError to inject a fault
+        self._open: dict[int, _File] = {}
+        self._fd = 100
+
+    # ---- what tests do to it
+
+    def kill(self) -> None:
+        """The process died: open files are closed, written bytes stay."""
+        self._open.clear()
+        self.cut_after = -1
+        self.fail = lambda call: None
+
+    def power_loss(self, random: Random) -> None:
+        """The machine lost power."""
+        self.kill()
+        if random.random() < 0.5:
+            self.names = dict(self.durable_names)
+        for file in self.names.values():
+            for sector in file.dirty:
+                start = sector * SECTOR_BYTES
+                if random.random() < 0.5:
+                    file.flushed[start : start + SECTOR_BYTES] = file.now[start : start + SECTOR_BYTES]
+            file.now = bytearray(file.flushed)
+            file.dirty.clear()
+        self.durable_names = dict(self.names)
+
+    def content(self, name: str) -> bytearray:
+        """Return a file's bytes, to be damaged: changes count as flushed after `settle`."""
+        return self.names[name].now
+
+    def settle(self) -> None:
+        """Everything written counts as flushed."""
+        for file in self.names.values():
+            file.flushed = bytearray(file.now)
+            file.dirty.clear()
+        self.durable_names = dict(self.names)
+
+    def copy(self) -> MemoryIo:
+        """Return another disk with the same content."""
+        other = MemoryIo()
+        for name, file in self.names.items():
+            twin = other.names[name] = _File(0)
+            twin.now, twin.flushed = bytearray(file.now), bytearray(file.flushed)
+            twin.dirty = dict(file.dirty)
+        other.durable_names = dict(other.names)
+        return other
+
+    # ---- Io
+
+    def _change(self, call: str) -> None:
+        self.fail(call)
+        if self.cut_after == 0:
+            raise PowerCut
+        if self.cut_after > 0:
+            self.cut_after -= 1
+
+    def list(self, directory: Path) -> list[str]:
+        """See Io."""
+        return sorted(self.names)
+
+    def open(self, path: Path) -> int:
+        """See Io."""
+        self._fd += 1
+        self._open[self._fd] = self.names[path.name]
+        return self._fd
+
+    def create(self, path: Path, size_bytes: int) -> int:
+        """See Io."""
+        self._change("create")
+        if size_bytes > self.free_bytes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.free_bytes -= size_bytes
+        self.names[path.name] = _File(size_bytes)
+        return self.open(path)
+
+    def close(self, fd: int) -> None:
+        """See Io."""
+        del self._open[fd]
+
+    def size(self, fd: int) -> int:
+        """See Io."""
+        return len(self._open[fd].now)
+
+    def pwritev(self, fd: int, buffers: Sequence[bytes], position: int) -> int:
+        """See Io."""
+        data = b"".join(buffers)
+        file = self._open[fd]
+        cut = self.cut_after == 0
+        if cut:
+            data = data[: len(data) // 2]
+        else:
+            self._change("pwritev")
+        if position + len(data) > len(file.now):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        file.now[position : position + len(data)] = data
+        first, last = position // SECTOR_BYTES, (position + max(len(data), 1) - 1) // SECTOR_BYTES
+        file.dirty.update(dict.fromkeys(range(first, last + 1)))
+        if cut:
+            raise PowerCut
+        return len(data)
+
+    def pread(self, fd: int, length: int, position: int) -> bytes:
+        """See Io."""
+        self.fail("pread")
+        return bytes(self._open[fd].now[position : position + length])
+
+    def fdatasync(self, fd: int) -> None:
+        """See Io."""
+        self._change("fdatasync")
+        file = self._open[fd]
+        for sector in file.dirty:
+            start = sector * SECTOR_BYTES
+            file.flushed[start : start + SECTOR_BYTES] = file.now[start : start + SECTOR_BYTES]
+        file.dirty.clear()
+
+    def drop_cache(self, fd: int) -> None:
+        """See Io."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """See Io."""
+        self._change("rename")
+        self.names[target.name] = self.names.pop(source.name)
+
+    def unlink(self, path: Path) -> None:
+        """See Io."""
+        self._change("unlink")
+        self.free_bytes += len(self.names.pop(path.name).now)
+
+    def sync_directory(self, directory: Path) -> None:
+        """See Io."""
+        self._change("sync_directory")
+        self.durable_names = dict(self.names)
