@@ -13,6 +13,7 @@ import os
 import signal
 import struct
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,20 @@ class Numbers:
 
 
 def _die_after_renaming(name: str) -> None:
-    """Arm a trap: kill -9 of this process in the moment when a new file of this name has taken its place."""
+    """Arm a trap: kill -9 of this process in the moment when a new file of this name has taken its place.
+
+    A snapshot (written on a thread of its own) takes a tenth of a second to do so: entries are acknowledged meanwhile.
+    """
     rename = os.rename
 
     def trap(old: Path, new: Path) -> None:
+        if Path(new).name != name:
+            rename(old, new)
+            return
+        if name == "snapshot":
+            time.sleep(0.1)
         rename(old, new)
-        if Path(new).name == name:
-            os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     os.rename = trap  # type: ignore[assignment]
 

@@ -204,7 +204,7 @@ def test_a_snapshot_that_cannot_be_restored_stops_the_member(member: Member) -> 
     def refuse(data: bytes) -> None:
         raise Corruption("the state does not decode")
 
-    member.tape.restore = refuse  # type: ignore[method-assign, assignment]
+    member.tape.restore = refuse  # type: ignore[method-assign]
     with pytest.raises(Corruption):
         member.hear("b", SnapshotChunk(1, 60, snapshot_to(50, 1), first=True, last=True))
 
