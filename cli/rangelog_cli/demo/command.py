@@ -103,10 +103,8 @@ def run_demo(report: Path, *, keep: bool, flight_count: int | None, with_spark: 
     finally:
         if not succeeded:
             logs = report.absolute().with_suffix(".logs")
-            shutil.rmtree(logs, ignore_errors=True)
-            if (directory / "logs").is_dir():
-                shutil.copytree(directory / "logs", logs)
-                click.echo(f"logs of the processes: {logs}", err=True)
+            _keep_logs(directory, logs)
+            click.echo(f"logs of the processes: {logs}", err=True)
         if keep:
             click.echo(f"data and logs: {directory}")
         else:
@@ -117,6 +115,13 @@ def run_demo(report: Path, *, keep: bool, flight_count: int | None, with_spark: 
     click.echo(f"report: {report.absolute()}")
     click.echo(outcome.last_line)
     return 0 if outcome.ok else 1
+
+
+def _keep_logs(directory: Path, target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    for folder in (directory / "logs", directory / "cluster" / "logs"):
+        if folder.is_dir():
+            shutil.copytree(folder, target, dirs_exist_ok=True)
 
 
 async def _run(directory: Path, report: Path, flight_count: int | None, with_spark: bool) -> Outcome:
