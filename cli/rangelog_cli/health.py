@@ -25,7 +25,7 @@ def describe(pd_addresses: Sequence[str]) -> pd_pb2.DescribeClusterResponse:
     reason = "no address"
     for address in pd_addresses:
         with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
-            stub = pd_pb2_grpc.PlacementDriverStub(channel)
+            stub = pd_pb2_grpc.PlacementDriverStub(channel)  # type: ignore[no-untyped-call]
             try:
                 answer: pd_pb2.DescribeClusterResponse = stub.DescribeCluster(
                     pd_pb2.DescribeClusterRequest(), timeout=_CALL_TIMEOUT_S

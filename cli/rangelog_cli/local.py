@@ -148,10 +148,11 @@ def _look_after(cluster: Cluster, stop: threading.Event) -> None:
 
 
 def _write_context(cluster: Cluster) -> str:
-    """Tell pdctl where the cluster is; the path written to, or a note when that failed (which stops nothing)."""
-    try:
-        from rangelog.context import write_context
+    """Tell pdctl where the cluster is; the path written to, empty when that failed (which stops nothing)."""
+    from rangelog.context import write_context
 
+    try:
         return str(write_context("local", cluster.pd_addresses))
-    except (ImportError, OSError) as error:
-        return f"not written ({error}): pass --pd to pdctl"
+    except OSError as error:
+        click.echo(f"rangelog: the context file was not written ({error.strerror}): pass --pd to pdctl", err=True)
+        return ""

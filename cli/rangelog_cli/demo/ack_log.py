@@ -21,7 +21,7 @@ _ACK = struct.Struct("<qq")
 class Ack(NamedTuple):
     """One flight as one writer saw it; `acked_ns` and `offset` are None where there was no ack."""
 
-    index: int
+    flight: int
     submitted_ns: int
     acked_ns: int | None
     offset: int | None

@@ -172,7 +172,7 @@ class Demo:
             acks = [ack for writer in writers for ack in read_acks(writer.acks)]
             outcome = self.outcome
             outcome.appended = int(str(writers[1].status()["end"]))
-            outcome.wrong_acks = sum(ack.offset is not None and ack.offset != ack.index for ack in acks)
+            outcome.wrong_acks = sum(ack.offset is not None and ack.offset != ack.flight for ack in acks)
             outcome.timeline = make_timeline(acks, appending.kills)
             bar.note = f"longest pause {outcome.timeline.longest_gap_ms:.0f} ms"
 

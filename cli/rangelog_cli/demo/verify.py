@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,13 +75,13 @@ def ask_pandas(count: int) -> dict[str, tuple[int, float, float]]:
     return {str(row.Index): (int(row.flights), float(row.delay), float(row.cancelled)) for row in answers.itertuples()}
 
 
-def join_answers(spark: dict[str, Sequence[float]], pandas: dict[str, tuple[int, float, float]]) -> list[CarrierRow]:
+def join_answers(spark: Mapping[str, Sequence[float]], pandas: Mapping[str, Sequence[float]]) -> list[CarrierRow]:
     """One row for each carrier that either knows; what one of them lacks is not a number."""
     missing = (0, math.nan, math.nan)
     rows = []
     for carrier in sorted(spark.keys() | pandas.keys()):
         ours, theirs = spark.get(carrier, missing), pandas.get(carrier, missing)
-        flights = int(ours[0]) if ours[0] == theirs[0] else -1
+        flights = int(ours[0]) if ours[0] == theirs[0] else -1  # no count that both have
         rows.append(CarrierRow(carrier, flights, ours[1], theirs[1], ours[2], theirs[2]))
     return rows
 
