@@ -11,6 +11,7 @@ import logging
 import random
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 from rangelog.errors import InvalidArgument, RangelogError, Unavailable
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 HANDSHAKE_TIMEOUT_S = 2.0
 HANDSHAKES_MAX = 16
 """Strangers that are being asked at the same time; more are hung up on."""
+
+REFUSAL_LOG_S = 1.0
+"""A stranger that knocks all the time fills no log."""
 
 OnReady = Callable[[str, socket.socket, SessionKeys], None]
 
@@ -47,6 +51,7 @@ class Dialing:
         self._handshakes = threading.BoundedSemaphore(HANDSHAKES_MAX)
         self._wanted = {name: threading.Event() for name in peers if name < identity.name}
         self._server = _bind(listen_address)
+        self._next_warning_s = 0.0
         self._threads: list[threading.Thread] = []
 
     def start(self, on_ready: OnReady) -> None:
@@ -94,8 +99,10 @@ class Dialing:
             peer, keys = listen(sock, self._identity, self._peers, timeout_s=HANDSHAKE_TIMEOUT_S)
             self._hand_over(peer, sock, keys)
         except RangelogError as error:
-            log.warning("raft port: refused a connection: %s", error)
             sock.close()
+            if time.monotonic() > self._next_warning_s:
+                self._next_warning_s = time.monotonic() + REFUSAL_LOG_S
+                log.warning("raft port: refused a connection: %s", error)
         except OSError:
             sock.close()
         finally:
@@ -108,6 +115,7 @@ class Dialing:
             wanted.wait()
             if self._stopping.is_set():
                 return
+            not_before_s = time.monotonic() + self._retry_s * random.uniform(0.5, 1.0)
             sock: socket.socket | None = None
             try:
                 sock = socket.create_connection(parse_address(self._peers[name]), timeout=HANDSHAKE_TIMEOUT_S)
@@ -121,7 +129,8 @@ class Dialing:
                 if str(error) != reported:
                     reported = str(error)
                     log.warning("raft: cannot reach %s at %s: %s", name, self._peers[name], error)
-                self._stopping.wait(self._retry_s * random.uniform(0.5, 1.0))
+            # Also after a success: a peer that hangs up at once is not dialled in a circle.
+            self._stopping.wait(max(not_before_s - time.monotonic(), 0.0))
 
     def _hand_over(self, peer: str, sock: socket.socket, keys: SessionKeys) -> None:
         if self._stopping.is_set() or self._on_ready is None:

@@ -185,8 +185,8 @@ class Journal:
             raise InternalError(f"{self.path}: the journal failed or was closed")
 
     def _write_whole(self, entries: list[Entry]) -> None:
-        durable = entries[-1].log_index if entries else 0
-        records = [_encode(entry, durable) for entry in entries]
+        # Each record vouches for those before it only: a tail that loses an election later leaves no false claim.
+        records = [_encode(entry, entry.log_index - 1) for entry in entries]
         temporary = self.path.with_name(self.path.name + ".new")
         fd = write_new_file(temporary, [_head(), *records])
         try:
@@ -203,7 +203,7 @@ class Journal:
         for record in records:
             self._positions.append(self._end)
             self._end += len(record)
-        self._durable_index = durable
+        self._durable_index = self.last_index
         self._dirty = False
 
     def _recover(self, must_hold: int) -> None:

@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 SECRET_LENGTH_MIN = 8
 BARRIER_ROUND_TIMEOUT_S = 2.0
+STOP_TIMEOUT_S = 10.0
 HAND_OVER_TIMEOUT_S = 0.5
 """A leader that stops asks another to take over, and waits this long for it."""
 
@@ -147,7 +148,7 @@ class PySyncObjConsensus:
         if self._raft is not None:
             self._raft.peers.wake()
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._thread.join, STOP_TIMEOUT_S)
         if self._proposals is not None:
             self._proposals.fail_all(OutcomeUnknown("this placement driver stopped"), _stopping())
         for waiter in self._barrier_waiters:
@@ -246,22 +247,21 @@ class PySyncObjConsensus:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         snapshots = Snapshots(self._directory / "snapshot", self._state_machine, self.lock)
         raft_log = RaftLog(self._directory, self._name, snapshots.loaded)
-        dialing = Dialing(self._identity, self._listen, self._peers, retry_s=self._timings.connect_retry_s)
-        try:
-            raft = Raft(
-                self._name,
-                self._peers,
-                raft_log,
-                snapshots,
-                self,
-                timings=self._timings,
-                snapshot_entries=self._snapshot_entries,
-            )
-        except BaseException:
-            dialing.stop()
-            raise
-        raft.peers.dialing = dialing
-        dialing.start(raft.peers.adopt)
+        dialing = None
+        if self._peers:
+            dialing = Dialing(self._identity, self._listen, self._peers, retry_s=self._timings.connect_retry_s)
+        raft = Raft(
+            self._name,
+            self._peers,
+            raft_log,
+            snapshots,
+            self,
+            timings=self._timings,
+            snapshot_entries=self._snapshot_entries,
+        )
+        if dialing is not None:
+            raft.peers.dialing = dialing
+            dialing.start(raft.peers.adopt)
         return raft
 
     def _hand_over(self, raft: Raft) -> None:

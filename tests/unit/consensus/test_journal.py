@@ -144,6 +144,17 @@ def test_losing_entries_are_replaced(tmp_path: Path) -> None:
     assert [e.command for e in reopen(path, must_hold=3)] == [b"command-1", b"command-2", b"other"]
 
 
+def test_losing_entries_behind_a_dropped_head_are_replaced(tmp_path: Path) -> None:
+    """What was rewritten with the head makes no claim about a tail that is cut later."""
+    journal = Journal(tmp_path / "journal")
+    fill(journal, 10)
+    journal.drop_before(4)
+    journal.truncate_from(8)
+    journal.sync()
+    journal.close()
+    assert [entry.log_index for entry in reopen(journal.path, must_hold=7)] == [4, 5, 6, 7]
+
+
 def test_dropping_the_head_leaves_old_or_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash before the rename leaves all entries, after it the shorter journal; positions stay right."""
     path = tmp_path / "journal"

@@ -375,7 +375,7 @@ async def test_a_member_with_an_empty_disk_does_not_elect_a_stale_one(tmp_path: 
         for name in (stale._name, other._name)
     }
     await asyncio.gather(*(each.start() for each in back.values()))
-    deadline_s = time.monotonic() + 2.5
+    deadline_s = time.monotonic() + 2.0
     while time.monotonic() < deadline_s:
         assert not any(each.is_leader() for each in back.values())
         await asyncio.sleep(0.02)
