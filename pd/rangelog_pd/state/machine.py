@@ -1,8 +1,9 @@
 """Applies commands: one after the other, the same on every member.
 
-What holds: `apply` never raises, an error is a result; a request id seen before gets its first result; time and choices
-come inside the command, so nothing here asks a clock or draws lots. Results are kept for an hour of command time and at
-most 20,000 of them.
+What holds: `apply` never raises, an error is a result; a request id that the same call brought before gets its first
+result; time and choices come inside the command, so nothing here asks a clock or draws lots. Results are kept for an hour
+of command time and at most 20,000 of them. A refusal that says "try again" is no result, with one exception: a seal
+refused for want of a place. Its writer goes on with the range, so no late copy of that request may ever seal it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
-from rangelog.errors import Corruption, InternalError, RangelogError, error_from_code
+from rangelog.errors import Corruption, InternalError, NoPlacement, RangelogError, error_from_code
 from rangelog_proto.v1 import pd_state_pb2
 
 from rangelog_pd.state import objects, ranges, servers, streams
@@ -60,27 +61,29 @@ class Machine:
             parsed = pd_state_pb2.Command.FromString(command)
         except DecodeError:
             return _failed(InternalError(f"log entry {index} is no command"))
-        kept = self._results.get(parsed.request_id) if parsed.request_id else None
+        request = f"{parsed.WhichOneof('action')} {parsed.request_id}"
+        kept = self._results.get(request) if parsed.request_id else None
         if kept is not None:
             return kept[1]
-        result = self._run(parsed)
-        if parsed.request_id:
-            self._keep(parsed.request_id, parsed.now_ms, result)
+        result, final = self._run(parsed)
+        if parsed.request_id and final:
+            self._keep(request, parsed.now_ms, result)
         return result
 
-    def _run(self, command: pd_state_pb2.Command) -> bytes:
+    def _run(self, command: pd_state_pb2.Command) -> tuple[bytes, bool]:
+        """Return the result, and whether it is the last word on its request."""
         action = command.WhichOneof("action")
         if command.version != COMMAND_VERSION or action is None:
-            return _failed(InternalError(f"a command of version {command.version}, which this member does not know"))
+            unknown = f"a command of version {command.version}, which this member does not know"
+            return _failed(InternalError(unknown)), True
         try:
             response = _OPERATIONS[action](self.state, getattr(command, action), command.now_ms)
         except RangelogError as error:
-            return _failed(error)
+            return _failed(error), not error.retriable or (action == "seal_range" and isinstance(error, NoPlacement))
         except Exception as error:  # the same on every member: the command is answered, the cluster lives
-            return _failed(InternalError(f"{action} failed: {type(error).__name__}"))
-        return pd_state_pb2.CommandResult(
-            response=response.SerializeToString() if response is not None else b""
-        ).SerializeToString()
+            return _failed(InternalError(f"{action} failed: {type(error).__name__}")), True
+        encoded = response.SerializeToString() if response is not None else b""
+        return pd_state_pb2.CommandResult(response=encoded).SerializeToString(), True
 
     def _keep(self, request_id: str, now_ms: int, result: bytes) -> None:
         self._results[request_id] = (now_ms, result)

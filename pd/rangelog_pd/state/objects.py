@@ -6,6 +6,8 @@ after the one before it; what is given up or trimmed stays as a tombstone until 
 
 from __future__ import annotations
 
+import re
+
 from rangelog.errors import InvalidArgument, ObjectNotFound, PreconditionFailed
 from rangelog.tier.keys import object_key
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
@@ -14,6 +16,8 @@ from rangelog_pd.state.store import State
 
 ROW_GROUPS_MAX = 512
 """A commit must fit in one Raft command."""
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 
 def prepare_object(state: State, command: pd_state_pb2.TimedPrepareObject, now_ms: int) -> pd_pb2.PrepareObjectResponse:
@@ -26,6 +30,8 @@ def prepare_object(state: State, command: pd_state_pb2.TimedPrepareObject, now_m
         raise PreconditionFailed(f"the next object of range {source.index} starts at {source.tiered_end_offset}")
     if request.end_offset > source.end_offset:
         raise PreconditionFailed(f"range {source.index} ends at {source.end_offset}")
+    if not any((each.server, each.incarnation) == (request.server, request.incarnation) for each in source.replicas):
+        raise PreconditionFailed(f"range server {request.server} holds no replica of range {source.index}")
     for other in state.objects_of(request.stream_id, request.range_index):
         if other.state != common_pb2.OBJECT_STATE_PREPARED:
             continue
@@ -64,21 +70,20 @@ def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int
     if found.state == common_pb2.OBJECT_STATE_COMMITTED:
         if (found.digest, found.size_bytes) != (request.digest, request.size_bytes):
             raise PreconditionFailed(f"object {request.object_id} was committed with other bytes")
-        return pd_pb2.CommitObjectResponse(object=found)
+        return _committed(found)
     if found.state != common_pb2.OBJECT_STATE_PREPARED:
         raise PreconditionFailed(f"object {request.object_id} was given up: prepare a new one")
     if (found.server, found.incarnation) != (request.server, request.incarnation):
         raise PreconditionFailed(f"object {request.object_id} was prepared for {found.server}")
-    if not request.size_bytes or not request.digest.startswith("sha256:"):
-        raise InvalidArgument("an object is committed with its size and sha256 digest")
-    if len(request.row_groups) > ROW_GROUPS_MAX:
-        raise InvalidArgument(f"{len(request.row_groups)} row groups; the limit is {ROW_GROUPS_MAX}")
     source = state.range(found.stream_id, found.range_index)
     if request.epoch != source.epoch or found.start_offset != source.tiered_end_offset:
         raise PreconditionFailed(f"the next object of range {source.index} starts at {source.tiered_end_offset}")
+    _check_content(found, request)
     found.state = common_pb2.OBJECT_STATE_COMMITTED
     found.size_bytes = request.size_bytes
     found.digest = request.digest
+    found.footer_size_bytes = request.footer_size_bytes
+    found.footer_crc = request.footer_crc
     found.committed_ms = now_ms
     found.row_groups.extend(request.row_groups)
     if request.row_groups:
@@ -86,7 +91,29 @@ def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int
         found.timestamp_ms_max = max(group.timestamp_ms_max for group in request.row_groups)
     source.tiered_end_offset = found.end_offset
     source.tiered_ms = now_ms
-    return pd_pb2.CommitObjectResponse(object=found)
+    return _committed(found)
+
+
+def _check_content(found: common_pb2.Object, request: pd_pb2.CommitObjectRequest) -> None:
+    """Size, digest, and row groups that tile the object."""
+    if not request.size_bytes or not _DIGEST.match(request.digest):
+        raise InvalidArgument("an object is committed with its size and its digest, sha256:<64 hex digits>")
+    if len(request.row_groups) > ROW_GROUPS_MAX:
+        raise InvalidArgument(f"{len(request.row_groups)} row groups; the limit is {ROW_GROUPS_MAX}")
+    position = found.start_offset
+    for group in request.row_groups:
+        if group.start_offset != position or not group.count:
+            raise InvalidArgument(f"a row group starts at {group.start_offset}, expected {position}")
+        position += group.count
+    if request.row_groups and position != found.end_offset:
+        raise InvalidArgument(f"the row groups end at {position}, the object at {found.end_offset}")
+
+
+def _committed(found: common_pb2.Object) -> pd_pb2.CommitObjectResponse:
+    """Without the row groups: the caller knows them, and answers are kept."""
+    response = pd_pb2.CommitObjectResponse(object=found)
+    del response.object.row_groups[:]
+    return response
 
 
 def abandon_object(state: State, command: pd_state_pb2.AbandonObject, now_ms: int) -> None:

@@ -12,7 +12,7 @@ from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 from rangelog_pd.state.store import State
 
-RANGES_PER_STREAM_MAX = 1_000_000
+_OFFSET_MAX = (1 << 63) - 1
 
 
 def create_range(state: State, command: pd_state_pb2.PlacedCreateRange, now_ms: int) -> pd_pb2.CreateRangeResponse:
@@ -21,9 +21,12 @@ def create_range(state: State, command: pd_state_pb2.PlacedCreateRange, now_ms: 
     stream = state.stream_by_id(request.stream_id)
     state.check_epoch(stream, request.epoch)
     last = state.last_range(stream.stream_id)
-    if last is not None and last.state == common_pb2.RANGE_STATE_OPEN:
-        if last.epoch == request.epoch and last.start_offset == request.start_offset:
-            return pd_pb2.CreateRangeResponse(range=last)
+    is_open = last is not None and last.state == common_pb2.RANGE_STATE_OPEN
+    if is_open or request.start_offset != stream.next_offset:
+        created = _made_before(state, request)
+        if created is not None:
+            return pd_pb2.CreateRangeResponse(range=created)
+    if last is not None and is_open:
         raise PreconditionFailed(f"range {last.index} is still open: seal it first")
     if request.start_offset != stream.next_offset:
         raise PreconditionFailed(f"the next range starts at {stream.next_offset}, not {request.start_offset}")
@@ -33,6 +36,7 @@ def create_range(state: State, command: pd_state_pb2.PlacedCreateRange, now_ms: 
 def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int) -> pd_pb2.SealRangeResponse:
     """Seal, and create the next range if asked: both or neither.
 
+    Sealed already: the answer is the end in force, and the next range if it is the caller's own or is made now.
     Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, NoPlacement.
     """
     request = command.request
@@ -41,11 +45,13 @@ def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int)
     sealed = state.range(request.stream_id, request.range_index)
     follower = state.ranges[request.stream_id].get(request.range_index + 1)
     if sealed.state == common_pb2.RANGE_STATE_SEALED:
-        if request.create_next and follower is None:
+        if request.create_next and follower is None and request.end_offset == sealed.end_offset:
             follower = _append_range(state, stream, request.epoch, command.replicas, now_ms)
+        if follower is not None and follower.epoch != request.epoch:
+            follower = None
         return pd_pb2.SealRangeResponse(range=sealed, next_range=follower)
-    if request.end_offset < sealed.start_offset:
-        raise InvalidArgument(f"an end of {request.end_offset} before the range's start {sealed.start_offset}")
+    if not sealed.start_offset <= request.end_offset <= _OFFSET_MAX:
+        raise InvalidArgument(f"an end of {request.end_offset} for a range that starts at {sealed.start_offset}")
     if request.create_next:
         _check_placed(state, stream, command.replicas)
     sealed.state = common_pb2.RANGE_STATE_SEALED
@@ -70,7 +76,7 @@ def drop_hot(state: State, command: pd_state_pb2.DropHot, now_ms: int) -> None:
 
 
 def replace_replica(state: State, command: pd_state_pb2.ReplaceReplica, now_ms: int) -> None:
-    """Give the place of a lost replica of a sealed range to another server, which copies it then.
+    """Give the place of a lost replica of a sealed range, or one still free, to another server, which copies it then.
 
     An open range is never mended: it is sealed and left. Raises RangeNotFound, PreconditionFailed.
     """
@@ -81,13 +87,27 @@ def replace_replica(state: State, command: pd_state_pb2.ReplaceReplica, now_ms: 
     others = [each.server for each in found.replicas if (each.server, each.incarnation) != lost]
     if command.replacement.server in others:
         raise PreconditionFailed(f"{command.replacement.server} holds range {found.index} already")
+    if not command.lost.server and len(others) < state.streams[found.stream_id].config.replicas:
+        found.replicas.append(command.replacement)
+        state.host(command.replacement, found)
+        return
     for replica in found.replicas:
         if (replica.server, replica.incarnation) == lost:
             state.unhost(replica, found)
             replica.CopyFrom(command.replacement)
             state.host(replica, found)
             return
-    raise PreconditionFailed(f"{command.lost.server} does not hold range {found.index}")
+    raise PreconditionFailed(f"range {found.index} has no place for {command.replacement.server}")
+
+
+def _made_before(state: State, request: pd_pb2.CreateRangeRequest) -> common_pb2.Range | None:
+    """Return the range that an earlier try of the same request made, sealed meanwhile or not."""
+    for each in reversed(state.ranges[request.stream_id].values()):
+        if each.start_offset < request.start_offset or each.epoch < request.epoch:
+            return None
+        if each.start_offset == request.start_offset:
+            return each
+    return None
 
 
 def _check_placed(
@@ -95,8 +115,10 @@ def _check_placed(
 ) -> list[common_pb2.Replica]:
     """Check the proposer's choice against the state it is applied to."""
     placed = list(replicas)
-    if len(placed) < stream.config.acks:
-        raise NoPlacement(f"{len(placed)} range servers were chosen, {stream.config.acks} acks need as many")
+    if not stream.config.acks <= len(placed) <= stream.config.replicas:
+        raise NoPlacement(
+            f"{len(placed)} range servers were chosen; {stream.config.acks} to {stream.config.replicas} are needed"
+        )
     names: dict[str, None] = {}
     for replica in placed:
         registered = state.servers.get(replica.server)
@@ -128,4 +150,5 @@ def _append_range(
     stream.range_count += 1
     stream.version += 1
     state.add_range(added)
+    state.forget_trimmed(stream)
     return added

@@ -1,7 +1,8 @@
 """Range servers: who is registered, in which incarnation, and how far its log was seen to reach.
 
 What holds: within one incarnation the count of starts rises and the log's end does not fall; a directory that was rolled
-back shows itself by breaking this, and may not speak for the replicas it once had.
+back shows itself by breaking this, and may not speak for the replicas it once had. Nor may an incarnation that another
+one replaced: it never comes back.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 from rangelog_pd.state.store import State
 
 SERVERS_MAX = 1_000
+RETIRED_MAX = 100
+"""Earlier incarnations that are remembered, per server."""
 
 
 def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms: int) -> pd_pb2.RegisterServerResponse:
@@ -23,7 +26,15 @@ def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms:
     known = state.servers.get(request.server)
     if known is None and len(state.servers) >= SERVERS_MAX:
         raise InvalidArgument(f"{SERVERS_MAX} range servers are registered, which is the limit")
-    if known is not None and known.server.incarnation == request.incarnation:
+    retired = list(known.retired) if known is not None else []
+    if request.incarnation in retired:
+        raise PreconditionFailed(
+            f"this data directory of {request.server} was replaced by a later one and its replicas are given up: "
+            "move it away and start with an empty one"
+        )
+    if known is not None and known.server.incarnation != request.incarnation:
+        retired = [*retired, known.server.incarnation][-RETIRED_MAX:]
+    elif known is not None:
         if request.boot < known.server.boot or request.log_end < known.log_end:
             raise PreconditionFailed(
                 f"the data directory of {request.server} is older than what was seen of it "
@@ -40,7 +51,8 @@ def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms:
         capacity_bytes=request.capacity_bytes,
         version=request.version,
     )
-    state.servers[request.server] = pd_state_pb2.RegisteredServer(server=server, log_end=request.log_end)
+    registered = pd_state_pb2.RegisteredServer(server=server, log_end=request.log_end, retired=retired)
+    state.servers[request.server] = registered
     return pd_pb2.RegisterServerResponse(cluster_id=state.cluster_id)
 
 

@@ -92,6 +92,13 @@ class State:
         self.range_objects.pop((removed.stream_id, removed.index), None)
         del self.ranges[removed.stream_id][removed.index]
 
+    def forget_trimmed(self, stream: common_pb2.Stream) -> None:
+        """Forget the ranges that lie wholly below the trim offset, but never the last one."""
+        for each in list(self.ranges[stream.stream_id].values())[:-1]:
+            if each.end_offset > stream.trim_offset:
+                return
+            self.remove_range(each)
+
     def host(self, replica: common_pb2.Replica, of: common_pb2.Range) -> None:
         """Note that a server holds a replica."""
         self.hosted.setdefault((replica.server, replica.incarnation), {})[of.stream_id, of.index] = None

@@ -11,7 +11,9 @@ from rangelog_pd.state.store import State
 
 REPLICAS_MAX = 7
 HOT_RETENTION_MS_DEFAULT = 600_000
-_INT64_MAX = (1 << 63) - 1
+RANGE_SIZE_BYTES_MAX = 1 << 40
+"""A range is uploaded, copied and dropped as a whole."""
+_AGE_MS_MAX = 1 << 53
 _FIELDS = tuple(field.name for field in common_pb2.StreamConfig.DESCRIPTOR.fields)
 
 
@@ -22,7 +24,8 @@ def with_defaults(config: common_pb2.StreamConfig) -> common_pb2.StreamConfig:
     full.replicas = config.replicas or 3
     full.acks = config.acks or min(2, full.replicas)
     full.range_size_bytes_max = config.range_size_bytes_max or RANGE_SIZE_BYTES_MAX_DEFAULT
-    full.hot_retention_ms = config.hot_retention_ms or HOT_RETENTION_MS_DEFAULT
+    if not config.HasField("hot_retention_ms"):
+        full.hot_retention_ms = HOT_RETENTION_MS_DEFAULT
     full.durability = config.durability or common_pb2.DURABILITY_FLUSHED
     full.compression = config.compression or common_pb2.COMPRESSION_NONE
     _check(full)
@@ -34,8 +37,10 @@ def _check(config: common_pb2.StreamConfig) -> None:
         raise InvalidArgument(f"replicas must be 1 to {REPLICAS_MAX}, not {config.replicas}")
     if not 1 <= config.acks <= config.replicas:
         raise InvalidArgument(f"acks must be 1 to replicas ({config.replicas}), not {config.acks}")
-    if not RANGE_SIZE_BYTES_MIN <= config.range_size_bytes_max <= _INT64_MAX:
-        raise InvalidArgument(f"range_size_bytes_max must be at least {RANGE_SIZE_BYTES_MIN}")
+    if not RANGE_SIZE_BYTES_MIN <= config.range_size_bytes_max <= RANGE_SIZE_BYTES_MAX:
+        raise InvalidArgument(f"range_size_bytes_max must be {RANGE_SIZE_BYTES_MIN} to {RANGE_SIZE_BYTES_MAX}")
+    if config.range_age_ms_max > _AGE_MS_MAX:
+        raise InvalidArgument(f"range_age_ms_max must be at most {_AGE_MS_MAX}")
     if config.retention_ms < 0 or config.retention_bytes < 0:
         raise InvalidArgument("retention cannot be negative; 0 keeps everything")
     if config.hot_retention_ms < -1:
@@ -103,11 +108,7 @@ def trim_stream(state: State, request: pd_pb2.TrimStreamRequest, now_ms: int) ->
     if request.trim_offset > stream.trim_offset:
         stream.trim_offset = request.trim_offset
         stream.version += 1
-    last = state.last_range(stream.stream_id)
-    for each in list(state.ranges[stream.stream_id].values()):
-        sealed = each.state == common_pb2.RANGE_STATE_SEALED
-        if each is not last and sealed and each.end_offset <= stream.trim_offset:
-            state.remove_range(each)
+    state.forget_trimmed(stream)
     return pd_pb2.TrimStreamResponse(stream=stream)
 
 

@@ -149,12 +149,14 @@ class KeptResult(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., result: _Optional[bytes] = ...) -> None: ...
 
 class RegisteredServer(_message.Message):
-    __slots__ = ("server", "log_end")
+    __slots__ = ("server", "log_end", "retired")
     SERVER_FIELD_NUMBER: _ClassVar[int]
     LOG_END_FIELD_NUMBER: _ClassVar[int]
+    RETIRED_FIELD_NUMBER: _ClassVar[int]
     server: _common_pb2.Server
     log_end: int
-    def __init__(self, server: _Optional[_Union[_common_pb2.Server, _Mapping]] = ..., log_end: _Optional[int] = ...) -> None: ...
+    retired: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, server: _Optional[_Union[_common_pb2.Server, _Mapping]] = ..., log_end: _Optional[int] = ..., retired: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StateSnapshot(_message.Message):
     __slots__ = ("version", "cluster_id", "next_stream_id", "next_object_id", "streams", "ranges", "objects", "servers", "results")

@@ -1,0 +1,485 @@
+"""The placement driver's commands one by one: first wins, epoch-checked, idempotent, all or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rangelog.errors import (
+    InvalidArgument,
+    NoPlacement,
+    OffsetOutOfRange,
+    PreconditionFailed,
+    RangeNotFound,
+    StreamExists,
+    StreamNotFound,
+    WriterFenced,
+)
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
+
+ABC = ("rs1", "rs2", "rs3")
+
+
+def opened(pd: Any, **config: Any) -> common_pb2.Range:
+    """A stream `s`, its writer at epoch 1, its first range on rs1 to rs3."""
+    stream = pd.create_stream(**config)
+    pd.open_writer()
+    found: common_pb2.Range = pd.create_range(stream.stream_id, 1, 0, *ABC)
+    return found
+
+
+# ---- streams
+
+
+def test_defaults_fill_what_is_unset(pd: Any) -> None:
+    """A stream without configuration has 3 replicas, 2 acks, flushed appends and hot copies for ten minutes."""
+    config = pd.create_stream().config
+    assert (config.replicas, config.acks, config.hot_retention_ms) == (3, 2, 600_000)
+    assert config.durability == common_pb2.DURABILITY_FLUSHED
+    assert config.range_size_bytes_max == 512 * 1024 * 1024
+
+
+def test_a_hot_retention_of_zero_is_not_unset(pd: Any) -> None:
+    """Zero means that hot copies go at once; only an absent field takes the default."""
+    assert pd.create_stream(hot_retention_ms=0).config.hot_retention_ms == 0
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"replicas": 8},
+        {"acks": 4},
+        {"replicas": 1, "acks": 2},
+        {"range_size_bytes_max": 1},
+        {"range_size_bytes_max": 1 << 63},
+        {"range_age_ms_max": 1 << 63},
+        {"retention_ms": -1},
+        {"retention_bytes": -1},
+        {"hot_retention_ms": -2},
+        {"durability": 9},
+        {"compression": 9},
+    ],
+)
+def test_a_configuration_out_of_bounds_is_refused(
+    pd: Any, config: dict[str, int]
+) -> None:
+    """Every field has bounds, and a refusal changes nothing."""
+    before = pd.machine.snapshot()
+    with pytest.raises(InvalidArgument):
+        pd.create_stream(**config)
+    assert pd.machine.snapshot() == before
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "-x", "x" * 201, "é"])
+def test_a_bad_name_is_refused(pd: Any, name: str) -> None:
+    """A name that could not be part of an object key is refused."""
+    with pytest.raises(InvalidArgument):
+        pd.create_stream(name)
+
+
+def test_a_deleted_name_is_free_and_its_id_is_not(pd: Any) -> None:
+    """After a deletion the same name makes another stream with another id."""
+    first = pd.create_stream()
+    with pytest.raises(StreamExists):
+        pd.create_stream()
+    pd.delete_stream()
+    with pytest.raises(StreamNotFound):
+        pd.open_writer()
+    assert pd.create_stream().stream_id > first.stream_id
+
+
+def test_deleting_a_stream_leaves_tombstones_of_its_objects(pd: Any) -> None:
+    """Objects of a deleted stream stay as tombstones until they are gone from the store."""
+    found = opened(pd)
+    pd.seal(found.stream_id, 0, 1, 10)
+    pd.tier(found.stream_id, 0, "rs1")
+    pd.delete_stream()
+    assert [each.state for each in pd.state.objects.values()] == [
+        common_pb2.OBJECT_STATE_DELETED
+    ]
+    assert not any(pd.state.hosted.values())
+
+
+def test_update_takes_over_the_named_fields_only(pd: Any) -> None:
+    """Fields that are not named stay; unknown ones are refused."""
+    pd.create_stream(retention_ms=5)
+    config = common_pb2.StreamConfig(hot_retention_ms=-1, retention_ms=9)
+    request = pd_pb2.UpdateStreamRequest(
+        name="s", config=config, fields=["hot_retention_ms"]
+    )
+    changed = pd.do(pd_pb2.UpdateStreamResponse, update_stream=request).stream
+    assert (changed.config.hot_retention_ms, changed.config.retention_ms) == (-1, 5)
+    with pytest.raises(InvalidArgument, match="unknown field"):
+        pd.do(
+            pd_pb2.UpdateStreamResponse,
+            update_stream=pd_pb2.UpdateStreamRequest(name="s", fields=["nonsense"]),
+        )
+
+
+def test_trim_ends_at_the_last_sealed_offset_and_never_goes_back(pd: Any) -> None:
+    """Trimming beyond the sealed end says where that is; trimming less than before changes nothing."""
+    found = opened(pd)
+    pd.seal(found.stream_id, 0, 1, 10, *ABC)
+    with pytest.raises(OffsetOutOfRange) as refused:
+        pd.trim(11)
+    assert refused.value.offset == 10
+    assert pd.trim(10).trim_offset == 10
+    assert pd.trim(3).trim_offset == 10
+    assert list(pd.state.ranges[found.stream_id]) == [1]
+
+
+def test_the_last_range_stays_until_there_is_another(pd: Any) -> None:
+    """A stream that is trimmed whole keeps its last range, so that offsets go on; the next range lets it go."""
+    found = opened(pd)
+    pd.seal(found.stream_id, 0, 1, 10)
+    pd.trim(10)
+    assert pd.open_writer().last_range.end_offset == 10
+    pd.create_range(found.stream_id, 2, 10, *ABC)
+    assert list(pd.state.ranges[found.stream_id]) == [1]
+
+
+# ---- epochs, ranges
+
+
+def test_each_open_raises_the_epoch_and_a_repeat_does_not(pd: Any) -> None:
+    """One request id gets one epoch, however often it comes."""
+    pd.create_stream()
+    first = pd.open_writer(request_id="a")
+    assert pd.open_writer(request_id="b").stream.epoch == first.stream.epoch + 1
+    assert pd.open_writer(request_id="a") == first
+    assert pd.state.streams[1].epoch == 2
+
+
+def test_the_same_request_id_of_another_call_is_another_request(pd: Any) -> None:
+    """Request ids are told apart by call: an answer of one call is never given to another."""
+    pd.create_stream("s", request_id="same")
+    assert pd.open_writer(request_id="same").stream.epoch == 1
+
+
+def test_a_stale_writer_neither_creates_nor_seals(pd: Any) -> None:
+    """A lower epoch is fenced and told by which; nothing changes."""
+    found = opened(pd)
+    pd.open_writer()
+    before = pd.machine.snapshot()
+    for attempt in (
+        lambda: pd.seal(found.stream_id, 0, 1, 10),
+        lambda: pd.create_range(found.stream_id, 1, 0, *ABC),
+    ):
+        with pytest.raises(WriterFenced) as fenced:
+            attempt()
+        assert fenced.value.epoch == 2
+    assert pd.machine.snapshot() == before
+
+
+def test_the_first_seal_wins_and_every_later_one_is_told_its_end(pd: Any) -> None:
+    """A second seal with another end gets the end in force, not an error and not its own."""
+    found = opened(pd)
+    pd.seal(found.stream_id, 0, 1, 10)
+    pd.open_writer()
+    assert pd.seal(found.stream_id, 0, 2, 12).range.end_offset == 10
+
+
+def test_seal_and_create_next_are_one_step(pd: Any) -> None:
+    """Without a place for the next range nothing is sealed."""
+    found = opened(pd)
+    before = pd.machine.snapshot()
+    with pytest.raises(NoPlacement):
+        pd.seal(found.stream_id, 0, 1, 10, create=True)
+    assert pd.machine.snapshot() == before
+    answer = pd.seal(found.stream_id, 0, 1, 10, *ABC)
+    assert (
+        answer.range.end_offset,
+        answer.next_range.start_offset,
+        answer.next_range.index,
+    ) == (10, 10, 1)
+
+
+def test_a_refused_seal_stays_refused(pd: Any) -> None:
+    """A writer told "no place" goes on with its range, so a late copy of that very request must never seal it."""
+    found = opened(pd)
+    with pytest.raises(NoPlacement):
+        pd.seal(found.stream_id, 0, 1, 10, create=True, request_id="a")
+    with pytest.raises(NoPlacement):
+        pd.seal(found.stream_id, 0, 1, 10, *ABC, request_id="a")
+    assert pd.state.ranges[found.stream_id][0].state == common_pb2.RANGE_STATE_OPEN
+
+
+def test_a_range_refused_for_lack_of_servers_can_be_asked_for_again(pd: Any) -> None:
+    """Creating a range is retried under one request id until servers are there: that refusal is not the last word."""
+    stream = pd.create_stream()
+    pd.open_writer()
+    with pytest.raises(NoPlacement):
+        pd.create_range(stream.stream_id, 1, 0, "rs1", request_id="a")
+    assert pd.create_range(stream.stream_id, 1, 0, *ABC, request_id="a").index == 0
+
+
+def test_a_seal_never_hands_out_a_range_of_another_epoch(pd: Any) -> None:
+    """The next range belongs to who made it: a later writer that seals the one before does not get it as its own."""
+    found = opened(pd)
+    pd.seal(found.stream_id, 0, 1, 10, *ABC)
+    pd.open_writer()
+    answer = pd.seal(found.stream_id, 0, 2, 10, *ABC)
+    assert answer.range.end_offset == 10
+    assert not answer.HasField("next_range")
+
+
+def test_no_range_follows_a_seal_that_lost(pd: Any) -> None:
+    """Who meant another end is told the end in force; no range is created behind its back."""
+    found = opened(pd)
+    pd.seal(found.stream_id, 0, 1, 10)
+    assert not pd.seal(found.stream_id, 0, 1, 12, *ABC).HasField("next_range")
+    assert pd.state.streams[found.stream_id].range_count == 1
+
+
+def test_create_range_is_idempotent_for_epoch_and_start(pd: Any) -> None:
+    """A repeat without its request id gets the range that the first made, also once that is sealed."""
+    found = opened(pd)
+    assert (
+        pd.create_range(found.stream_id, 1, 0, "rs2", "rs3", "rs4").replicas
+        == found.replicas
+    )
+    pd.seal(found.stream_id, 0, 1, 10, *ABC)
+    assert pd.create_range(found.stream_id, 1, 0, *ABC).index == 0
+    with pytest.raises(PreconditionFailed):
+        pd.create_range(found.stream_id, 1, 5, *ABC)
+
+
+def test_only_the_last_range_can_be_open(pd: Any) -> None:
+    """While the predecessor's range is open, the new writer cannot create one."""
+    found = opened(pd)
+    pd.open_writer()
+    with pytest.raises(PreconditionFailed, match="open"):
+        pd.create_range(found.stream_id, 2, 0, *ABC)
+
+
+@pytest.mark.parametrize("end", [4, 1 << 63])
+def test_an_end_that_cannot_be_is_refused(pd: Any, end: int) -> None:
+    """An end before the start or beyond all offsets is refused."""
+    found = opened(pd)
+    pd.seal(found.stream_id, 0, 1, 5, *ABC)
+    with pytest.raises(InvalidArgument):
+        pd.seal(found.stream_id, 1, 1, end)
+
+
+def test_a_foreign_range_or_stream_is_not_found(pd: Any) -> None:
+    """Sealing what does not exist says so."""
+    found = opened(pd)
+    with pytest.raises(RangeNotFound):
+        pd.seal(found.stream_id, 7, 1, 5)
+    with pytest.raises(StreamNotFound):
+        pd.seal(99, 0, 1, 5)
+
+
+@pytest.mark.parametrize(
+    "names", [("rs1",), ("rs1", "rs1", "rs2"), ("rs1", "rs2", "rs3", "rs4")]
+)
+def test_the_choice_of_servers_is_checked_where_it_is_applied(
+    pd: Any, names: tuple[str, ...]
+) -> None:
+    """Too few, the same one twice, or too many: no range."""
+    stream = pd.create_stream()
+    pd.open_writer()
+    with pytest.raises(NoPlacement):
+        pd.create_range(stream.stream_id, 1, 0, *names)
+
+
+# ---- servers
+
+
+def test_a_directory_that_was_rolled_back_is_refused(pd: Any) -> None:
+    """Within one incarnation neither the count of starts nor the log's end goes back."""
+    pd.register("rs9", incarnation=9, boot=4, log_end=100)
+    with pytest.raises(PreconditionFailed, match="rolled back"):
+        pd.register("rs9", incarnation=9, boot=3, log_end=100)
+    with pytest.raises(PreconditionFailed, match="rolled back"):
+        pd.register("rs9", incarnation=9, boot=5, log_end=99)
+    mark = pd_state_pb2.MarkLogEnd(server="rs9", incarnation=9, log_end=200)
+    pd.do(pd_pb2.ListTasksResponse, mark_log_end=mark)
+    with pytest.raises(PreconditionFailed, match="rolled back"):
+        pd.register("rs9", incarnation=9, boot=5, log_end=150)
+    pd.register("rs9", incarnation=9, boot=5, log_end=200)
+
+
+def test_an_incarnation_that_was_replaced_never_comes_back(pd: Any) -> None:
+    """An old disk put back after its server started anew cannot speak for the replicas it once had."""
+    pd.register("rs9", incarnation=9, boot=4, log_end=100)
+    pd.register("rs9", incarnation=10)
+    with pytest.raises(PreconditionFailed, match="replaced"):
+        pd.register("rs9", incarnation=9, boot=5, log_end=100)
+    assert pd.state.servers["rs9"].server.incarnation == 10
+
+
+# ---- objects
+
+
+def sealed(pd: Any, end: int = 10) -> common_pb2.Range:
+    """A sealed range [0, end) on rs1 to rs3."""
+    found = opened(pd)
+    result: common_pb2.Range = pd.seal(found.stream_id, 0, 1, end).range
+    return result
+
+
+def test_only_one_uploads_a_span_at_a_time(pd: Any) -> None:
+    """A second uploader is refused until the first one's time is over; the first may ask again."""
+    found = sealed(pd)
+    first = pd.prepare(found.stream_id, 0, 0, 10, "rs1")
+    assert pd.prepare(found.stream_id, 0, 0, 10, "rs1").object_id == first.object_id
+    with pytest.raises(PreconditionFailed, match="rs1"):
+        pd.prepare(found.stream_id, 0, 0, 10, "rs2")
+    pd.pass_ms(60_001)
+    second = pd.prepare(found.stream_id, 0, 0, 10, "rs2")
+    assert second.key != first.key
+    with pytest.raises(PreconditionFailed, match="given up"):
+        pd.commit(first)
+    pd.commit(second)
+
+
+def test_who_holds_no_replica_uploads_nothing(pd: Any) -> None:
+    """An uploader is a member of the range's replica set, in its registered incarnation."""
+    found = sealed(pd)
+    with pytest.raises(PreconditionFailed):
+        pd.prepare(found.stream_id, 0, 0, 10, "rs4")
+
+
+def test_objects_tile_their_range(pd: Any) -> None:
+    """An object starts where the one before ended and stays within the range."""
+    found = sealed(pd)
+    for start, end in ((1, 10), (0, 0), (0, 11)):
+        with pytest.raises(PreconditionFailed):
+            pd.prepare(found.stream_id, 0, start, end, "rs1")
+    pd.commit(pd.prepare(found.stream_id, 0, 0, 4, "rs1"))
+    pd.commit(pd.prepare(found.stream_id, 0, 4, 10, "rs1"))
+    assert pd.state.ranges[found.stream_id][0].tiered_end_offset == 10
+
+
+def test_an_open_range_is_not_uploaded(pd: Any) -> None:
+    """Only what is sealed goes to the tier."""
+    found = opened(pd)
+    with pytest.raises(PreconditionFailed, match="open"):
+        pd.prepare(found.stream_id, 0, 0, 5, "rs1")
+
+
+def test_a_commit_is_done_once_and_checks_what_it_is_told(pd: Any) -> None:
+    """A repeated commit is the same commit; other bytes, another server, epoch or digest are refused."""
+    found = sealed(pd)
+    prepared = pd.prepare(found.stream_id, 0, 0, 10, "rs1")
+    for changes in ({"server": "rs2"}, {"incarnation": 1}, {"epoch": 9}):
+        with pytest.raises(PreconditionFailed):
+            pd.commit(prepared, **changes)
+    for changes in ({"size_bytes": 0}, {"digest": "sha256:zz"}, {"digest": ""}):
+        with pytest.raises(InvalidArgument):
+            pd.commit(prepared, **changes)
+    assert pd.commit(prepared) == pd.commit(prepared)
+    with pytest.raises(PreconditionFailed, match="other bytes"):
+        pd.commit(prepared, size_bytes=7)
+
+
+@pytest.mark.parametrize(
+    "groups", [[(0, 4), (5, 5)], [(0, 4), (4, 5)], [(1, 9)], [(0, 0), (0, 10)]]
+)
+def test_row_groups_tile_their_object(pd: Any, groups: list[tuple[int, int]]) -> None:
+    """An index with a hole, an overlap or a short end would misdirect readers: it is refused."""
+    found = sealed(pd)
+    prepared = pd.prepare(found.stream_id, 0, 0, 10, "rs1")
+    rows = [
+        common_pb2.RowGroup(start_offset=start, count=count) for start, count in groups
+    ]
+    with pytest.raises(InvalidArgument):
+        pd.commit(prepared, row_groups=rows)
+
+
+def test_hot_copies_go_only_when_objects_cover_the_range(pd: Any) -> None:
+    """A range that is not wholly tiered keeps its replicas, whoever asks."""
+    found = sealed(pd)
+    drop = pd_state_pb2.DropHot(stream_id=found.stream_id, range_index=0)
+    pd.commit(pd.prepare(found.stream_id, 0, 0, 4, "rs1"))
+    with pytest.raises(PreconditionFailed):
+        pd.do(pd_pb2.ListTasksResponse, drop_hot=drop)
+    pd.commit(pd.prepare(found.stream_id, 0, 4, 10, "rs1"))
+    pd.do(pd_pb2.ListTasksResponse, drop_hot=drop)
+    assert pd.state.ranges[found.stream_id][0].hot_dropped
+
+
+# ---- repair
+
+
+def replace(pd: Any, lost: str, new: str, stream_id: int = 1, index: int = 0) -> None:
+    """Propose a replacement."""
+    command = pd_state_pb2.ReplaceReplica(
+        stream_id=stream_id,
+        range_index=index,
+        lost=pd.members(lost)[0] if lost else None,
+        replacement=pd.members(new)[0],
+    )
+    pd.do(pd_pb2.ListTasksResponse, replace_replica=command)
+
+
+def test_a_replacement_takes_the_place_of_the_lost(pd: Any) -> None:
+    """A sealed range's lost replica gives its place to another server, once."""
+    sealed(pd)
+    replace(pd, "rs3", "rs4")
+    assert [each.server for each in pd.state.ranges[1][0].replicas] == [
+        "rs1",
+        "rs2",
+        "rs4",
+    ]
+    with pytest.raises(PreconditionFailed):
+        replace(pd, "rs3", "rs4")
+    with pytest.raises(PreconditionFailed):
+        replace(pd, "rs1", "rs2")
+
+
+def test_an_open_range_is_never_mended(pd: Any) -> None:
+    """An open range's replica set is what its writer counts acks in: it is sealed and left."""
+    opened(pd)
+    with pytest.raises(PreconditionFailed):
+        replace(pd, "rs3", "rs4")
+
+
+def test_a_free_place_can_be_filled_but_no_more(pd: Any) -> None:
+    """A range made when servers were few gets its missing replica, and not one beyond the stream's number."""
+    stream = pd.create_stream()
+    pd.open_writer()
+    pd.create_range(stream.stream_id, 1, 0, "rs1", "rs2")
+    pd.seal(stream.stream_id, 0, 1, 10)
+    replace(pd, "", "rs3")
+    with pytest.raises(PreconditionFailed):
+        replace(pd, "", "rs4")
+    assert [each.server for each in pd.state.ranges[1][0].replicas] == [
+        "rs1",
+        "rs2",
+        "rs3",
+    ]
+
+
+# ---- the machine
+
+
+def test_a_snapshot_brings_back_everything(pd: Any) -> None:
+    """After a restore the state, its indexes and the kept results are the same."""
+    found = sealed(pd)
+    pd.tier(found.stream_id, 0, "rs1")
+    pd.open_writer(request_id="kept")
+    data = pd.machine.snapshot()
+    pd.machine.restore(data)
+    pd.state.validate()
+    assert pd.machine.snapshot() == data
+    assert pd.open_writer(request_id="kept").stream.epoch == 2
+
+
+def test_a_damaged_or_newer_snapshot_is_refused_before_anything_changes(
+    pd: Any,
+) -> None:
+    """Corruption is said, and the state stays."""
+    from rangelog.errors import Corruption
+
+    before = pd.machine.snapshot()
+    for data in (
+        b"\xff\xff\xff",
+        pd_state_pb2.StateSnapshot(version=99).SerializeToString(),
+        b"",
+    ):
+        with pytest.raises(Corruption):
+            pd.machine.restore(data)
+    assert pd.machine.snapshot() == before
