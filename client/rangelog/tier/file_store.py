@@ -1,0 +1,116 @@
+"""An object store in a local directory: the embedded default, and durable.
+
+What holds: an object is written aside, flushed, then linked under its name, which fails if the name is taken; so it
+appears whole, once, and survives a power cut.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rangelog.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, StorageFull, Unavailable
+from rangelog.tier.object_store import ObjectInfo, check_key
+
+_ASIDE = ".aside"
+_ENOSPC = (28, 122)
+
+
+class FileStore:
+    """See the module and ObjectStore."""
+
+    def __init__(self, directory: Path) -> None:
+        self._root = directory
+        with _mapped(str(directory)):
+            (directory / _ASIDE).mkdir(parents=True, exist_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self._root / check_key(key)
+
+    def put_if_absent(self, key: str, source: bytes | Path) -> None:
+        """See ObjectStore."""
+        path = self._path(key)
+        aside = self._root / _ASIDE / uuid.uuid4().hex
+        with _mapped(key):
+            try:
+                with aside.open("wb") as target:
+                    if isinstance(source, bytes):
+                        target.write(source)
+                    else:
+                        with source.open("rb") as origin:
+                            shutil.copyfileobj(origin, target, 1 << 20)
+                    target.flush()
+                    os.fsync(target.fileno())
+                path.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    os.link(aside, path)
+                except FileExistsError:
+                    raise PreconditionFailed(f"object {key} exists already") from None
+                self._flush_directories(path.parent)
+            finally:
+                aside.unlink(missing_ok=True)
+
+    def _flush_directories(self, directory: Path) -> None:
+        """Flush up to the root: a new directory is an entry in its parent."""
+        while True:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if directory == self._root or directory.parent == directory:
+                return
+            directory = directory.parent
+
+    def get(self, key: str) -> bytes:
+        """See ObjectStore."""
+        with _mapped(key):
+            return self._path(key).read_bytes()
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """See ObjectStore."""
+        with _mapped(key), self._path(key).open("rb") as source:
+            source.seek(start)
+            data = source.read(length)
+        if len(data) != length:
+            raise InvalidArgument(f"object {key} has no bytes {start} to {start + length}")
+        return data
+
+    def head(self, key: str) -> ObjectInfo:
+        """See ObjectStore."""
+        with _mapped(key):
+            found = self._path(key).stat()
+        return ObjectInfo(key, found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}")
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See ObjectStore."""
+        with _mapped(prefix):
+            keys = sorted(
+                path.relative_to(self._root).as_posix()
+                for path in self._root.rglob("*")
+                if path.is_file() and _ASIDE not in path.parts
+            )
+        for key in keys:
+            if key.startswith(prefix):
+                yield self.head(key)
+
+    def delete(self, key: str) -> None:
+        """See ObjectStore."""
+        with _mapped(key):
+            self._path(key).unlink(missing_ok=True)
+
+
+@contextmanager
+def _mapped(what: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ObjectNotFound(f"there is no object {what}") from error
+    except OSError as error:
+        if error.errno in _ENOSPC:
+            raise StorageFull(f"the tier's directory is full: free some space ({what})") from error
+        raise Unavailable(f"the tier's directory cannot be used: {error.strerror} ({what})") from error

@@ -1,0 +1,109 @@
+"""What rangelog needs of an object store, and how one is opened by its URL. Blocking; safe to use from several threads.
+
+What holds for every implementation: an object appears whole or not at all; `put_if_absent` has exactly one winner; a
+missing object is ObjectNotFound, trouble is Unavailable, never the other way round.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from rangelog.errors import ConfigInvalid, InvalidArgument, MissingExtra, PreconditionFailed
+
+KEY_LENGTH_MAX = 1_000
+PROBE_PREFIX = "probe/"
+_S3_OPTIONS = ("endpoint", "region", "create")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a store says of an object without sending it."""
+
+    key: str
+    size_bytes: int
+    etag: str
+
+
+class ObjectStore(Protocol):
+    """See the module. Keys are relative to the URL's prefix."""
+
+    def put_if_absent(self, key: str, source: bytes | Path) -> None:
+        """Store bytes or a file under a new key. Raises PreconditionFailed when the key is taken, Unavailable."""
+
+    def get(self, key: str) -> bytes:
+        """Return the whole object. Raises ObjectNotFound, Unavailable."""
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Return exactly these bytes. Raises ObjectNotFound, InvalidArgument (beyond the end), Unavailable."""
+
+    def head(self, key: str) -> ObjectInfo:
+        """Raises ObjectNotFound, Unavailable."""
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield the objects whose keys start with `prefix`, by key. Raises Unavailable."""
+
+    def delete(self, key: str) -> None:
+        """Remove an object; idempotent. Raises Unavailable."""
+
+
+def check_key(key: str) -> str:
+    """Return the key if it stays inside the store. Raises InvalidArgument."""
+    parts = key.split("/")
+    if not key or len(key) > KEY_LENGTH_MAX or not key.isprintable() or any(part in ("", ".", "..") for part in parts):
+        raise InvalidArgument(f"bad object key {key!r}")
+    return key
+
+
+def probe(store: ObjectStore) -> None:
+    """Check that the store honours "only if absent": without that two uploads could overwrite each other.
+
+    Raises ConfigInvalid when it does not, Unavailable when it cannot be reached.
+    """
+    key = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
+    store.put_if_absent(key, b"rangelog")
+    try:
+        store.put_if_absent(key, b"rangelog")
+    except PreconditionFailed:
+        return
+    finally:
+        store.delete(key)
+    raise ConfigInvalid(
+        "this object store ignores If-None-Match: objects could be overwritten, so it cannot be the tier"
+    )
+
+
+def open_object_store(url: str) -> ObjectStore:
+    """Open `file:///dir` or `s3://bucket/prefix?endpoint=http://host:port&region=name&create=true`.
+
+    Raises ConfigInvalid, MissingExtra, Unavailable.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost") or not parts.path.startswith("/") or parts.query:
+            raise ConfigInvalid(f"bad tier URL {url!r}: write file:///absolute/directory")
+        from rangelog.tier.file_store import FileStore
+
+        return FileStore(Path(unquote(parts.path)))
+    if parts.scheme == "s3":
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        unknown = [name for name in options if name not in _S3_OPTIONS]
+        if unknown or not parts.netloc:
+            what = f"unknown option {unknown[0]!r}" if unknown else "no bucket"
+            raise ConfigInvalid(f"bad tier URL: {what}; write s3://bucket/prefix?endpoint=http://host:port&region=name")
+        try:
+            from rangelog.tier.s3_store import S3Store
+        except ImportError as error:
+            raise MissingExtra("an s3:// tier needs boto3: pip install 'rangelog[tier]'") from error
+        return S3Store(
+            parts.netloc,
+            parts.path.strip("/"),
+            endpoint=options.get("endpoint"),
+            region=options.get("region"),
+            create=options.get("create") == "true",
+        )
+    raise ConfigInvalid(f"bad tier URL {url!r}: write file:///directory or s3://bucket/prefix")

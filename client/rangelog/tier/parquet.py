@@ -1,0 +1,288 @@
+"""One tiered object: a span of one range as a Parquet file that anybody can read.
+
+Columns offset, timestamp, key, value, headers; zstd; a checksum on every page; row groups of bounded size. The file's
+key/value metadata says what it is (stream, range, epoch, span), so streams can be rebuilt from the bucket alone.
+
+What holds: a written object covers exactly the span asked for, in order, without gap; what is read back was checked page
+by page, and the footer, which Parquet does not protect, by a checksum that the placement driver keeps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rangelog.arrow import SCHEMA, batch_to_arrow
+from rangelog.batch import check_batch
+from rangelog.errors import Corruption, InvalidArgument, RangelogError
+from rangelog.limits import MIB
+from rangelog.tier.object_store import ObjectStore
+from rangelog_proto.v1 import common_pb2
+
+FORMAT_VERSION = "1"
+ROW_GROUP_ROWS_MAX = 131_072
+ROW_GROUP_BYTES_MAX = 32 * MIB
+READ_AHEAD_GROUPS = 3
+BATCH_ROWS = 65_536
+_MAGIC = b"PAR1"
+_TAIL_BYTES = 8  # footer length and magic
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenObject:
+    """What the placement driver is told of an object."""
+
+    size_bytes: int
+    digest: str
+    row_groups: list[common_pb2.RowGroup]
+    footer_size_bytes: int
+    footer_crc: int
+
+
+@dataclass(slots=True)
+class _Group:
+    """Batches that become one row group."""
+
+    tables: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    size_bytes: int = 0
+
+
+def write_object(
+    path: Path,
+    batches: Iterable[bytes],
+    *,
+    stream_id: int,
+    stream_name: str,
+    range_index: int,
+    epoch: int,
+    start_offset: int,
+    end_offset: int,
+) -> WrittenObject:
+    """Write the encoded batches that cover [start, end) to a Parquet file; memory is bounded by a row group.
+
+    Raises InvalidArgument when they do not cover it without gap, Corruption when one is damaged.
+    """
+    metadata = {
+        "rangelog.format_version": FORMAT_VERSION,
+        "rangelog.stream_id": str(stream_id),
+        "rangelog.stream": stream_name,
+        "rangelog.range": str(range_index),
+        "rangelog.epoch": str(epoch),
+        "rangelog.start_offset": str(start_offset),
+        "rangelog.end_offset": str(end_offset),
+    }
+    groups: list[common_pb2.RowGroup] = []
+    group = _Group()
+    position = start_offset
+    with pq.ParquetWriter(
+        path,
+        SCHEMA.with_metadata(metadata),
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=["key"],
+        write_statistics=["offset", "timestamp"],
+        write_page_checksum=True,
+        store_schema=True,
+    ) as writer:
+        for data in batches:
+            if position >= end_offset:
+                break
+            header = check_batch(data)
+            if not header.base_offset <= position < header.end_offset:
+                raise InvalidArgument(f"a batch starts at {header.base_offset}, {position} comes next")
+            table = batch_to_arrow(data, position, end_offset)
+            position += table.num_rows
+            full = group.rows + table.num_rows > ROW_GROUP_ROWS_MAX or group.size_bytes > ROW_GROUP_BYTES_MAX
+            if group.rows and full:
+                groups.append(_write_group(writer, group))
+                group = _Group()
+            group.tables.append(table)
+            group.rows += table.num_rows
+            group.size_bytes += header.columns_size
+        if position != end_offset:
+            raise InvalidArgument(f"the batches end at {position}, not at {end_offset}")
+        groups.append(_write_group(writer, group))
+    return _describe(path, groups)
+
+
+def _write_group(writer: pq.ParquetWriter, group: _Group) -> common_pb2.RowGroup:
+    table = pa.Table.from_batches(group.tables, schema=SCHEMA)
+    writer.write_table(table, row_group_size=table.num_rows)
+    stamps = pc.min_max(table.column("timestamp").cast(pa.int64()))
+    return common_pb2.RowGroup(
+        start_offset=table.column("offset")[0].as_py(),
+        count=table.num_rows,
+        timestamp_ms_min=stamps["min"].as_py() // 1000,
+        timestamp_ms_max=stamps["max"].as_py() // 1000,
+    )
+
+
+def _describe(path: Path, groups: list[common_pb2.RowGroup]) -> WrittenObject:
+    digest = hashlib.sha256()
+    with path.open("rb") as source:
+        while data := source.read(4 * MIB):
+            digest.update(data)
+        size = source.tell()
+        source.seek(size - _TAIL_BYTES)
+        footer_size = int.from_bytes(source.read(4), "little") + _TAIL_BYTES
+        source.seek(size - footer_size)
+        footer = source.read()
+    return WrittenObject(size, f"sha256:{digest.hexdigest()}", groups, footer_size, google_crc32c.value(footer))
+
+
+class _ObjectFile(io.RawIOBase):
+    """A file over ranged GETs, served from spans that were fetched ahead where it can be."""
+
+    def __init__(self, store: ObjectStore, key: str, size_bytes: int) -> None:
+        self._store, self._key, self._size = store, key, size_bytes
+        self._position = 0
+        self.spans: dict[int, bytes] = {}
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        start = self._position
+        end = self._size if size is None or size < 0 else min(self._size, start + size)
+        if end <= start:
+            return b""
+        self._position = end
+        for first, data in self.spans.items():
+            if first <= start and end <= first + len(data):
+                return data[start - first : end - first]
+        return self._store.get_range(self._key, start, end - start)
+
+
+class ObjectReader:
+    """Reads one committed object; every ranged GET, page and footer is checked. Close it."""
+
+    def __init__(self, store: ObjectStore, described: common_pb2.Object) -> None:
+        """Open and check the footer. Raises Corruption, ObjectNotFound, Unavailable."""
+        self._store = store
+        self._object = described
+        self._file = _ObjectFile(store, described.key, described.size_bytes)
+        self._threads = ThreadPoolExecutor(READ_AHEAD_GROUPS, thread_name_prefix="tier-read")
+        with _as_corruption(described):
+            self._check_footer()
+            self._parquet = pq.ParquetFile(
+                pa.PythonFile(self._file, mode="r"), page_checksum_verification=True, pre_buffer=False
+            )
+            self._check_metadata()
+
+    def close(self) -> None:
+        """Let go of threads; idempotent."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _check_footer(self) -> None:
+        described = self._object
+        if not described.footer_size_bytes:
+            data = self._store.get(described.key)  # an object from before footers were summed: check it as a whole
+            if f"sha256:{hashlib.sha256(data).hexdigest()}" != described.digest:
+                raise Corruption(f"object {described.key} is damaged: its digest does not fit")
+            self._file.spans[0] = data
+            return
+        if described.footer_size_bytes > described.size_bytes:
+            raise Corruption(f"object {described.key} is described with a footer larger than itself")
+        start = described.size_bytes - described.footer_size_bytes
+        footer = self._store.get_range(described.key, start, described.footer_size_bytes)
+        if google_crc32c.value(footer) != described.footer_crc:
+            raise Corruption(f"object {described.key} is damaged: its footer's checksum does not fit")
+        self._file.spans[start] = footer
+
+    def _check_metadata(self) -> None:
+        described = self._object
+        told = self._parquet.schema_arrow.metadata or {}
+        if not self._parquet.schema_arrow.equals(SCHEMA, check_metadata=False):
+            raise Corruption(f"object {described.key} has other columns than rangelog writes")
+        expected = {
+            b"rangelog.stream_id": described.stream_id,
+            b"rangelog.range": described.range_index,
+            b"rangelog.start_offset": described.start_offset,
+            b"rangelog.end_offset": described.end_offset,
+        }
+        for name, value in expected.items():
+            if told.get(name) != str(value).encode():
+                raise Corruption(
+                    f"object {described.key} is another one than the placement driver lists: {name.decode()}"
+                )
+
+    def read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield the records in [start, end) in order. Raises Corruption, ObjectNotFound, Unavailable."""
+        with _as_corruption(self._object):
+            metadata = self._parquet.metadata
+            wanted: list[tuple[int, int, int]] = []
+            first = self._object.start_offset
+            for number in range(metadata.num_row_groups):
+                rows = metadata.row_group(number).num_rows
+                if first < end and first + rows > start:
+                    wanted.append((number, first, rows))
+                first += rows
+            if first != self._object.end_offset:
+                raise Corruption(f"object {self._object.key} has {first - self._object.start_offset} records")
+            yield from self._read_groups(wanted, start, end)
+
+    def _read_groups(self, wanted: list[tuple[int, int, int]], start: int, end: int) -> Iterator[pa.RecordBatch]:
+        ahead: list[Future[tuple[int, bytes]]] = []
+        for turn, (number, first, rows) in enumerate(wanted):
+            while len(ahead) < READ_AHEAD_GROUPS and turn + len(ahead) < len(wanted):
+                ahead.append(self._threads.submit(self._fetch_group, wanted[turn + len(ahead)][0]))
+            span, data = ahead.pop(0).result()
+            self._file.spans[span] = data
+            table = self._parquet.read_row_group(number)
+            del self._file.spans[span]
+            offsets = table.column("offset")
+            if table.num_rows != rows or offsets[0].as_py() != first or offsets[-1].as_py() != first + rows - 1:
+                raise Corruption(f"object {self._object.key} does not hold the offsets from {first} on")
+            low, high = max(0, start - first), min(rows, end - first)
+            yield from table.slice(low, high - low).to_batches(max_chunksize=BATCH_ROWS)
+
+    def _fetch_group(self, number: int) -> tuple[int, bytes]:
+        group = self._parquet.metadata.row_group(number)
+        edges: list[tuple[int, int]] = []
+        for column in range(group.num_columns):
+            chunk = group.column(column)
+            begin = chunk.data_page_offset
+            if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
+                begin = min(begin, chunk.dictionary_page_offset)
+            edges.append((begin, begin + chunk.total_compressed_size))
+        begin, finish = min(edge[0] for edge in edges), max(edge[1] for edge in edges)
+        return begin, self._store.get_range(self._object.key, begin, finish - begin)
+
+
+class _as_corruption:  # noqa: N801  # reads as a phrase
+    """Whatever Parquet says of damaged bytes is Corruption; our own errors pass."""
+
+    def __init__(self, described: common_pb2.Object) -> None:
+        self._key = described.key
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, InvalidArgument):
+            raise Corruption(f"object {self._key} is shorter than the placement driver lists") from error
+        if isinstance(error, RangelogError) or not isinstance(error, Exception):
+            return
+        raise Corruption(f"object {self._key} is damaged: it cannot be read as Parquet") from error

@@ -1,0 +1,179 @@
+"""An object store that speaks S3, by boto3. Credentials come from boto3's own chain, never from the URL.
+
+What holds: `put_if_absent` sends If-None-Match, on multipart uploads at their completion; every call has timeouts and
+boto3's standard retries; what goes wrong is one of our errors, in one line that says what to check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+from rangelog.errors import (
+    ConfigInvalid,
+    InvalidArgument,
+    ObjectNotFound,
+    PreconditionFailed,
+    RangelogError,
+    Unavailable,
+)
+from rangelog.limits import MIB
+from rangelog.tier.object_store import ObjectInfo, check_key
+
+CONNECT_TIMEOUT_S = 3
+READ_TIMEOUT_S = 30
+ATTEMPTS_MAX = 3
+POOL_CONNECTIONS = 16
+PART_BYTES = 16 * MIB
+_MISSING = ("NoSuchKey", "404", "NotFound")
+_TAKEN = ("PreconditionFailed", "412", "ConditionalRequestConflict", "409")
+_DENIED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "Forbidden")
+
+
+class S3Store:
+    """See the module and ObjectStore."""
+
+    def __init__(
+        self, bucket: str, prefix: str, *, endpoint: str | None, region: str | None, create: bool = False
+    ) -> None:
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._where = f"s3://{bucket} at {endpoint or 'AWS'}"
+        config = Config(
+            connect_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=READ_TIMEOUT_S,
+            retries={"mode": "standard", "max_attempts": ATTEMPTS_MAX},
+            max_pool_connections=POOL_CONNECTIONS,
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            s3={"addressing_style": "path" if endpoint else "auto"},
+        )
+        try:
+            self._client: Any = boto3.session.Session().client(
+                "s3", endpoint_url=endpoint, region_name=region or "us-east-1", config=config
+            )
+        except (BotoCoreError, ValueError) as error:
+            raise ConfigInvalid(f"the tier {self._where} cannot be set up: {error}") from error
+        if create:
+            self._create_bucket(region)
+
+    def _create_bucket(self, region: str | None) -> None:
+        options: dict[str, Any] = {}
+        if region not in (None, "us-east-1"):
+            options["CreateBucketConfiguration"] = {"LocationConstraint": region}
+        try:
+            with self._mapped(self._bucket):
+                self._client.create_bucket(Bucket=self._bucket, **options)
+        except PreconditionFailed:
+            return
+
+    def _key(self, key: str) -> str:
+        return self._prefix + check_key(key)
+
+    def put_if_absent(self, key: str, source: bytes | Path) -> None:
+        """See ObjectStore."""
+        if isinstance(source, Path) and source.stat().st_size > PART_BYTES:
+            self._put_parts(key, source)
+            return
+        body = source if isinstance(source, bytes) else source.read_bytes()
+        with self._mapped(key):
+            self._client.put_object(Bucket=self._bucket, Key=self._key(key), Body=body, IfNoneMatch="*")
+
+    def _put_parts(self, key: str, source: Path) -> None:
+        where = {"Bucket": self._bucket, "Key": self._key(key)}
+        with self._mapped(key):
+            upload_id = self._client.create_multipart_upload(**where)["UploadId"]
+        try:
+            parts: list[dict[str, Any]] = []
+            with self._mapped(key), source.open("rb") as origin:
+                while data := origin.read(PART_BYTES):
+                    number = len(parts) + 1
+                    sent = self._client.upload_part(**where, UploadId=upload_id, PartNumber=number, Body=data)
+                    parts.append({"PartNumber": number, "ETag": sent["ETag"]})
+                self._client.complete_multipart_upload(
+                    **where, UploadId=upload_id, MultipartUpload={"Parts": parts}, IfNoneMatch="*"
+                )
+        except RangelogError:
+            self._abort_parts(where, upload_id)
+            raise
+
+    def _abort_parts(self, where: dict[str, str], upload_id: str) -> None:
+        """Parts of an upload that failed cost money until they are dropped; if this fails too, the store's rules do it."""
+        try:
+            self._client.abort_multipart_upload(**where, UploadId=upload_id)
+        except (BotoCoreError, ClientError):
+            return
+
+    def get(self, key: str) -> bytes:
+        """See ObjectStore."""
+        with self._mapped(key):
+            data: bytes = self._client.get_object(Bucket=self._bucket, Key=self._key(key))["Body"].read()
+        return data
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """See ObjectStore."""
+        if length <= 0:
+            return b""
+        wanted = f"bytes={start}-{start + length - 1}"
+        with self._mapped(key):
+            answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key), Range=wanted)
+            data: bytes = answer["Body"].read()
+        if len(data) != length:
+            raise InvalidArgument(f"object {key} has no bytes {start} to {start + length}")
+        return data
+
+    def head(self, key: str) -> ObjectInfo:
+        """See ObjectStore."""
+        with self._mapped(key):
+            answer = self._client.head_object(Bucket=self._bucket, Key=self._key(key))
+        return ObjectInfo(key, answer["ContentLength"], answer["ETag"].strip('"'))
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See ObjectStore."""
+        with self._mapped(prefix):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix + prefix
+            )
+            for page in pages:
+                for each in page.get("Contents", ()):
+                    key = each["Key"].removeprefix(self._prefix)
+                    yield ObjectInfo(key, each["Size"], each["ETag"].strip('"'))
+
+    def delete(self, key: str) -> None:
+        """See ObjectStore."""
+        with self._mapped(key):
+            self._client.delete_object(Bucket=self._bucket, Key=self._key(key))
+
+    @contextmanager
+    def _mapped(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except ClientError as error:
+            raise self._error(error, key) from error
+        except NoCredentialsError as error:
+            raise ConfigInvalid(
+                f"no credentials for {self._where}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
+            ) from error
+        except BotoCoreError as error:
+            raise Unavailable(f"{self._where} cannot be reached: check the endpoint in the tier URL") from error
+
+    def _error(self, error: ClientError, key: str) -> RangelogError:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if code == "NoSuchBucket":
+            return Unavailable(f"there is no bucket at {self._where}: create it, or add create=true to the tier URL")
+        if code in _MISSING:
+            return ObjectNotFound(f"there is no object {key} in {self._where}")
+        if code in _TAKEN or code in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
+            return PreconditionFailed(f"object {key} exists already in {self._where}")
+        if code in ("InvalidRange", "416"):
+            return InvalidArgument(f"object {key} is shorter than what was asked of it")
+        if code in _DENIED:
+            return Unavailable(f"{self._where} denies access ({code}): check the credentials and the bucket's policy")
+        return Unavailable(f"{self._where} answered {code or status} for {key}")
