@@ -19,10 +19,9 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(170)]
-
 WORKER = Path(__file__).parent / "helpers" / "consensus_worker.py"
 ROUNDS = int(os.environ.get("RANGELOG_ROUNDS", "4"))
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120 + 10 * ROUNDS)]
 SECRET = "a secret for tests"
 
 
@@ -270,7 +269,7 @@ async def test_kill_all_three_around_a_compaction(cluster: Cluster) -> None:
 async def test_a_killed_leader_is_replaced(cluster: Cluster) -> None:
     """After kill -9 of the leader another acknowledges within two seconds; the killed one catches up."""
     gaps_ms = []
-    for _ in range(min(ROUNDS, 10)):
+    for _ in range(min(ROUNDS, 20)):
         leader = await cluster.leader()
         stop = asyncio.Event()
         load = asyncio.create_task(cluster.load(stop, clients=8))

@@ -95,6 +95,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         snapshot_entries: int,
     ) -> None:
         library.prepare()
+        self._name = name
         self._log = raft_log
         self.snapshots = snapshots
         self._driver = driver
@@ -250,9 +251,11 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         self.snapshots.cancelTransmisstion(peer)
         self._SyncObj__onNodeDisconnected(self._nodes[peer])
         if self._SyncObj__raftLeader == self._nodes[peer]:
-            # A killed leader's connection breaks at once: do not wait for the whole timeout.
+            # A killed leader's connection breaks at once: do not wait for the whole timeout. All others see it in the
+            # same moment: stand for election one after the other, so that the votes are not split.
             self.snapshots.forget_received()
-            self._move_deadline(min, random.uniform(0.2, 0.6) * self._timings.election_min_s)
+            rank = sorted({self._name, *self._nodes} - {peer}).index(self._name)
+            self._move_deadline(min, (0.2 + 0.3 * rank + random.uniform(0.0, 0.1)) * self._timings.election_min_s)
 
     def _receive(self, peer: str, message: Message) -> None:
         node = self._nodes[peer]

@@ -22,7 +22,14 @@ from rangelog.errors import ProtocolViolation, Unavailable
 from rangelog_pd.consensus.connection import Connection
 from rangelog_pd.consensus.dialing import Dialing
 from rangelog_pd.consensus.handshake import SessionKeys
-from rangelog_pd.consensus.messages import Append, Message, Ping, SnapshotChunk, decode, encode
+from rangelog_pd.consensus.messages import (
+    Append,
+    Message,
+    Ping,
+    SnapshotChunk,
+    decode,
+    encode,
+)
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rangelog.errors import InternalError, InvalidArgument, ProtocolViolation, Unauthorized, Unavailable
+from rangelog.errors import (
+    InternalError,
+    InvalidArgument,
+    ProtocolViolation,
+    Unauthorized,
+    Unavailable,
+)
 from rangelog_pd.consensus import dialing, library
 from rangelog_pd.consensus.connection import SEND_QUEUE_BYTES_MAX, Connection
-from rangelog_pd.consensus.handshake import Identity, SessionKeys, dial, group_digest, listen
+from rangelog_pd.consensus.handshake import (
+    Identity,
+    SessionKeys,
+    dial,
+    group_digest,
+    listen,
+)
 from rangelog_pd.consensus.messages import FRAME_BYTES_MAX
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 
