@@ -20,7 +20,13 @@ PACKAGE = pathlib.PurePath("rangelog_proto/v1")
 def generate(target: pathlib.Path) -> None:
     """Write the stubs of every .proto below `target`; exits with protoc's message when one does not compile."""
     protos = sorted(str(path.relative_to(SOURCE)) for path in (SOURCE / PACKAGE).glob("*.proto"))
-    arguments = ["protoc", f"-I{SOURCE}", f"--python_out={target}", f"--pyi_out={target}", f"--grpc_python_out={target}"]
+    arguments = [
+        "protoc",
+        f"-I{SOURCE}",
+        f"--python_out={target}",
+        f"--pyi_out={target}",
+        f"--grpc_python_out={target}",
+    ]
     if protoc.main([*arguments, *protos]) != 0:
         raise SystemExit("generate_stubs: protoc refused a .proto; see above")
     for path in (target / PACKAGE).glob("*_pb2_grpc.py"):
