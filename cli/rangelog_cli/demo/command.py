@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rangelog_cli.demo.ack_log import read_acks
+from rangelog_cli.demo.appender import FLIGHTS_PER_S, WINDOW_RECORDS
 from rangelog_cli.demo.comparison import Comparison
 from rangelog_cli.demo.faults import Appending, WriterProcess
 from rangelog_cli.demo.flights import Flight, load_flights, write_spool
@@ -231,6 +232,8 @@ class Demo:
             steps=self.progress.steps,
             carriers=self.outcome.carriers,
             machine=_machine(),
+            pace=f"Paced at {FLIGHTS_PER_S:,} flights a second, at most {WINDOW_RECORDS:,} of them not yet acked; "
+            "each ack means that two of three replicas have the flight on disk.",
         )
 
 

@@ -134,3 +134,9 @@ class Appending:
         first.process.kill()
         second.go()
         self.kills.append(kill)
+        self._restarts.append(asyncio.create_task(self._note_takeover(kill, second)))
+
+    async def _note_takeover(self, kill: Kill, second: WriterProcess) -> None:
+        while "start" not in second.status():
+            await asyncio.sleep(_POLL_S)
+        kill.replaced_by = f"{second.process.name} goes on at flight {second.status()['start']:,}"

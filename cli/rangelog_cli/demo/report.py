@@ -59,6 +59,7 @@ class ReportData:
     steps: Sequence[Step]
     carriers: Sequence[CarrierRow]
     machine: str
+    pace: str
 
 
 def write_report(path: Path, data: ReportData) -> None:
@@ -86,7 +87,7 @@ def render(data: ReportData) -> str:
         ),
         '<section class="tiles">' + "".join(_tile(value, label) for value, label in tiles) + "</section>",
         (
-            f"<section><h2>Appending through three kills</h2><figure>{plot_svg(timeline)}</figure>"
+            f"<section><h2>Appending through three kills</h2><p>{html.escape(data.pace)}</p><figure>{plot_svg(timeline)}</figure>"
             f"{_kills(timeline)}</section>"
         ),
         f"<section><h2>What was checked</h2>{_checks(data.checks)}</section>",
@@ -182,13 +183,15 @@ def _kills(timeline: Timeline) -> str:
         )
         for kill in timeline.kills
     ]
-    return _table(("killed with kill -9", "process", "at", "longest pause after it", "back after"), rows)
+    return _table(("killed with kill -9", "process", "at", "longest pause after it", "back"), rows)
 
 
 def _back(kill: Kill) -> str:
+    if kill.replaced_by:
+        return kill.replaced_by
     if kill.restarted_ns is None:
         return "–"
-    return f"{(kill.restarted_ns - kill.killed_ns) / 1e9:.2f} s"
+    return f"after {(kill.restarted_ns - kill.killed_ns) / 1e9:.2f} s"
 
 
 def _checks(checks: Sequence[Check]) -> str:

@@ -21,6 +21,7 @@ class Kill:
     process: str
     killed_ns: int
     restarted_ns: int | None = None
+    replaced_by: str = ""
     gap_ms: float = 0.0
 
 
@@ -57,7 +58,7 @@ def make_timeline(acks: Iterable[Ack], kills: Sequence[Kill], *, bucket_ms: int 
     times = [time_ns for time_ns, _ in points]
     for kill in kills:
         later = [other.killed_ns for other in kills if other.killed_ns > kill.killed_ns]
-        kill.gap_ms = gap_after(times, kill.killed_ns, min([kill.killed_ns + _AFTER_KILL_NS, *later]))
+        kill.gap_ms = gap_after(times, kill.killed_ns, min(later, default=None))
     latencies = sorted(latency for _, latency in points)
     start_ns = times[0]
     return Timeline(
@@ -72,12 +73,16 @@ def make_timeline(acks: Iterable[Ack], kills: Sequence[Kill], *, bucket_ms: int 
     )
 
 
-def gap_after(times_ns: Sequence[int], killed_ns: int, until_ns: int) -> float:
-    """The longest pause in ms between two consecutive acks that spans the kill or began after it and by `until_ns`."""
+def gap_after(times_ns: Sequence[int], killed_ns: int, next_kill_ns: int | None = None) -> float:
+    """The longest pause in ms between two consecutive acks that spans this kill or began up to 5 s after it.
+
+    A pause that spans the next kill is the next one's.
+    """
     first = max(0, bisect_right(times_ns, killed_ns) - 1)
-    last = bisect_right(times_ns, until_ns - 1)
-    window = times_ns[first : last + 1]
-    return max((b - a for a, b in itertools.pairwise(window)), default=0) / 1e6
+    last = bisect_right(times_ns, killed_ns + _AFTER_KILL_NS) + 1
+    if next_kill_ns is not None:
+        last = min(last, bisect_right(times_ns, next_kill_ns))
+    return max((b - a for a, b in itertools.pairwise(times_ns[first:last])), default=0) / 1e6
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

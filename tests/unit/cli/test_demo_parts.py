@@ -76,6 +76,7 @@ def test_report_is_one_page_without_references(tmp_path: Path) -> None:
         steps=[report.Step("append", 1.0, "")],
         carriers=[report.CarrierRow("UA", 3, 1.5, 1.5, 0.0, 0.0)],
         machine="2 cores",
+        pace="slowly",
     )
     report.write_report(tmp_path / "deep" / "r.html", data)
     page = (tmp_path / "deep" / "r.html").read_text()
