@@ -29,10 +29,12 @@ class PdPlan:
 
     @property
     def api_address(self) -> str:
+        """Where clients and range servers reach it."""
         return f"{LOOPBACK}:{self.api_port}"
 
     @property
     def raft_address(self) -> str:
+        """Where the other placement drivers reach it."""
         return f"{LOOPBACK}:{self.raft_port}"
 
 
@@ -58,6 +60,7 @@ class ClusterPlan:
 
     @property
     def pd_addresses(self) -> list[str]:
+        """Every placement driver's API."""
         return [pd.api_address for pd in self.pds]
 
     def ports(self) -> dict[str, int]:
@@ -162,7 +165,7 @@ def _servers(first: int, last: int) -> tuple[ServerPlan, ...]:
 def _ports_from(base_port: int, pds: int, servers: int) -> list[int]:
     """APIs at base, Raft at base + 40, range servers from base + 80 in pairs: stable when servers are added."""
     highest = base_port + 80 + 2 * servers
-    if not 1 <= base_port or highest > 65_535:
+    if base_port < 1 or highest > 65_535:
         raise InvalidArgument(f"--port {base_port} leaves no room below 65536: choose one between 1024 and 65000")
     apis = [base_port + i for i in range(pds)]
     rafts = [base_port + 40 + i for i in range(pds)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rangelog.errors import RequestTimeout, Unavailable
 from rangelog_cli.demo.ack_log import count_acks
-from rangelog_cli.demo.metadata import Metadata
+from rangelog_cli.demo.metadata import Metadata, wait_for
 from rangelog_cli.demo.progress import Bar
 from rangelog_cli.demo.timeline import Kill
 from rangelog_cli.processes import Cluster, Process, wait_until
@@ -137,6 +137,9 @@ class Appending:
         self._restarts.append(asyncio.create_task(self._note_takeover(kill, second)))
 
     async def _note_takeover(self, kill: Kill, second: WriterProcess) -> None:
-        while "start" not in second.status():
-            await asyncio.sleep(_POLL_S)
-        kill.replaced_by = f"{second.process.name} goes on at flight {second.status()['start']:,}"
+
+        async def opened() -> bool:
+            return "start" in second.status() or not second.process.running
+
+        await wait_for(opened, _READY_TIMEOUT_S, f"{second.process.name} did not take over")
+        kill.replaced_by = f"{second.process.name} goes on at flight {second.status().get('start', 0):,}"

@@ -87,8 +87,8 @@ def render(data: ReportData) -> str:
         ),
         '<section class="tiles">' + "".join(_tile(value, label) for value, label in tiles) + "</section>",
         (
-            f"<section><h2>Appending through three kills</h2><p>{html.escape(data.pace)}</p><figure>{plot_svg(timeline)}</figure>"
-            f"{_kills(timeline)}</section>"
+            f"<section><h2>Appending through three kills</h2><p>{html.escape(data.pace)}</p>"
+            f"<figure>{plot_svg(timeline)}</figure>{_kills(timeline)}</section>"
         ),
         f"<section><h2>What was checked</h2>{_checks(data.checks)}</section>",
         _carriers(data.carriers),
@@ -254,9 +254,11 @@ h1 { font-size: 26px; margin: 0; letter-spacing: -0.01em; }
 h2 { font-size: 17px; margin: 0 0 12px; }
 .verdict { font-size: 18px; margin: 4px 0 0; } header.ok .verdict { color: #247453; } header.bad .verdict { color: #c0392b; }
 .sub, section p { color: #6b7785; margin: 2px 0 0; } section p { margin-bottom: 12px; }
-section { background: #fff; border: 1px solid #e3e8ee; border-radius: 8px; padding: 18px 20px; margin-bottom: 18px; overflow-x: auto; }
-section.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 12px; padding: 0; border: 0; background: none; }
-.tile { background: #fff; border: 1px solid #e3e8ee; border-radius: 8px; padding: 12px 16px; }
+section, .tile { background: #fff; border: 1px solid #e3e8ee; border-radius: 8px; }
+section { padding: 18px 20px; margin-bottom: 18px; overflow-x: auto; }
+section.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 12px; }
+section.tiles { padding: 0; border: 0; background: none; }
+.tile { padding: 12px 16px; }
 .tile b { display: block; font-size: 21px; font-weight: 600; } .tile span { color: #6b7785; font-size: 13px; }
 figure { margin: 0 0 14px; } figure svg { width: 100%; height: auto; display: block; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
