@@ -7,8 +7,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from rangelog_proto.v1 import common_pb2
-
 from rangelog._cold import ColdReader
 from rangelog._config import Compression, Durability, Seconds, StreamInfo, stream_config, stream_info
 from rangelog._failover import FailoverSeal
@@ -20,6 +18,7 @@ from rangelog._transport.pd_client import PdClient
 from rangelog._writer import Writer
 from rangelog.ids import check_name
 from rangelog.limits import INFLIGHT_BYTES_MAX
+from rangelog_proto.v1 import common_pb2
 
 Endpoints = str | Sequence[str]
 
@@ -30,13 +29,13 @@ class Client:
     def __init__(self, endpoints: Endpoints, *, token: str | None, tls: TlsConfig | None, tier_url: str | None) -> None:
         listed = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
         self._pd = PdClient([each.strip() for each in listed if each.strip()], token=token, tls=tls)
+        self._tier_url = tier_url
         self._metadata = Metadata(self._pd)
         self._connections = DataConnections(
             token=token,
             tls=tls.ssl_context() if tls is not None else None,
             client_name=f"{socket.gethostname()}/{os.getpid()}",
         )
-        self._cold = ColdReader(self._metadata, tier_url)
         self._writers: list[Writer] = []
 
     async def __aenter__(self) -> Client:
@@ -188,7 +187,7 @@ class Client:
         return Reader(
             self._metadata,
             self._connections,
-            self._cold,
+            self.cold_reader(),
             check_name("stream", stream),
             start=start,
             end=end,
@@ -196,6 +195,20 @@ class Client:
             read_preference=read_preference,
             timeout_s=timeout_s,
         )
+
+    def cold_reader(self) -> ColdReader:
+        """Return something to read tiered ranges with; one per reader. For the package's own use."""
+        return ColdReader(self._metadata, self._tier_url)
+
+    @property
+    def metadata(self) -> Metadata:
+        """What the placement driver is asked through. For the package's own use."""
+        return self._metadata
+
+    @property
+    def connections(self) -> DataConnections:
+        """The connections to range servers. For the package's own use."""
+        return self._connections
 
     async def end_offset(self, stream: str) -> int:
         """Return one past the last acked record. Raises StreamNotFound, Unavailable."""

@@ -6,14 +6,13 @@ Needs the extra `tier`; without it the error says so. Blocking work runs on thre
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-
-from rangelog_proto.v1 import common_pb2
 
 from rangelog._metadata import Metadata
 from rangelog.errors import ConfigInvalid, Corruption, MissingExtra
 from rangelog.record import Record
+from rangelog_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
     from rangelog.tier import ObjectStore
@@ -28,7 +27,8 @@ class ColdReader:
         self._metadata = metadata
         self._tier_url = tier_url
         self._store: ObjectStore | None = None
-        self._opened: tuple[int, int, int | None, Iterator[Any]] | None = None
+        self._opened: tuple[int, int, int, Iterator[Any]] | None = None
+        self._object_end = 0
 
     async def store(self) -> ObjectStore:
         """Return the cluster's object store. Raises MissingExtra, ConfigInvalid, Unavailable."""
@@ -47,23 +47,26 @@ class ColdReader:
 
     async def read(
         self, stream: common_pb2.Stream, source: common_pb2.Range, position: int, end: int | None
-    ) -> Sequence[Record]:
-        """Return the next records from `position` on. Raises Corruption, Unavailable, ObjectNotFound."""
+    ) -> tuple[Any, int]:
+        """Return the next rows from `position` on as an Arrow RecordBatch, and where they end.
+
+        Raises Corruption, Unavailable, ObjectNotFound.
+        """
         limit = min(source.tiered_end_offset, end) if end is not None else source.tiered_end_offset
         if self._opened is None or self._opened[:3] != (stream.stream_id, position, limit):
             self._opened = (stream.stream_id, position, limit, await self._open(stream, position, limit))
         rows = self._opened[3]
-        chunk = await asyncio.to_thread(next, rows, _CHUNK_END)
-        if chunk is _CHUNK_END:
-            self._opened = None
+        self._opened = None
+        table: Any = await asyncio.to_thread(next, rows, _CHUNK_END)
+        if table is _CHUNK_END:
             raise Corruption(f"the object that should hold offset {position} ends before it")
-        records = await asyncio.to_thread(_records, chunk)
-        if not records or records[0].offset != position or records[-1].offset - position != len(records) - 1:
+        offsets = table.column("offset")
+        after = position + table.num_rows
+        if offsets[0].as_py() != position or offsets[-1].as_py() != after - 1:
             raise Corruption(f"an object does not hold offset {position} where its index says")
-        after = records[-1].offset + 1
-        whole = after >= limit or self._object_end <= after
-        self._opened = None if whole else (stream.stream_id, after, limit, rows)
-        return records
+        if after < min(limit, self._object_end):
+            self._opened = (stream.stream_id, after, limit, rows)
+        return table, after
 
     async def _open(self, stream: common_pb2.Stream, position: int, limit: int) -> Iterator[Any]:
         store = await self.store()
@@ -95,7 +98,8 @@ class ColdReader:
         return None
 
 
-def _records(chunk: Any) -> list[Record]:
+def records_of(chunk: Any) -> list[Record]:
+    """Return Arrow rows as records."""
     from rangelog.tier.cold import records_from_arrow
 
     return list(records_from_arrow(chunk))

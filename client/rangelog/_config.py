@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from rangelog_proto.v1 import common_pb2
-
 from rangelog.errors import InvalidArgument
+from rangelog_proto.v1 import common_pb2
 
 Seconds = float | int | timedelta
 Durability = Literal["flushed", "memory"]

@@ -10,9 +10,6 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from rangelog_proto.frame import Opcode
-from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
-
 from rangelog._hot import fetch_once
 from rangelog._metadata import Metadata, new_request_id
 from rangelog._transport.data_connection import DataConnections, replica_id
@@ -21,6 +18,8 @@ from rangelog.errors import Corruption, RangelogError, SealBlocked, Unavailable,
 from rangelog.ids import ReplicaId
 from rangelog.limits import FETCH_BYTES_MAX
 from rangelog.protocol.recovery import Answer, Commit, Copy, Fence, Recovery
+from rangelog_proto.frame import Opcode
+from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
 
 _FENCE_TIMEOUT_S = 5.0
 _RETRY_S = 0.5

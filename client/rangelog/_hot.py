@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
-from rangelog_proto.frame import Opcode
-from rangelog_proto.v1 import common_pb2, data_pb2
 
 from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
 from rangelog.batch import check_batch, split_batches
 from rangelog.errors import Corruption, OffsetOutOfRange, ProtocolViolation, RangelogError, Unavailable
 from rangelog.ids import ReplicaId
+from rangelog_proto.frame import Opcode
+from rangelog_proto.v1 import common_pb2, data_pb2
 
 REPLY_TIMEOUT_S = 5.0
 """Beyond the time the replica was asked to wait."""

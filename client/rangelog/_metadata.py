@@ -9,10 +9,9 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
 
-from rangelog_proto.v1 import common_pb2, pd_pb2
-
 from rangelog._transport.pd_client import PdClient
 from rangelog.errors import StreamNotFound
+from rangelog_proto.v1 import common_pb2, pd_pb2
 
 CALL_TIMEOUT_S = 15.0
 SEAL_TRY_TIMEOUT_S = 5.0

@@ -9,13 +9,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from rangelog_proto.frame import Opcode
-from rangelog_proto.v1 import data_pb2
-
 from rangelog._metadata import backoff
 from rangelog._transport.data_connection import DataConnection, DataConnections
 from rangelog.errors import InternalError, RangelogError, WriterFenced
 from rangelog.ids import ReplicaId
+from rangelog_proto.frame import Opcode
+from rangelog_proto.v1 import data_pb2
 
 _STABLE_S = 1.0
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
+from typing import Any, Generic, TypeVar
 
-from rangelog_proto.v1 import common_pb2
-
-from rangelog._cold import ColdReader
+from rangelog._cold import ColdReader, records_of
 from rangelog._hot import HotRange
 from rangelog._metadata import Metadata, backoff
 from rangelog._transport.data_connection import DataConnections
@@ -31,7 +31,9 @@ from rangelog.limits import MIB
 from rangelog.protocol.quorum import confirmed_offset
 from rangelog.protocol.reading import Located, ReadPreference, Tier, locate, tiers_for
 from rangelog.record import Record
+from rangelog_proto.v1 import common_pb2
 
+_T = TypeVar("_T")
 _log = logging.getLogger("rangelog.reader")
 
 _LONG_POLL_MS = 2_000
@@ -82,8 +84,8 @@ async def confirmed_end(view: StreamView, connections: DataConnections) -> int:
     return max(ends)
 
 
-class Reader:
-    """An asynchronous iterator of records; make it with `client.reader(...)`."""
+class SpanReader(ABC, Generic[_T]):
+    """Reads a stream in chunks of consecutive records; what a chunk is made of, the subclass decides."""
 
     def __init__(
         self,
@@ -97,7 +99,10 @@ class Reader:
         follow: bool,
         read_preference: str,
         timeout_s: float,
+        resolved: bool = False,
     ) -> None:
+        """`resolved`: `start` and `end` are offsets known to be acked; they are not looked up again."""
+        self._resolved = resolved
         self._view = StreamView(metadata, stream)
         self._connections = connections
         self._cold = cold
@@ -109,16 +114,20 @@ class Reader:
         self._hot: HotRange | None = None
         self.position = 0
 
-    def __aiter__(self) -> AsyncIterator[Record]:
-        return self._records()
+    @abstractmethod
+    async def _from_batches(self, batches: Sequence[bytes], start: int, end: int) -> _T:
+        """Make a chunk of the records in [start, end) of encoded batches."""
 
-    async def _records(self) -> AsyncIterator[Record]:
-        async for chunk in self.chunks():
-            for record in chunk:
-                yield record
+    @abstractmethod
+    async def _from_arrow(self, table: Any) -> _T:
+        """Make a chunk of a tiered object's rows."""
 
-    async def chunks(self) -> AsyncIterator[Sequence[Record]]:
-        """Yield lists of consecutive records: much cheaper per record than one by one."""
+    @abstractmethod
+    def _first_at(self, chunk: _T, timestamp_ms: int) -> int | None:
+        """Return the offset of the chunk's first record at or after a time."""
+
+    async def chunks(self) -> AsyncIterator[_T]:
+        """Yield chunks of consecutive records: much cheaper per record than one by one."""
         await self._resolve()
         attempt = 0
         failing_since: float | None = None
@@ -139,11 +148,9 @@ class Reader:
                 attempt += 1
                 await self._refresh()
                 continue
-            if chunk is None:
-                return
-            if chunk:
-                self.position = chunk[-1].offset + 1
-                yield chunk
+            if chunk is not None:
+                content, self.position = chunk
+                yield content
 
     # ---- inside
 
@@ -157,6 +164,11 @@ class Reader:
     async def _resolve(self) -> None:
         """Turn `start` into an offset, and fix the end of a reader that does not follow."""
         start = self._start
+        if self._resolved:
+            assert isinstance(start, int)
+            self.position = start
+            await self._view.refresh(start)
+            return
         await self._view.refresh(0)
         trim = self._view.stream.trim_offset
         tail: int | None = None
@@ -182,30 +194,29 @@ class Reader:
             self._end = tail if self._end is None else min(self._end, tail)
         await self._view.refresh(self.position)
 
-    async def _next(self) -> Sequence[Record] | None:
-        """Return the next records; empty: nothing yet; None: the end."""
+    async def _next(self) -> tuple[_T, int] | None:
+        """Return the next records and where they end, or None when there is nothing yet."""
         located = self._view.locate(self.position)
         if located is None:
             await self._view.refresh(self.position)
             located = self._view.locate(self.position)
             if located is None:
-                if not self._follow and self._end is not None and self.position >= self._end:
-                    return None
                 await asyncio.sleep(_IDLE_POLL_S)  # no range is open: wait for a writer to open one
-                return ()
+                return None
         source = self._view.ranges[located.number]
         last: RangelogError | None = None
         for tier in tiers_for(source, sealed=located.sealed, position=self.position, preference=self._preference):
             try:
                 if tier is Tier.COLD:
-                    return await self._cold.read(self._view.stream, source, self.position, self._end)
+                    table, after = await self._cold.read(self._view.stream, source, self.position, self._end)
+                    return await self._from_arrow(table), after
                 return await self._read_hot(source, sealed=located.sealed)
             except RangelogError as error:
                 last = error
         assert last is not None
         raise last
 
-    async def _read_hot(self, source: common_pb2.Range, *, sealed: bool) -> Sequence[Record]:
+    async def _read_hot(self, source: common_pb2.Range, *, sealed: bool) -> tuple[_T, int] | None:
         if self._hot is None or self._hot.source is not source:
             self._hot = HotRange(self._connections, source)
         known = source.end_offset if sealed else 0
@@ -219,16 +230,13 @@ class Reader:
                 end = min(end, source.end_offset)
             if self._end is not None:
                 end = min(end, self._end)
-            records: list[Record] = []
-            for batch in fetched.batches:
-                records += decode_records(batch, self.position, end)
-            return records
+            return await self._from_batches(fetched.batches, self.position, end), end
         if sealed or (self._end is not None and self.position < self._end):
             self._hot.next_replica()  # this one lacks what is known to be there
             raise Unavailable(f"a replica of range {source.index} is behind; trying another")
         if fetched.sealed_end_offset is not None or not sealed:
             await self._view.refresh(self.position)
-        return ()
+        return None
 
     async def _find_timestamp(self, timestamp_ms: int, tail: int) -> int:
         """Return the first offset whose record is at or after the time, or the tail."""
@@ -247,11 +255,38 @@ class Reader:
             end = source.end_offset if sealed else tail
             while self.position < end:
                 chunk = await self._next()
-                if not chunk:
+                if chunk is None:
                     break
-                for record in chunk:
-                    if record.timestamp_ms >= timestamp_ms:
-                        return record.offset
-                self.position = chunk[-1].offset + 1
+                offset = self._first_at(chunk[0], timestamp_ms)
+                if offset is not None:
+                    return offset
+                self.position = chunk[1]
             await self._view.refresh(0)
         return tail
+
+
+class Reader(SpanReader[list[Record]]):
+    """An asynchronous iterator of records; make it with `client.reader(...)`."""
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self._records()
+
+    async def _records(self) -> AsyncIterator[Record]:
+        async for chunk in self.chunks():
+            for record in chunk:
+                yield record
+
+    async def _from_batches(self, batches: Sequence[bytes], start: int, end: int) -> list[Record]:
+        records: list[Record] = []
+        for batch in batches:
+            records += decode_records(batch, start, end)
+        return records
+
+    async def _from_arrow(self, table: Any) -> list[Record]:
+        return await asyncio.to_thread(records_of, table)
+
+    def _first_at(self, chunk: list[Record], timestamp_ms: int) -> int | None:
+        for record in chunk:
+            if record.timestamp_ms >= timestamp_ms:
+                return record.offset
+        return None

@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from rangelog_proto.v1 import common_pb2
-
 from rangelog._failover import FailoverSeal
 from rangelog._metadata import Metadata
 from rangelog._range_links import RangeLinks
@@ -52,6 +50,7 @@ from rangelog.protocol.appender import (
     Stopped,
 )
 from rangelog.record import Ack, AppendRecord
+from rangelog_proto.v1 import common_pb2
 
 _T = TypeVar("_T")
 _log = logging.getLogger("rangelog.writer")

@@ -208,6 +208,10 @@ class Client:
         """Run a coroutine of the asynchronous API on this client's loop."""
         return self._loop.run(work)
 
+    def iterate(self, items: AsyncIterator[_T]) -> Iterator[_T]:
+        """Iterate over something asynchronous of this client's."""
+        return self._loop.iterate(items)
+
     @property
     def asynchronous(self) -> _client.Client:
         """The client underneath; its coroutines run with `run`."""

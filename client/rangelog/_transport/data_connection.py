@@ -11,9 +11,10 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Sequence
-from typing import Protocol, cast, cast
+from typing import Protocol, cast
 
 from google.protobuf.message import DecodeError
+
 from rangelog.errors import (
     InvalidArgument,
     ProtocolViolation,

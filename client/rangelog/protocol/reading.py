@@ -43,15 +43,24 @@ class RangeView(Protocol):
     """What this decision needs to know of a range."""
 
     @property
-    def index(self) -> int: ...
+    def index(self) -> int:
+        """Its number in the stream."""
+
     @property
-    def start_offset(self) -> int: ...
+    def start_offset(self) -> int:
+        """Its first offset."""
+
     @property
-    def end_offset(self) -> int: ...
+    def end_offset(self) -> int:
+        """One past its last, when sealed."""
+
     @property
-    def tiered_end_offset(self) -> int: ...
+    def tiered_end_offset(self) -> int:
+        """Objects cover all below."""
+
     @property
-    def hot_dropped(self) -> bool: ...
+    def hot_dropped(self) -> bool:
+        """Whether its replicas are gone."""
 
 
 @dataclass(frozen=True, slots=True)

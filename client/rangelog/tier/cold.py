@@ -32,4 +32,4 @@ def records_from_arrow(table: pa.RecordBatch) -> Iterable[Record]:
     if len(column.keys):
         headers = [dict(pairs) if pairs else _NO_HEADERS for pairs in column.to_pylist()]
     offsets, keys, values = (table.column(name).to_pylist() for name in ("offset", "key", "value"))
-    return starmap(Record, zip(offsets, stamps, keys, values, headers))  # noqa: B905  # headers may repeat without end
+    return starmap(Record, zip(offsets, stamps, keys, values, headers))  # headers may repeat without end

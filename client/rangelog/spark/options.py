@@ -1,0 +1,76 @@
+"""The options of the data source, checked. A plain value, so that Spark can ship it to the workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rangelog.errors import ConfigInvalid
+from rangelog.ids import check_name
+from rangelog.protocol.reading import ReadPreference
+
+RECORDS_PER_PARTITION_DEFAULT = 1_000_000
+_KNOWN = (
+    "pd", "stream", "start", "end", "token", "tier_url", "payload", "read_preference", "records_per_partition",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for. `start`: "earliest" or an offset; `end`: "latest" or an offset."""
+
+    pd: str
+    stream: str
+    start: str | int
+    end: str | int
+    token: str | None
+    tier_url: str | None
+    payload: bool
+    read_preference: str
+    records_per_partition: int
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """Raises ConfigInvalid, naming the option."""
+    options = {name.lower(): value for name, value in given.items()}
+    for name in options:
+        if name not in _KNOWN and name != "path":
+            raise ConfigInvalid(f"unknown option {name!r} for format rangelog: choose from {', '.join(_KNOWN)}")
+    pd = options.get("pd") or os.environ.get("RANGELOG_PD", "")
+    if not pd:
+        raise ConfigInvalid("no placement driver is given: .option('pd', 'host:port,…') or set RANGELOG_PD")
+    stream = options.get("stream") or options.get("path", "")
+    if not stream:
+        raise ConfigInvalid("no stream is given: .option('stream', NAME)")
+    payload = options.get("payload", "true").lower()
+    if payload not in ("true", "false"):
+        raise ConfigInvalid(f"option payload is true or false, not {payload!r}")
+    preference = options.get("read_preference", "hot_first")
+    return Options(
+        pd=pd,
+        stream=check_name("stream", stream),
+        start=_offset("start", options.get("start", "earliest"), "earliest"),
+        end=_offset("end", options.get("end", "latest"), "latest"),
+        token=options.get("token"),
+        tier_url=options.get("tier_url"),
+        payload=payload == "true",
+        read_preference=ReadPreference.parse(preference).value,
+        records_per_partition=_number("records_per_partition", options.get("records_per_partition")),
+    )
+
+
+def _offset(name: str, text: str, word: str) -> str | int:
+    if text == word:
+        return word
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise ConfigInvalid(f"option {name} is {word!r} or an offset, not {text!r}")
+
+
+def _number(name: str, text: str | None) -> int:
+    if text is None:
+        return RECORDS_PER_PARTITION_DEFAULT
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise ConfigInvalid(f"option {name} is a number above 0, not {text!r}")

@@ -1,0 +1,127 @@
+"""What the source does with a cluster: plan spans on the driver, read a span as Arrow in a worker.
+
+What holds: a span lies below what was acked when it was planned, so a task that runs twice returns the same rows, wherever
+the range has moved meanwhile. Clients are made where they are used, one per process and cluster, and kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import rangelog.sync
+from rangelog._reader import SpanReader, StreamView, confirmed_end
+from rangelog.arrow import SCHEMA, batch_to_arrow
+from rangelog.errors import OffsetOutOfRange, OffsetTrimmed
+from rangelog.limits import MIB
+from rangelog.spark.options import Options
+
+EMIT_ROWS = 10_000
+EMIT_BYTES = 1 * MIB
+READ_TIMEOUT_S = 60.0
+
+_clients: dict[tuple[int, str, str | None, str | None], rangelog.sync.Client] = {}
+
+
+def client_for(options: Options) -> rangelog.sync.Client:
+    """Return this process's client; never one that was made before a fork."""
+    key = (os.getpid(), options.pd, options.token, options.tier_url)
+    client = _clients.get(key)
+    if client is None:
+        client = _clients[key] = rangelog.sync.connect(options.pd, token=options.token, tier_url=options.tier_url)
+    return client
+
+
+class ArrowReader(SpanReader[list[pa.RecordBatch]]):
+    """Reads chunks as Arrow RecordBatches."""
+
+    async def _from_batches(self, batches: Sequence[bytes], start: int, end: int) -> list[pa.RecordBatch]:
+        return await asyncio.to_thread(lambda: [batch_to_arrow(batch, start, end) for batch in batches])
+
+    async def _from_arrow(self, table: Any) -> list[pa.RecordBatch]:
+        return [table]
+
+    def _first_at(self, chunk: list[pa.RecordBatch], timestamp_ms: int) -> int | None:
+        for table in chunk:
+            late = pc.greater_equal(table.column("timestamp").cast(pa.int64()), timestamp_ms * 1000)
+            found = pc.index(late, True).as_py()
+            if found >= 0:
+                return int(table.column("offset")[found].as_py())
+        return None
+
+
+def plan_spans(options: Options) -> list[tuple[int, int]]:
+    """Return the spans [start, end) to read: one per range, or a part of one.
+
+    Raises StreamNotFound, OffsetTrimmed, OffsetOutOfRange, Unavailable.
+    """
+    client = client_for(options)
+
+    async def plan() -> list[tuple[int, int]]:
+        inner = client.asynchronous
+        view = StreamView(inner.metadata, options.stream)
+        tail = await confirmed_end(view, inner.connections)
+        first = view.stream.trim_offset
+        start = first if options.start == "earliest" else int(options.start)
+        end = tail if options.end == "latest" else int(options.end)
+        if start < first:
+            raise OffsetTrimmed(f"offset {start} was trimmed; the stream starts at {first}", offset=first)
+        if end > tail:
+            raise OffsetOutOfRange(f"offset {end} is beyond the end; the stream ends at {tail}", offset=tail)
+        spans: list[tuple[int, int]] = []
+        borders = [each.start_offset for each in view.ranges] + [tail]
+        for low, high in pairwise(borders):
+            position, limit = max(low, start), min(high, end)
+            while position < limit:
+                step = min(limit, position + options.records_per_partition)
+                spans.append((position, step))
+                position = step
+        return spans
+
+    return client.run(plan())
+
+
+def read_span(options: Options, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of [start, end), gathered into batches worth Spark's while."""
+    client = client_for(options)
+    inner = client.asynchronous
+    reader = ArrowReader(
+        inner.metadata,
+        inner.connections,
+        inner.cold_reader(),
+        options.stream,
+        start=start,
+        end=end,
+        follow=False,
+        read_preference=options.read_preference,
+        timeout_s=READ_TIMEOUT_S,
+        resolved=True,
+    )
+    gathered: list[pa.RecordBatch] = []
+    rows = size = 0
+    for chunk in client.iterate(reader.chunks()):
+        for table in chunk:
+            shown = table if options.payload else table.select(["offset", "timestamp"])
+            gathered.append(shown)
+            rows += shown.num_rows
+            size += shown.nbytes
+        if rows >= EMIT_ROWS or size >= EMIT_BYTES:
+            yield from _emit(gathered)
+            gathered, rows, size = [], 0, 0
+    yield from _emit(gathered)
+
+
+def _emit(gathered: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if gathered:
+        yield from pa.Table.from_batches(gathered).combine_chunks().to_batches()
+
+
+def arrow_schema(*, payload: bool) -> pa.Schema:
+    """Return the columns that `read_span` yields."""
+    return SCHEMA if payload else pa.schema([SCHEMA.field("offset"), SCHEMA.field("timestamp")])
