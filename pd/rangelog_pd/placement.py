@@ -39,8 +39,12 @@ def place(
     acks: int,
     exclude: Collection[str] = (),
     strictly: bool = False,
+    zones_taken: Sequence[str] = (),
 ) -> list[Candidate]:
-    """Choose up to `replicas` servers. Raises NoPlacement, saying what is missing."""
+    """Choose up to `replicas` servers. Raises NoPlacement, saying what is missing.
+
+    `zones_taken`: where the range has replicas already.
+    """
     allowed = [each for each in candidates if not (strictly and each.server in exclude)]
     alive = sum(each.health is Health.ALIVE for each in allowed)
     wanted = min(replicas, len(candidates))
@@ -51,6 +55,8 @@ def place(
         )
     chosen: list[Candidate] = []
     zones: dict[str, int] = {}
+    for zone in zones_taken:
+        zones[zone] = zones.get(zone, 0) + 1
     rest = list(allowed)
     while len(chosen) < wanted:
         best = min(

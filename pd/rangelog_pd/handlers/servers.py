@@ -49,7 +49,7 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
             raise PreconditionFailed(f"range server {request.server} is not registered in this incarnation")
         send_complete = driver.view.heartbeat(request, now_ms, wall_ms)
         done = driver.tasks.report(request.tasks)
-        directives = Planner(state, driver.view, bool(driver.settings.tier_url), now_ms).directives(
+        directives = Planner(state, driver.view, bool(driver.settings.tier_url), now_ms, wall_ms).directives(
             request.server, request.incarnation
         )
         collected = [each.object_id for each in state.objects.values() if each.state == common_pb2.OBJECT_STATE_DELETED]

@@ -1,8 +1,9 @@
 """What one range server is to do, from the state and its own reports. Called at each of its heartbeats, on the leader.
 
 What holds: nothing is told to be dropped unless the state says so, behind a barrier: the range is gone (deleted, trimmed),
-its hot copies were given up after objects covered it, or another server took this one's place. Directives are repeated
-until a report shows them done, so losing one loses nothing.
+its hot copies were given up after objects covered it, or others took this one's place and enough of them are whole and
+alive. What this driver never knew of, and what is open, is left alone. Directives are repeated until a report shows them
+done, so losing one loses nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from rangelog_pd.state.store import State
 DIRECTIVES_MAX = 64
 """In one answer; the rest follows with the next heartbeat."""
 
-UPLOADS_MAX = 2
-"""At a time and server: an upload uses a core."""
+UPLOADS_MAX = 8
+"""Asked of a server at a time. It does one after the other; one that keeps failing must not hold up the rest."""
+
+DELETE_GRACE_MS = 60_000
+"""After its deadline, for an upload that was given up: its server may have been slow, not dead."""
 
 COPIES_MAX = 4
 DELETE_OBJECTS_MAX = 100
@@ -33,6 +37,7 @@ class Planner:
     view: ClusterView
     tier: bool
     now_ms: float
+    wall_ms: int
 
     def directives(self, server: str, incarnation: int) -> list[pd_pb2.Directive]:
         """Return what is wanted now, most urgent first, bounded."""
@@ -53,7 +58,8 @@ class Planner:
         wanted: list[pd_pb2.Directive] = []
         for key, report in reports.items():
             if key not in hosted:
-                wanted.append(_drop(key, server, "the range lives elsewhere, or not at all"))
+                if self._superfluous(key):
+                    wanted.append(_drop(key, server, "the range lives elsewhere, or not at all"))
                 continue
             found = self.state.ranges[key[0]][key[1]]
             if found.state != common_pb2.RANGE_STATE_SEALED:
@@ -98,15 +104,34 @@ class Planner:
         )
         return [directive]
 
+    def _superfluous(self, key: RangeKey) -> bool:
+        """Whether a replica that is not (or no longer) its range's may go."""
+        stream = self.state.streams.get(key[0])
+        if stream is None:
+            return key[0] < self.state.next_stream_id  # deleted; else never heard of
+        found = self.state.ranges[key[0]].get(key[1])
+        if found is None:
+            return key[1] < stream.range_count  # trimmed; else never heard of
+        if found.state != common_pb2.RANGE_STATE_SEALED:
+            return False
+        return found.hot_dropped or sum(self.is_whole(found, each) for each in found.replicas) >= found.acks
+
     def _sources(self, found: common_pb2.Range, server: str) -> list[common_pb2.Replica]:
-        """Return the other replicas that hold the whole sealed range."""
-        filled = self.view.fill_in(self.state, [found], self.now_ms)[0]
-        return [replica for replica in filled.replicas if replica.server != server and self.is_whole(found, replica)]
+        """Return who else holds the whole sealed range, be it a member or one that was replaced."""
+        others = [
+            common_pb2.Replica(server=name, incarnation=view.incarnation)
+            for name, view in self.view.servers.items()
+            if name != server
+        ]
+        whole = common_pb2.Range(replicas=[replica for replica in others if self.is_whole(found, replica)])
+        return list(self.view.fill_in(self.state, [whole], self.now_ms)[0].replicas)
 
     def is_whole(self, found: common_pb2.Range, replica: common_pb2.Replica) -> bool:
-        """Whether a replica reports that it holds its sealed range up to the end."""
+        """Whether a living server reports that it holds a sealed range up to the end."""
         report = self.view.report(replica.server, replica.incarnation, (found.stream_id, found.index))
-        return report is not None and report.state == pd_pb2.REPLICA_STATE_SEALED
+        if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:
+            return False
+        return self.view.health(self.state, replica.server, replica.incarnation, self.now_ms) is Health.ALIVE
 
     def _uploads(
         self, reports: dict[RangeKey, pd_pb2.ReplicaReport], server: str, incarnation: int
@@ -137,12 +162,16 @@ class Planner:
         return wanted
 
     def _uploader(self, found: common_pb2.Range) -> str | None:
-        """The replicas take turns by range, so that the work is spread."""
+        """Who is at it already, unless it is dead; else the replicas take turns by range, so that the work is spread."""
+        for each in self.state.objects_of(found.stream_id, found.index):
+            if each.state == common_pb2.OBJECT_STATE_PREPARED:
+                health = self.view.health(self.state, each.server, each.incarnation, self.now_ms)
+                if health is not Health.DEAD:
+                    return each.server
         count = len(found.replicas)
         for step in range(count):
             replica = found.replicas[(found.index + step) % count]
-            health = self.view.health(self.state, replica.server, replica.incarnation, self.now_ms)
-            if health is Health.ALIVE and self.is_whole(found, replica):
+            if self.is_whole(found, replica):
                 return replica.server
         return None
 
@@ -155,7 +184,12 @@ class Planner:
         ]
         if not alive or min(alive) != server:
             return []
-        gone = [each for each in self.state.objects.values() if each.state == common_pb2.OBJECT_STATE_DELETED]
+        gone = [
+            each
+            for each in self.state.objects.values()
+            if each.state == common_pb2.OBJECT_STATE_DELETED
+            and (each.committed_ms or self.wall_ms > each.prepare_deadline_ms + DELETE_GRACE_MS)
+        ]
         if not gone:
             return []
         chosen = gone[:DELETE_OBJECTS_MAX]

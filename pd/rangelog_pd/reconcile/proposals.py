@@ -5,12 +5,12 @@ Pure: from state, view and time to commands. Each command is checked again where
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rangelog.errors import NoPlacement
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
-from rangelog_pd.placement import Health, place
+from rangelog_pd.placement import Candidate, Health, place
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.state.store import State
 
@@ -28,9 +28,10 @@ def proposals(state: State, view: ClusterView, now_ms: float, wall_ms: int) -> l
     found: list[pd_state_pb2.Command] = []
     for source in (
         _hot_drops(state, wall_ms),
-        _expired_uploads(state, wall_ms),
-        _retention(state, wall_ms),
+        _dead_uploads(state, view, now_ms, wall_ms),
+        _retention(state, view, wall_ms),
         _replacements(state, view, now_ms),
+        _completions(state, view, now_ms),
         _log_ends(state, view),
     ):
         for command in source:
@@ -48,25 +49,31 @@ def _hot_drops(state: State, wall_ms: int) -> Iterator[pd_state_pb2.Command]:
         for each in ranges.values():
             if each.state != common_pb2.RANGE_STATE_SEALED or each.hot_dropped:
                 continue
-            whole = each.tiered_end_offset == each.end_offset > each.start_offset
-            if whole and wall_ms - each.tiered_ms >= hot_retention_ms:
+            whole = each.tiered_end_offset == each.end_offset  # so is an empty one
+            if whole and wall_ms - (each.tiered_ms or each.sealed_ms) >= hot_retention_ms:
                 yield pd_state_pb2.Command(drop_hot=pd_state_pb2.DropHot(stream_id=stream_id, range_index=each.index))
 
 
-def _expired_uploads(state: State, wall_ms: int) -> Iterator[pd_state_pb2.Command]:
+def _dead_uploads(state: State, view: ClusterView, now_ms: float, wall_ms: int) -> Iterator[pd_state_pb2.Command]:
+    """Uploads out of time, and those of servers that are dead: another server can begin."""
     for each in state.objects.values():
-        if each.state == common_pb2.OBJECT_STATE_PREPARED and each.prepare_deadline_ms < wall_ms:
+        if each.state != common_pb2.OBJECT_STATE_PREPARED:
+            continue
+        dead = view.health(state, each.server, each.incarnation, now_ms) is Health.DEAD
+        if dead or each.prepare_deadline_ms < wall_ms:
             yield pd_state_pb2.Command(abandon_object=pd_state_pb2.AbandonObject(object_id=each.object_id))
 
 
-def _retention(state: State, wall_ms: int) -> Iterator[pd_state_pb2.Command]:
+def _retention(state: State, view: ClusterView, wall_ms: int) -> Iterator[pd_state_pb2.Command]:
     for stream_id, stream in state.streams.items():
-        end = _retained_from(state, stream, list(state.ranges[stream_id].values()), wall_ms)
+        end = _retained_from(state, view, stream, list(state.ranges[stream_id].values()), wall_ms)
         if end > stream.trim_offset:
             yield pd_state_pb2.Command(trim_stream=pd_pb2.TrimStreamRequest(name=stream.name, trim_offset=end))
 
 
-def _retained_from(state: State, stream: common_pb2.Stream, ranges: list[common_pb2.Range], wall_ms: int) -> int:
+def _retained_from(
+    state: State, view: ClusterView, stream: common_pb2.Stream, ranges: list[common_pb2.Range], wall_ms: int
+) -> int:
     """Return the end of the last range that is over its time, or no longer fits."""
     end = stream.trim_offset
     sealed = [each for each in ranges if each.state == common_pb2.RANGE_STATE_SEALED]
@@ -77,10 +84,18 @@ def _retained_from(state: State, stream: common_pb2.Stream, ranges: list[common_
     if stream.config.retention_bytes:
         kept = 0
         for each in reversed(sealed):
-            kept += sum(found.size_bytes for found in state.objects_of(each.stream_id, each.index))
+            kept += _size_bytes(state, view, each)
             if kept > stream.config.retention_bytes:
                 return max(end, each.end_offset)
     return end
+
+
+def _size_bytes(state: State, view: ClusterView, of: common_pb2.Range) -> int:
+    """As its replicas report it; of a range that is only in the tier, what its objects take there."""
+    reports = [view.report(each.server, each.incarnation, (of.stream_id, of.index)) for each in of.replicas]
+    hot = max((each.size_bytes for each in reports if each is not None), default=0)
+    objects = state.objects_of(of.stream_id, of.index)
+    return hot or sum(each.size_bytes for each in objects if each.state == common_pb2.OBJECT_STATE_COMMITTED)
 
 
 def _replacements(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_state_pb2.Command]:
@@ -97,20 +112,44 @@ def _replacements(state: State, view: ClusterView, now_ms: float) -> Iterator[pd
             found = state.ranges[stream_id][index]
             if found.state != common_pb2.RANGE_STATE_SEALED:
                 continue
-            holding = [replica.server for replica in found.replicas if replica.incarnation != incarnation]
-            usable = [each for each in candidates if each.health is Health.ALIVE and each.server not in holding]
-            try:
-                target = place(usable, replicas=1, acks=1)[0]
-            except NoPlacement:
+            lost = common_pb2.Replica(server=server, incarnation=incarnation)
+            others = [each for each in found.replicas if each.server != server or each.incarnation != incarnation]
+            yield from _with_another(state, candidates, found, others, lost)
+
+
+def _completions(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_state_pb2.Command]:
+    """Sealed ranges that were made while servers were few: one more server joins at a time."""
+    candidates = view.candidates(state, now_ms)
+    for stream_id, ranges in state.ranges.items():
+        wanted = state.streams[stream_id].config.replicas
+        for each in ranges.values():
+            if each.state != common_pb2.RANGE_STATE_SEALED or each.tiered_end_offset == each.end_offset:
                 continue
-            yield pd_state_pb2.Command(
-                replace_replica=pd_state_pb2.ReplaceReplica(
-                    stream_id=stream_id,
-                    range_index=index,
-                    lost=common_pb2.Replica(server=server, incarnation=incarnation),
-                    replacement=common_pb2.Replica(server=target.server, incarnation=target.incarnation),
-                )
-            )
+            if 0 < len(each.replicas) < wanted:
+                yield from _with_another(state, candidates, each, list(each.replicas), None)
+
+
+def _with_another(
+    state: State,
+    candidates: Sequence[Candidate],
+    of: common_pb2.Range,
+    others: Sequence[common_pb2.Replica],
+    lost: common_pb2.Replica | None,
+) -> Iterator[pd_state_pb2.Command]:
+    """Give a range one more member, on a living server and in a zone of its own where there is one."""
+    holding = [each.server for each in others]
+    usable = [each for each in candidates if each.health is Health.ALIVE and each.server not in holding]
+    zones = [state.servers[name].server.zone for name in holding if name in state.servers]
+    try:
+        target = place(usable, replicas=1, acks=1, zones_taken=zones)[0]
+    except NoPlacement:
+        return
+    replacement = common_pb2.Replica(server=target.server, incarnation=target.incarnation)
+    yield pd_state_pb2.Command(
+        replace_replica=pd_state_pb2.ReplaceReplica(
+            stream_id=of.stream_id, range_index=of.index, lost=lost, replacement=replacement
+        )
+    )
 
 
 def _log_ends(state: State, view: ClusterView) -> Iterator[pd_state_pb2.Command]:

@@ -29,7 +29,8 @@ class ServerView:
     incarnation: int
     heard_ms: float
     heard_wall_ms: int = 0
-    complete: bool = False  # its whole report came
+    complete: bool = False  # its whole report came, and every change since
+    sequence: int = 0  # of its last heartbeat
     reports: dict[RangeKey, pd_pb2.ReplicaReport] = field(default_factory=dict)
     used_bytes: int = 0
     capacity_bytes: int = 0
@@ -62,6 +63,9 @@ class ClusterView:
         view.heard_ms, view.heard_wall_ms = now_ms, wall_ms
         view.used_bytes, view.capacity_bytes = request.used_bytes, request.capacity_bytes
         view.log_end = max(view.log_end, request.log_end)
+        if request.sequence != view.sequence + 1:
+            view.complete = False  # what changed in between was said to another leader, or to nobody
+        view.sequence = request.sequence
         if request.complete:
             view.reports.clear()
             view.complete = True

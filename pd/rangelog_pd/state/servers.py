@@ -34,13 +34,12 @@ def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms:
         )
     if known is not None and known.server.incarnation != request.incarnation:
         retired = [*retired, known.server.incarnation][-RETIRED_MAX:]
-    elif known is not None:
-        if request.boot < known.server.boot or request.log_end < known.log_end:
-            raise PreconditionFailed(
-                f"the data directory of {request.server} is older than what was seen of it "
-                f"(boot {request.boot} after {known.server.boot}, log end {request.log_end} after {known.log_end}): "
-                "it was rolled back and needs a new incarnation"
-            )
+    elif known is not None and (request.boot < known.server.boot or request.log_end < known.log_end):
+        raise PreconditionFailed(
+            f"the data directory of {request.server} is older than what was seen of it "
+            f"(boot {request.boot} after {known.server.boot}, log end {request.log_end} after {known.log_end}): "
+            "it was rolled back and needs a new incarnation"
+        )
     server = common_pb2.Server(
         name=request.server,
         incarnation=request.incarnation,

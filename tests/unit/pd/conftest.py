@@ -163,7 +163,7 @@ class Pd:
         request = pd_pb2.HeartbeatRequest(
             server=name,
             incarnation=self.state.servers[name].server.incarnation,
-            sequence=(getattr(view, "sequence", 0) if view is not None else 0) + 1,
+            sequence=(view.sequence if view is not None else 0) + 1,
             replicas=reports,
             complete=complete,
             log_end=log_end,
@@ -217,7 +217,7 @@ class Pd:
         self, server: str, *, tier: bool = True
     ) -> dict[str, pd_pb2.Directive]:
         """What the server is told now, by kind; fails when one kind comes twice."""
-        planner = Planner(self.state, self.view, tier, self.now_ms)
+        planner = Planner(self.state, self.view, tier, self.now_ms, self.wall_ms)
         found = planner.directives(
             server, self.state.servers[server].server.incarnation
         )
