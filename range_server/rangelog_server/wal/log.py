@@ -92,7 +92,7 @@ class Wal:
         for spare in self._spares:
             self.segments[spare.sequence] = spare
         self.flushed_lsn = self.log_end
-        self._rebuild_sidecars(logs[: findings.tail_index], findings)
+        self._rebuild_sidecars(logs[: max(0, findings.tail_index)], findings)
         return findings
 
     def _rebuild_sidecars(self, full: list[SegmentLog], findings: Findings) -> None:

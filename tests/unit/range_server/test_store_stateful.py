@@ -28,7 +28,7 @@ from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo, PowerCut
 
-SEGMENT_BYTES = 16 * 1024
+SEGMENT_BYTES = 8 * 1024
 RANGES = [(1, 0), (1, 1), (2, 0)]
 SALT = 77
 
@@ -55,6 +55,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.disk = MemoryIo()
         self.models = {key: Model() for key in RANGES}
         self.torn = False
+        self.churned = 0
         self.open()
 
     def open(self) -> None:
@@ -97,7 +98,8 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             self.store.append(None, 0, message, [new], data)
         except WriterFenced:
-            assert model.fenced_epoch > 0 or model.end is not None or model.dropped or model.maybe
+            later = [one for other, one in self.models.items() if other[0] == key[0] and other[1] > key[1]]
+            assert model.fenced_epoch or model.end is not None or model.maybe or any("dropped" in one.maybe or one.dropped for one in later)
         except (OutOfOrder, StorageFull, ProtocolViolation):
             pass
         except PreconditionFailed:
@@ -165,6 +167,24 @@ class StoreMachine(RuleBasedStateMachine):
         self.kick()
         self.store.reclaim()
         self.kick()
+
+    @rule(batches=st.integers(3, 9))
+    def churn(self, batches: int) -> None:
+        """Another stream's range comes, is sealed and dropped: the log moves on and segments become idle."""
+        self.churned += 1
+        key = (9, self.churned)
+        try:
+            for number in range(batches):
+                data = batch(number, [b"z" * 2000], stream_id=key[0], range_index=key[1])
+                self.models.setdefault(key, Model()).batches.append(data)
+                assert self.offer(key, data)
+                self.kick()
+            self.store.commit_end(*key, 0, batches, 1, lambda hosted: None, by_placement_driver=True)
+            self.store.drop(*key, lambda: None)
+            self.kick()
+        finally:
+            del self.models[key]
+        self.store.reclaim()
 
     @rule()
     def kick(self) -> None:
@@ -250,7 +270,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 StoreMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=300, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
