@@ -1,4 +1,4 @@
-"""One placement driver member behind its API: proposes commands, reads behind a barrier, runs the reconcilers as leader.
+"""One placement driver behind its API: proposes commands, reads behind a barrier, runs the reconcilers as leader.
 
 What holds: what is answered was applied by a majority, or read after a barrier; a follower names the leader; decisions
 that need a clock or the heartbeats are made here and go into the command.
@@ -25,8 +25,9 @@ from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import COMMAND_VERSION, Machine, response_of
 from rangelog_pd.state.store import State
 
-PROPOSE_TIMEOUT_S = 5.0
-BARRIER_TIMEOUT_S = 3.0
+PROPOSE_TIMEOUT_S = 2.5
+BARRIER_TIMEOUT_S = 2.0
+"""Both below a client's try at one member, so that it hears from us what is the matter."""
 REQUEST_ID_LENGTH_MAX = 100
 
 _T = TypeVar("_T", bound=Message)
@@ -42,7 +43,7 @@ class Driver:
         self._machine = machine
         self.view = ClusterView(settings.server_suspect_ms, settings.server_dead_ms)
         self.tasks = Tasks()
-        self._leading = False
+        self._leading_term: int | None = None
 
     # ---- time
 
@@ -72,6 +73,12 @@ class Driver:
             raise self._hint() from error
         self._note_leading()
 
+    async def propose_request(self, response: type[_T], request_id: str, **action: Message) -> _T:
+        """Apply a client's command, which needs a request id: without one a retry would do it twice."""
+        if not request_id:
+            raise InvalidArgument("the request id is missing: a command is repeated under the one it was first sent with")
+        return await self.propose(response, request_id, **action)
+
     async def propose(self, response: type[_T], request_id: str, **action: Message) -> _T:
         """Apply one command and return its response. Raises what the command came to, NotLeader, OutcomeUnknown."""
         if len(request_id) > REQUEST_ID_LENGTH_MAX:
@@ -90,16 +97,17 @@ class Driver:
 
     def _hint(self) -> NotLeader:
         leader = self.consensus.leader()
-        self._leading = False
+        self._leading_term = None
         if leader is None or leader == self.settings.name or leader not in self.settings.members:
             return NotLeader("this placement driver does not lead, and knows of no leader")
         address = self.settings.members[leader].api_address
         return NotLeader(f"this placement driver does not lead; {leader} does", address=address)
 
     def _note_leading(self) -> None:
-        """Leadership begins at its first barrier: leases count from here, and every server must report anew."""
-        if not self._leading:
-            self._leading = True
+        """A term of leadership begins at its first barrier: leases count from here, and every server must report anew."""
+        term = self.consensus.status().term
+        if self._leading_term != term:
+            self._leading_term = term
             self.view.start_leading(self.now_ms())
             self.tasks.clear()
             _log.info("%s leads", self.settings.name)
@@ -109,7 +117,7 @@ class Driver:
     async def reconcile(self) -> None:
         """One round; called again and again. Does nothing on a follower."""
         if not self.consensus.is_leader():
-            self._leading = False
+            self._leading_term = None
             return
         try:
             await self.barrier()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 from rangelog.errors import InvalidArgument
 from rangelog.limits import OBJECT_PAGE_SIZE_MAX
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
@@ -9,6 +12,9 @@ from rangelog_proto.v1 import pd_pb2 as pb
 
 from rangelog_pd.driver import Driver
 from rangelog_pd.state.objects import ROW_GROUPS_MAX
+
+GIVEN_ROW_GROUPS_MAX = 65_536
+"""What an uploader may send; the index kept is coarser."""
 
 
 async def prepare_object(driver: Driver, request: pb.PrepareObjectRequest) -> pb.PrepareObjectResponse:
@@ -21,9 +27,33 @@ async def prepare_object(driver: Driver, request: pb.PrepareObjectRequest) -> pb
 
 async def commit_object(driver: Driver, request: pb.CommitObjectRequest) -> pb.CommitObjectResponse:
     """Raises ObjectNotFound, PreconditionFailed, InvalidArgument."""
+    if len(request.row_groups) > GIVEN_ROW_GROUPS_MAX:
+        raise InvalidArgument(f"{len(request.row_groups)} row groups; the limit is {GIVEN_ROW_GROUPS_MAX}")
     if len(request.row_groups) > ROW_GROUPS_MAX:
-        raise InvalidArgument(f"{len(request.row_groups)} row groups; the limit is {ROW_GROUPS_MAX}")
+        coarse = _coarser(request.row_groups)
+        del request.row_groups[:]
+        request.row_groups.extend(coarse)
     return await driver.propose(pb.CommitObjectResponse, request.request_id, commit_object=request)
+
+
+def _coarser(groups: Sequence[common_pb2.RowGroup]) -> list[common_pb2.RowGroup]:
+    """Join neighbours until the index fits in one command. A reader prunes less; nothing else changes."""
+    step = -(-len(groups) // ROW_GROUPS_MAX)
+    joined: list[common_pb2.RowGroup] = []
+    for first in range(0, len(groups), step):
+        some = groups[first : first + step]
+        for before, after in itertools.pairwise(some):
+            if after.start_offset != before.start_offset + before.count:
+                raise InvalidArgument(f"a row group starts at {after.start_offset}, not where the one before ends")
+        joined.append(
+            common_pb2.RowGroup(
+                start_offset=some[0].start_offset,
+                count=sum(each.count for each in some),
+                timestamp_ms_min=min(each.timestamp_ms_min for each in some),
+                timestamp_ms_max=max(each.timestamp_ms_max for each in some),
+            )
+        )
+    return joined
 
 
 async def list_objects(driver: Driver, request: pb.ListObjectsRequest) -> pb.ListObjectsResponse:

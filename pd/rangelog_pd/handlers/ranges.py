@@ -1,22 +1,25 @@
-"""Calls on writers and ranges. The replicas of a new range are chosen here, and checked again where they are applied."""
+"""Calls on writers and ranges. The replicas of a new range are chosen here, and checked again where they are applied.
+
+What holds: also a choice that found no place is applied, as an empty one. So a repeat gets its first answer whatever became
+of epochs and servers meanwhile, and a writer that is told "no place" can rely on nothing having been sealed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from rangelog.errors import StreamNotFound
+from rangelog.errors import NoPlacement, StreamNotFound
 from rangelog.limits import RANGE_PAGE_SIZE_MAX
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
 from rangelog_pd.driver import Driver
 from rangelog_pd.placement import place
-from rangelog_pd.state.store import State
 
 
 async def open_writer(driver: Driver, request: pb.OpenWriterRequest) -> pb.OpenWriterResponse:
     """Raises StreamNotFound."""
-    response = await driver.propose(pb.OpenWriterResponse, request.request_id, open_writer=request)
+    response = await driver.propose_request(pb.OpenWriterResponse, request.request_id, open_writer=request)
     if response.HasField("last_range"):
         _fill_in(driver, response.last_range)
     return response
@@ -25,12 +28,12 @@ async def open_writer(driver: Driver, request: pb.OpenWriterRequest) -> pb.OpenW
 async def create_range(driver: Driver, request: pb.CreateRangeRequest) -> pb.CreateRangeResponse:
     """Raises StreamNotFound, WriterFenced, PreconditionFailed, NoPlacement."""
     await driver.barrier()
-    with driver.state() as state:
-        stream = state.stream_by_id(request.stream_id)
-        state.check_epoch(stream, request.epoch)
-        replicas = _place(driver, state, stream, request.exclude_servers, strictly=False)
+    replicas, refusal = _place(driver, request.stream_id, request.exclude_servers, strictly=False)
     command = pd_state_pb2.PlacedCreateRange(request=request, replicas=replicas)
-    response = await driver.propose(pb.CreateRangeResponse, request.request_id, create_range=command)
+    try:
+        response = await driver.propose_request(pb.CreateRangeResponse, request.request_id, create_range=command)
+    except NoPlacement as error:
+        raise refusal or error from error
     _fill_in(driver, response.range)
     return response
 
@@ -38,16 +41,16 @@ async def create_range(driver: Driver, request: pb.CreateRangeRequest) -> pb.Cre
 async def seal_range(driver: Driver, request: pb.SealRangeRequest) -> pb.SealRangeResponse:
     """Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, NoPlacement."""
     replicas: list[common_pb2.Replica] = []
+    refusal: NoPlacement | None = None
     if request.create_next:
         await driver.barrier()
-        with driver.state() as state:
-            stream = state.stream_by_id(request.stream_id)
-            state.check_epoch(stream, request.epoch)
-            if request.range_index + 1 not in state.ranges[request.stream_id]:
-                strictly = request.exclude_strictly
-                replicas = _place(driver, state, stream, request.exclude_servers, strictly=strictly)
+        strictly = request.exclude_strictly
+        replicas, refusal = _place(driver, request.stream_id, request.exclude_servers, strictly=strictly)
     command = pd_state_pb2.PlacedSealRange(request=request, replicas=replicas)
-    response = await driver.propose(pb.SealRangeResponse, request.request_id, seal_range=command)
+    try:
+        response = await driver.propose_request(pb.SealRangeResponse, request.request_id, seal_range=command)
+    except NoPlacement as error:
+        raise refusal or error from error
     _fill_in(driver, response.range)
     if response.HasField("next_range"):
         _fill_in(driver, response.next_range)
@@ -77,16 +80,20 @@ async def list_ranges(driver: Driver, request: pb.ListRangesRequest) -> pb.ListR
 
 
 def _place(
-    driver: Driver, state: State, stream: common_pb2.Stream, exclude: Collection[str], *, strictly: bool
-) -> list[common_pb2.Replica]:
-    chosen = place(
-        driver.view.candidates(state, driver.now_ms()),
-        replicas=stream.config.replicas,
-        acks=stream.config.acks,
-        exclude=exclude,
-        strictly=strictly,
-    )
-    return [common_pb2.Replica(server=each.server, incarnation=each.incarnation) for each in chosen]
+    driver: Driver, stream_id: int, exclude: Collection[str], *, strictly: bool
+) -> tuple[list[common_pb2.Replica], NoPlacement | None]:
+    """Choose; no replicas and why, when there is no place. An unknown stream is left to where it is applied."""
+    with driver.state() as state:
+        stream = state.streams.get(stream_id)
+        if stream is None:
+            return [], None
+        candidates = driver.view.candidates(state, driver.now_ms())
+        replicas, acks = stream.config.replicas, stream.config.acks
+    try:
+        chosen = place(candidates, replicas=replicas, acks=acks, exclude=exclude, strictly=strictly)
+    except NoPlacement as refusal:
+        return [], refusal
+    return [common_pb2.Replica(server=each.server, incarnation=each.incarnation) for each in chosen], None
 
 
 def _fill_in(driver: Driver, target: common_pb2.Range) -> None:

@@ -48,27 +48,17 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
         if known is None or known.server.incarnation != request.incarnation:
             raise PreconditionFailed(f"range server {request.server} is not registered in this incarnation")
         send_complete = driver.view.heartbeat(request, now_ms, wall_ms)
-        done = driver.tasks.report(request.tasks)
+        deleted = driver.tasks.report(request.tasks)
         directives = Planner(state, driver.view, bool(driver.settings.tier_url), now_ms, wall_ms).directives(
             request.server, request.incarnation
         )
-        collected = [each.object_id for each in state.objects.values() if each.state == common_pb2.OBJECT_STATE_DELETED]
         for directive in directives:
             stream = state.streams.get(directive.stream_id)
             driver.tasks.want(request.server, directive, stream.name if stream is not None else "", wall_ms)
-    await _collect(driver, request, done, collected)
-    return pb.HeartbeatResponse(directives=directives, send_complete=send_complete)
-
-
-async def _collect(driver: Driver, request: pb.HeartbeatRequest, done: list[str], tombstones: list[int]) -> None:
-    """Objects that a server removed from the store are forgotten; their ids stand in the task's."""
-    for task_id in done:
-        if not task_id.startswith("delete-"):
-            continue
-        first, last, count = (int(part) for part in task_id.partition("@")[0].split("-")[1:4])
-        ids = [object_id for object_id in tombstones if first <= object_id <= last][:count]
-        command = pd_state_pb2.CollectObjects(object_ids=ids)
+    if deleted:
+        command = pd_state_pb2.CollectObjects(object_ids=deleted)
         await driver.propose(pb.ListTasksResponse, "", collect_objects=command)
+    return pb.HeartbeatResponse(directives=directives, send_complete=send_complete)
 
 
 async def list_servers(driver: Driver, request: pb.ListServersRequest) -> pb.ListServersResponse:

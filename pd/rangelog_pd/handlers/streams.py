@@ -15,7 +15,9 @@ async def create_stream(driver: Driver, request: pb.CreateStreamRequest) -> pb.C
     """Raises StreamExists, InvalidArgument."""
     check_name("stream", request.name)
     with_defaults(request.config)
-    return await driver.propose(pb.CreateStreamResponse, request.request_id, create_stream=request)
+    if not request.config.HasField("tiered"):
+        request.config.tiered = bool(driver.settings.tier_url)
+    return await driver.propose_request(pb.CreateStreamResponse, request.request_id, create_stream=request)
 
 
 async def describe_stream(driver: Driver, request: pb.DescribeStreamRequest) -> pb.DescribeStreamResponse:
@@ -40,14 +42,14 @@ async def update_stream(driver: Driver, request: pb.UpdateStreamRequest) -> pb.U
     """Raises StreamNotFound, InvalidArgument."""
     if len(request.fields) > 100:
         raise InvalidArgument("too many fields")
-    return await driver.propose(pb.UpdateStreamResponse, request.request_id, update_stream=request)
+    return await driver.propose_request(pb.UpdateStreamResponse, request.request_id, update_stream=request)
 
 
 async def delete_stream(driver: Driver, request: pb.DeleteStreamRequest) -> pb.DeleteStreamResponse:
     """Raises StreamNotFound."""
-    return await driver.propose(pb.DeleteStreamResponse, request.request_id, delete_stream=request)
+    return await driver.propose_request(pb.DeleteStreamResponse, request.request_id, delete_stream=request)
 
 
 async def trim_stream(driver: Driver, request: pb.TrimStreamRequest) -> pb.TrimStreamResponse:
     """Raises StreamNotFound, OffsetOutOfRange."""
-    return await driver.propose(pb.TrimStreamResponse, request.request_id, trim_stream=request)
+    return await driver.propose_request(pb.TrimStreamResponse, request.request_id, trim_stream=request)

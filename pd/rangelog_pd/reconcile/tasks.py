@@ -19,6 +19,7 @@ _TASKS_MAX = 100_000
 class _Entry:
     task: pd_pb2.Task
     wanted_ms: int
+    object_ids: tuple[int, ...] = ()
     done: bool = False
 
 
@@ -43,23 +44,24 @@ class Tasks:
                 server=server,
                 since_ms=now_ms,
             )
-            entry = self._entries[directive.task_id] = _Entry(task, now_ms)
+            object_ids = tuple(directive.delete_objects.object_ids)
+            entry = self._entries[directive.task_id] = _Entry(task, now_ms, object_ids)
         entry.wanted_ms = now_ms
         entry.done = False
         entry.task.attempts += 1
 
-    def report(self, reports: Iterable[pd_pb2.TaskReport]) -> list[str]:
-        """Servers say how it went; return the ids of those that are done."""
-        done: list[str] = []
+    def report(self, reports: Iterable[pd_pb2.TaskReport]) -> list[int]:
+        """Servers say how it went; return the ids of the objects that they deleted, as this leader had told them to."""
+        deleted: list[int] = []
         for report in reports:
             entry = self._entries.get(report.task_id)
-            if report.done:
-                done.append(report.task_id)
             if entry is not None:
+                if report.done and not entry.done:
+                    deleted += entry.object_ids
                 entry.done = report.done
                 if report.error:
                     entry.task.last_error = report.error[:_ERROR_LENGTH_MAX]
-        return done
+        return deleted
 
     def listing(self, now_ms: int, *, failing_only: bool) -> list[pd_pb2.Task]:
         """Return what is wanted now, oldest first."""

@@ -47,27 +47,15 @@ class Pd:
 
     def do(self, response: type[_T], request_id: str = "", **action: Any) -> _T:
         """Apply one command; return its response or raise its error."""
-        return response.FromString(
-            response_of(
-                self.apply(pd_state_pb2.Command(request_id=request_id, **action))
-            )
-        )
+        return response.FromString(response_of(self.apply(pd_state_pb2.Command(request_id=request_id, **action))))
 
     # ---- what clients ask
 
-    def create_stream(
-        self, name: str = "s", request_id: str = "", **config: Any
-    ) -> common_pb2.Stream:
-        request = pd_pb2.CreateStreamRequest(
-            name=name, config=common_pb2.StreamConfig(**config)
-        )
-        return self.do(
-            pd_pb2.CreateStreamResponse, request_id, create_stream=request
-        ).stream
+    def create_stream(self, name: str = "s", request_id: str = "", **config: Any) -> common_pb2.Stream:
+        request = pd_pb2.CreateStreamRequest(name=name, config=common_pb2.StreamConfig(**config))
+        return self.do(pd_pb2.CreateStreamResponse, request_id, create_stream=request).stream
 
-    def open_writer(
-        self, name: str = "s", request_id: str = ""
-    ) -> pd_pb2.OpenWriterResponse:
+    def open_writer(self, name: str = "s", request_id: str = "") -> pd_pb2.OpenWriterResponse:
         return self.do(
             pd_pb2.OpenWriterResponse,
             request_id,
@@ -76,24 +64,15 @@ class Pd:
 
     def members(self, *names: str) -> list[common_pb2.Replica]:
         return [
-            common_pb2.Replica(
-                server=name, incarnation=self.state.servers[name].server.incarnation
-            )
-            for name in names
+            common_pb2.Replica(server=name, incarnation=self.state.servers[name].server.incarnation) for name in names
         ]
 
     def create_range(
         self, stream_id: int, epoch: int, start: int, *names: str, request_id: str = ""
     ) -> common_pb2.Range:
-        request = pd_pb2.CreateRangeRequest(
-            stream_id=stream_id, epoch=epoch, start_offset=start
-        )
-        placed = pd_state_pb2.PlacedCreateRange(
-            request=request, replicas=self.members(*names)
-        )
-        return self.do(
-            pd_pb2.CreateRangeResponse, request_id, create_range=placed
-        ).range
+        request = pd_pb2.CreateRangeRequest(stream_id=stream_id, epoch=epoch, start_offset=start)
+        placed = pd_state_pb2.PlacedCreateRange(request=request, replicas=self.members(*names))
+        return self.do(pd_pb2.CreateRangeResponse, request_id, create_range=placed).range
 
     def seal(
         self,
@@ -113,9 +92,7 @@ class Pd:
             end_offset=end,
             create_next=bool(next_on) or create,
         )
-        placed = pd_state_pb2.PlacedSealRange(
-            request=request, replicas=self.members(*next_on)
-        )
+        placed = pd_state_pb2.PlacedSealRange(request=request, replicas=self.members(*next_on))
         return self.do(pd_pb2.SealRangeResponse, request_id, seal_range=placed)
 
     def trim(self, offset: int, name: str = "s") -> common_pb2.Stream:
@@ -187,9 +164,7 @@ class Pd:
             server=server,
             incarnation=self.state.servers[server].server.incarnation,
         )
-        timed = pd_state_pb2.TimedPrepareObject(
-            request=request, deadline_ms=self.wall_ms + ttl
-        )
+        timed = pd_state_pb2.TimedPrepareObject(request=request, deadline_ms=self.wall_ms + ttl)
         return self.do(pd_pb2.PrepareObjectResponse, prepare_object=timed).object
 
     def commit(self, found: common_pb2.Object, **changes: Any) -> common_pb2.Object:
@@ -207,20 +182,14 @@ class Pd:
     def tier(self, stream_id: int, index: int, server: str) -> None:
         """Upload a sealed range whole."""
         of = self.state.ranges[stream_id][index]
-        self.commit(
-            self.prepare(stream_id, index, of.start_offset, of.end_offset, server)
-        )
+        self.commit(self.prepare(stream_id, index, of.start_offset, of.end_offset, server))
 
     # ---- what the leader does
 
-    def directives(
-        self, server: str, *, tier: bool = True
-    ) -> dict[str, pd_pb2.Directive]:
+    def directives(self, server: str, *, tier: bool = True) -> dict[str, pd_pb2.Directive]:
         """What the server is told now, by kind; fails when one kind comes twice."""
         planner = Planner(self.state, self.view, tier, self.now_ms, self.wall_ms)
-        found = planner.directives(
-            server, self.state.servers[server].server.incarnation
-        )
+        found = planner.directives(server, self.state.servers[server].server.incarnation)
         kinds = [each.WhichOneof("action") or "" for each in found]
         assert len(set(kinds)) == len(kinds), kinds
         return dict(zip(kinds, found, strict=True))
@@ -237,9 +206,7 @@ class Pd:
         return kinds
 
 
-def report(
-    stream_id: int, index: int, state: str, *, end: int = 0, size: int = 0
-) -> pd_pb2.ReplicaReport:
+def report(stream_id: int, index: int, state: str, *, end: int = 0, size: int = 0) -> pd_pb2.ReplicaReport:
     """What a server says of one replica; `state` as in REPLICA_STATE_…"""
     return pd_pb2.ReplicaReport(
         stream_id=stream_id,

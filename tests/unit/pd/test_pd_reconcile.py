@@ -68,9 +68,7 @@ def test_a_lost_heartbeat_makes_the_leader_ask_for_everything(pd: Any, make_repo
     incarnation = pd.state.servers["rs1"].server.incarnation
 
     def beat(sequence: int, *, complete: bool = False) -> bool:
-        request = pd_pb2.HeartbeatRequest(
-            server="rs1", incarnation=incarnation, sequence=sequence, complete=complete
-        )
+        request = pd_pb2.HeartbeatRequest(server="rs1", incarnation=incarnation, sequence=sequence, complete=complete)
         return bool(pd.view.heartbeat(request, pd.now_ms, pd.wall_ms))
 
     assert not beat(10, complete=True)

@@ -61,9 +61,7 @@ def test_a_hot_retention_of_zero_is_not_unset(pd: Any) -> None:
         {"compression": 9},
     ],
 )
-def test_a_configuration_out_of_bounds_is_refused(
-    pd: Any, config: dict[str, int]
-) -> None:
+def test_a_configuration_out_of_bounds_is_refused(pd: Any, config: dict[str, int]) -> None:
     """Every field has bounds, and a refusal changes nothing."""
     before = pd.machine.snapshot()
     with pytest.raises(InvalidArgument):
@@ -95,9 +93,7 @@ def test_deleting_a_stream_leaves_tombstones_of_its_objects(pd: Any) -> None:
     pd.seal(found.stream_id, 0, 1, 10)
     pd.tier(found.stream_id, 0, "rs1")
     pd.delete_stream()
-    assert [each.state for each in pd.state.objects.values()] == [
-        common_pb2.OBJECT_STATE_DELETED
-    ]
+    assert [each.state for each in pd.state.objects.values()] == [common_pb2.OBJECT_STATE_DELETED]
     assert not any(pd.state.hosted.values())
 
 
@@ -105,9 +101,7 @@ def test_update_takes_over_the_named_fields_only(pd: Any) -> None:
     """Fields that are not named stay; unknown ones are refused."""
     pd.create_stream(retention_ms=5)
     config = common_pb2.StreamConfig(hot_retention_ms=-1, retention_ms=9)
-    request = pd_pb2.UpdateStreamRequest(
-        name="s", config=config, fields=["hot_retention_ms"]
-    )
+    request = pd_pb2.UpdateStreamRequest(name="s", config=config, fields=["hot_retention_ms"])
     changed = pd.do(pd_pb2.UpdateStreamResponse, update_stream=request).stream
     assert (changed.config.hot_retention_ms, changed.config.retention_ms) == (-1, 5)
     with pytest.raises(InvalidArgument, match="unknown field"):
@@ -235,10 +229,7 @@ def test_no_range_follows_a_seal_that_lost(pd: Any) -> None:
 def test_create_range_is_idempotent_for_epoch_and_start(pd: Any) -> None:
     """A repeat without its request id gets the range that the first made, also once that is sealed."""
     found = opened(pd)
-    assert (
-        pd.create_range(found.stream_id, 1, 0, "rs2", "rs3", "rs4").replicas
-        == found.replicas
-    )
+    assert pd.create_range(found.stream_id, 1, 0, "rs2", "rs3", "rs4").replicas == found.replicas
     pd.seal(found.stream_id, 0, 1, 10, *ABC)
     assert pd.create_range(found.stream_id, 1, 0, *ABC).index == 0
     with pytest.raises(PreconditionFailed):
@@ -271,12 +262,8 @@ def test_a_foreign_range_or_stream_is_not_found(pd: Any) -> None:
         pd.seal(99, 0, 1, 5)
 
 
-@pytest.mark.parametrize(
-    "names", [("rs1",), ("rs1", "rs1", "rs2"), ("rs1", "rs2", "rs3", "rs4")]
-)
-def test_the_choice_of_servers_is_checked_where_it_is_applied(
-    pd: Any, names: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("names", [("rs1",), ("rs1", "rs1", "rs2"), ("rs1", "rs2", "rs3", "rs4")])
+def test_the_choice_of_servers_is_checked_where_it_is_applied(pd: Any, names: tuple[str, ...]) -> None:
     """Too few, the same one twice, or too many: no range."""
     stream = pd.create_stream()
     pd.open_writer()
@@ -375,16 +362,12 @@ def test_a_commit_is_done_once_and_checks_what_it_is_told(pd: Any) -> None:
         pd.commit(prepared, size_bytes=7)
 
 
-@pytest.mark.parametrize(
-    "groups", [[(0, 4), (5, 5)], [(0, 4), (4, 5)], [(1, 9)], [(0, 0), (0, 10)]]
-)
+@pytest.mark.parametrize("groups", [[(0, 4), (5, 5)], [(0, 4), (4, 5)], [(1, 9)], [(0, 0), (0, 10)]])
 def test_row_groups_tile_their_object(pd: Any, groups: list[tuple[int, int]]) -> None:
     """An index with a hole, an overlap or a short end would misdirect readers: it is refused."""
     found = sealed(pd)
     prepared = pd.prepare(found.stream_id, 0, 0, 10, "rs1")
-    rows = [
-        common_pb2.RowGroup(start_offset=start, count=count) for start, count in groups
-    ]
+    rows = [common_pb2.RowGroup(start_offset=start, count=count) for start, count in groups]
     with pytest.raises(InvalidArgument):
         pd.commit(prepared, row_groups=rows)
 
