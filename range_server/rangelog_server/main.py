@@ -65,9 +65,7 @@ def open_store(settings: RangeServerSettings, directory: DataDirectory, identity
     return store
 
 
-async def _serve(
-    settings: RangeServerSettings, directory: DataDirectory, identity: Identity, store: Store
-) -> None:
+async def _serve(settings: RangeServerSettings, directory: DataDirectory, identity: Identity, store: Store) -> None:
     runtime = Runtime(settings, directory, identity, store)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -128,7 +128,9 @@ class AckLog:
         self.errors.append(error)
 
 
-def batch(base_offset: int, values: Sequence[bytes], *, stream_id: int = 1, range_index: int = 0, epoch: int = 1) -> bytes:
+def batch(
+    base_offset: int, values: Sequence[bytes], *, stream_id: int = 1, range_index: int = 0, epoch: int = 1
+) -> bytes:
     """Encode one batch whose timestamps are its offsets."""
     return encode_batch(
         stream_id=stream_id,
@@ -186,7 +188,9 @@ class RawClient:
         frame = await self.request(Opcode.FETCH, message)
         return data_pb2.FetchReply.FromString(frame.message), frame.payload
 
-    async def seal(self, epoch: int, *, stream_id: int = 1, range_index: int = 0, start_offset: int = 0) -> data_pb2.SealReply:
+    async def seal(
+        self, epoch: int, *, stream_id: int = 1, range_index: int = 0, start_offset: int = 0
+    ) -> data_pb2.SealReply:
         """Fence a range."""
         message = data_pb2.Seal(stream_id=stream_id, range_index=range_index, epoch=epoch, start_offset=start_offset)
         return data_pb2.SealReply.FromString((await self.request(Opcode.SEAL, message)).message)

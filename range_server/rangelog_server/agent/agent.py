@@ -53,7 +53,7 @@ class Agent:
         self._addresses = (data_address, control_address)
         self._pd = PdClient(settings.pd, token=settings.token)
         self._connections = DataConnections(token=settings.token, client_name=f"range-server {identity.name}")
-        self._tier = TierWork(self._pd, identity, store, plane, directory.temporary_directory, settings.tier_url)
+        self._tier = TierWork(self._pd, identity, store, directory.temporary_directory, settings.tier_url)
         local = LocalDirectives(store)
         copier = Copier(store, self._connections, identity)
         executors: dict[str, Executor] = {
@@ -154,9 +154,7 @@ class Agent:
             server=self._identity.name,
             incarnation=self._identity.incarnation,
             sequence=self._sequence,
-            replicas=[
-                report_of(store.replicas[key]) if key in store.replicas else report_gone(key) for key in keys
-            ],
+            replicas=[report_of(store.replicas[key]) if key in store.replicas else report_gone(key) for key in keys],
             complete=complete,
             tasks=self._tasks.reports(),
             used_bytes=store.wal.used_bytes,

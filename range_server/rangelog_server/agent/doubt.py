@@ -36,7 +36,9 @@ async def host_doubtful_ranges(pd: PdClient, identity: Identity, store: Store) -
                     )
                     store.host(core)
                     store.wal.kick()
-                    _log.warning("a range that may have been lost is in doubt", range=f"{found.stream_id}/{found.index}")
+                    _log.warning(
+                        "a range that may have been lost is in doubt", range=f"{found.stream_id}/{found.index}"
+                    )
             store.unknown_ranges_settled()
             return
         except RangelogError as error:

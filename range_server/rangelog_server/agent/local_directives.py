@@ -38,9 +38,7 @@ class LocalDirectives:
     async def seal_replica(self, directive: pb.Directive) -> None:
         """Learn the end. Raises PreconditionFailed when another end is known, StorageFull."""
         action = directive.seal_replica
-        await commit_end(
-            self._store, directive, action.epoch, action.start_offset, action.end_offset
-        )
+        await commit_end(self._store, directive, action.epoch, action.start_offset, action.end_offset)
 
     async def drop_replica(self, directive: pb.Directive) -> None:
         """Forget the replica. Raises StorageFull."""

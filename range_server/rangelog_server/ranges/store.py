@@ -144,10 +144,8 @@ class Store:
         end = fresh[-1].header.end_offset
         memory = memory and core.durable_offset >= hosted.strict_end
         token = (hosted, end, None if memory else appender, request_id, size_bytes)
-        if len(fresh) == 1:
-            digest = payload[:BATCH_HEADER_BYTES] + payload[-BATCH_TRAILER_BYTES:]
-        else:
-            digest = batch_heads(payload)
+        one = len(fresh) == 1
+        digest = payload[:BATCH_HEADER_BYTES] + payload[-BATCH_TRAILER_BYTES:] if one else batch_heads(payload)
         lsn = wal.submit(Kind.BATCHES, core.stream_id, core.range_index, payload, digest, core.confirm_offset, token)
         skip, flushed = 0, wal.flushed_lsn
         for batch in fresh:

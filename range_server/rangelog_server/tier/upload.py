@@ -1,131 +1,126 @@
-"""Uploads sealed ranges and removes objects, on the placement driver's word. Heavy work runs on one thread of its own.
+"""Uploading sealed ranges to the object store, and removing objects from it, on a thread of its own.
 
-What holds: an object is prepared, written to a file, put under a key that never was before, and only then committed with
-its size and digest. A put that was done before (its answer got lost) is accepted only if the bytes there are these. Local
-copies stay until the placement driver says otherwise; what fails is tried again by the executor of directives.
+What holds: a span is prepared, built from batches that were checked one by one, stored under a key nobody else has, read
+back and compared, and only then committed. Each step can be repeated; local copies stay until the placement driver says.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
 from rangelog._transport.pd_client import PdClient
-from rangelog.errors import ConfigInvalid, Corruption, PreconditionFailed
+from rangelog.errors import Corruption, InternalError, PreconditionFailed, StorageFull, Unavailable
 from rangelog.limits import MIB
-from rangelog.tier import ObjectStore, open_object_store
-from rangelog.tier.object_store import probe
-from rangelog.tier.parquet import WrittenObject, write_object
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_server.data_plane import DataPlane
 from rangelog_server.identity import Identity
-from rangelog_server.ranges.reading import ReadPlan, make_plan, read_batches
+from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.store import Store
+from rangelog_server.wal.log import Wal
 
-OBJECT_BYTES_MAX = 256 * MIB
-"""Of batches in one object: bounds the temporary file and what is lost when an upload fails."""
+if TYPE_CHECKING:
+    from rangelog.tier import ObjectStore
+    from rangelog.tier.parquet import WrittenObject
 
-READ_BATCHES = 64
-CALL_TIMEOUT_S = 15.0
+SPAN_BYTES_MAX = 256 * MIB
+"""Batches that go into one object: bounds what is built and sent at once."""
+READ_BYTES = 4 * MIB
+PD_TIMEOUT_S = 10.0
 
-_T = TypeVar("_T")
 _log = structlog.get_logger("tier")
+_Result = TypeVar("_Result")
 
 
 class TierWork:
-    """Uploads and deletions of one range server."""
+    """See the module. For the event loop; the work itself runs on its thread."""
 
-    def __init__(
-        self, pd: PdClient, identity: Identity, store: Store, plane: DataPlane, temporary: Path, url: str
-    ) -> None:
+    def __init__(self, pd: PdClient, identity: Identity, store: Store, temporary: Path, url: str) -> None:
         self._pd = pd
         self._identity = identity
         self._store = store
         self._temporary = temporary
         self._url = url
+        self._fixed_url = bool(url)
         self._objects: ObjectStore | None = None
-        self._opening = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tier")
 
     def learned_url(self, url: str) -> None:
         """The placement driver's word where objects go; the setting wins."""
-        self._url = self._url or url
+        if not self._fixed_url and url != self._url:
+            self._url, self._objects = url, None
+        if self._url:
+            self._thread.submit(_warm_up)
 
     async def close(self) -> None:
-        """Stop: what is under way is left to another server, or to the next start."""
+        """Stop; what runs on the thread ends by itself."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
+    # ---- directives
+
     async def upload_range(self, directive: pb.Directive) -> None:
-        """Upload [start, end) of a sealed range, object by object. Raises what went wrong; what is committed stays."""
-        wanted = directive.upload_range
-        objects = await self._open()
-        position = wanted.start_offset
-        while position < wanted.end_offset:
-            end, plan = self._next_span(directive, position)
-            prepared = await self._prepare(directive, position, end)
-            written = await self._in_thread(self._write_and_put, objects, prepared, plan, wanted.stream_name)
-            await self._commit(prepared, written)
-            _log.info("uploaded", key=prepared.key, records=end - position, size_bytes=written.size_bytes)
-            position = end
+        """Upload [start, end) of a sealed range in bounded spans. Raises what went wrong, to be tried again."""
+        action = directive.upload_range
+        hosted = self._store.find(directive.stream_id, directive.range_index)
+        if not hosted.core.complete or hosted.core.sealed_end_offset != action.end_offset:
+            raise PreconditionFailed(f"range {hosted} is not whole here")
+        objects = await self._object_store()
+        position = action.start_offset
+        while position < action.end_offset:
+            position = await self._upload_span(objects, hosted, action, position)
 
     async def delete_objects(self, directive: pb.Directive) -> None:
-        """Remove objects from the store; those that are gone already count as removed."""
-        objects = await self._open()
+        """Remove objects that the placement driver gave up. Raises Unavailable."""
+        objects = await self._object_store()
         for key in directive.delete_objects.keys:
-            await self._in_thread(objects.delete, key)
+            await self._run(functools.partial(objects.delete, key))
 
     # ---- inside
 
-    async def _open(self) -> ObjectStore:
-        async with self._opening:
-            if self._objects is None:
-                if not self._url:
-                    raise ConfigInvalid("no tier is configured: start the placement drivers with --tier-url")
-                self._objects = await self._in_thread(_open_and_probe, self._url)
-            return self._objects
-
-    async def _in_thread(self, call: Callable[..., _T], *arguments: Any) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
-
-    def _next_span(self, directive: pb.Directive, position: int) -> tuple[int, ReadPlan]:
-        """Return where the next object ends, and how to read what goes into it. On the loop: it looks at the replica."""
-        hosted = self._store.find(directive.stream_id, directive.range_index)
-        core = hosted.core
-        limit = directive.upload_range.end_offset
-        if not core.complete or core.sealed_end_offset is None or core.sealed_end_offset < limit:
-            raise PreconditionFailed(f"range {hosted} is not whole here: another replica uploads it")
-        first = number = core.batch_number(position)
-        if first < 0:
-            raise Corruption(f"range {hosted} has no batch at {position}")
-        size = 0
-        while number < core.batch_count and core.batch_span(number)[0] < limit:
-            if size and size + hosted.lengths[number] > OBJECT_BYTES_MAX:
-                break
-            size += hosted.lengths[number]
-            number += 1
-        return min(limit, core.batch_span(number - 1)[1]), make_plan(hosted, first, number)
-
-    async def _prepare(self, directive: pb.Directive, start: int, end: int) -> common_pb2.Object:
-        request = pb.PrepareObjectRequest(
+    async def _upload_span(
+        self, objects: ObjectStore, hosted: Hosted, action: pb.UploadRange, start_offset: int
+    ) -> int:
+        end_offset = span_end(hosted, start_offset)
+        prepare = pb.PrepareObjectRequest(
             request_id=uuid.uuid4().hex,
-            stream_id=directive.stream_id,
-            range_index=directive.range_index,
-            start_offset=start,
-            end_offset=end,
+            stream_id=hosted.core.stream_id,
+            range_index=hosted.core.range_index,
+            start_offset=start_offset,
+            end_offset=end_offset,
             server=self._identity.name,
             incarnation=self._identity.incarnation,
         )
-        return (await self._pd.prepare_object(request, timeout_s=CALL_TIMEOUT_S)).object
+        prepared = (await self._pd.prepare_object(prepare, timeout_s=PD_TIMEOUT_S)).object
+        path = self._temporary / f"{prepared.object_id}.parquet"
+        try:
+            written = await self._built(hosted, path, prepared, action)
+            await self._run(functools.partial(_put, objects, prepared.key, path, written))
+        finally:
+            path.unlink(missing_ok=True)
+        await self._commit(prepared, written, action.epoch)
+        _log.info("uploaded", range=str(hosted), key=prepared.key, size_bytes=written.size_bytes)
+        return end_offset
 
-    async def _commit(self, prepared: common_pb2.Object, written: WrittenObject) -> None:
+    async def _built(
+        self, hosted: Hosted, path: Path, prepared: common_pb2.Object, action: pb.UploadRange
+    ) -> WrittenObject:
+        try:
+            return await self._run(functools.partial(_build, self._store.wal, hosted, path, prepared, action))
+        except Corruption as error:
+            if not hosted.dropped:
+                self._store.quarantine(hosted, error.message)
+            raise
+
+    async def _commit(self, prepared: common_pb2.Object, written: WrittenObject, epoch: int) -> None:
         request = pb.CommitObjectRequest(
             request_id=uuid.uuid4().hex,
             object_id=prepared.object_id,
@@ -134,51 +129,103 @@ class TierWork:
             size_bytes=written.size_bytes,
             digest=written.digest,
             row_groups=written.row_groups,
-            epoch=prepared.epoch,
+            epoch=epoch,
             footer_size_bytes=written.footer_size_bytes,
             footer_crc=written.footer_crc,
         )
-        await self._pd.commit_object(request, timeout_s=CALL_TIMEOUT_S)
+        await self._pd.commit_object(request, timeout_s=PD_TIMEOUT_S)
 
-    def _write_and_put(
-        self, objects: ObjectStore, prepared: common_pb2.Object, plan: ReadPlan, stream_name: str
-    ) -> WrittenObject:
-        path = self._temporary / f"{prepared.object_id}.parquet"
+    async def _object_store(self) -> ObjectStore:
+        if not self._url:
+            raise Unavailable("no tier is configured: give the placement drivers a tier_url")
+        if self._objects is None:
+            self._objects = await self._run(functools.partial(_open, self._url))
+        return self._objects
+
+    async def _run(self, work: Callable[[], _Result]) -> _Result:
         try:
-            written = write_object(
-                path,
-                self._batches(plan),
-                stream_id=prepared.stream_id,
-                stream_name=stream_name,
-                range_index=prepared.range_index,
-                epoch=prepared.epoch,
-                start_offset=prepared.start_offset,
-                end_offset=prepared.end_offset,
-            )
-            try:
-                objects.put_if_absent(prepared.key, path)
-            except PreconditionFailed:
-                _check_same(objects, prepared.key, written)
-            if objects.head(prepared.key).size_bytes != written.size_bytes:
-                raise Corruption(f"object {prepared.key} has another size in the store than was put")
-            return written
-        finally:
-            path.unlink(missing_ok=True)
-
-    def _batches(self, plan: ReadPlan) -> Iterator[bytes]:
-        for start in range(0, len(plan.wanted), READ_BATCHES):
-            part = ReadPlan(plan.stream_id, plan.range_index, plan.wanted[start : start + READ_BATCHES])
-            yield from read_batches(self._store.wal, part)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except OSError as error:
+            if error.errno == 28:
+                raise StorageFull("no room to build an object in the data directory") from error
+            raise Unavailable(f"an object could not be built: {error.strerror or error}") from error
 
 
-def _open_and_probe(url: str) -> ObjectStore:
+def span_end(hosted: Hosted, start_offset: int) -> int:
+    """Return where the next object ends: at a batch border, at most SPAN_BYTES_MAX of batches on. Raises InternalError."""
+    core = hosted.core
+    first = core.batch_number(start_offset)
+    if first < 0:
+        raise InternalError(f"range {hosted} holds nothing at {start_offset}")
+    size, number = 0, first
+    while number < core.batch_count and (number == first or size + hosted.lengths[number] <= SPAN_BYTES_MAX):
+        size += hosted.lengths[number]
+        number += 1
+    return core.batch_span(number - 1)[1]
+
+
+def _warm_up() -> None:
+    """Load what is slow to load before it is needed."""
+    try:
+        import rangelog.tier.parquet  # noqa: F401
+    except ImportError as error:
+        _log.error("the extra 'tier' is not installed: nothing can be uploaded", problem=str(error))
+
+
+def _open(url: str) -> ObjectStore:
+    from rangelog.tier.object_store import open_object_store, probe
+
     objects = open_object_store(url)
     probe(objects)
     return objects
 
 
-def _check_same(objects: ObjectStore, key: str, written: WrittenObject) -> None:
-    """An earlier put whose answer was lost left the same bytes; anything else is somebody else's object."""
-    digest = hashlib.sha256(objects.get(key)).hexdigest()
-    if f"sha256:{digest}" != written.digest:
-        raise PreconditionFailed(f"object {key} exists already, with other bytes")
+def _batches(wal: Wal, hosted: Hosted, start_offset: int, end_offset: int) -> Iterator[bytes]:
+    """Read a sealed replica's batches, checked. Its index does not change any more, so any thread may."""
+    position = start_offset
+    while position < end_offset:
+        first, last = hosted.plan(position, end_offset, READ_BYTES)
+        if first == last:
+            raise InternalError(f"range {hosted} holds nothing at {position}")
+        yield from read_batches(wal, make_plan(hosted, first, last))
+        position = hosted.core.batch_span(last - 1)[1]
+
+
+def _build(wal: Wal, hosted: Hosted, path: Path, prepared: common_pb2.Object, action: pb.UploadRange) -> WrittenObject:
+    from rangelog.tier.parquet import write_object
+
+    return write_object(
+        path,
+        _batches(wal, hosted, prepared.start_offset, prepared.end_offset),
+        stream_id=prepared.stream_id,
+        stream_name=action.stream_name,
+        range_index=prepared.range_index,
+        epoch=action.epoch,
+        start_offset=prepared.start_offset,
+        end_offset=prepared.end_offset,
+    )
+
+
+def _put(objects: ObjectStore, key: str, path: Path, written: WrittenObject) -> None:
+    """Store the file and compare what is there then. Raises PreconditionFailed when it is something else, Corruption."""
+    taken = False
+    try:
+        objects.put_if_absent(key, path)
+    except PreconditionFailed:
+        taken = True  # an earlier try whose answer was lost, or somebody else's
+    problem = _difference(objects, key, written)
+    if problem and taken:
+        raise PreconditionFailed(f"object {key} exists and is another one: {problem}")
+    if problem:
+        raise Corruption(f"object {key} was not stored as it was sent: {problem}")
+
+
+def _difference(objects: ObjectStore, key: str, written: WrittenObject) -> str:
+    """Say what is wrong with a stored object; empty: nothing."""
+    size = objects.head(key).size_bytes
+    if size != written.size_bytes:
+        return f"{size} bytes instead of {written.size_bytes}"
+    digest = hashlib.sha256()
+    for start in range(0, size, READ_BYTES):
+        digest.update(objects.get_range(key, start, min(READ_BYTES, size - start)))
+    return "" if f"sha256:{digest.hexdigest()}" == written.digest else "its digest differs"

@@ -99,7 +99,8 @@ class StoreMachine(RuleBasedStateMachine):
             self.store.append(None, 0, message, [new], data)
         except WriterFenced:
             later = [one for other, one in self.models.items() if other[0] == key[0] and other[1] > key[1]]
-            assert model.fenced_epoch or model.end is not None or model.maybe or any("dropped" in one.maybe or one.dropped for one in later)
+            dropped = any("dropped" in one.maybe or one.dropped for one in later)
+            assert model.fenced_epoch or model.end is not None or model.maybe or dropped
         except (OutOfOrder, StorageFull, ProtocolViolation):
             pass
         except PreconditionFailed:
