@@ -191,12 +191,10 @@ class Appender:
             self._waiting.append(batch)
             self._waiting_end = end_offset
             return
-        self._push(batch)
+        self._window.push(batch)
         for link in self._window.links.values():
             if link.live:
                 self._send(link)
-        if self.phase is Phase.OPEN and self._range_bytes >= self._range.size_bytes_max:
-            self._want_roll(now_ms)
 
     # ---- replicas
 
@@ -232,6 +230,8 @@ class Appender:
             return
         if self._window.acked(link, durable_offset, now_ms):
             self._report()
+            if self._full():
+                self._want_roll(now_ms)
 
     def refused(self, now_ms: float, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
         """The replica refused an append. A higher epoch ends the writer; anything else ends this replica's part."""
@@ -259,7 +259,7 @@ class Appender:
         if not trouble and now_ms - self._entered_ms > CALM_MS:
             self._troubles = 0
         aged = self._range.age_ms_max and now_ms - self._range.created_ms > self._range.age_ms_max
-        if trouble or self._full() or (aged and self._range_bytes):
+        if trouble or self._full() or (aged and self._window.confirmed_bytes):
             self._want_roll(now_ms)
 
     def roll(self, now_ms: float) -> None:
@@ -291,7 +291,7 @@ class Appender:
             self._report()
         waiting, self._waiting = self._waiting, []
         for batch in waiting:
-            self._push(batch)
+            self._window.push(batch)
         for link in self._window.links.values():
             if link.live:
                 self._send(link)
@@ -329,19 +329,14 @@ class Appender:
 
     def _enter(self, opened: OpenRange, batches: Sequence[SentBatch], now_ms: float) -> None:
         self._range = opened
-        self._range_bytes = 0
         self._window = Window(opened.replicas, opened.acks, opened.start_offset, now_ms)
         self.phase = Phase.OPEN
         self._entered_ms = self._roll_after_ms = now_ms
         for batch in batches:
             batch.data = restamp(batch.data, range_index=opened.index, epoch=self.epoch)
             batch.submitted_ms = now_ms
-            self._push(batch)
+            self._window.push(batch)
         self._effects += [Connect(opened.index, replica) for replica in opened.replicas]
-
-    def _push(self, batch: SentBatch) -> None:
-        self._range_bytes += len(batch.data)
-        self._window.push(batch)
 
     def _send(self, link: Link) -> None:
         batches = self._window.unsent(link, FRAME_PAYLOAD_BYTES_MAX)
@@ -381,7 +376,8 @@ class Appender:
         return bad, bool(bad) and not back and not self._full() and self._goes_on_without()
 
     def _full(self) -> bool:
-        return self._range_bytes >= self._range.size_bytes_max
+        """Counts what is confirmed: what is in flight moves on to the next range."""
+        return self._window.confirmed_bytes >= self._range.size_bytes_max
 
     def _want_roll(self, now_ms: float) -> None:
         if self.phase is not Phase.OPEN or now_ms < self._roll_after_ms:

@@ -51,7 +51,9 @@ class Window:
         self.confirm_offset = start_offset
         self.frozen = False
         self.end_offset = start_offset
-        self.size_bytes = 0
+        self.size_bytes = 0  # kept
+        self.confirmed_bytes = 0  # of this range so far
+        self._unconfirmed: deque[SentBatch] = deque()
         self._batches: deque[SentBatch] = deque()
 
     def push(self, batch: SentBatch) -> None:
@@ -61,6 +63,7 @@ class Window:
             if link.durable_offset == self.end_offset:  # nothing was due until now
                 link.progress_ms = batch.submitted_ms
         self._batches.append(batch)
+        self._unconfirmed.append(batch)
         self.end_offset = batch.end_offset
         self.size_bytes += len(batch.data)
 
@@ -106,6 +109,8 @@ class Window:
         moved = confirm > self.confirm_offset
         if moved:
             self.confirm_offset = confirm
+            while self._unconfirmed and self._unconfirmed[0].end_offset <= confirm:
+                self.confirmed_bytes += len(self._unconfirmed.popleft().data)
         self._release()
         return moved
 
@@ -120,7 +125,7 @@ class Window:
 
     def unconfirmed(self) -> list[SentBatch]:
         """Return the batches at or beyond the confirm offset, for the next range."""
-        return [batch for batch in self._batches if batch.base_offset >= self.confirm_offset]
+        return list(self._unconfirmed)
 
     def lag_bytes(self, link: Link) -> int:
         """Return how many bytes are kept that this replica lacks."""

@@ -230,7 +230,7 @@ class PrepareObjectResponse(_message.Message):
     def __init__(self, object: _Optional[_Union[_common_pb2.Object, _Mapping]] = ...) -> None: ...
 
 class CommitObjectRequest(_message.Message):
-    __slots__ = ("request_id", "object_id", "server", "incarnation", "size_bytes", "digest", "row_groups", "epoch")
+    __slots__ = ("request_id", "object_id", "server", "incarnation", "size_bytes", "digest", "row_groups", "epoch", "footer_size_bytes", "footer_crc")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +239,8 @@ class CommitObjectRequest(_message.Message):
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     ROW_GROUPS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FOOTER_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FOOTER_CRC_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     object_id: int
     server: str
@@ -247,7 +249,9 @@ class CommitObjectRequest(_message.Message):
     digest: str
     row_groups: _containers.RepeatedCompositeFieldContainer[_common_pb2.RowGroup]
     epoch: int
-    def __init__(self, request_id: _Optional[str] = ..., object_id: _Optional[int] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., row_groups: _Optional[_Iterable[_Union[_common_pb2.RowGroup, _Mapping]]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    footer_size_bytes: int
+    footer_crc: int
+    def __init__(self, request_id: _Optional[str] = ..., object_id: _Optional[int] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., row_groups: _Optional[_Iterable[_Union[_common_pb2.RowGroup, _Mapping]]] = ..., epoch: _Optional[int] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ...) -> None: ...
 
 class CommitObjectResponse(_message.Message):
     __slots__ = ("object",)
