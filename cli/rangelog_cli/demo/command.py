@@ -185,7 +185,7 @@ class Demo:
             sealed = await wait_tiered(self.metadata, bar)
             self.outcome.sealed_end = sealed[-1].end_offset if sealed else 0
             self.outcome.tier_objects = len(await self.metadata.objects())
-        with self.progress.step("drop hot copies of the older half") as bar:
+        with self.progress.step("drop the older half's hot copies") as bar:
             self.outcome.dropped_ranges, hot = await drop_older_half(self.metadata, sealed)
             bar.note = f"{self.outcome.dropped_ranges} ranges only in S3, {hot} in both, the rest only hot"
 
