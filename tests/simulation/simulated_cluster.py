@@ -114,7 +114,8 @@ class Simulation:
 
     def command(self, **action: Any) -> bytes:
         """Apply now; returns the response or raises."""
-        request_id = getattr(next(iter(action.values())), "request_id", "")
+        request = next(iter(action.values()))
+        request_id = getattr(getattr(request, "request", request), "request_id", "")
         command = pd_state_pb2.Command(version=1, request_id=request_id, now_ms=int(self.now), **action)
         result = self.machine.apply(0, command.SerializeToString())
         self.machine.state.validate()
