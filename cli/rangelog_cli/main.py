@@ -126,7 +126,9 @@ def local(
     show_default=True, help="The page to write.",
 )  # fmt: skip
 @click.option("--keep", is_flag=True, help="Keep the cluster's data and logs, and say where.")
-@click.option("--flights", "flight_count", type=int, help="Append only the first so many flights.  [default: all]")
+@click.option(
+    "--flights", "flight_count", type=click.IntRange(40_000, 336_776), help="Only the first so many.  [default: all]"
+)
 @click.option("--no-spark", is_flag=True, help="Leave out Spark; the last line then says spark_matches=skipped.")
 def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool) -> int:
     """Append 336,776 real flights through three kills, tier them to S3, read them back by SDK, Spark and pyarrow.

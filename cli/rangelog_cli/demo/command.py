@@ -95,14 +95,18 @@ class Outcome:
 
 def run_demo(report: Path, *, keep: bool, flight_count: int | None, with_spark: bool) -> int:
     """Run all of it; 0 if everything holds, 1 if not. The work directory goes unless `keep`; on failure its logs stay."""
+    report.absolute().parent.mkdir(parents=True, exist_ok=True)  # fails now rather than after a minute
     use_credentials()
     directory = Path(tempfile.mkdtemp(prefix="rangelog-demo-"))
-    succeeded = False
+    keep_logs = True
     try:
         outcome = asyncio.run(_run(directory, report, flight_count, with_spark))
-        succeeded = outcome.ok
+        keep_logs = not outcome.ok
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        keep_logs = False
+        raise KeyboardInterrupt from None
     finally:
-        if not succeeded:
+        if keep_logs:
             logs = report.absolute().with_suffix(".logs")
             _keep_logs(directory, logs)
             click.echo(f"logs of the processes: {logs}", err=True)
