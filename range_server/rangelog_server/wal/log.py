@@ -7,8 +7,10 @@ STORAGE_FULL before that). Without an event loop (`loop_call` None) everything i
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -264,8 +266,13 @@ class Wal:
         problem = ""
         try:
             segment = self.files.prepare(sequence)
-        except (OSError, StorageFull) as error:
-            problem = error.message if isinstance(error, StorageFull) else error.strerror or str(error)
+        except StorageFull as error:
+            problem = error.message
+        except OSError as error:
+            problem = error.strerror or str(error)
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                self.on_fatal(f"a segment of the write-ahead log could not be prepared ({problem})")
+                raise LogFailed(problem) from error
         self._on_loop(lambda: self._prepared(segment, problem))
 
     def _prepared(self, segment: Segment | None, problem: str) -> None:
@@ -286,10 +293,8 @@ class Wal:
             self._do(lambda s=sequence, e=end, r=rows: self._write_sidecar(s, e, r))  # type: ignore[misc]
 
     def _write_sidecar(self, sequence: int, end: int, rows: bytes) -> None:
-        try:
+        with suppress(OSError):  # it saves time only: the segment is scanned next time
             self.files.write_sidecar(sequence, end, rows)
-        except OSError as error:
-            self.problem = f"a sidecar could not be written: {error.strerror}"  # it saves time only: scanned next time
 
     @property
     def current_sequence(self) -> int:

@@ -1,0 +1,254 @@
+"""Damage to the log: whatever byte is flipped and wherever it is cut, nothing wrong is served and nothing is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+
+from rangelog.batch import batch_crc, check_batch
+from rangelog.errors import Corruption, RangelogError, WriterFenced
+from rangelog_server.ranges.reading import make_plan, read_batches
+from rangelog_server.ranges.replica import Health, NewBatch, Outcome
+from rangelog_server.ranges.store import Store
+from rangelog_server.testing import batch
+from rangelog_server.wal.log import Wal
+from rangelog_server.wal.memory_io import MemoryIo
+
+SEGMENT_BYTES = 4 * 1024
+SALT = 5
+OPEN, FENCED, SEALED = (1, 0), (2, 0), (3, 0)
+
+
+def open_store(disk: MemoryIo, segment_bytes: int = SEGMENT_BYTES) -> Store:
+    """Recover from a disk."""
+    store = Store(Wal(Path("/log"), SALT, io=disk, segment_bytes=segment_bytes), cache_bytes=0)
+    store.open()
+    return store
+
+
+def append(store: Store, key: tuple[int, int], *batches: bytes, epoch: int = 1) -> None:
+    """Append and flush."""
+    message = SimpleNamespace(
+        stream_id=key[0],
+        range_index=key[1],
+        epoch=epoch,
+        start_offset=0,
+        confirm_offset=0,
+        recovery=False,
+        memory=False,
+    )
+    new = [NewBatch(check_batch(data), batch_crc(data), data) for data in batches]
+    store.append(None, 0, message, new, b"".join(batches))
+    store.wal.kick()
+
+
+def some(key: tuple[int, int], base: int, count: int = 2, size: int = 40) -> bytes:
+    """Return one batch."""
+    return batch(base, [b"%d" % (base + i) * size for i in range(count)], stream_id=key[0], range_index=key[1])
+
+
+def fill(store: Store) -> dict[tuple[int, int], list[bytes]]:
+    """Write an open, a fenced and a sealed range; return what each holds."""
+    written: dict[tuple[int, int], list[bytes]] = {key: [] for key in (OPEN, FENCED, SEALED)}
+    for base in (0, 2, 4):
+        for key, batches in written.items():
+            batches.append(some(key, base))
+            append(store, key, batches[-1])
+    store.seal(*FENCED, 7, 0, lambda hosted: None)
+    store.wal.kick()
+    store.commit_end(*SEALED, 0, 6, 1, lambda hosted: None, by_placement_driver=True)
+    store.wal.kick()
+    return written
+
+
+def check_truthful(disk: MemoryIo, written: dict[tuple[int, int], list[bytes]]) -> list[str]:
+    """Open a damaged log: what it serves is right, and what is missing is in doubt. Return what it reports."""
+    store = open_store(disk)
+    for key, batches in written.items():
+        hosted = store.replicas.get(key)
+        if hosted is None:
+            with pytest.raises(Corruption):
+                append(store, key, some(key, 0))
+            assert store.server.doubt_unknown
+            continue
+        core = hosted.core
+        core.validate()
+        try:
+            found = read_batches(store.wal, make_plan(hosted, 0, core.batch_count))
+        except Corruption:
+            found = None
+        if found is not None:
+            assert found == batches[: core.batch_count]
+        if core.health is Health.SOUND:
+            assert core.batch_count == len(batches)
+            assert core.fenced == (key != OPEN)
+            assert core.sealed_end_offset == (6 if key == SEALED else None)
+        else:
+            assert store.problems
+            assert core.seal_answer().outcome is not Outcome.FENCED
+            with pytest.raises((Corruption, WriterFenced, RangelogError)):
+                append(store, key, some(key, core.end_offset))
+    return store.problems
+
+
+def test_every_flipped_byte_is_noticed() -> None:
+    """Each byte of a small log flipped in turn: served bytes are right, replicas that lost something say so."""
+    disk = MemoryIo()
+    written = fill(open_store(disk))
+    end = SEGMENT_BYTES
+    data = bytes(disk.content("wal-0000000000000001.seg"))
+    end = len(data.rstrip(b"\0"))
+    noticed = 0
+    for position in range(32, end):
+        damaged = disk.copy()
+        damaged.content("wal-0000000000000001.seg")[position] ^= 0x41
+        noticed += bool(check_truthful(damaged, written))
+    assert noticed == end - 32
+
+
+def test_every_cut_is_noticed() -> None:
+    """A log whose last bytes are zero from each position on: the same."""
+    disk = MemoryIo()
+    written = fill(open_store(disk))
+    content = bytes(disk.content("wal-0000000000000001.seg"))
+    end = len(content.rstrip(b"\0"))
+    for position in range(32, end):
+        damaged = disk.copy()
+        damaged.content("wal-0000000000000001.seg")[position:] = bytes(len(content) - position)
+        assert check_truthful(damaged, written)
+
+
+def test_damage_in_recycled_segments(seeds: Sequence[int] = range(150)) -> None:
+    """The same by random flips in a log of many segments with stale bytes of earlier uses behind the end."""
+    disk = MemoryIo()
+    store = open_store(disk)
+    for number in range(6):
+        key = (50 + number, 0)
+        for base in range(0, 12, 2):
+            append(store, key, some(key, base, size=120))
+        store.commit_end(*key, 0, 12, 1, lambda hosted: None, by_placement_driver=True)
+        store.drop(*key, lambda: None)
+        store.wal.kick()
+        store.reclaim()
+    written = fill(store)
+    names = [name for name in disk.list(Path("/log")) if name.startswith("wal-")]
+    for name in names:
+        if name.endswith(".idx"):
+            disk.unlink(Path(name))
+    names = [name for name in names if name.endswith(".seg")]
+    for seed in seeds:
+        random = Random(seed)
+        damaged = disk.copy()
+        content = damaged.content(random.choice(names))
+        content[random.randrange(len(content))] ^= 1 << random.randrange(8)
+        check_truthful(damaged, written)
+
+
+def test_flipped_bytes_under_a_sidecar_are_caught_when_read() -> None:
+    """Full segments are believed from their sidecar at start; a flip in one is caught by the read, never served."""
+    disk = MemoryIo()
+    store = open_store(disk)
+    batches = [some(OPEN, base, size=120) for base in range(0, 80, 2)]
+    for data in batches:
+        append(store, OPEN, data)
+    name = "wal-0000000000000001.seg"
+    assert "wal-0000000000000001.idx" in disk.list(Path("/log"))
+    for position in range(100, SEGMENT_BYTES - 200, 37):
+        damaged = disk.copy()
+        damaged.content(name)[position] ^= 0x10
+        again = open_store(damaged)
+        hosted = again.replicas[OPEN]
+        assert hosted.core.batch_count == len(batches)
+        caught = 0
+        for number, data in enumerate(batches):
+            try:
+                assert read_batches(again.wal, make_plan(hosted, number, number + 1)) == [data]
+            except Corruption:
+                caught += 1
+        assert caught <= 1
+
+
+def test_damaged_or_missing_sidecar_is_rebuilt() -> None:
+    """A sidecar that is damaged or gone costs a scan, nothing else, and is there again after it."""
+    disk = MemoryIo()
+    store = open_store(disk)
+    batches = [some(OPEN, base, size=120) for base in range(0, 80, 2)]
+    for data in batches:
+        append(store, OPEN, data)
+    sidecar = "wal-0000000000000001.idx"
+    for change in (
+        lambda copy: copy.unlink(Path(sidecar)),
+        lambda copy: copy.content(sidecar).__setitem__(70, copy.content(sidecar)[70] ^ 1),
+    ):
+        copy = disk.copy()
+        change(copy)
+        again = open_store(copy)
+        assert not again.problems
+        hosted = again.replicas[OPEN]
+        assert read_batches(again.wal, make_plan(hosted, 0, len(batches))) == batches
+        assert bytes(copy.content(sidecar)) == bytes(disk.content(sidecar))
+
+
+def test_missing_segment_is_doubt() -> None:
+    """A segment file that is gone puts every open replica in doubt."""
+    disk = MemoryIo()
+    store = open_store(disk)
+    for base in range(0, 120, 2):
+        append(store, OPEN, some(OPEN, base, size=120))
+    append(store, FENCED, some(FENCED, 0))
+    disk.unlink(Path("wal-0000000000000002.seg"))
+    again = open_store(disk)
+    assert again.problems
+    assert again.replicas[OPEN].core.health is Health.QUARANTINED
+    assert again.replicas[FENCED].core.health is Health.SOUND or again.server.doubt_unknown
+
+
+def test_doubt_survives_restarts_until_the_range_is_whole() -> None:
+    """A replica in doubt stays so over restarts; told an end that it holds, it is sound again, and that stays too."""
+    disk = MemoryIo()
+    written = fill(open_store(disk))
+    content = disk.content("wal-0000000000000001.seg")
+    end = len(bytes(content).rstrip(b"\0"))
+    content[end - 60] ^= 1  # in the last entry
+    for _ in range(3):
+        store = open_store(disk)
+        hosted = store.replicas[OPEN]
+        assert hosted.core.health is Health.DOUBTFUL
+        assert hosted.core.durable_offset == 6
+    store.commit_end(*OPEN, 0, 6, 9, lambda hosted: None, by_placement_driver=True)
+    store.wal.kick()
+    assert hosted.core.complete
+    again = open_store(disk)
+    assert again.replicas[OPEN].core.health is Health.SOUND
+    assert not again.problems
+    assert read_batches(again.wal, make_plan(again.replicas[OPEN], 0, 3)) == written[OPEN]
+
+
+def test_a_clean_log_has_no_problems_however_often_it_is_opened() -> None:
+    """Opening changes nothing that matters."""
+    disk = MemoryIo()
+    written = fill(open_store(disk))
+    for _ in range(4):
+        assert check_truthful(disk, written) == []
+
+
+def test_unknown_ranges_are_in_doubt_after_damage_until_settled() -> None:
+    """After a damaged tail a range that is not known may have been known: no append, and a seal answers DOUBTFUL."""
+    disk = MemoryIo()
+    fill(open_store(disk))
+    content = disk.content("wal-0000000000000001.seg")
+    content[len(bytes(content).rstrip(b"\0")) - 60] ^= 1
+    store = open_store(disk)
+    with pytest.raises(Corruption):
+        append(store, (8, 0), some((8, 0), 0))
+    answers: list[Outcome] = []
+    store.seal(8, 1, 3, 0, lambda hosted: answers.append(hosted.core.seal_answer().outcome))
+    store.wal.kick()
+    assert answers == [Outcome.DOUBTFUL]
+    store.unknown_ranges_settled()
+    append(store, (8, 0), some((8, 0), 0))
+    assert not open_store(disk).server.doubt_unknown
