@@ -1,0 +1,1 @@
+"""pdctl: administers a rangelog cluster through its API. Never imports a server."""

@@ -1,0 +1,133 @@
+"""`pdctl cluster …` and `pdctl task …`: how the cluster is, and what it is at."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from pdctl.output import emit_data, emit_list, field
+from pdctl.session import EXIT_FAILED, EXIT_UNAVAILABLE, Session, output_option, session_of
+from pdctl.units import show_bytes, show_time
+
+
+@click.group()
+def cluster() -> None:
+    """The cluster as a whole."""
+
+
+@cluster.command()
+@output_option
+@session_of
+def status(session: Session, output: str) -> None:
+    """Show members, servers and counts; the exit code says how it is.
+
+    0: healthy. 1: degraded (a member or server is missing, or tasks fail). 4: nobody leads.
+
+    \b
+    Examples:
+      pdctl cluster status
+      pdctl cluster status -o json | jq .health
+    """
+    described = session.with_pd(lambda pd: _describe(pd, session.timeout_s))
+    if output == "table":
+        _show(described)
+    else:
+        emit_data(described, output)
+    if described["health"] == "unavailable":
+        sys.exit(EXIT_UNAVAILABLE)
+    if described["health"] == "degraded":
+        sys.exit(EXIT_FAILED)
+
+
+async def _describe(pd: Any, timeout_s: float) -> dict[str, Any]:
+    from pdctl.views import server_view
+    from rangelog_proto.v1 import common_pb2, pd_pb2
+
+    found = await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=timeout_s)
+    members = [
+        {"name": each.name, "address": each.address, "leader": each.leader, "reachable": each.reachable}
+        for each in found.members
+    ]
+    servers = [server_view(each) for each in found.servers]
+    alive = all(each.health == common_pb2.SERVER_HEALTH_ALIVE for each in found.servers)
+    whole = all(each.reachable for each in found.members) and any(each.leader for each in found.members)
+    health = "healthy" if whole and alive and found.servers and not found.failing_task_count else "degraded"
+    if not found.has_majority:
+        health = "unavailable"
+    return {
+        "health": health,
+        "cluster_id": found.cluster_id,
+        "members": members,
+        "servers": servers,
+        "stream_count": found.stream_count,
+        "range_count": found.range_count,
+        "open_range_count": found.open_range_count,
+        "object_count": found.object_count,
+        "failing_task_count": found.failing_task_count,
+        "tier_url": found.tier_url,
+    }
+
+
+def _show(described: dict[str, Any]) -> None:
+    click.echo(f"health    {described['health']}")
+    click.echo(f"cluster   {described['cluster_id']}")
+    click.echo(f"tier      {described['tier_url'] or 'none'}")
+    counts = "{stream_count} streams, {range_count} ranges ({open_range_count} open), {object_count} objects"
+    click.echo("holds     " + counts.format(**described))
+    if described["failing_task_count"]:
+        click.echo(f"failing   {described['failing_task_count']} tasks: see `pdctl task list --failing`")
+    click.echo()
+    columns = [
+        field("PLACEMENT DRIVER", "name"),
+        field("ADDRESS", "address"),
+        ("STATE", lambda row: "leader" if row["leader"] else "follower" if row["reachable"] else "unreachable"),
+    ]
+    emit_list(described["members"], "table", columns, empty="no members")
+    click.echo()
+    emit_list(
+        described["servers"],
+        "table",
+        [
+            field("RANGE SERVER", "name"),
+            field("HEALTH", "health"),
+            field("ADDRESS", "data_address"),
+            field("REPLICAS", "replica_count"),
+            field("USED", "used_bytes", show_bytes),
+        ],
+        empty="no range server is registered",
+    )
+
+
+@click.group()
+def task() -> None:
+    """What the placement driver wants of range servers."""
+
+
+@task.command("list")
+@click.option("--failing", is_flag=True, help="Only those whose last attempt failed.")
+@output_option
+@session_of
+def list_tasks(session: Session, failing: bool, output: str) -> None:
+    """List what is under way: seals, uploads, copies, drops, deletions.
+
+    \b
+    Example:
+      pdctl task list --failing
+    """
+    from pdctl.views import task_view
+    from rangelog_proto.v1 import pd_pb2
+
+    request = pd_pb2.ListTasksRequest(failing_only=failing)
+    response = session.with_pd(lambda pd: pd.list_tasks(request, timeout_s=session.timeout_s))
+    columns = [
+        field("KIND", "kind"),
+        field("STREAM", "stream"),
+        field("RANGE", "range_index"),
+        field("SERVER", "server"),
+        field("SINCE", "since_ms", show_time),
+        field("ASKED", "attempts"),
+        field("LAST ERROR", "last_error"),
+    ]
+    emit_list([task_view(each) for each in response.tasks], output, columns, empty="nothing is under way")

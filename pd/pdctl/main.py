@@ -1,0 +1,78 @@
+"""The entry point: `pdctl [OPTIONS] NOUN VERB …`."""
+
+from __future__ import annotations
+
+import click
+
+from pdctl.cluster import cluster, task
+from pdctl.objects import object_group
+from pdctl.ranges import range_group
+from pdctl.servers import server
+from pdctl.session import PdctlGroup, Session
+from pdctl.streams import stream
+
+_SHELLS = {
+    "bash": 'eval "$(_PDCTL_COMPLETE=bash_source pdctl)"',
+    "zsh": 'eval "$(_PDCTL_COMPLETE=zsh_source pdctl)"',
+    "fish": "_PDCTL_COMPLETE=fish_source pdctl | source",
+}
+
+
+@click.group(cls=PdctlGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--pd",
+    "endpoints",
+    envvar="RANGELOG_PD",
+    metavar="HOST:PORT,…",
+    help="Placement drivers. Else RANGELOG_PD, else the context of `rangelog local`.",
+)
+@click.option("--token", envvar="RANGELOG_TOKEN", help="Bearer token. Else RANGELOG_TOKEN.")
+@click.option("--ca", metavar="FILE", help="Trust this CA; turns TLS on.")
+@click.option("--cert", metavar="FILE", help="Client certificate for mutual TLS.")
+@click.option("--key", metavar="FILE", help="Its private key.")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds to wait for an answer."
+)
+@click.version_option(package_name="rangelog")
+@click.pass_context
+def main(
+    context: click.Context,
+    endpoints: str | None,
+    token: str | None,
+    ca: str | None,
+    cert: str | None,
+    key: str | None,
+    timeout_s: float,
+) -> None:
+    """Administer a rangelog cluster.
+
+    \b
+    Examples:
+      pdctl cluster status
+      pdctl stream create flights --retention 30d
+      echo hello | pdctl stream append flights
+      pdctl stream read flights --limit 10
+      pdctl range list flights -o json
+
+    Exit codes: 0 ok, 1 failed or degraded, 2 usage, 3 not found, 4 unavailable, 5 precondition (exists, fenced).
+    """  # \b is click's
+    context.obj = Session(endpoints, token, ca, cert, key, timeout_s)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(sorted(_SHELLS)))
+def completion(shell: str) -> None:
+    """Print the line that turns completion on.
+
+    \b
+    Example:
+      pdctl completion bash >> ~/.bashrc
+    """
+    click.echo(_SHELLS[shell])
+
+
+for _group in (cluster, server, stream, range_group, object_group, task):
+    main.add_command(_group)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""`pdctl range …`: the ranges of a stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.session import Session, confirm, output_option, session_of
+from pdctl.units import show_time
+from rangelog.errors import RangeNotFound
+
+_PAGE_SIZE = 500
+
+
+def _replicas(row: Any) -> str:
+    if row["hot_dropped"]:
+        return "tier only"
+    return ", ".join(
+        each["server"] + ("" if each["health"] == "alive" else f" ({each['health']})") for each in row["replicas"]
+    )
+
+
+_COLUMNS = [
+    field("INDEX", "index"),
+    field("STATE", "state"),
+    field("START", "start_offset"),
+    ("END", lambda row: "-" if row["end_offset"] is None else row["end_offset"]),
+    ("TIERED", lambda row: f"{row['tiered_end_offset'] - row['start_offset']} records"),
+    ("REPLICAS", _replicas),
+    field("EPOCH", "epoch"),
+    field("CREATED", "created_ms", show_time),
+]
+
+
+@click.group("range")
+def range_group() -> None:
+    """Ranges: the parts that a stream is made of."""
+
+
+@range_group.command("list")
+@click.argument("stream")
+@click.option("--from-offset", type=click.IntRange(min=0), default=0, help="Only ranges that end beyond it.")
+@output_option
+@session_of
+def list_ranges(session: Session, stream: str, from_offset: int, output: str) -> None:
+    """List a stream's ranges, in order.
+
+    \b
+    Example:
+      pdctl range list flights
+    """
+    emit_list(_ranges(session, stream, from_offset), output, _COLUMNS, empty=f"stream {stream} has no ranges yet")
+
+
+@range_group.command()
+@click.argument("stream")
+@click.argument("index", type=click.IntRange(min=0))
+@output_option
+@session_of
+def show(session: Session, stream: str, index: int, output: str) -> None:
+    """Show one range.
+
+    \b
+    Example:
+      pdctl range show flights 3 -o yaml
+    """
+    for found in _ranges(session, stream, 0):
+        if found["index"] == index:
+            emit_one(found, output, [*_COLUMNS, field("SEALED", "sealed_ms", show_time)])
+            return
+    raise RangeNotFound(f"stream {stream!r} has no range {index}: see `pdctl range list {stream}`")
+
+
+@range_group.command()
+@click.argument("stream")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output_option
+@session_of
+def seal(session: Session, stream: str, yes: bool, output: str) -> None:
+    """Seal a stream's open range; its writer is fenced.
+
+    \b
+    Example:
+      pdctl range seal flights --yes
+    """
+    confirm(stream, f"This fences whoever writes to {stream}", yes=yes)
+    end = session.with_client(lambda client: client.seal_stream(stream, timeout_s=max(session.timeout_s, 10.0)))
+    if output == "table":
+        click.echo(f"{stream} is sealed and ends at offset {end}")
+    else:
+        emit_data({"stream": stream, "end_offset": end}, output)
+
+
+def _ranges(session: Session, stream: str, from_offset: int) -> list[dict[str, Any]]:
+    from pdctl.views import range_view
+    from rangelog_proto.v1 import pd_pb2
+
+    async def page_through(pd: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        request = pd_pb2.ListRangesRequest(name=stream, from_offset=from_offset, page_size=_PAGE_SIZE)
+        while True:
+            page = await pd.list_ranges(request, timeout_s=session.timeout_s)
+            found += [range_view(each) for each in page.ranges]
+            if not page.more or not page.ranges:
+                return found
+            request.from_index = page.ranges[-1].index + 1
+
+    return session.with_pd(page_through)

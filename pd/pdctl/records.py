@@ -1,0 +1,208 @@
+"""`pdctl stream append | read | tail`: records in and out, a line each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from typing import Any, BinaryIO
+
+import click
+
+from pdctl.output import emit_data
+from pdctl.session import Session, output_option, session_of
+from pdctl.units import Start, show_time
+
+_READY_EVERY = 200
+
+
+@click.command()
+@click.argument("name")
+@click.argument("values", nargs=-1)
+@click.option("--file", "source", type=click.File("rb"), help="A record per line of this file; - is standard input.")
+@click.option("--key", help="The key of every record.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; repeatable.")
+@output_option
+@session_of
+def append(
+    session: Session,
+    name: str,
+    values: tuple[str, ...],
+    source: BinaryIO | None,
+    key: str | None,
+    headers: tuple[str, ...],
+    output: str,
+) -> None:
+    """Append records: the arguments, or a line each of a file or standard input. Fences any other writer.
+
+    \b
+    Examples:
+      pdctl stream append flights '{"carrier": "UA"}' --key UA
+      pdctl stream append flights --file flights.jsonl
+      tail -f app.log | pdctl stream append logs
+    """
+    if values and source is not None:
+        raise click.UsageError("give values or --file, not both")
+    if not values and source is None and sys.stdin.isatty():
+        raise click.UsageError("nothing to append: give values, --file FILE, or pipe lines in")
+    pairs = {}
+    for header in headers:
+        left, equals, right = header.partition("=")
+        if not equals or not left:
+            raise click.UsageError(f"--header {header!r} is not NAME=VALUE")
+        pairs[left] = right.encode()
+    lines = [value.encode() for value in values] if values else _lines(source or sys.stdin.buffer)
+    first, count = session.with_client(
+        lambda client: _append(client, name, lines, key.encode() if key is not None else None, pairs)
+    )
+    if output == "table":
+        click.echo(f"appended {count} records from offset {first}" if count else "nothing to append")
+    else:
+        emit_data({"stream": name, "first_offset": first, "count": count}, output)
+
+
+def _lines(source: BinaryIO) -> Iterator[bytes]:
+    for line in source:
+        yield line.rstrip(b"\r\n")
+
+
+async def _append(
+    client: Any, name: str, lines: Iterable[bytes], key: bytes | None, headers: dict[str, bytes]
+) -> tuple[int, int]:
+    count = 0
+    async with client.writer(name) as writer:
+        first = writer.next_offset
+        with _progress(sys.stderr.isatty()) as advance:
+            for line in lines:
+                if count % _READY_EVERY == 0:
+                    await writer.ready()
+                    advance(count)
+                writer.submit(line, key=key, headers=headers or None).add_done_callback(_seen)
+                count += 1
+            await writer.flush()
+            advance(count)
+    return first, count
+
+
+def _seen(future: Any) -> None:
+    """What went wrong is raised by flush; without this asyncio would say it again."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _progress(shown: bool) -> Any:
+    if not shown:
+        return nullcontext(lambda count: None)
+    from contextlib import contextmanager
+
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    @contextmanager
+    def bar() -> Iterator[Any]:
+        columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} records"), TimeElapsedColumn())
+        with Progress(*columns, transient=True) as progress:
+            task = progress.add_task("append", total=None)
+            yield lambda count: progress.update(task, completed=count)
+
+    return bar()
+
+
+@click.command()
+@click.argument("name")
+@click.option("--start", type=Start(), default="earliest", show_default=True, metavar="OFFSET|earliest|latest|TIME")
+@click.option("--end", type=click.IntRange(min=0), help="Stop before this offset.")
+@click.option("--limit", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option(
+    "--format",
+    "shape",
+    type=click.Choice(["value", "text", "json"]),
+    default="value",
+    show_default=True,
+    help="value: the bytes and a newline. text: with offset, time and key. json: a JSON object per record.",
+)
+@click.option(
+    "--read-preference",
+    type=click.Choice(["hot_first", "cold_first", "hot_only", "cold_only"]),
+    default="hot_first",
+    show_default=True,
+)
+@session_of
+def read(
+    session: Session, name: str, start: Any, end: int | None, limit: int | None, shape: str, read_preference: str
+) -> None:
+    """Read what is acked now, and stop.
+
+    \b
+    Examples:
+      pdctl stream read flights --limit 3
+      pdctl stream read flights --start 2026-01-31T12:00 --format json
+    """
+    options = {"start": start, "end": end, "read_preference": read_preference}
+    session.with_client(lambda client: _read(client.reader(name, **options), shape, limit))
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "-n", "--lines", "count", type=click.IntRange(min=0), default=10, show_default=True, help="How many to begin with."
+)
+@click.option("-f", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
+@click.option("--format", "shape", type=click.Choice(["value", "text", "json"]), default="value", show_default=True)
+@session_of
+def tail(session: Session, name: str, count: int, follow: bool, shape: str) -> None:
+    """Show the last records, and with -f those to come.
+
+    \b
+    Example:
+      pdctl stream tail flights -n 5 -f
+    """
+
+    async def run(client: Any) -> None:
+        described = await client.describe_stream(name)
+        end = await client.end_offset(name)
+        start = max(described.trim_offset, end - count)
+        await _read(client.reader(name, start=start, follow=follow), shape, None)
+
+    session.with_client(run)
+
+
+async def _read(reader: Any, shape: str, limit: int | None) -> None:
+    left = limit if limit is not None else -1
+    out = sys.stdout.buffer
+    async for chunk in reader.chunks():
+        for record in chunk:
+            out.write(_render(record, shape))
+            left -= 1
+            if left == 0:
+                out.flush()
+                return
+        out.flush()
+
+
+def _render(record: Any, shape: str) -> bytes:
+    if shape == "value":
+        value: bytes = record.value
+        return value + b"\n"
+    if shape == "text":
+        key = "-" if record.key is None else record.key.decode("utf-8", "backslashreplace")
+        head = f"{record.offset}  {show_time(record.timestamp_ms)}  {key}  "
+        return head.encode() + record.value + b"\n"
+    shown = {
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": None if record.key is None else _text(record.key),
+        "value": _text(record.value),
+        "headers": {name: _text(value) for name, value in record.headers.items()},
+    }
+    return json.dumps(shown, ensure_ascii=False).encode() + b"\n"
+
+
+def _text(data: bytes) -> Any:
+    """Text where it is text; else base64, marked."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        import base64
+
+        return {"base64": base64.b64encode(data).decode()}

@@ -1,0 +1,73 @@
+"""`pdctl server …`: the range servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pdctl.output import emit_list, emit_one, field
+from pdctl.session import Session, output_option, session_of
+from pdctl.units import show_bytes, show_time
+from rangelog.errors import RangeNotFound
+
+_COLUMNS = [
+    field("NAME", "name"),
+    field("HEALTH", "health"),
+    field("ZONE", "zone", lambda zone: zone or "-"),
+    field("ADDRESS", "data_address"),
+    field("REPLICAS", "replica_count"),
+    field("USED", "used_bytes", show_bytes),
+    field("LAST HEARTBEAT", "last_heartbeat_ms", show_time),
+]
+
+
+@click.group()
+def server() -> None:
+    """Range servers."""
+
+
+@server.command("list")
+@output_option
+@session_of
+def list_servers(session: Session, output: str) -> None:
+    """List the range servers that ever registered.
+
+    \b
+    Example:
+      pdctl server list
+    """
+    emit_list(_servers(session), output, _COLUMNS, empty="no range server is registered")
+
+
+@server.command()
+@click.argument("name")
+@output_option
+@session_of
+def show(session: Session, name: str, output: str) -> None:
+    """Show one range server.
+
+    \b
+    Example:
+      pdctl server show rs1 -o yaml
+    """
+    for found in _servers(session):
+        if found["name"] == name:
+            more = [
+                field("INCARNATION", "incarnation"),
+                field("BOOT", "boot"),
+                field("CONTROL", "control_address"),
+                field("VERSION", "version"),
+            ]
+            emit_one(found, output, [*_COLUMNS, *more])
+            return
+    raise RangeNotFound(f"no range server {name!r}: see `pdctl server list`")
+
+
+def _servers(session: Session) -> list[dict[str, Any]]:
+    from pdctl.views import server_view
+    from rangelog_proto.v1 import pd_pb2
+
+    request = pd_pb2.ListServersRequest()
+    response = session.with_pd(lambda pd: pd.list_servers(request, timeout_s=session.timeout_s))
+    return [server_view(each) for each in response.servers]

@@ -1,0 +1,216 @@
+"""`pdctl stream …`: streams and what they are configured with. Records themselves: records.py."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from pdctl.output import emit_list, emit_one, field
+from pdctl.records import append, read, tail
+from pdctl.session import Session, confirm, output_option, session_of
+from pdctl.units import Duration, Size, show_bytes, show_ms, show_time
+
+_PAGE_SIZE = 500
+_DURABILITY = {"flushed": 1, "memory": 2}
+_COMPRESSION = {"none": 1, "zstd": 2}
+
+
+def _config(key: str, show: Callable[[Any], object] = str) -> Callable[[Any], object]:
+    return lambda row: show(row["config"][key])
+
+
+_COLUMNS = [
+    field("NAME", "name"),
+    field("RANGES", "range_count"),
+    field("SEALED END", "sealed_end_offset"),
+    field("TRIMMED TO", "trim_offset"),
+    ("COPIES", lambda row: f"{row['config']['acks']} of {row['config']['replicas']}"),
+    ("DURABILITY", _config("durability")),
+    ("RETENTION", _config("retention_ms", lambda value: show_ms(value, "for ever"))),
+    field("CREATED", "created_ms", show_time),
+]
+_MORE = [
+    field("ID", "stream_id"),
+    field("EPOCH", "epoch"),
+    ("COMPRESSION", _config("compression")),
+    ("TIERED", _config("tiered", lambda value: "yes" if value else "no")),
+    ("RANGE SIZE", _config("range_size_bytes_max", show_bytes)),
+    ("RANGE AGE", _config("range_age_ms_max", lambda value: show_ms(value, "any"))),
+    ("RETENTION SIZE", _config("retention_bytes", lambda value: show_bytes(value) if value else "any")),
+    ("HOT RETENTION", _config("hot_retention_ms", lambda value: show_ms(value, "default"))),
+]
+
+
+@click.group()
+def stream() -> None:
+    """Streams, and the records in them."""
+
+
+def _config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--tiered/--not-tiered", default=None, help="Upload sealed ranges to the object store."),
+        click.option("--compression", type=click.Choice(["none", "zstd"]), help="Of batches."),
+        click.option("--durability", type=click.Choice(["flushed", "memory"]),
+                     help="flushed: acks come after fdatasync. memory: before; faster, and a power cut may lose acks."),
+        click.option("--hot-retention", "hot_retention_ms", type=Duration(never=True), metavar="DURATION|never",
+                     help="How long a tiered range stays on range servers as well."),
+        click.option("--retention-size", "retention_bytes", type=Size(), metavar="SIZE", help="Keep this much; 0: all."),
+        click.option("--retention", "retention_ms", type=Duration(), metavar="DURATION", help="Keep this long; 0s: for ever."),
+        click.option("--range-age", "range_age_ms_max", type=Duration(), metavar="DURATION", help="Roll a range this old."),
+        click.option("--range-size", "range_size_bytes_max", type=Size(), metavar="SIZE", help="Roll a range this large."),
+        click.option("--acks", type=click.IntRange(1, 7), help="Copies that make an ack."),
+        click.option("--replicas", type=click.IntRange(1, 7), help="Copies of each record."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def _given(options: dict[str, Any]) -> tuple[Any, list[str]]:
+    """The configuration that was asked for, and which fields it sets."""
+    from rangelog_proto.v1 import common_pb2
+
+    given = {name: value for name, value in options.items() if value is not None}
+    if "durability" in given:
+        given["durability"] = _DURABILITY[given["durability"]]
+    if "compression" in given:
+        given["compression"] = _COMPRESSION[given["compression"]]
+    return common_pb2.StreamConfig(**given), list(given)
+
+
+@stream.command()
+@click.argument("name")
+@_config_options
+@output_option
+@session_of
+def create(session: Session, name: str, output: str, **options: Any) -> None:
+    """Create a stream.
+
+    \b
+    Examples:
+      pdctl stream create flights
+      pdctl stream create clicks --retention 7d --range-size 128MiB --compression zstd
+    """
+    from pdctl.views import stream_view
+    from rangelog_proto.v1 import pd_pb2
+
+    config, _ = _given({"tiered": True} | {key: value for key, value in options.items() if value is not None})
+    request = pd_pb2.CreateStreamRequest(request_id=uuid.uuid4().hex, name=name, config=config)
+    response = session.with_pd(lambda pd: pd.create_stream(request, timeout_s=session.timeout_s))
+    emit_one(stream_view(response.stream), output, [*_COLUMNS, *_MORE])
+
+
+@stream.command("list")
+@click.option("--prefix", default="", help="Only names that start with it.")
+@output_option
+@session_of
+def list_streams(session: Session, prefix: str, output: str) -> None:
+    """List streams by name.
+
+    \b
+    Example:
+      pdctl stream list --prefix flight
+    """
+    from pdctl.views import stream_view
+    from rangelog_proto.v1 import pd_pb2
+
+    async def page_through(pd: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        request = pd_pb2.ListStreamsRequest(prefix=prefix, page_size=_PAGE_SIZE)
+        while True:
+            page = await pd.list_streams(request, timeout_s=session.timeout_s)
+            found += [stream_view(each) for each in page.streams]
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+    emit_list(session.with_pd(page_through), output, _COLUMNS, empty="there are no streams")
+
+
+@stream.command()
+@click.argument("name")
+@output_option
+@session_of
+def show(session: Session, name: str, output: str) -> None:
+    """Show a stream and its configuration.
+
+    \b
+    Example:
+      pdctl stream show flights -o yaml
+    """
+    from pdctl.views import stream_view
+    from rangelog_proto.v1 import pd_pb2
+
+    request = pd_pb2.DescribeStreamRequest(name=name)
+    response = session.with_pd(lambda pd: pd.describe_stream(request, timeout_s=session.timeout_s))
+    emit_one(stream_view(response.stream), output, [*_COLUMNS, *_MORE])
+
+
+@stream.command()
+@click.argument("name")
+@_config_options
+@output_option
+@session_of
+def update(session: Session, name: str, output: str, **options: Any) -> None:
+    """Change what is given; the rest stays. Replicas, acks and sizes apply to new ranges.
+
+    \b
+    Example:
+      pdctl stream update flights --hot-retention 1h
+    """
+    from pdctl.views import stream_view
+    from rangelog_proto.v1 import pd_pb2
+
+    config, fields = _given(options)
+    if not fields:
+        raise click.UsageError("nothing to change: give at least one option, such as --retention 7d")
+    request = pd_pb2.UpdateStreamRequest(request_id=uuid.uuid4().hex, name=name, config=config, fields=fields)
+    response = session.with_pd(lambda pd: pd.update_stream(request, timeout_s=session.timeout_s))
+    emit_one(stream_view(response.stream), output, [*_COLUMNS, *_MORE])
+
+
+@stream.command()
+@click.argument("name")
+@click.option("--to", "trim_offset", type=click.IntRange(min=0), required=True, help="Records below it go.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output_option
+@session_of
+def trim(session: Session, name: str, trim_offset: int, yes: bool, output: str) -> None:
+    """Let everything below an offset go, for good.
+
+    \b
+    Example:
+      pdctl stream trim flights --to 100000 --yes
+    """
+    from pdctl.views import stream_view
+    from rangelog_proto.v1 import pd_pb2
+
+    confirm(name, f"This deletes all records of {name} below offset {trim_offset}", yes=yes)
+    request = pd_pb2.TrimStreamRequest(request_id=uuid.uuid4().hex, name=name, trim_offset=trim_offset)
+    response = session.with_pd(lambda pd: pd.trim_stream(request, timeout_s=session.timeout_s))
+    emit_one(stream_view(response.stream), output, _COLUMNS)
+
+
+@stream.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@session_of
+def delete(session: Session, name: str, yes: bool) -> None:
+    """Delete a stream and all it holds, objects included.
+
+    \b
+    Example:
+      pdctl stream delete flights --yes
+    """
+    from rangelog_proto.v1 import pd_pb2
+
+    confirm(name, f"This deletes stream {name} with all its records", yes=yes)
+    request = pd_pb2.DeleteStreamRequest(request_id=uuid.uuid4().hex, name=name)
+    session.with_pd(lambda pd: pd.delete_stream(request, timeout_s=session.timeout_s))
+    click.echo(f"{name} is deleted")
+
+
+for _command in (append, read, tail):
+    stream.add_command(_command)

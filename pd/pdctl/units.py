@@ -1,0 +1,96 @@
+"""Sizes and durations as people write them: 64MiB, 1.5GB, 7d, 90s, never."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import click
+
+_SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+          "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}  # fmt: skip
+_TIMES_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)\Z")
+
+
+class Size(click.ParamType[int]):
+    """A size in bytes."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse."""
+        found = _NUMBER.match(str(value).strip().lower())
+        if found is None or found[2] not in _SIZES:
+            self.fail(f"{value!r} is not a size: write for example 64MiB or 1GB", param, ctx)
+        return int(float(found[1]) * _SIZES[found[2]])
+
+
+class Duration(click.ParamType[int]):
+    """A duration in ms; with `never`, that word is -1."""
+
+    name = "duration"
+
+    def __init__(self, *, never: bool = False) -> None:
+        self._never = never
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse."""
+        text = str(value).strip().lower()
+        if self._never and text == "never":
+            return -1
+        found = _NUMBER.match(text)
+        if found is None or found[2] not in _TIMES_MS:
+            also = ", or never" if self._never else ""
+            self.fail(f"{value!r} is not a duration: write for example 90s, 12h or 7d{also}", param, ctx)
+        return int(float(found[1]) * _TIMES_MS[found[2]])
+
+
+class Start(click.ParamType["int | str | datetime"]):
+    """Where to read from: an offset, earliest, latest, or an ISO time."""
+
+    name = "start"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str | datetime:
+        """Parse."""
+        text = str(value)
+        if text in ("earliest", "latest"):
+            return text
+        if text.isascii() and text.isdigit():
+            return int(text)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            self.fail(
+                f"{text!r} is neither an offset nor earliest, latest or a time such as 2026-01-31T12:00", param, ctx
+            )
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def show_bytes(count: int) -> str:
+    """12.3 MiB."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def show_ms(duration_ms: int, zero: str) -> str:
+    """7d, 90s; -1 is never."""
+    if duration_ms < 0:
+        return "never"
+    if duration_ms == 0:
+        return zero
+    for unit in ("d", "h", "m", "s"):
+        if duration_ms % _TIMES_MS[unit] == 0:
+            return f"{duration_ms // _TIMES_MS[unit]}{unit}"
+    return f"{duration_ms}ms"
+
+
+def show_time(wall_ms: int) -> str:
+    """An ISO time in UTC, or a dash."""
+    if not wall_ms:
+        return "-"
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

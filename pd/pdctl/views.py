@@ -1,0 +1,122 @@
+"""Messages as plain dictionaries with stable keys: what `-o json` prints. Offsets and sizes are numbers, states words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rangelog_proto.v1 import common_pb2, pd_pb2
+
+
+def word(enum: Any, value: int) -> str:
+    """SERVER_HEALTH_ALIVE → alive."""
+    full: str = enum.Name(value)
+    names = enum.keys()
+    prefix = names[0].removesuffix("UNSPECIFIED")
+    return full.removeprefix(prefix).lower().replace("_", "-")
+
+
+def config_view(config: common_pb2.StreamConfig) -> dict[str, Any]:
+    """A stream's configuration."""
+    return {
+        "replicas": config.replicas,
+        "acks": config.acks,
+        "durability": word(common_pb2.Durability, config.durability),
+        "compression": word(common_pb2.Compression, config.compression),
+        "range_size_bytes_max": config.range_size_bytes_max,
+        "range_age_ms_max": config.range_age_ms_max,
+        "retention_ms": config.retention_ms,
+        "retention_bytes": config.retention_bytes,
+        "hot_retention_ms": config.hot_retention_ms,
+        "tiered": config.tiered,
+    }
+
+
+def stream_view(stream: common_pb2.Stream) -> dict[str, Any]:
+    """A stream."""
+    return {
+        "name": stream.name,
+        "stream_id": stream.stream_id,
+        "epoch": stream.epoch,
+        "trim_offset": stream.trim_offset,
+        "sealed_end_offset": stream.next_offset,
+        "range_count": stream.range_count,
+        "created_ms": stream.created_ms,
+        "config": config_view(stream.config),
+    }
+
+
+def range_view(source: common_pb2.Range) -> dict[str, Any]:
+    """A range with its replicas and tier state."""
+    sealed = source.state == common_pb2.RANGE_STATE_SEALED
+    return {
+        "stream_id": source.stream_id,
+        "index": source.index,
+        "epoch": source.epoch,
+        "state": word(common_pb2.RangeState, source.state),
+        "start_offset": source.start_offset,
+        "end_offset": source.end_offset if sealed else None,
+        "tiered_end_offset": source.tiered_end_offset,
+        "hot_dropped": source.hot_dropped,
+        "acks": source.acks,
+        "created_ms": source.created_ms,
+        "sealed_ms": source.sealed_ms,
+        "replicas": [
+            {
+                "server": replica.server,
+                "incarnation": f"{replica.incarnation:016x}",
+                "data_address": replica.data_address,
+                "health": word(common_pb2.ServerHealth, replica.health),
+            }
+            for replica in source.replicas
+        ],
+    }
+
+
+def object_view(found: common_pb2.Object) -> dict[str, Any]:
+    """A tiered object."""
+    return {
+        "object_id": found.object_id,
+        "stream_id": found.stream_id,
+        "range_index": found.range_index,
+        "start_offset": found.start_offset,
+        "end_offset": found.end_offset,
+        "state": word(common_pb2.ObjectState, found.state),
+        "key": found.key,
+        "size_bytes": found.size_bytes,
+        "digest": found.digest,
+        "row_group_count": len(found.row_groups),
+        "server": found.server,
+        "committed_ms": found.committed_ms,
+    }
+
+
+def server_view(server: common_pb2.Server) -> dict[str, Any]:
+    """A range server."""
+    return {
+        "name": server.name,
+        "health": word(common_pb2.ServerHealth, server.health),
+        "incarnation": f"{server.incarnation:016x}",
+        "boot": server.boot,
+        "zone": server.zone,
+        "data_address": server.data_address,
+        "control_address": server.control_address,
+        "replica_count": server.replica_count,
+        "used_bytes": server.used_bytes,
+        "capacity_bytes": server.capacity_bytes,
+        "last_heartbeat_ms": server.last_heartbeat_ms,
+        "version": server.version,
+    }
+
+
+def task_view(task: pd_pb2.Task) -> dict[str, Any]:
+    """Something that the placement driver wants of a range server."""
+    return {
+        "task_id": task.task_id,
+        "kind": task.kind,
+        "stream": task.stream_name,
+        "range_index": task.range_index,
+        "server": task.server,
+        "since_ms": task.since_ms,
+        "attempts": task.attempts,
+        "last_error": task.last_error,
+    }
