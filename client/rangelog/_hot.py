@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
 from rangelog.batch import check_batch, split_batches
-from rangelog.errors import Corruption, OffsetOutOfRange, ProtocolViolation, RangelogError, Unavailable
+from rangelog.errors import Corruption, OffsetOutOfRange, ProtocolViolation, RangelogError, RangeNotFound, Unavailable
 from rangelog.ids import ReplicaId
 from rangelog_proto.frame import Opcode
 from rangelog_proto.v1 import common_pb2, data_pb2
@@ -17,6 +18,7 @@ from rangelog_proto.v1 import common_pb2, data_pb2
 REPLY_TIMEOUT_S = 5.0
 """Beyond the time the replica was asked to wait."""
 
+_NOTHING_YET_POLL_MS = 100
 _FAR_FUTURE_MS = 1 << 62
 
 
@@ -79,6 +81,7 @@ class HotRange:
         Raises Unavailable when every replica failed (with the last reason), OffsetOutOfRange.
         """
         last: RangelogError = Unavailable(f"range {self.source.stream_id}/{self.source.index} has no hot replica")
+        nothing_yet = False
         for _ in range(len(self._replicas)):
             replica, address = self._replicas[self._current % len(self._replicas)]
             try:
@@ -94,9 +97,15 @@ class HotRange:
                 return self._check(reply, payload, offset)
             except OffsetOutOfRange as error:
                 last = error  # perhaps only this replica is behind
+            except RangeNotFound as error:
+                last = error
+                nothing_yet = known_end_offset <= offset == self.source.start_offset
             except RangelogError as error:
                 last = error
             self._current += 1
+        if nothing_yet:  # the first append makes the replicas: there is none so far
+            await asyncio.sleep(min(wait_ms, _NOTHING_YET_POLL_MS) / 1000)
+            return Fetched((), offset, None)
         if isinstance(last, OffsetOutOfRange):
             raise last
         raise Unavailable(
@@ -124,6 +133,9 @@ class HotRange:
                 connection = await self._connections.get(replica, address)
                 reply, _ = await fetch_once(connection, self.source, self.source.start_offset, bytes_max=0)
                 replies.append(reply)
+            except RangeNotFound:  # the first append makes the replica: until then it truthfully holds nothing
+                start = self.source.start_offset
+                replies.append(data_pb2.FetchReply(start_offset=start, confirm_offset=start, durable_offset=start))
             except RangelogError:
                 continue
         return replies

@@ -223,7 +223,16 @@ class SpanReader(ABC, Generic[_T]):
         if self._end is not None:
             known = max(known, min(self._end, source.end_offset) if sealed else self._end)
         wait_ms = 0 if sealed else _LONG_POLL_MS
-        fetched = await self._hot.fetch(self.position, wait_ms=wait_ms, bytes_max=_FETCH_BYTES, known_end_offset=known)
+        more_is_known = sealed or (self._end is not None and self.position < self._end)
+        for _ in source.replicas:
+            fetched = await self._hot.fetch(
+                self.position, wait_ms=wait_ms, bytes_max=_FETCH_BYTES, known_end_offset=known
+            )
+            if fetched.batches or not more_is_known:
+                break
+            self._hot.next_replica()  # this one lacks what is known to be there
+        else:
+            raise Unavailable(f"the replicas of range {source.index} that answer are behind; trying again")
         if fetched.batches:
             end = fetched.end_offset
             if sealed:
@@ -231,9 +240,6 @@ class SpanReader(ABC, Generic[_T]):
             if self._end is not None:
                 end = min(end, self._end)
             return await self._from_batches(fetched.batches, self.position, end), end
-        if sealed or (self._end is not None and self.position < self._end):
-            self._hot.next_replica()  # this one lacks what is known to be there
-            raise Unavailable(f"a replica of range {source.index} is behind; trying another")
         if fetched.sealed_end_offset is not None or not sealed:
             await self._view.refresh(self.position)
         return None
