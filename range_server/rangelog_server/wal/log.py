@@ -83,6 +83,10 @@ class Wal:
             last = logs[findings.tail_index]
             self._current, self._position = self.segments[last.sequence], last.end
             self._current.rows += rows_of(list(last.entries))
+            for position in last.leftovers:
+                write_all(self.io, self._current.fd, [bytes(ENTRY_HEADER_BYTES)], position)
+            if last.leftovers:
+                self.io.fdatasync(self._current.fd)
         else:
             if findings.tail is not None:
                 sequence, position = split_lsn(findings.tail.lsn)

@@ -1,6 +1,7 @@
 """What a segment's bytes say after a crash: entries, damage, and how it ends. Pure: bytes in, findings out.
 
-A damaged place is told from the end of the log by looking on: an entry of this log further down, found by its magic and
+A large write puts the header of its first entry last (committer.py), so where END still stands the write was not finished
+and nothing of it was acked. A damaged place is told from the end of the log by looking on: an entry of this log further down, found by its magic and
 its own position, means that something between was there once. Damage in the last write is *tail* damage (torn or rotten,
 nobody can tell; the tail is cut and replicas are in doubt); damage before it lies in flushed bytes (*middle*).
 """
@@ -60,6 +61,7 @@ class SegmentLog:
     ending: Ending
     damages: list[Damage] = field(default_factory=list)
     last_group_start: int = SEGMENT_HEADER_BYTES
+    leftovers: list[int] = field(default_factory=list)  # headers of a write that was never finished, behind the end
     scanned: bool = True  # False: believed from its sidecar
 
     @property
@@ -119,11 +121,8 @@ def scan_segment(data: bytes, sequence: int, salt: int) -> SegmentLog:
         if header.kind in (Kind.END, Kind.NEXT):
             log.end = position
             log.ending = Ending.NEXT if header.kind is Kind.NEXT else Ending.END
-            if header.kind is Kind.END and _resync(data, position + 1, salt, sequence) >= 0:
-                # A later write reached the disk in part, its first bytes did not.
-                log.ending = Ending.TORN
-                log.damages.append(Damage(make_lsn(sequence, position), None))
-                log.last_group_start = position
+            if header.kind is Kind.END:
+                _look_beyond(data, position, salt, log)
             return log
         entry = _read_entry(data, header)
         if entry is None:
@@ -131,6 +130,24 @@ def scan_segment(data: bytes, sequence: int, salt: int) -> SegmentLog:
         else:
             entries.append(entry)
         position += ENTRY_HEADER_BYTES + header.length
+
+
+def _look_beyond(data: bytes, end: int, salt: int, log: SegmentLog) -> None:
+    """Tell what of this log stands behind its END.
+
+    Entries of the one write that was to begin there: its first header is written last, so it was never flushed as a
+    whole, nor acked. Anything else: flushed bytes are missing.
+    """
+    found = _resync(data, end + 1, salt, log.sequence)
+    while found >= 0:
+        header = parse_header(data, found, salt, log.sequence)
+        if header is None or found - header.group_back != end:
+            log.ending = Ending.TORN
+            log.damages.append(Damage(make_lsn(log.sequence, end), None))
+            log.last_group_start = end
+            return
+        log.leftovers.append(found)
+        found = _resync(data, found + 1, salt, log.sequence)
 
 
 def judge(segments: list[SegmentLog]) -> Findings:
