@@ -473,9 +473,7 @@ class SimulatedWriter:
 
         def take() -> None:
             if self._links.get(replica, 0) == link:  # TCP: what a broken connection held is gone
-                sim.append(
-                    server, source, self.epoch, data, effect.confirm_offset, recovery=False, reply=reply
-                )
+                sim.append(server, source, self.epoch, data, effect.confirm_offset, recovery=False, reply=reply)
 
         self._in_order(server, replica, take)
 
@@ -618,15 +616,17 @@ class SimulatedWriter:
                 core.lost(sim.now, copy.target, "no answer to a copy")
 
         sim.after(2_000, timed_out)
-        sim.deliver(
-            target, lambda: sim.append(target, source, self.epoch, data, 0, recovery=True, reply=reply)
-        )
+        sim.deliver(target, lambda: sim.append(target, source, self.epoch, data, 0, recovery=True, reply=reply))
 
     def _commit(self, effect: Commit) -> None:
         sim, source = self.sim, self.range
         assert source is not None
         request = pd_pb2.SealRangeRequest(
-            request_id=sim.request_id(), stream_id=1, range_index=source.index, epoch=self.epoch, end_offset=effect.end_offset
+            request_id=sim.request_id(),
+            stream_id=1,
+            range_index=source.index,
+            epoch=self.epoch,
+            end_offset=effect.end_offset,
         )
 
         def ask() -> None:

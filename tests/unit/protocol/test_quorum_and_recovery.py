@@ -1,0 +1,94 @@
+"""The seal arithmetic, case by case, and the recovery core's order of steps."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from rangelog.ids import Incarnation, ReplicaId
+from rangelog.protocol.quorum import confirmed_offset, seal_end_offset, seal_quorum
+from rangelog.protocol.recovery import Answer, Commit, Copy, Fence, Recovery
+
+A, B, C = (ReplicaId(name, Incarnation(1)) for name in "abc")
+
+
+@pytest.mark.parametrize(
+    "answers,end",
+    [([7, 5], 7), ([7, 5, 5], 5), ([7, 7, 5], 7), ([7], None), ([], None), ([3, 3], 3), ([9, 7, 5], 7)],
+)
+def test_seal_end_of_three(answers: list[int], end: int | None) -> None:
+    """The larger of two, the middle of three, nothing from one."""
+    for order in itertools.permutations(answers):
+        assert seal_end_offset(order, 3, 2) == end
+
+
+def test_nothing_acked_is_cut_whatever_the_silent_hold() -> None:
+    """For every small state of the disks and every set of answers: acked stays below the end."""
+    for replicas, acks in ((3, 2), (4, 2), (4, 3), (5, 3), (3, 3), (2, 2), (1, 1)):
+        for held in itertools.product(range(3), repeat=replicas):
+            acked = confirmed_offset(held, acks)
+            for size in range(replicas + 1):
+                for answered in itertools.combinations(held, size):
+                    end = seal_end_offset(answered, replicas, acks)
+                    assert (end is not None) == (size >= seal_quorum(replicas, acks))
+                    assert end is None or end >= acked
+
+
+def test_two_answers_copy_before_the_commit() -> None:
+    """With the third silent, the longer tail is copied to the shorter answer, and only then committed."""
+    core = Recovery((A, B, C), 2, 0)
+    assert core.effects() == [Fence(A), Fence(B), Fence(C)]
+    core.answered(0, A, Answer.TRUTHFUL, 7)
+    core.answered(1, B, Answer.TRUTHFUL, 5)
+    assert core.effects() == []  # a short grace for the third
+    core.tick(200)
+    copy = Copy(A, B, 5, 7)
+    assert core.effects() == [copy]
+    core.copied(210, copy)
+    assert core.effects() == [Commit(7)]
+    core.committed(7)
+    assert core.end_offset == 7
+
+
+def test_three_answers_need_no_copy() -> None:
+    """The middle of three lies on two replicas already."""
+    core = Recovery((A, B, C), 2, 0)
+    core.effects()
+    for replica, end in ((A, 7), (B, 5), (C, 5)):
+        core.answered(0, replica, Answer.TRUTHFUL, end)
+    assert core.effects() == [Commit(5)]
+
+
+def test_doubt_and_silence_count_for_nothing() -> None:
+    """An unknown or doubtful answer never decides; one truthful answer is not enough."""
+    for answer in (Answer.UNKNOWN, Answer.DOUBTFUL):
+        core = Recovery((A, B, C), 2, 0)
+        core.effects()
+        core.answered(0, A, Answer.TRUTHFUL, 7)
+        core.answered(0, B, answer, 0)
+        core.lost(0, C, "down")
+        core.tick(10_000)
+        assert core.effects() == []
+        assert "1 of 3" in core.blocked_because()
+        core.retry_lost()
+        assert core.effects() == [Fence(B), Fence(C)]
+        core.answered(11_000, C, Answer.TRUTHFUL, 5)
+        core.tick(12_000)
+        assert core.effects() == [Copy(A, C, 5, 7)]
+
+
+def test_a_source_that_dies_is_forgotten() -> None:
+    """Losing the longer answer before its tail was copied starts the decision over."""
+    core = Recovery((A, B, C), 2, 0)
+    core.effects()
+    core.answered(0, A, Answer.TRUTHFUL, 7)
+    core.answered(0, B, Answer.TRUTHFUL, 5)
+    core.tick(200)
+    core.effects()
+    core.lost(210, A, "died")
+    assert core.effects() == [Fence(B), Fence(C)]
+    core.answered(220, B, Answer.TRUTHFUL, 5)
+    core.answered(230, C, Answer.TRUTHFUL, 6)
+    core.tick(400)
+    assert core.effects() == [Copy(C, B, 5, 6)]
