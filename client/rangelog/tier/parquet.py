@@ -3,8 +3,9 @@
 Columns offset, timestamp, key, value, headers; zstd; a checksum on every page; row groups of bounded size. The file's
 key/value metadata says what it is (stream, range, epoch, span), so streams can be rebuilt from the bucket alone.
 
-What holds: a written object covers exactly the span asked for, in order, without gap; what is read back was checked page
-by page, and the footer, which Parquet does not protect, by a checksum that the placement driver keeps.
+What holds: a written object covers exactly the span asked for, in order, without gap. What is read back was checked before
+Parquet saw it: the footer by a checksum that the placement driver keeps, each row group by one in the footer. (Parquet's
+own page checksums are there for other readers; they leave page headers and the footer unprotected.)
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ ROW_GROUP_ROWS_MAX = 131_072
 ROW_GROUP_BYTES_MAX = 32 * MIB
 READ_AHEAD_GROUPS = 3
 BATCH_ROWS = 65_536
-_MAGIC = b"PAR1"
+_CRCS = "rangelog.row_group_crcs"
 _TAIL_BYTES = 8  # footer length and magic
+_TAIL_READ_BYTES = 65_536  # what Parquet reads of the end in any case: one request for all
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,34 @@ class WrittenObject:
     row_groups: list[common_pb2.RowGroup]
     footer_size_bytes: int
     footer_crc: int
+
+
+class _SummingFile(io.RawIOBase):
+    """Passes writes on and sums them up, piece by piece."""
+
+    def __init__(self, target: io.BufferedWriter) -> None:
+        self._target = target
+        self._sum = 0
+        self.sums: list[int] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        piece = bytes(data)
+        self._sum = google_crc32c.extend(self._sum, piece)
+        return self._target.write(piece)
+
+    def tell(self) -> int:
+        return self._target.tell()
+
+    def begin(self) -> None:
+        """A row group starts."""
+        self._sum = 0
+
+    def end(self) -> None:
+        """A row group is written."""
+        self.sums.append(self._sum)
 
 
 @dataclass(slots=True)
@@ -85,16 +115,20 @@ def write_object(
     groups: list[common_pb2.RowGroup] = []
     group = _Group()
     position = start_offset
-    with pq.ParquetWriter(
-        path,
-        SCHEMA.with_metadata(metadata),
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=["key"],
-        write_statistics=["offset", "timestamp"],
-        write_page_checksum=True,
-        store_schema=True,
-    ) as writer:
+    with (
+        path.open("wb") as target,
+        _SummingFile(target) as sink,
+        pq.ParquetWriter(
+            sink,
+            SCHEMA.with_metadata(metadata),
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=["key"],
+            write_statistics=["offset", "timestamp"],
+            write_page_checksum=True,
+            store_schema=True,
+        ) as writer,
+    ):
         for data in batches:
             if position >= end_offset:
                 break
@@ -105,20 +139,23 @@ def write_object(
             position += table.num_rows
             full = group.rows + table.num_rows > ROW_GROUP_ROWS_MAX or group.size_bytes > ROW_GROUP_BYTES_MAX
             if group.rows and full:
-                groups.append(_write_group(writer, group))
+                groups.append(_write_group(writer, sink, group))
                 group = _Group()
             group.tables.append(table)
             group.rows += table.num_rows
             group.size_bytes += header.columns_size
         if position != end_offset:
             raise InvalidArgument(f"the batches end at {position}, not at {end_offset}")
-        groups.append(_write_group(writer, group))
+        groups.append(_write_group(writer, sink, group))
+        writer.add_key_value_metadata({_CRCS: ",".join(map(str, sink.sums))})
     return _describe(path, groups)
 
 
-def _write_group(writer: pq.ParquetWriter, group: _Group) -> common_pb2.RowGroup:
+def _write_group(writer: pq.ParquetWriter, sink: _SummingFile, group: _Group) -> common_pb2.RowGroup:
     table = pa.Table.from_batches(group.tables, schema=SCHEMA)
+    sink.begin()
     writer.write_table(table, row_group_size=table.num_rows)
+    sink.end()
     stamps = pc.min_max(table.column("timestamp").cast(pa.int64()))
     return common_pb2.RowGroup(
         start_offset=table.column("offset")[0].as_py(),
@@ -205,11 +242,11 @@ class ObjectReader:
             return
         if described.footer_size_bytes > described.size_bytes:
             raise Corruption(f"object {described.key} is described with a footer larger than itself")
-        start = described.size_bytes - described.footer_size_bytes
-        footer = self._store.get_range(described.key, start, described.footer_size_bytes)
-        if google_crc32c.value(footer) != described.footer_crc:
+        size = min(described.size_bytes, max(described.footer_size_bytes, _TAIL_READ_BYTES))
+        tail = self._store.get_range(described.key, described.size_bytes - size, size)
+        if google_crc32c.value(tail[size - described.footer_size_bytes :]) != described.footer_crc:
             raise Corruption(f"object {described.key} is damaged: its footer's checksum does not fit")
-        self._file.spans[start] = footer
+        self._file.spans[described.size_bytes - size] = tail
 
     def _check_metadata(self) -> None:
         described = self._object
@@ -227,6 +264,10 @@ class ObjectReader:
                 raise Corruption(
                     f"object {described.key} is another one than the placement driver lists: {name.decode()}"
                 )
+        crcs = (self._parquet.metadata.metadata or {}).get(_CRCS.encode(), b"").split(b",")
+        self._crcs = [int(each) for each in crcs]
+        if len(self._crcs) != self._parquet.metadata.num_row_groups:
+            raise Corruption(f"object {described.key} has {len(self._crcs)} checksums for its row groups")
 
     def read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield the records in [start, end) in order. Raises Corruption, ObjectNotFound, Unavailable."""
@@ -268,7 +309,10 @@ class ObjectReader:
                 begin = min(begin, chunk.dictionary_page_offset)
             edges.append((begin, begin + chunk.total_compressed_size))
         begin, finish = min(edge[0] for edge in edges), max(edge[1] for edge in edges)
-        return begin, self._store.get_range(self._object.key, begin, finish - begin)
+        data = self._store.get_range(self._object.key, begin, finish - begin)
+        if google_crc32c.value(data) != self._crcs[number]:
+            raise Corruption(f"object {self._object.key} is damaged: the checksum of row group {number} does not fit")
+        return begin, data
 
 
 class _as_corruption:  # noqa: N801  # reads as a phrase
