@@ -1,0 +1,114 @@
+"""Sizes, durations and starts as people write them, and how they are shown again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import click
+import pytest
+
+from pdctl.units import Duration, Size, Start, show_bytes, show_ms, show_time
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("17", 17),
+        ("17b", 17),
+        ("64MiB", 64 << 20),
+        ("64 mib", 64 << 20),
+        (" 1.5GiB ", 3 << 29),
+        ("1kb", 1000),
+        ("2TB", 2 * 10**12),
+    ],
+)
+def test_sizes_are_bytes(text: str, expected: int) -> None:
+    """A size takes decimal and binary units, in any case, with or without a space."""
+    assert Size().convert(text, None, None) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "MiB", "-1", "1XB", "1e9", "64MiBs", "9" * 400, "10000000TiB", "1.MiB", "٣MiB"[1:]]
+)
+def test_bad_sizes_are_refused(text: str) -> None:
+    """What is no size, or more than any disk, is refused in words that show how to write one."""
+    with pytest.raises(click.BadParameter, match="write for example 64MiB"):
+        Size().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("500ms", 500), ("90s", 90_000), ("5m", 300_000), ("12h", 43_200_000), ("7d", 604_800_000), ("2w", 1_209_600_000)],
+)
+def test_durations_are_ms(text: str, expected: int) -> None:
+    """A duration needs a unit and becomes milliseconds."""
+    assert Duration().convert(text, None, None) == expected
+
+
+@pytest.mark.parametrize("text", ["", "7", "7y", "-7d", "d", "never", "9" * 400 + "d", "99999999d"])
+def test_bad_durations_are_refused(text: str) -> None:
+    """A number without a unit is not guessed at; `never` is not for every option."""
+    with pytest.raises(click.BadParameter, match="write for example 90s"):
+        Duration().convert(text, None, None)
+
+
+def test_never_is_minus_one_where_it_is_allowed() -> None:
+    """Hot retention takes `never`, in any case, and says so when something else is wrong."""
+    assert Duration(never=True).convert("Never", None, None) == -1
+    with pytest.raises(click.BadParameter, match="or never"):
+        Duration(never=True).convert("always", None, None)
+
+
+def test_a_long_bad_value_is_shown_short() -> None:
+    """An error line does not repeat a page of nonsense."""
+    with pytest.raises(click.BadParameter) as caught:
+        Size().convert("x" * 10_000, None, None)
+    assert len(caught.value.message) < 200
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("earliest", "earliest"),
+        ("latest", "latest"),
+        ("0", 0),
+        ("123456", 123456),
+        ("2026-01-31T12:00", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026-01-31T12:00:00Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026-01-31T12:00:00+02:00", datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=2)))),
+        ("2026-01-31", datetime(2026, 1, 31, tzinfo=UTC)),
+    ],
+)
+def test_starts(text: str, expected: object) -> None:
+    """A start is an offset, a word or a time; a time without a zone is UTC."""
+    assert Start().convert(text, None, None) == expected
+
+
+@pytest.mark.parametrize("text", ["-1", "yesterday", "1.5", "", "2026-13-01", "EARLIEST", "9" * 30])
+def test_bad_starts_are_refused(text: str) -> None:
+    """What is neither is refused with the choices."""
+    with pytest.raises(click.BadParameter, match="neither an offset nor earliest"):
+        Start().convert(text, None, None)
+
+
+def test_shown_again() -> None:
+    """Bytes, durations and times are shown in the largest unit that fits."""
+    assert [show_bytes(each) for each in (0, 1023, 1024, 3 << 29, 5 << 40)] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "1.5 GiB",
+        "5.0 TiB",
+    ]
+    assert [show_ms(each, "default") for each in (-1, 0, 1, 90_000, 3_600_000, 604_800_000)] == [
+        "never",
+        "default",
+        "1ms",
+        "90s",
+        "1h",
+        "7d",
+    ]
+    assert show_time(0) == "-"
+    assert show_time(1_356_998_400_000) == "2013-01-01T00:00:00Z"
+    assert show_time(1 << 62) == f"{1 << 62} ms"
