@@ -35,7 +35,14 @@ from rangelog.errors import (
     WriterFenced,
 )
 from rangelog.ids import ReplicaId
-from rangelog.limits import BATCH_RECORDS_MAX, INFLIGHT_BYTES_MAX, MIB, RECORD_SIZE_BYTES_MAX
+from rangelog.limits import (
+    BATCH_RECORDS_MAX,
+    INFLIGHT_BYTES_MAX,
+    MIB,
+    RECORD_SIZE_BYTES_MAX,
+    TIMESTAMP_MS_MAX,
+    TIMESTAMP_MS_MIN,
+)
 from rangelog.protocol.appender import (
     Appender,
     Confirmed,
@@ -292,6 +299,8 @@ class Writer:
         self._running()
         if type(value) is not bytes or (key is not None and type(key) is not bytes):
             raise InvalidArgument("a record's value and key are bytes")
+        if timestamp_ms is not None:
+            _check_timestamp(timestamp_ms)
         encoded = encode_headers(headers) if headers else b""
         size = len(value) + len(encoded) + (len(key) if key is not None else 0)
         if size > RECORD_SIZE_BYTES_MAX:
@@ -555,6 +564,13 @@ class Writer:
     @staticmethod
     def _now_ms() -> float:
         return time.monotonic() * 1000
+
+
+def _check_timestamp(timestamp_ms: int) -> None:
+    if type(timestamp_ms) is not int or not TIMESTAMP_MS_MIN <= timestamp_ms <= TIMESTAMP_MS_MAX:
+        raise InvalidArgument(
+            f"bad timestamp {timestamp_ms!r}: a datetime, or whole ms since 1970 in the years 1 to 9999"
+        )
 
 
 def _timestamp_ms(timestamp: datetime | int | None) -> int | None:

@@ -11,6 +11,7 @@ from array import array
 import pyarrow as pa
 
 from rangelog.batch import Columns, decode_columns, decode_headers
+from rangelog.errors import ProtocolViolation
 
 HEADERS_TYPE = pa.map_(pa.string(), pa.binary())
 
@@ -35,9 +36,7 @@ def batch_to_arrow(data: bytes, start: int = 0, end: int | None = None) -> pa.Re
     header = columns.header
     count = header.count
     offsets = pa.array(range(header.base_offset, header.end_offset), type=pa.int64())
-    stamps = pa.Array.from_buffers(
-        pa.timestamp("ms", tz="UTC"), count, [None, pa.py_buffer(columns.timestamps_ms)]
-    ).cast(SCHEMA.field("timestamp").type, safe=False)
+    stamps = _timestamps(columns)
     values = _binary(count, columns.value_offsets, columns.values, None)
     if columns.key_offsets is None:
         keys = pa.nulls(count, pa.binary())
@@ -47,6 +46,15 @@ def batch_to_arrow(data: bytes, start: int = 0, end: int | None = None) -> pa.Re
     low = max(0, start - header.base_offset)
     high = count if end is None else min(count, end - header.base_offset)
     return table.slice(low, max(0, high - low))
+
+
+def _timestamps(columns: Columns) -> pa.Array:
+    buffers = [None, pa.py_buffer(columns.timestamps_ms)]
+    stamps = pa.Array.from_buffers(pa.timestamp("ms", tz="UTC"), columns.header.count, buffers)
+    try:
+        return stamps.cast(SCHEMA.field("timestamp").type)
+    except pa.ArrowInvalid as error:
+        raise ProtocolViolation("a record's timestamp is beyond what a table can hold") from error
 
 
 def _binary(count: int, offsets: array[int], data: memoryview, validity: bytes | None) -> pa.Array:

@@ -20,6 +20,10 @@ BATCH_RECORDS_MAX = 65_536
 HEADERS_PER_RECORD_MAX = 255
 """One byte counts them."""
 
+TIMESTAMP_MS_MIN = -62_135_596_800_000
+TIMESTAMP_MS_MAX = 253_402_300_799_999
+"""Years 1 to 9999: what Python, Arrow in microseconds and Spark can all show."""
+
 FRAME_MESSAGE_BYTES_MAX = 64 * KIB
 """The protobuf part of a frame: fixed fields only; the largest real one is under 300 bytes."""
 

@@ -89,3 +89,10 @@ def test_short_bytes_are_typed_errors(size: int) -> None:
     """A batch that was cut short is refused."""
     with pytest.raises(RangelogError):
         batch_to_arrow(encode([(1, None, b"v", {})], 0)[:size])
+
+
+@pytest.mark.parametrize("stamp", [2**62, -(2**63), 2**63 // 1000 + 1])
+def test_timestamps_beyond_arrow_are_refused(stamp: int) -> None:
+    """A timestamp that microseconds cannot hold is a typed error, not another timestamp."""
+    with pytest.raises(RangelogError, match="timestamp"):
+        batch_to_arrow(encode([(stamp, None, b"v", {})], 0))
