@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from google.protobuf.message import Message
-from rangelog.errors import InvalidArgument, NotLeader, RangelogError, Unavailable
-from rangelog_proto.v1 import pd_state_pb2
 
+from rangelog.errors import InvalidArgument, NotLeader, RangelogError, Unavailable
 from rangelog_pd.consensus.interface import Consensus
 from rangelog_pd.reconcile.proposals import proposals
 from rangelog_pd.reconcile.tasks import Tasks
@@ -24,6 +23,7 @@ from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import COMMAND_VERSION, Machine, response_of
 from rangelog_pd.state.store import State
+from rangelog_proto.v1 import pd_state_pb2
 
 PROPOSE_TIMEOUT_S = 2.5
 BARRIER_TIMEOUT_S = 2.0
@@ -76,7 +76,9 @@ class Driver:
     async def propose_request(self, response: type[_T], request_id: str, **action: Message) -> _T:
         """Apply a client's command, which needs a request id: without one a retry would do it twice."""
         if not request_id:
-            raise InvalidArgument("the request id is missing: a command is repeated under the one it was first sent with")
+            raise InvalidArgument(
+                "the request id is missing: a command is repeated under the one it was first sent with"
+            )
         return await self.propose(response, request_id, **action)
 
     async def propose(self, response: type[_T], request_id: str, **action: Message) -> _T:

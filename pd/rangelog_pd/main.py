@@ -10,8 +10,8 @@ import signal
 import sys
 
 import structlog
-from rangelog.errors import RangelogError
 
+from rangelog.errors import RangelogError
 from rangelog_pd.runtime import Runtime
 from rangelog_pd.settings import PdSettings
 

@@ -9,16 +9,16 @@ import os
 from pathlib import Path
 
 import structlog
+
 from rangelog._transport.data_connection import split_address
 from rangelog._transport.grpc_service import GrpcServer
 from rangelog.errors import RangelogError
-from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
-
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import SERVICE_NAME, Service
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine
+from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
 
 RECONCILE_INTERVAL_S = 0.2
 ENDPOINT_FILE = "endpoint.json"

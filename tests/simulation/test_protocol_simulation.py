@@ -6,7 +6,7 @@ import os
 from collections import Counter
 
 import pytest
-from simulated_cluster import Simulation, SimulatedWriter
+from simulated_cluster import SimulatedWriter, Simulation
 
 pytestmark = pytest.mark.timeout(300)
 FAULT_MS = 4_000.0

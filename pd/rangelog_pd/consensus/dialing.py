@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping
 
 from rangelog.errors import InvalidArgument, RangelogError, Unavailable
-
 from rangelog_pd.consensus.handshake import Identity, SessionKeys, dial, listen
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
-from rangelog.errors import Corruption, ProtocolViolation
 
+from rangelog.errors import Corruption, ProtocolViolation
 from rangelog_pd.consensus.durable_file import write_atomically
 from rangelog_pd.consensus.packing import check_kinds, pack, unpack
 

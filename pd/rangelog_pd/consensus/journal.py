@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import google_crc32c
-from rangelog.errors import Corruption, InternalError
 
+from rangelog.errors import Corruption, InternalError
 from rangelog_pd.consensus.durable_file import (
     replace_durably,
     write_fully,

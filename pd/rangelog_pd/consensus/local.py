@@ -12,7 +12,6 @@ from typing import Literal
 
 from rangelog.errors import InvalidArgument, NotLeader, OutcomeUnknown, Unavailable
 from rangelog.limits import COMMAND_BYTES_MAX
-
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus, StateMachine
 
 

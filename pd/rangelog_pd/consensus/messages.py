@@ -11,7 +11,6 @@ from typing import Any
 
 from rangelog.errors import ProtocolViolation
 from rangelog.limits import COMMAND_BYTES_MAX, KIB
-
 from rangelog_pd.consensus.journal import Entry
 from rangelog_pd.consensus.packing import check_kinds, pack, unpack
 

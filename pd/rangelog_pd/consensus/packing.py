@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped, unused-ignore]
+
 from rangelog.errors import ProtocolViolation
 
 

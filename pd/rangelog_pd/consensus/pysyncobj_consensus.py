@@ -28,7 +28,6 @@ from rangelog.errors import (
 )
 from rangelog.ids import check_name
 from rangelog.limits import COMMAND_BYTES_MAX
-
 from rangelog_pd.consensus.dialing import Dialing, parse_address
 from rangelog_pd.consensus.handshake import Identity, group_digest
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus, StateMachine
@@ -217,12 +216,12 @@ class PySyncObjConsensus:
             while not self._stopping.is_set():
                 self._raft.tick()
             self._hand_over(self._raft)
-        except BaseException as caught:  # noqa: BLE001 - reported by `failed`; a thread has nobody to raise to
+        except BaseException as caught:
             error = caught
         try:
             if self._raft is not None:
                 self._raft.destroy()
-        except BaseException as caught:  # noqa: BLE001
+        except BaseException as caught:
             error = error or caught
         if error is not None:
             self._report(loop, started, _as_rangelog_error(error))

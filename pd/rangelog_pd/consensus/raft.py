@@ -25,8 +25,8 @@ from pysyncobj.config import SyncObjConf  # type: ignore[import-untyped, unused-
 from pysyncobj.monotonic import monotonic  # type: ignore[import-untyped, unused-ignore]
 from pysyncobj.node import Node  # type: ignore[import-untyped, unused-ignore]
 from pysyncobj.syncobj import SyncObj  # type: ignore[import-untyped, unused-ignore]
-from rangelog.errors import Corruption, ProtocolViolation
 
+from rangelog.errors import Corruption, ProtocolViolation
 from rangelog_pd.consensus import library
 from rangelog_pd.consensus.messages import (
     APPEND_BYTES_MAX,

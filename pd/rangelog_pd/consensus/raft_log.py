@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from rangelog.errors import Corruption
-
 from rangelog_pd.consensus import hard_state, snapshot_file
 from rangelog_pd.consensus.hard_state import HardState
 from rangelog_pd.consensus.journal import Entry, Journal

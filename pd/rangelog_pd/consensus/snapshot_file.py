@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import google_crc32c
-from rangelog.errors import Corruption
 
+from rangelog.errors import Corruption
 from rangelog_pd.consensus.durable_file import write_atomically
 from rangelog_pd.consensus.journal import ENTRY_BYTES_MAX, Entry, Journal
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from rangelog.errors import Corruption, ProtocolViolation
-
 from rangelog_pd.consensus import snapshot_file
 from rangelog_pd.consensus.interface import StateMachine
 from rangelog_pd.consensus.journal import Entry

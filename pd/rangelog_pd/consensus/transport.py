@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rangelog.errors import ProtocolViolation, Unavailable
-
 from rangelog_pd.consensus.connection import Connection
 from rangelog_pd.consensus.dialing import Dialing
 from rangelog_pd.consensus.handshake import SessionKeys

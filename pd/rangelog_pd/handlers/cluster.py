@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from rangelog.errors import RangelogError
-from rangelog_proto.v1 import common_pb2
-from rangelog_proto.v1 import pd_pb2 as pb
-
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.servers import describe_servers
+from rangelog_proto.v1 import common_pb2
+from rangelog_proto.v1 import pd_pb2 as pb
 
 
 async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 from rangelog.errors import InvalidArgument
 from rangelog.limits import OBJECT_PAGE_SIZE_MAX
-from rangelog_proto.v1 import common_pb2, pd_state_pb2
-from rangelog_proto.v1 import pd_pb2 as pb
-
 from rangelog_pd.driver import Driver
 from rangelog_pd.state.objects import ROW_GROUPS_MAX
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from rangelog_proto.v1 import pd_pb2 as pb
 
 GIVEN_ROW_GROUPS_MAX = 65_536
 """What an uploader may send; the index kept is coarser."""

@@ -10,11 +10,10 @@ from collections.abc import Collection
 
 from rangelog.errors import NoPlacement, StreamNotFound
 from rangelog.limits import RANGE_PAGE_SIZE_MAX
-from rangelog_proto.v1 import common_pb2, pd_state_pb2
-from rangelog_proto.v1 import pd_pb2 as pb
-
 from rangelog_pd.driver import Driver
 from rangelog_pd.placement import place
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from rangelog_proto.v1 import pd_pb2 as pb
 
 
 async def open_writer(driver: Driver, request: pb.OpenWriterRequest) -> pb.OpenWriterResponse:

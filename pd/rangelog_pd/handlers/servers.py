@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from rangelog.errors import InvalidArgument, PreconditionFailed
 from rangelog.ids import check_name
-from rangelog_proto.v1 import common_pb2, pd_state_pb2
-from rangelog_proto.v1 import pd_pb2 as pb
-
 from rangelog_pd.driver import Driver
 from rangelog_pd.placement import Health
 from rangelog_pd.reconcile.directives import Planner
 from rangelog_pd.reconcile.view import HEALTH
 from rangelog_pd.state.store import State
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from rangelog_proto.v1 import pd_pb2 as pb
 
 ADDRESS_LENGTH_MAX = 300
 

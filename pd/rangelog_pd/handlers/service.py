@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer
-
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import cluster, objects, ranges, servers, streams
+from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer
 
 SERVICE_NAME = "rangelog.v1.PlacementDriver"
 

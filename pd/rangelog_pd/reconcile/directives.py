@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rangelog_proto.v1 import common_pb2, pd_pb2
-
 from rangelog_pd.placement import Health
 from rangelog_pd.reconcile.view import ClusterView, RangeKey
 from rangelog_pd.state.store import State
+from rangelog_proto.v1 import common_pb2, pd_pb2
 
 DIRECTIVES_MAX = 64
 """In one answer; the rest follows with the next heartbeat."""

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rangelog.errors import NoPlacement
-from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
-
 from rangelog_pd.placement import Candidate, Health, place
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.state.store import State
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 PROPOSALS_MAX = 50
 """A round: the log is shared with writers."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rangelog_proto.v1 import common_pb2, pd_pb2
-
 from rangelog_pd.placement import Candidate, Health
 from rangelog_pd.state.store import State
+from rangelog_proto.v1 import common_pb2, pd_pb2
 
 RangeKey = tuple[int, int]
 HEALTH = {

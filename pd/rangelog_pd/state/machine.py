@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
-from rangelog.errors import Corruption, InternalError, NoPlacement, RangelogError, error_from_code
-from rangelog_proto.v1 import pd_state_pb2
 
+from rangelog.errors import Corruption, InternalError, NoPlacement, RangelogError, error_from_code
 from rangelog_pd.state import objects, ranges, servers, streams
 from rangelog_pd.state.store import State
+from rangelog_proto.v1 import pd_state_pb2
 
 COMMAND_VERSION = 1
 SNAPSHOT_VERSION = 1

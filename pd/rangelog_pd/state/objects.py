@@ -10,9 +10,8 @@ import re
 
 from rangelog.errors import InvalidArgument, ObjectNotFound, PreconditionFailed
 from rangelog.tier.keys import object_key
-from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
-
 from rangelog_pd.state.store import State
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 ROW_GROUPS_MAX = 512
 """A commit must fit in one Raft command."""

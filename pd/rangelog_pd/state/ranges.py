@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rangelog.errors import InvalidArgument, NoPlacement, PreconditionFailed
-from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
-
 from rangelog_pd.state.store import State
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 _OFFSET_MAX = (1 << 63) - 1
 

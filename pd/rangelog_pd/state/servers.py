@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from rangelog.errors import InvalidArgument, PreconditionFailed
 from rangelog.ids import check_name
-from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
-
 from rangelog_pd.state.store import State
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 SERVERS_MAX = 1_000
 RETIRED_MAX = 100

@@ -5,9 +5,8 @@ from __future__ import annotations
 from rangelog.errors import InvalidArgument, OffsetOutOfRange, StreamExists
 from rangelog.ids import check_name
 from rangelog.limits import RANGE_SIZE_BYTES_MAX_DEFAULT, RANGE_SIZE_BYTES_MIN
-from rangelog_proto.v1 import common_pb2, pd_pb2
-
 from rangelog_pd.state.store import State
+from rangelog_proto.v1 import common_pb2, pd_pb2
 
 REPLICAS_MAX = 7
 HOT_RETENTION_MS_DEFAULT = 600_000

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from rangelog_pd.consensus.messages import KIND_COMMAND
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.consensus.raft_log import RaftLog

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from rangelog.errors import Corruption, InternalError
 from rangelog_pd.consensus import hard_state, snapshot_file
 from rangelog_pd.consensus.hard_state import HardState

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from rangelog.errors import InvalidArgument, NotLeader, OutcomeUnknown, Unavailable
 from rangelog.limits import COMMAND_BYTES_MAX
 from rangelog_pd.consensus.interface import Consensus

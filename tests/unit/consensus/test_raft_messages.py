@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from rangelog.errors import ProtocolViolation
 from rangelog.limits import COMMAND_BYTES_MAX
 from rangelog_pd.consensus.journal import Entry, Journal

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from rangelog.errors import Corruption, ProtocolViolation
 from rangelog_pd.consensus import snapshot_file, snapshots
 from rangelog_pd.consensus.connection import Connection
