@@ -31,7 +31,12 @@ _SHELLS = {
 @click.option("--cert", metavar="FILE", help="Client certificate for mutual TLS.")
 @click.option("--key", metavar="FILE", help="Its private key.")
 @click.option(
-    "--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds to wait for an answer."
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0, 3600, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds to wait for an answer.",
 )
 @click.version_option(package_name="rangelog")
 @click.pass_context

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import click
 
 from pdctl.output import emit_list, emit_one, field
-from pdctl.session import Session, output_option, session_of
+from pdctl.session import OFFSET, Session, output_option, session_of
 from pdctl.units import show_bytes, show_time
 from rangelog.errors import ObjectNotFound
 
@@ -31,7 +32,7 @@ def object_group() -> None:
 
 @object_group.command("list")
 @click.argument("stream")
-@click.option("--from-offset", type=click.IntRange(min=0), default=0, help="Only objects that end beyond it.")
+@click.option("--from-offset", type=OFFSET, default=0, help="Only objects that end beyond it.")
 @click.option("--state", type=click.Choice(sorted(_STATES)), default="committed", show_default=True)
 @output_option
 @session_of
@@ -48,19 +49,24 @@ def list_objects(session: Session, stream: str, from_offset: int, state: str, ou
 
 @object_group.command()
 @click.argument("stream")
-@click.argument("object_id", type=click.IntRange(min=1))
+@click.argument("object_id", type=click.IntRange(1, OFFSET.max))
 @output_option
 @session_of
 def show(session: Session, stream: str, object_id: int, output: str) -> None:
-    """Show one object.
+    """Show one object, whatever its state.
 
     \b
     Example:
       pdctl object show flights 12
     """
-    for found in _objects(session, stream, 0, _STATES["committed"]):
+    for found in itertools.chain.from_iterable(_objects(session, stream, 0, each) for each in _STATES.values()):
         if found["object_id"] == object_id:
-            more = [field("DIGEST", "digest"), field("ROW GROUPS", "row_group_count"), field("UPLOADED BY", "server")]
+            more = [
+                field("STATE", "state"),
+                field("DIGEST", "digest"),
+                field("ROW GROUPS", "row_group_count"),
+                field("UPLOADED BY", "server"),
+            ]
             emit_one(found, output, [*_COLUMNS, *more])
             return
     raise ObjectNotFound(f"stream {stream!r} has no object {object_id}: see `pdctl object list {stream}`")

@@ -31,7 +31,7 @@ def emit_one(row: Row, output: str, columns: Sequence[Shown]) -> None:
     if output == "table":
         width = max(len(heading) for heading, _ in columns)
         for heading, show in columns:
-            click.echo(f"{heading:<{width}}  {show(row)}")
+            click.echo(f"{heading:<{width}}  {printable(str(show(row)))}")
     else:
         emit_data(row, output)
 
@@ -47,21 +47,28 @@ def emit_data(data: Any, output: str) -> None:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    rows = [[printable(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich.box import SIMPLE_HEAD
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
         for heading in headings:
             table.add_column(heading, overflow="fold")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*(Text(cell) for cell in row))  # not markup: "[…]" is what somebody wrote
         Console(no_color=bool(os.environ.get("NO_COLOR"))).print(table)
         return
     widths = [max(len(row[number]) for row in [headings, *rows]) for number in range(len(headings))]
     for row in [headings, *rows]:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def printable(text: str) -> str:
+    """Return the text on one line, without what could steer a terminal."""
+    return "".join(each if each.isprintable() else "�" for each in " ".join(text.split()))
 
 
 def field(heading: str, key: str, show: Callable[[Any], object] = str) -> Shown:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pdctl.output import emit_data, emit_list, emit_one, field
-from pdctl.session import Session, confirm, output_option, session_of
+from pdctl.session import INDEX, OFFSET, Session, confirm, output_option, session_of
 from pdctl.units import show_time
 from rangelog.errors import RangeNotFound
 
@@ -41,7 +41,7 @@ def range_group() -> None:
 
 @range_group.command("list")
 @click.argument("stream")
-@click.option("--from-offset", type=click.IntRange(min=0), default=0, help="Only ranges that end beyond it.")
+@click.option("--from-offset", type=OFFSET, default=0, help="Only ranges that end beyond it.")
 @output_option
 @session_of
 def list_ranges(session: Session, stream: str, from_offset: int, output: str) -> None:
@@ -56,7 +56,7 @@ def list_ranges(session: Session, stream: str, from_offset: int, output: str) ->
 
 @range_group.command()
 @click.argument("stream")
-@click.argument("index", type=click.IntRange(min=0))
+@click.argument("index", type=INDEX)
 @output_option
 @session_of
 def show(session: Session, stream: str, index: int, output: str) -> None:
@@ -66,7 +66,7 @@ def show(session: Session, stream: str, index: int, output: str) -> None:
     Example:
       pdctl range show flights 3 -o yaml
     """
-    for found in _ranges(session, stream, 0):
+    for found in _ranges(session, stream, 0, index, 1):
         if found["index"] == index:
             emit_one(found, output, [*_COLUMNS, field("SEALED", "sealed_ms", show_time)])
             return
@@ -93,17 +93,21 @@ def seal(session: Session, stream: str, yes: bool, output: str) -> None:
         emit_data({"stream": stream, "end_offset": end}, output)
 
 
-def _ranges(session: Session, stream: str, from_offset: int) -> list[dict[str, Any]]:
+def _ranges(
+    session: Session, stream: str, from_offset: int, from_index: int = 0, count_max: int | None = None
+) -> list[dict[str, Any]]:
     from pdctl.views import range_view
     from rangelog_proto.v1 import pd_pb2
 
     async def page_through(pd: Any) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        request = pd_pb2.ListRangesRequest(name=stream, from_offset=from_offset, page_size=_PAGE_SIZE)
+        request = pd_pb2.ListRangesRequest(
+            name=stream, from_offset=from_offset, from_index=from_index, page_size=count_max or _PAGE_SIZE
+        )
         while True:
             page = await pd.list_ranges(request, timeout_s=session.timeout_s)
             found += [range_view(each) for each in page.ranges]
-            if not page.more or not page.ranges:
+            if not page.more or not page.ranges or (count_max is not None and len(found) >= count_max):
                 return found
             request.from_index = page.ranges[-1].index + 1
 

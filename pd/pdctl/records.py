@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
-from typing import Any, BinaryIO
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from pdctl.lines import lines_of
 from pdctl.output import emit_data
-from pdctl.session import Session, output_option, session_of
+from pdctl.session import OFFSET, Session, output_option, session_of
 from pdctl.units import Start, show_time
+from rangelog.errors import InvalidArgument, RangelogError
 
-_READY_EVERY = 200
+_SHAPES = ["value", "text", "json"]
+_OUTPUTS: dict[str | None, str] = {"table": "text", "json": "json", "yaml": "yaml"}
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from rangelog._client import Client
+    from rangelog.record import Ack
 
 
 @click.command()
@@ -51,10 +61,12 @@ def append(
         left, equals, right = header.partition("=")
         if not equals or not left:
             raise click.UsageError(f"--header {header!r} is not NAME=VALUE")
-        pairs[left] = right.encode()
-    lines = [value.encode() for value in values] if values else _lines(source or sys.stdin.buffer)
+        pairs[left] = os.fsencode(right)
+    key_bytes = os.fsencode(key) if key is not None else None
+    given = [os.fsencode(value) for value in values]
+    lines = _once(given) if given else lines_of(source or sys.stdin.buffer)
     first, count = session.with_client(
-        lambda client: _append(client, name, lines, key.encode() if key is not None else None, pairs)
+        lambda client: _append(client, name, lines, key_bytes, pairs, timeout_s=session.timeout_s)
     )
     if output == "table":
         click.echo(f"appended {count} records from offset {first}" if count else "nothing to append")
@@ -62,33 +74,45 @@ def append(
         emit_data({"stream": name, "first_offset": first, "count": count}, output)
 
 
-def _lines(source: BinaryIO) -> Iterator[bytes]:
-    for line in source:
-        yield line.rstrip(b"\r\n")
+async def _once(values: list[bytes]) -> AsyncIterator[list[bytes]]:
+    yield values
 
 
 async def _append(
-    client: Any, name: str, lines: Iterable[bytes], key: bytes | None, headers: dict[str, bytes]
+    client: Client,
+    name: str,
+    pieces: AsyncIterator[list[bytes]],
+    key: bytes | None,
+    headers: dict[str, bytes],
+    *,
+    timeout_s: float,
 ) -> tuple[int, int]:
-    count = 0
-    async with client.writer(name) as writer:
+    """Return the first offset and how many records follow from there. An error says how many were acked before it."""
+    count = acked = 0
+
+    def seen(future: asyncio.Future[Ack]) -> None:
+        """What went wrong is raised by flush; an exception that nobody looked at asyncio would say again."""
+        nonlocal acked
+        acked += not future.cancelled() and future.exception() is None
+
+    async with client.writer(name, open_timeout_s=timeout_s, append_timeout_s=timeout_s) as writer:
         first = writer.next_offset
-        with _progress(sys.stderr.isatty()) as advance:
-            for line in lines:
-                if count % _READY_EVERY == 0:
-                    await writer.ready()
+        try:
+            with _progress(sys.stderr.isatty()) as advance:
+                async for lines in pieces:
+                    for line in lines:
+                        await writer.ready()
+                        writer.submit(line, key=key, headers=headers or None).add_done_callback(seen)
+                        count += 1
                     advance(count)
-                writer.submit(line, key=key, headers=headers or None).add_done_callback(_seen)
-                count += 1
-            await writer.flush()
-            advance(count)
+                await writer.flush()
+        except RangelogError as error:
+            if isinstance(error, InvalidArgument):  # of a line: those before it are well
+                with suppress(RangelogError):
+                    await writer.flush()
+            error.message = f"{error.message} (acked before: {acked} records from offset {first})"
+            raise
     return first, count
-
-
-def _seen(future: Any) -> None:
-    """What went wrong is raised by flush; without this asyncio would say it again."""
-    if not future.cancelled():
-        future.exception()
 
 
 def _progress(shown: bool) -> Any:
@@ -108,19 +132,27 @@ def _progress(shown: bool) -> Any:
     return bar()
 
 
+def _record_output_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "-o", "--output", type=click.Choice(["table", "json", "yaml"]),
+        help="Instead of --format. table: as text. json: an object per line. yaml: one list.",
+    )(command)  # fmt: skip
+
+
 @click.command()
 @click.argument("name")
 @click.option("--start", type=Start(), default="earliest", show_default=True, metavar="OFFSET|earliest|latest|TIME")
-@click.option("--end", type=click.IntRange(min=0), help="Stop before this offset.")
+@click.option("--end", type=OFFSET, help="Stop before this offset.")
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option(
     "--format",
     "shape",
-    type=click.Choice(["value", "text", "json"]),
+    type=click.Choice(_SHAPES),
     default="value",
     show_default=True,
     help="value: the bytes and a newline. text: with offset, time and key. json: a JSON object per record.",
 )
+@_record_output_option
 @click.option(
     "--read-preference",
     type=click.Choice(["hot_first", "cold_first", "hot_only", "cold_only"]),
@@ -129,7 +161,14 @@ def _progress(shown: bool) -> Any:
 )
 @session_of
 def read(
-    session: Session, name: str, start: Any, end: int | None, limit: int | None, shape: str, read_preference: str
+    session: Session,
+    name: str,
+    start: Any,
+    end: int | None,
+    limit: int | None,
+    shape: str,
+    read_preference: str,
+    output: str | None,
 ) -> None:
     """Read what is acked now, and stop.
 
@@ -139,7 +178,7 @@ def read(
       pdctl stream read flights --start 2026-01-31T12:00 --format json
     """
     options = {"start": start, "end": end, "read_preference": read_preference}
-    session.with_client(lambda client: _read(client.reader(name, **options), shape, limit))
+    session.with_client(lambda client: _read(client.reader(name, **options), _OUTPUTS.get(output, shape), limit))
 
 
 @click.command()
@@ -148,9 +187,10 @@ def read(
     "-n", "--lines", "count", type=click.IntRange(min=0), default=10, show_default=True, help="How many to begin with."
 )
 @click.option("-f", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
-@click.option("--format", "shape", type=click.Choice(["value", "text", "json"]), default="value", show_default=True)
+@click.option("--format", "shape", type=click.Choice(_SHAPES), default="value", show_default=True)
+@_record_output_option
 @session_of
-def tail(session: Session, name: str, count: int, follow: bool, shape: str) -> None:
+def tail(session: Session, name: str, count: int, follow: bool, shape: str, output: str | None) -> None:
     """Show the last records, and with -f those to come.
 
     \b
@@ -162,7 +202,7 @@ def tail(session: Session, name: str, count: int, follow: bool, shape: str) -> N
         described = await client.describe_stream(name)
         end = await client.end_offset(name)
         start = max(described.trim_offset, end - count)
-        await _read(client.reader(name, start=start, follow=follow), shape, None)
+        await _read(client.reader(name, start=start, follow=follow), _OUTPUTS.get(output, shape), None)
 
     session.with_client(run)
 
@@ -187,7 +227,7 @@ def _render(record: Any, shape: str) -> bytes:
     if shape == "text":
         key = "-" if record.key is None else record.key.decode("utf-8", "backslashreplace")
         head = f"{record.offset}  {show_time(record.timestamp_ms)}  {key}  "
-        return head.encode() + record.value + b"\n"
+        return b"".join((head.encode(), record.value, b"\n"))
     shown = {
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
@@ -195,6 +235,11 @@ def _render(record: Any, shape: str) -> bytes:
         "value": _text(record.value),
         "headers": {name: _text(value) for name, value in record.headers.items()},
     }
+    if shape == "yaml":
+        import yaml
+
+        document: str = yaml.safe_dump([shown], sort_keys=False, allow_unicode=True)
+        return document.encode()
     return json.dumps(shown, ensure_ascii=False).encode() + b"\n"
 
 

@@ -1,13 +1,15 @@
 """What every command shares: which cluster, how to reach it, how to say what went wrong.
 
 Exit codes: 0 ok, 1 failed (or degraded), 2 usage, 3 not found, 4 unavailable or timed out, 5 somebody else was first
-(exists, fenced, precondition), 130 interrupted.
+(exists, fenced, precondition), 130 interrupted. A reader of our output that goes away ends the command quietly, with 0.
+Whatever goes wrong, the user reads one line, `pdctl: <what>: <what to do>`; RANGELOG_DEBUG=1 shows where.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pdctl.output import printable
 from rangelog import errors
 from rangelog.errors import RangelogError
 
@@ -23,8 +26,11 @@ if TYPE_CHECKING:
     from rangelog._client import Client
     from rangelog._transport.pd_client import PdClient
 
-EXIT_FAILED, EXIT_NOT_FOUND, EXIT_UNAVAILABLE, EXIT_PRECONDITION = 1, 3, 4, 5
-TIMEOUT_S = 10.0
+EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_UNAVAILABLE, EXIT_PRECONDITION, EXIT_INTERRUPTED = 1, 2, 3, 4, 5, 130
+DEBUG_ENV = "RANGELOG_DEBUG"
+
+OFFSET = click.IntRange(0, (1 << 63) - 1)
+INDEX = click.IntRange(0, (1 << 32) - 1)
 
 _T = TypeVar("_T")
 _EXITS: tuple[tuple[type[RangelogError], int], ...] = (
@@ -36,6 +42,8 @@ _EXITS: tuple[tuple[type[RangelogError], int], ...] = (
     (errors.StreamExists, EXIT_PRECONDITION),
     (errors.WriterFenced, EXIT_PRECONDITION),
     (errors.PreconditionFailed, EXIT_PRECONDITION),
+    (errors.RecordTooLarge, EXIT_FAILED),
+    (errors.InvalidArgument, EXIT_USAGE),
 )
 _ADVICE: dict[type[RangelogError], str] = {
     errors.StreamNotFound: "see `pdctl stream list`",
@@ -56,9 +64,9 @@ class Session:
     key: str | None
     timeout_s: float
 
-    def _endpoints(self) -> str:
-        if self.endpoints:
-            return self.endpoints
+    def _endpoints(self) -> list[str]:
+        if self.endpoints is not None:
+            return [each.strip() for each in self.endpoints.split(",") if each.strip()]
         from rangelog.context import read_context
 
         context = read_context()
@@ -66,9 +74,11 @@ class Session:
             raise errors.InvalidArgument(
                 "which cluster? Pass --pd host:port,…, set RANGELOG_PD, or start one with `rangelog local`"
             )
-        return ",".join(context.pd)
+        return list(context.pd)
 
     def _tls(self) -> Any:
+        if bool(self.cert) != bool(self.key) or (self.cert and not self.ca):
+            raise errors.InvalidArgument("--cert and --key go together, with --ca: give all three, or --ca alone")
         if not self.ca:
             return None
         from rangelog._transport.grpc_options import TlsConfig
@@ -80,7 +90,7 @@ class Session:
         from rangelog._transport.pd_client import PdClient
 
         async def run() -> _T:
-            pd = PdClient([each.strip() for each in self._endpoints().split(",")], token=self.token, tls=self._tls())
+            pd = PdClient(self._endpoints(), token=self.token, tls=self._tls())
             try:
                 return await work(pd)
             finally:
@@ -100,20 +110,67 @@ class Session:
 
 
 class PdctlGroup(click.Group):
-    """Turns our errors into one line and an exit code, for every command below."""
+    """Turns whatever goes wrong into one line and an exit code, for every command below."""
 
-    def main(self, *args: Any, **kwargs: Any) -> Any:
+    def main(self, *args: Any, standalone_mode: bool = True, **kwargs: Any) -> Any:
         """See click.Group.main."""
+        work = functools.partial(super().main, *args, standalone_mode=False, **kwargs)
+        if not standalone_mode:
+            return work()
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what the libraries have to say is not for the user
+        logging.getLogger().addHandler(logging.NullHandler())
+        sys.exit(_run(work))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """See click.Group.invoke."""
         try:
-            return super().main(*args, **kwargs)
-        except RangelogError as error:
-            click.echo(f"pdctl: {_one_line(error)}", err=True)
-            sys.exit(exit_code(error))
-        except (KeyboardInterrupt, asyncio.CancelledError):
-            sys.exit(130)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit is quiet as well
+            raise click.exceptions.Exit(0) from None
+
+
+def _run(work: Callable[[], Any]) -> int:
+    try:
+        result = work()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return EXIT_USAGE
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx is not None else "pdctl"
+        return _fail(f"{error.format_message().rstrip('.')}: see {command} --help", EXIT_USAGE)
+    except click.ClickException as error:
+        return _fail(error.format_message(), EXIT_FAILED)
+    except click.Abort as error:
+        if isinstance(error.__cause__ or error.__context__, EOFError):
+            return _fail("nothing was typed: nothing was done", EXIT_FAILED)
+        return EXIT_INTERRUPTED
+    except RangelogError as error:
+        return _fail(_one_line(error), exit_code(error))
+    except UnicodeEncodeError:
+        return _fail("an argument is not UTF-8 text: see --help", EXIT_USAGE)
+    except Exception as error:
+        if os.environ.get(DEBUG_ENV):
+            raise
+        return _fail(_unexpected(error), EXIT_FAILED)
+
+
+def _fail(text: str, code: int) -> int:
+    click.echo(f"pdctl: {printable(text)}", err=True)
+    return code
+
+
+def _unexpected(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, ImportError):
+        return f"an optional part is missing ({text}): install it with pip install 'rangelog[all]'"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or text}: check the path and its permissions"
+    return f"internal error {type(error).__name__} ({text}): set {DEBUG_ENV}=1 for the details and report it"
 
 
 def exit_code(error: RangelogError) -> int:

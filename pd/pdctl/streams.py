@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from pdctl.output import emit_list, emit_one, field
+from pdctl.output import emit_data, emit_list, emit_one, field
 from pdctl.records import append, read, tail
-from pdctl.session import Session, confirm, output_option, session_of
+from pdctl.session import OFFSET, Session, confirm, output_option, session_of
 from pdctl.units import Duration, Size, show_bytes, show_ms, show_time
 
 _PAGE_SIZE = 500
@@ -173,7 +173,7 @@ def update(session: Session, name: str, output: str, **options: Any) -> None:
 
 @stream.command()
 @click.argument("name")
-@click.option("--to", "trim_offset", type=click.IntRange(min=0), required=True, help="Records below it go.")
+@click.option("--to", "trim_offset", type=OFFSET, required=True, help="Records below it go.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @output_option
 @session_of
@@ -196,8 +196,9 @@ def trim(session: Session, name: str, trim_offset: int, yes: bool, output: str) 
 @stream.command()
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@output_option
 @session_of
-def delete(session: Session, name: str, yes: bool) -> None:
+def delete(session: Session, name: str, yes: bool, output: str) -> None:
     """Delete a stream and all it holds, objects included.
 
     \b
@@ -209,7 +210,10 @@ def delete(session: Session, name: str, yes: bool) -> None:
     confirm(name, f"This deletes stream {name} with all its records", yes=yes)
     request = pd_pb2.DeleteStreamRequest(request_id=uuid.uuid4().hex, name=name)
     session.with_pd(lambda pd: pd.delete_stream(request, timeout_s=session.timeout_s))
-    click.echo(f"{name} is deleted")
+    if output == "table":
+        click.echo(f"{name} is deleted")
+    else:
+        emit_data({"stream": name, "deleted": True}, output)
 
 
 for _command in (append, read, tail):

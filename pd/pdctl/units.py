@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
 
@@ -10,6 +11,9 @@ import click
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
           "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}  # fmt: skip
 _TIMES_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_SIZE_MAX = 1 << 62
+_DURATION_MS_MAX = 10_000 * 365 * 86_400_000  # ten thousand years
+_SHOWN_LENGTH_MAX = 60
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)\Z")
 
 
@@ -21,9 +25,10 @@ class Size(click.ParamType[int]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Parse."""
         found = _NUMBER.match(str(value).strip().lower())
-        if found is None or found[2] not in _SIZES:
-            self.fail(f"{value!r} is not a size: write for example 64MiB or 1GB", param, ctx)
-        return int(float(found[1]) * _SIZES[found[2]])
+        size = float(found[1]) * _SIZES.get(found[2], math.inf) if found is not None else math.inf
+        if not size < _SIZE_MAX:
+            self.fail(f"{_shown(value)} is not a size: write for example 64MiB or 1GB", param, ctx)
+        return int(size)
 
 
 class Duration(click.ParamType[int]):
@@ -40,10 +45,11 @@ class Duration(click.ParamType[int]):
         if self._never and text == "never":
             return -1
         found = _NUMBER.match(text)
-        if found is None or found[2] not in _TIMES_MS:
+        duration_ms = float(found[1]) * _TIMES_MS.get(found[2], math.inf) if found is not None else math.inf
+        if not duration_ms < _DURATION_MS_MAX:
             also = ", or never" if self._never else ""
-            self.fail(f"{value!r} is not a duration: write for example 90s, 12h or 7d{also}", param, ctx)
-        return int(float(found[1]) * _TIMES_MS[found[2]])
+            self.fail(f"{_shown(value)} is not a duration: write for example 90s, 12h or 7d{also}", param, ctx)
+        return int(duration_ms)
 
 
 class Start(click.ParamType["int | str | datetime"]):
@@ -56,13 +62,15 @@ class Start(click.ParamType["int | str | datetime"]):
         text = str(value)
         if text in ("earliest", "latest"):
             return text
-        if text.isascii() and text.isdigit():
+        if text.isascii() and text.isdigit() and len(text) < 19:
             return int(text)
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
             self.fail(
-                f"{text!r} is neither an offset nor earliest, latest or a time such as 2026-01-31T12:00", param, ctx
+                f"{_shown(text)} is neither an offset nor earliest, latest or a time such as 2026-01-31T12:00",
+                param,
+                ctx,
             )
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
@@ -90,7 +98,15 @@ def show_ms(duration_ms: int, zero: str) -> str:
 
 
 def show_time(wall_ms: int) -> str:
-    """An ISO time in UTC, or a dash."""
+    """An ISO time in UTC, or a dash; the bare number where no calendar reaches."""
     if not wall_ms:
         return "-"
-    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return f"{wall_ms} ms"
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return repr(text if len(text) <= _SHOWN_LENGTH_MAX else text[:_SHOWN_LENGTH_MAX] + "…")

@@ -9,6 +9,8 @@ from rangelog_proto.v1 import common_pb2, pd_pb2
 
 def word(enum: Any, value: int) -> str:
     """SERVER_HEALTH_ALIVE → alive."""
+    if value not in enum.values():
+        return str(value)  # a newer peer's
     full: str = enum.Name(value)
     names = enum.keys()
     prefix = names[0].removesuffix("UNSPECIFIED")

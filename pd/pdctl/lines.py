@@ -1,0 +1,105 @@
+"""Lines of a file, a pipe or a terminal, as they come, without holding up the event loop.
+
+What holds: memory is bounded, whatever the input (a line over the record limit is an error before it is whole); a line is
+handed on as soon as its end was read; an interrupted command does not wait for input that may never come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import BinaryIO
+
+from rangelog.errors import InvalidArgument, RecordTooLarge
+from rangelog.limits import RECORD_SIZE_BYTES_MAX
+
+_READ_BYTES = 256 * 1024
+
+
+class LineSplitter:
+    """Cuts bytes into lines, as they come. The line end (LF or CRLF) is not part of a line."""
+
+    def __init__(self, line_bytes_max: int = RECORD_SIZE_BYTES_MAX) -> None:
+        self._line_bytes_max = line_bytes_max
+        self._rest = bytearray()
+        self.count = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that end in `data`. Raises RecordTooLarge."""
+        *ended, rest = data.split(b"\n")
+        lines: list[bytes] = []
+        for each in ended:
+            self._add(each)
+            lines.append(self._take())
+        self._add(rest)
+        return lines
+
+    def close(self) -> list[bytes]:
+        """Return the last line if no line end follows it."""
+        return [self._take()] if self._rest else []
+
+    def _add(self, part: bytes) -> None:
+        self._rest += part
+        if len(self._rest) > self._line_bytes_max + 1:  # one more for a carriage return
+            raise RecordTooLarge(
+                f"line {self.count + 1} is over {self._line_bytes_max} bytes: "
+                "store it as an object and append a reference"
+            )
+
+    def _take(self) -> bytes:
+        line = bytes(self._rest.removesuffix(b"\r"))
+        self._rest.clear()
+        self.count += 1
+        return line
+
+
+async def lines_of(source: BinaryIO) -> AsyncIterator[list[bytes]]:
+    """Yield the lines of `source`, those that came together together. Raises RecordTooLarge, InvalidArgument."""
+    splitter = LineSplitter()
+    async for data in _pieces(_reader(source)):
+        lines = splitter.feed(data)
+        if lines:
+            yield lines
+    rest = splitter.close()
+    if rest:
+        yield rest
+
+
+def _reader(source: BinaryIO) -> Callable[[int], bytes | None]:
+    """Read what is there, and unbuffered: Python's own buffer has a lock that a waiting thread would hold at exit."""
+    try:
+        return io.FileIO(source.fileno(), closefd=False).read
+    except (OSError, ValueError):  # not a file of the system's
+        return source.read
+
+
+async def _pieces(read: Callable[[int], bytes | None]) -> AsyncIterator[bytes]:
+    """A daemon thread reads ahead by one piece; a pool's thread would be waited for at exit."""
+    loop = asyncio.get_running_loop()
+    pieces: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+    room = threading.Semaphore(2)
+
+    def run() -> None:
+        piece: bytes | Exception = b"first"
+        while piece and not isinstance(piece, Exception):
+            room.acquire()
+            try:
+                piece = read(_READ_BYTES) or b""
+            except (OSError, ValueError) as error:
+                piece = error
+            try:
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+            except RuntimeError:
+                return  # the loop is closed: nobody wants it any more
+
+    threading.Thread(target=run, name="lines", daemon=True).start()
+    while True:
+        piece = await pieces.get()
+        room.release()
+        if isinstance(piece, Exception):
+            raise InvalidArgument(f"cannot read the records: {piece}") from piece
+        if not piece:
+            return
+        yield piece
