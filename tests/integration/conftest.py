@@ -60,8 +60,10 @@ class Local:
     def __init__(self, data_dir: Path, output: Path, *options: str) -> None:
         self.data_dir = data_dir
         self.output = output
-        arguments = ["-m", "rangelog_cli", "local", "--data-dir", str(data_dir), "--no-context", *options]
-        self.process = Process("local", arguments, log_path=output)
+        arguments = ["-m", "rangelog_cli", "local", "--data-dir", str(data_dir), *options]
+        self.config_home = output.parent / "config"
+        env = {"XDG_CONFIG_HOME": str(self.config_home)}  # the user's own pdctl context stays as it is
+        self.process = Process("local", arguments, log_path=output, env=env)
         self._shown = output.stat().st_size if output.exists() else 0
         self.process.start()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -20,9 +21,11 @@ UP = "rangelog is up"
 
 
 async def test_data_survives_ctrl_c_and_restart(start_local: StartLocal) -> None:
-    """Ctrl-C ends everything with exit code 0; the next start on the same directory has every record and more servers."""
+    """Ctrl-C ends everything with exit code 0; the next start on the same directory has every record and more servers; pdctl is told."""
     local = start_local()
     local.wait_for(UP)
+    context = json.loads((local.config_home / "rangelog" / "context.json").read_text())
+    assert ",".join(context["pd"]) == local.connect_string
     async with await rangelog.connect(local.connect_string) as client:
         await client.create_stream("kept")
         async with client.writer("kept") as writer:
