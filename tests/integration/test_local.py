@@ -21,7 +21,7 @@ UP = "rangelog is up"
 
 
 async def test_data_survives_ctrl_c_and_restart(start_local: StartLocal) -> None:
-    """Ctrl-C ends everything with exit code 0; the next start on the same directory has every record and more servers; pdctl is told."""
+    """Ctrl-C ends everything with exit code 0; the next start has every record, and more servers; pdctl is told where."""
     local = start_local()
     local.wait_for(UP)
     context = json.loads((local.config_home / "rangelog" / "context.json").read_text())
