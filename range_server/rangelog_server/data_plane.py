@@ -124,12 +124,13 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         if frames:
-            self._deadline = 0.0 if self.greeted else self._deadline
             for frame in frames:
                 if self.closed:
                     break
                 self._handle(frame)
             self.store.wal.kick()
+            if self.greeted:
+                self._deadline = 0.0
             if self._inflight_bytes > INFLIGHT_BYTES_MAX or self.store.wal.pending_bytes > PENDING_BYTES_MAX:
                 self._pause_reading()
         elif not self._deadline:

@@ -36,7 +36,7 @@ class Hosted:
         self.lsns = array("Q")  # of the entry that holds the batch
         self.skips = array("L")  # bytes before the batch in that entry's payload
         self.lengths = array("L")
-        self.max_timestamps_ms = array("q")
+        self.max_timestamps_ms = array("q")  # the highest up to here, so that it only rises
         self.segments: dict[int, int] = {}  # sequence → batches there
         self.born_lsn = 0
         self.state_lsn = 0  # of the latest STATE entry
@@ -59,7 +59,9 @@ class Hosted:
         self.lsns.append(lsn)
         self.skips.append(skip)
         self.lengths.append(header.length)
-        self.max_timestamps_ms.append(header.max_timestamp_ms)
+        highest = self.max_timestamps_ms
+        stamp = header.max_timestamp_ms
+        highest.append(stamp if not highest or stamp > highest[-1] else highest[-1])
         sequence = split_lsn(lsn)[0]
         self.segments[sequence] = self.segments.get(sequence, 0) + 1
 
@@ -98,14 +100,8 @@ class Hosted:
 
     def find_timestamp(self, timestamp_ms: int, readable_end: int) -> int | None:
         """Return the start of the first readable batch that has a record at or after the timestamp."""
-        for number in range(self.core.batch_count):
-            base, end = self.core.batch_span(number)
-            if end > readable_end:
-                return None
-            if self.max_timestamps_ms[number] >= timestamp_ms:
-                return base
-        return None
-
-    def entry_numbers(self, lsn: int) -> tuple[int, int]:
-        """Return [first, last) batch numbers held by the entry at `lsn`; for tests and tools."""
-        return bisect_left(self.lsns, lsn), bisect_left(self.lsns, lsn + 1)
+        number = bisect_left(self.max_timestamps_ms, timestamp_ms)
+        if number == self.core.batch_count:
+            return None
+        base, end = self.core.batch_span(number)
+        return base if end <= readable_end else None

@@ -1,9 +1,10 @@
 """What a segment's bytes say after a crash: entries, damage, and how it ends. Pure: bytes in, findings out.
 
-A large write puts the header of its first entry last (committer.py), so where END still stands the write was not finished
-and nothing of it was acked. A damaged place is told from the end of the log by looking on: an entry of this log further down, found by its magic and
-its own position, means that something between was there once. Damage in the last write is *tail* damage (torn or rotten,
-nobody can tell; the tail is cut and replicas are in doubt); damage before it lies in flushed bytes (*middle*).
+A large write puts the header of its first entry last (committer.py), so where END still stands the write was not
+finished and nothing of it was acked. A damaged place is told from the end of the log by looking on: an entry of this log
+further down, found by its magic and its own position, means that something between was there once. Damage in the last
+write is *tail* damage (torn or rotten, nobody can tell; the tail is cut and replicas are in doubt); damage before it lies
+in flushed bytes (*middle*).
 """
 
 from __future__ import annotations

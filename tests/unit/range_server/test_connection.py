@@ -1,0 +1,266 @@
+"""One connection of the data plane without a network: flow control, deadlines, slow readers, replies per group commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rangelog.batch import decode_records, split_batches
+from rangelog_proto.frame import Frame, FrameDecoder, Opcode, encode_frame
+from rangelog_proto.v1 import data_pb2
+from rangelog_server import data_plane
+from rangelog_server.data_plane import Connection, DataPlane
+from rangelog_server.handlers import HANDLERS
+from rangelog_server.identity import Identity
+from rangelog_server.ranges.store import Store
+from rangelog_server.testing import batch
+from rangelog_server.wal.log import Wal
+from rangelog_server.wal.memory_io import MemoryIo
+
+
+class Wire(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.reading = True
+        self.ended = ""
+
+    def write(self, data: Any) -> None:
+        self.sent += bytes(data)
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.sent += b"".join(list_of_data)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.ended = "closed"
+
+    def abort(self) -> None:
+        self.ended = "aborted"
+
+    def frames(self) -> list[Frame]:
+        """Return what was sent since the last call."""
+        sent, self.sent = self.sent, b""
+        return FrameDecoder(message_bytes_max=1 << 20, payload_bytes_max=1 << 26).feed(sent)
+
+
+class HeldWal(Wal):
+    """A log whose flushes happen when the test says."""
+
+    held = False
+
+    def kick(self) -> None:
+        if not self.held:
+            super().kick()
+
+    def flush(self) -> None:
+        self.held = False
+        self.kick()
+
+
+class Client:
+    """A connection and its wire."""
+
+    def __init__(self, plane: DataPlane) -> None:
+        self.wire = Wire()
+        self.connection = Connection(plane, HANDLERS)
+        self.connection.connection_made(self.wire)
+        self.requests = 0
+
+    def feed(self, data: bytes) -> None:
+        position = 0
+        while position < len(data):
+            buffer = self.connection.get_buffer(-1)
+            count = min(len(buffer), len(data) - position)
+            buffer[:count] = data[position : position + count]
+            self.connection.buffer_updated(count)
+            position += count
+
+    def send(self, opcode: Opcode, message: Any, payload: bytes = b"") -> None:
+        self.requests += 1
+        self.feed(encode_frame(opcode, self.requests, message.SerializeToString(), payload))
+
+    def hello(self) -> Client:
+        self.send(Opcode.HELLO, data_pb2.Hello(protocol_version=1, server="rs1", incarnation=9))
+        assert self.wire.frames()[0].opcode is Opcode.HELLO_REPLY
+        return self
+
+    def append(self, base: int, value: bytes = b"x", *, stream_id: int = 1, confirm_offset: int = 0) -> None:
+        message = data_pb2.Append(stream_id=stream_id, range_index=0, epoch=1, confirm_offset=confirm_offset)
+        self.send(Opcode.APPEND, message, batch(base, [value], stream_id=stream_id))
+
+    def fetch(self, offset: int, **fields: int) -> None:
+        self.send(Opcode.FETCH, data_pb2.Fetch(stream_id=1, range_index=0, offset=offset, bytes_max=1 << 20, **fields))
+
+
+@pytest.fixture
+async def plane() -> AsyncIterator[DataPlane]:
+    """A data plane over a disk in memory."""
+    wal = HeldWal(Path("/log"), 3, io=MemoryIo(), segment_bytes=1 << 26)
+    store = Store(wal)
+    store.open()
+    readers = ThreadPoolExecutor(1)
+    yield DataPlane(store, Identity("rs1", 9, 1, 3), None, asyncio.get_running_loop(), readers)
+    readers.shutdown()
+
+
+async def test_one_reply_per_group_commit_and_range(plane: DataPlane) -> None:
+    """Many appends flushed together are answered by one cumulative reply for each range."""
+    client = Client(plane).hello()
+    plane.store.wal.held = True  # type: ignore[attr-defined]
+    for base in range(10):
+        client.append(base)
+        client.append(base, stream_id=2)
+    assert client.wire.frames() == []
+    plane.store.wal.flush()  # type: ignore[attr-defined]
+    replies = [data_pb2.AppendReply.FromString(frame.message) for frame in client.wire.frames()]
+    assert sorted((reply.stream_id, reply.durable_offset) for reply in replies) == [(1, 10), (2, 10)]
+
+
+async def test_bytes_in_flight_pause_reading(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit the connection is not read until the flush; another connection is not held up by it."""
+    monkeypatch.setattr(data_plane, "INFLIGHT_BYTES_MAX", 10_000)
+    client, other = Client(plane).hello(), Client(plane).hello()
+    plane.store.wal.held = True  # type: ignore[attr-defined]
+    client.append(0, b"x" * 20_000)
+    assert not client.wire.reading
+    other.append(0, stream_id=2)
+    assert other.wire.reading
+    plane.store.wal.flush()  # type: ignore[attr-defined]
+    assert client.wire.reading
+
+
+async def test_refused_appends_do_not_leak_bytes_in_flight(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors and repeats settle their bytes."""
+    monkeypatch.setattr(data_plane, "INFLIGHT_BYTES_MAX", 10_000)
+    client = Client(plane).hello()
+    client.append(0, b"x" * 9_000)
+    for _ in range(20):
+        client.append(0, b"x" * 9_000)
+        client.append(5, b"x" * 9_000)
+        client.append(0, b"y" * 9_000)
+    assert client.wire.reading
+    codes = [frame.opcode for frame in client.wire.frames()]
+    assert codes.count(Opcode.APPEND_REPLY) == 21
+    assert codes.count(Opcode.ERROR) == 40
+    plane.store.wal.held = True  # type: ignore[attr-defined]
+    client.append(1, b"x" * 9_000)
+    client.append(1, b"x" * 9_000)
+    assert not client.wire.reading
+    plane.store.wal.flush()  # type: ignore[attr-defined]
+    assert client.wire.reading
+    assert [frame.opcode for frame in client.wire.frames()] == [Opcode.APPEND_REPLY] * 2
+
+
+async def test_slow_reader_is_paused_then_disconnected(plane: DataPlane) -> None:
+    """A client that does not read is not read from, its fetches wait, and after the deadline it is disconnected."""
+    client = Client(plane).hello()
+    client.append(0, confirm_offset=1)
+    client.wire.frames()
+    client.connection.pause_writing()
+    assert not client.wire.reading
+    client.fetch(0)
+    assert client.wire.frames() == []
+    now = plane.loop.time()
+    client.connection.check_deadlines(now + data_plane.SLOW_READER_TIMEOUT_S - 1)
+    assert client.wire.ended == ""
+    client.connection.resume_writing()
+    assert client.wire.reading
+    assert [frame.opcode for frame in client.wire.frames()] == [Opcode.FETCH_REPLY]
+    client.connection.pause_writing()
+    client.connection.check_deadlines(now + data_plane.SLOW_READER_TIMEOUT_S + 60)
+    assert client.wire.ended == "aborted"
+
+
+async def test_deadlines_for_hello_and_frames(plane: DataPlane) -> None:
+    """Who says no hello in time, or begins a frame and does not end it, is closed; an idle client is not."""
+    silent, dribbling, idle = Client(plane), Client(plane).hello(), Client(plane).hello()
+    dribbling.feed(b"RL\x01")
+    now = plane.loop.time()
+    for client in (silent, dribbling, idle):
+        client.connection.check_deadlines(now + data_plane.HELLO_TIMEOUT_S + 1)
+    assert [client.wire.ended for client in (silent, dribbling, idle)] == ["closed", "", ""]
+    for client in (dribbling, idle):
+        client.connection.check_deadlines(now + data_plane.FRAME_TIMEOUT_S + 1)
+    assert [client.wire.ended for client in (dribbling, idle)] == ["closed", ""]
+
+
+async def test_connections_are_bounded(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more than the limit is turned away; when one leaves there is room again."""
+    monkeypatch.setattr(data_plane, "CONNECTIONS_MAX", 2)
+    first, _, third = Client(plane), Client(plane), Client(plane)
+    assert third.wire.ended == "aborted"
+    first.connection.connection_lost(None)
+    assert Client(plane).wire.ended == ""
+
+
+async def test_waiting_fetches_are_bounded_and_forgotten(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More long polls than the limit are refused with OVERLOADED; a closed connection's polls do no harm."""
+    from rangelog_server.handlers import fetch
+
+    monkeypatch.setattr(fetch, "FETCHES_WAITING_MAX", 3)
+    client, other = Client(plane).hello(), Client(plane).hello()
+    client.append(0)
+    client.wire.frames()
+    for _ in range(4):
+        client.fetch(0, wait_ms_max=60_000)
+    frames = client.wire.frames()
+    assert [data_pb2.Error.FromString(frame.message).code for frame in frames] == ["OVERLOADED"]
+    client.connection.connection_lost(None)
+    other.append(1, confirm_offset=1)
+    other.fetch(0)
+    reply = other.wire.frames()[-1]
+    assert [record.value for data in split_batches(reply.payload) for record in decode_records(data)] == [b"x"]
+
+
+async def test_fetch_waits_for_flush_and_confirm(plane: DataPlane) -> None:
+    """Confirmed but not durable here: not served; once the flush is done the waiting fetch is answered."""
+    client = Client(plane).hello()
+    client.append(0, confirm_offset=0)
+    client.wire.frames()
+    plane.store.wal.held = True  # type: ignore[attr-defined]
+    client.append(1, confirm_offset=1)
+    client.append(2, confirm_offset=2)
+    client.fetch(1, wait_ms_max=10_000)
+    assert client.wire.frames() == []
+    plane.store.wal.flush()  # type: ignore[attr-defined]
+    reply = client.wire.frames()[-1]
+    assert reply.opcode is Opcode.FETCH_REPLY
+    assert [record.offset for data in split_batches(reply.payload) for record in decode_records(data)] == [1]
+    client.connection.store.cache._batches.clear()
+    client.fetch(0)
+    async with asyncio.timeout(5):
+        while not (frames := client.wire.frames()):
+            await asyncio.sleep(0.001)
+    assert [record.offset for data in split_batches(frames[0].payload) for record in decode_records(data)] == [0, 1]
+
+
+async def test_timestamps_are_found_though_they_fall(plane: DataPlane) -> None:
+    """LookupTimestamp answers the first batch with a record at or after the time, in logs whose times go back as well."""
+    hosted_times = [5, 3, 9, 7, 20]
+    client = Client(plane).hello()
+    from rangelog.batch import encode_batch
+
+    for base, stamp in enumerate(hosted_times):
+        data = encode_batch(stream_id=1, range_index=0, epoch=1, base_offset=base, timestamps_ms=[stamp], values=[b"v"])
+        message = data_pb2.Append(stream_id=1, range_index=0, epoch=1, confirm_offset=base)
+        client.send(Opcode.APPEND, message, data)
+    hosted = plane.store.find(1, 0)
+    for stamp in range(25):
+        expected = next((base for base, time in enumerate(hosted_times[:4]) if time >= stamp), None)
+        assert hosted.find_timestamp(stamp, 4) == expected
