@@ -211,7 +211,7 @@ def report(stream_id: int, index: int, state: str, *, end: int = 0, size: int = 
     return pd_pb2.ReplicaReport(
         stream_id=stream_id,
         range_index=index,
-        state=pd_pb2.ReplicaState.Value(f"REPLICA_STATE_{state}"),
+        state=f"REPLICA_STATE_{state}",
         durable_offset=end,
         size_bytes=size,
     )

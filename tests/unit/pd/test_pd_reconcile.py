@@ -108,7 +108,7 @@ def uploader(pd: Any) -> str:
     """The one server that is told to upload."""
     told = [name for name in pd.state.servers if "upload_range" in pd.directives(name)]
     assert len(told) == 1, told
-    return told[0]
+    return str(told[0])
 
 
 def test_one_whole_replica_uploads(pd: Any, whole: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -156,10 +157,11 @@ def test_a_stale_writer_neither_creates_nor_seals(pd: Any) -> None:
     found = opened(pd)
     pd.open_writer()
     before = pd.machine.snapshot()
-    for attempt in (
+    attempts: list[Callable[[], Any]] = [
         lambda: pd.seal(found.stream_id, 0, 1, 10),
         lambda: pd.create_range(found.stream_id, 1, 0, *ABC),
-    ):
+    ]
+    for attempt in attempts:
         with pytest.raises(WriterFenced) as fenced:
             attempt()
         assert fenced.value.epoch == 2

@@ -1,0 +1,544 @@
+"""Three real placement drivers over gRPC: kills, repeats, restarts, a lost majority, and what a user gets to read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from rangelog._transport.grpc_errors import from_rpc_error
+from rangelog._transport.pd_client import PdClient
+from rangelog.errors import (
+    InvalidArgument,
+    NoPlacement,
+    NotLeader,
+    OffsetOutOfRange,
+    RangelogError,
+    RangeNotFound,
+    StreamExists,
+    StreamNotFound,
+    Unavailable,
+    WriterFenced,
+)
+from rangelog_cli.processes import Cluster, Process, wait_until
+from rangelog_proto.v1 import common_pb2
+from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+SETTINGS = {"RANGELOG_PD_SNAPSHOT_ENTRIES": "100"}
+"""Snapshots are taken all the time, so that restarts and rejoins go through them."""
+
+CALL_S = 15.0
+
+
+class Group:
+    """Placement drivers without range servers; those are played by `FakeServers`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.names = list(cluster.placement_drivers)
+
+    def start(self) -> None:
+        for name in self.names:
+            self.cluster.start_member(name, wait=False)
+        for process in self.cluster.placement_drivers.values():
+            process.wait_ready()
+
+    def address(self, name: str) -> str:
+        return self.cluster.pd_addresses[self.names.index(name)]
+
+    async def leader(self, *but: str) -> str:
+        """The name of who leads by the word of a living member; waits for an election."""
+        deadline = time.monotonic() + CALL_S
+        while time.monotonic() < deadline:
+            for name in self.names:
+                if name in but or not self.cluster.members[name].running:
+                    continue
+                with contextlib.suppress(grpc.RpcError):
+                    async with channel(self.address(name)) as stub:
+                        told = await stub.DescribeCluster(pb.DescribeClusterRequest(), timeout=2)
+                        leading = [each.name for each in told.members if each.leader]
+                        if leading and leading[0] not in but and told.has_majority:
+                            return str(leading[0])
+            await asyncio.sleep(0.05)
+        raise AssertionError("nobody leads")
+
+
+@contextlib.asynccontextmanager
+async def channel(address: str) -> AsyncIterator[Any]:
+    """A stub for one member, without finding or following the leader."""
+    async with grpc.aio.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as opened:
+        yield PlacementDriverStub(opened)  # type: ignore[no-untyped-call]
+
+
+class FakeServers:
+    """Range servers that register and heartbeat for real, and hold what they are told to hold."""
+
+    def __init__(self, pd: PdClient, *names: str) -> None:
+        self.pd = pd
+        self.incarnations = {name: 1_000 + number for number, name in enumerate(names)}
+        self.replicas: dict[str, dict[tuple[int, int], pb.ReplicaReport]] = {name: {} for name in names}
+        self.directives: dict[str, list[pb.Directive]] = {name: [] for name in names}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        for name in self.incarnations:
+            await self.register(name)
+        self._tasks = [asyncio.create_task(self._beat(name)) for name in self.incarnations]
+
+    async def register(self, name: str) -> None:
+        request = pb.RegisterServerRequest(
+            request_id=uuid.uuid4().hex,
+            server=name,
+            incarnation=self.incarnations[name],
+            boot=1,
+            data_address="127.0.0.1:1",
+            zone=name,
+        )
+        await self.pd.register_server(request, timeout_s=CALL_S)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _beat(self, name: str) -> None:
+        sequence = 0
+        while True:
+            sequence += 1
+            request = pb.HeartbeatRequest(
+                server=name,
+                incarnation=self.incarnations[name],
+                sequence=sequence,
+                replicas=self.replicas[name].values(),
+                complete=True,
+            )
+            with contextlib.suppress(RangelogError):
+                answer = await self.pd.heartbeat(request, timeout_s=2)
+                self.directives[name] = list(answer.directives)
+            await asyncio.sleep(0.1)
+
+    def wanted(self, kind: str) -> dict[str, pb.Directive]:
+        """Who is told to do this now."""
+        return {
+            name: each
+            for name, directives in self.directives.items()
+            for each in directives
+            if each.WhichOneof("action") == kind
+        }
+
+    def hold(self, name: str, stream_id: int, index: int, state: pb.ReplicaState, end: int) -> None:
+        self.replicas[name][stream_id, index] = pb.ReplicaReport(
+            stream_id=stream_id, range_index=index, state=state, durable_offset=end, size_bytes=100
+        )
+
+
+async def until(condition: Callable[[], Any], what: str) -> Any:
+    """Poll until the condition gives something; returns that."""
+    deadline = time.monotonic() + CALL_S
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"not in time: {what}")
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Group]:
+    """Three placement drivers, listening."""
+    cluster = Cluster.open(tmp_path / "group", env=SETTINGS)
+    made = Group(cluster)
+    try:
+        made.start()
+        yield made
+    finally:
+        cluster.kill_all()
+        cluster.stop()
+
+
+@pytest.fixture
+async def pd(group: Group) -> AsyncIterator[PdClient]:
+    """A client that finds and follows the leader."""
+    client = PdClient(group.cluster.pd_addresses)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def servers(pd: PdClient) -> AsyncIterator[FakeServers]:
+    """Four fake range servers, registered and alive."""
+    made = FakeServers(pd, "rs1", "rs2", "rs3", "rs4")
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def new_stream(pd: PdClient, name: str = "s") -> tuple[int, int]:
+    """A stream with a writer; returns its id and epoch."""
+    request = pb.CreateStreamRequest(request_id=uuid.uuid4().hex, name=name)
+    await pd.create_stream(request, timeout_s=CALL_S)
+    opened = await pd.open_writer(pb.OpenWriterRequest(request_id=uuid.uuid4().hex, name=name), timeout_s=CALL_S)
+    return opened.stream.stream_id, opened.stream.epoch
+
+
+def create_range(stream_id: int, epoch: int, start: int, request_id: str = "") -> pb.CreateRangeRequest:
+    """A request with an id of its own."""
+    return pb.CreateRangeRequest(
+        request_id=request_id or uuid.uuid4().hex, stream_id=stream_id, epoch=epoch, start_offset=start
+    )
+
+
+def seal_range(stream_id: int, index: int, epoch: int, end: int, *, create_next: bool = True) -> pb.SealRangeRequest:
+    """A request with an id of its own."""
+    return pb.SealRangeRequest(
+        request_id=uuid.uuid4().hex,
+        stream_id=stream_id,
+        range_index=index,
+        epoch=epoch,
+        end_offset=end,
+        create_next=create_next,
+    )
+
+
+async def test_a_leader_killed_in_between_changes_no_answer(group: Group, pd: PdClient, servers: FakeServers) -> None:
+    """Each request id gets one answer for ever: from the leader, from the next one after kill -9, and after a restart."""
+    stream_id, epoch = await new_stream(pd)
+    await pd.create_range(create_range(stream_id, epoch, 0), timeout_s=CALL_S)
+    asked = [seal_range(stream_id, 0, epoch, 100)]
+    answers = [await pd.seal_range(asked[0], timeout_s=CALL_S)]
+    for round_number in range(1, 4):
+        leader = await group.leader()
+        pending = seal_range(stream_id, round_number, epoch, 100 * (round_number + 1))
+        sealing = asyncio.create_task(pd.seal_range(pending, timeout_s=30))
+        await asyncio.sleep(0)
+        group.cluster.kill(leader)
+        asked.append(pending)
+        answers.append(await sealing)
+        for request, answer in zip(asked, answers, strict=True):
+            again = await pd.seal_range(request, timeout_s=CALL_S)
+            assert (again.range.end_offset, again.next_range.index) == (
+                answer.range.end_offset,
+                answer.next_range.index,
+            )
+        group.cluster.start_member(leader)
+    listed = await pd.list_ranges(pb.ListRangesRequest(name="s"), timeout_s=CALL_S)
+    assert [(each.index, each.start_offset) for each in listed.ranges] == [(i, 100 * i) for i in range(5)]
+
+
+async def test_everything_is_back_after_all_were_killed(group: Group, pd: PdClient, servers: FakeServers) -> None:
+    """kill -9 of all three at once, several times over snapshots: streams, epochs, ranges and answers are there."""
+    stream_id, epoch = await new_stream(pd)
+    await pd.create_range(create_range(stream_id, epoch, 0), timeout_s=CALL_S)
+    asked: list[pb.SealRangeRequest] = []
+    for _ in range(3):
+        for _ in range(40):
+            asked.append(seal_range(stream_id, len(asked), epoch, 10 * (len(asked) + 1)))
+            await pd.seal_range(asked[-1], timeout_s=CALL_S)
+        before = await pd.list_ranges(pb.ListRangesRequest(name="s"), timeout_s=CALL_S)
+        for name in group.names:
+            group.cluster.members[name].signal(signal.SIGKILL)
+        group.cluster.kill_all()
+        group.start()
+        after = await pd.list_ranges(pb.ListRangesRequest(name="s"), timeout_s=CALL_S)
+        assert [(each.index, each.start_offset, each.end_offset) for each in after.ranges] == [
+            (each.index, each.start_offset, each.end_offset) for each in before.ranges
+        ]
+        repeated = await pd.seal_range(asked[0], timeout_s=CALL_S)
+        assert repeated.range.end_offset == 10
+    opened = await pd.open_writer(pb.OpenWriterRequest(request_id=uuid.uuid4().hex, name="s"), timeout_s=CALL_S)
+    assert opened.stream.epoch == epoch + 1
+
+
+async def test_without_a_majority_opens_and_seals_are_unavailable(
+    group: Group, pd: PdClient, servers: FakeServers
+) -> None:
+    """One of three left: a typed error in time, nothing decided; with a second back everything goes on."""
+    stream_id, epoch = await new_stream(pd)
+    await pd.create_range(create_range(stream_id, epoch, 0), timeout_s=CALL_S)
+    leader = await group.leader()
+    for name in group.names:
+        if name != leader:
+            group.cluster.kill(name)
+    opening = pb.OpenWriterRequest(request_id=uuid.uuid4().hex, name="s")
+    calls: list[Callable[[], Awaitable[Any]]] = [
+        lambda: pd.open_writer(opening, timeout_s=4),
+        lambda: pd.seal_range(seal_range(stream_id, 0, epoch, 10), timeout_s=4),
+        lambda: pd.describe_stream(pb.DescribeStreamRequest(name="s"), timeout_s=4),
+    ]
+    for call in calls:
+        began = time.monotonic()
+        with pytest.raises(Unavailable):
+            await call()
+        assert time.monotonic() - began < 8
+    async with channel(group.address(leader)) as stub:
+        told = await stub.DescribeCluster(pb.DescribeClusterRequest(), timeout=5)
+    assert (told.has_majority, told.stream_count) == (False, 1)
+    for name in group.names:
+        if name != leader:
+            group.cluster.start_member(name, wait=False)
+    opened = await pd.open_writer(opening, timeout_s=30)
+    assert opened.stream.epoch == epoch + 1, "done once, whenever it was done"
+    answer = await pd.seal_range(seal_range(stream_id, 0, epoch + 1, 10), timeout_s=30)
+    assert answer.range.end_offset == 10
+
+
+async def test_a_paused_leader_is_replaced_and_answers_nothing_stale(
+    group: Group, pd: PdClient, servers: FakeServers
+) -> None:
+    """SIGSTOP the leader, let the others go on, SIGCONT it: what it then answers is the newer state, or a refusal."""
+    stream_id, epoch = await new_stream(pd)
+    leader = await group.leader()
+    group.cluster.pause(leader)
+    others = PdClient([group.address(name) for name in group.names if name != leader])
+    try:
+        request = pb.OpenWriterRequest(request_id=uuid.uuid4().hex, name="s")
+        assert (await others.open_writer(request, timeout_s=30)).stream.epoch == epoch + 1
+        async with channel(group.address(leader)) as stub:
+            reads = [
+                asyncio.ensure_future(stub.DescribeStream(pb.DescribeStreamRequest(name="s"), timeout=10))
+                for _ in range(20)
+            ]
+            await asyncio.sleep(0)
+            group.cluster.resume(leader)
+            for outcome in await asyncio.gather(*reads, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    assert isinstance(outcome, grpc.RpcError)
+                    assert from_rpc_error(outcome, leader).retriable
+                else:
+                    assert outcome.stream.epoch == epoch + 1
+    finally:
+        group.cluster.resume(leader)
+        await others.close()
+
+
+async def test_a_range_is_sealed_tiered_and_dropped(group: Group, pd: PdClient, servers: FakeServers) -> None:
+    """The whole life of a range by real heartbeats, with the leader killed in the middle of the upload."""
+    stream_id, epoch = await new_stream(pd)
+    made = await pd.create_range(create_range(stream_id, epoch, 0), timeout_s=CALL_S)
+    members = [each.server for each in made.range.replicas]
+    for name in members:
+        servers.hold(name, stream_id, 0, pb.REPLICA_STATE_OPEN, 10)
+    await pd.seal_range(seal_range(stream_id, 0, epoch, 10), timeout_s=CALL_S)
+    await until(lambda: set(servers.wanted("seal_replica")) == set(members), "all are told the end")
+    for name in members:
+        servers.hold(name, stream_id, 0, pb.REPLICA_STATE_SEALED, 10)
+    uploader = next(iter(await until(lambda: servers.wanted("upload_range"), "one is told to upload")))
+    prepare = pb.PrepareObjectRequest(
+        request_id=uuid.uuid4().hex,
+        stream_id=stream_id,
+        start_offset=0,
+        end_offset=10,
+        server=uploader,
+        incarnation=servers.incarnations[uploader],
+    )
+    prepared = (await pd.prepare_object(prepare, timeout_s=CALL_S)).object
+    group.cluster.kill(await group.leader())
+    commit = pb.CommitObjectRequest(
+        request_id=uuid.uuid4().hex,
+        object_id=prepared.object_id,
+        server=uploader,
+        incarnation=servers.incarnations[uploader],
+        size_bytes=100,
+        digest="sha256:" + "0" * 64,
+        epoch=epoch,
+    )
+    assert (await pd.commit_object(commit, timeout_s=CALL_S)).object.state == common_pb2.OBJECT_STATE_COMMITTED
+    assert (await pd.commit_object(commit, timeout_s=CALL_S)).object.object_id == prepared.object_id
+    update = pb.UpdateStreamRequest(
+        request_id=uuid.uuid4().hex,
+        name="s",
+        config=common_pb2.StreamConfig(hot_retention_ms=0),
+        fields=["hot_retention_ms"],
+    )
+    await pd.update_stream(update, timeout_s=CALL_S)
+    await until(lambda: set(servers.wanted("drop_replica")) == set(members), "all are told to drop it")
+    for name in members:
+        servers.replicas[name].clear()
+    await until(lambda: not servers.wanted("drop_replica"), "nobody is told any more")
+    listed = await pd.list_ranges(pb.ListRangesRequest(name="s"), timeout_s=CALL_S)
+    assert (listed.ranges[0].hot_dropped, listed.ranges[0].tiered_end_offset) == (True, 10)
+
+
+async def test_bad_requests_get_typed_errors(group: Group, pd: PdClient, servers: FakeServers) -> None:
+    """Each wrong request ends in the error that says what is wrong, over the wire, and the driver lives on."""
+    stream_id, epoch = await new_stream(pd)
+    await pd.create_range(create_range(stream_id, epoch, 0), timeout_s=CALL_S)
+    new_id = uuid.uuid4
+    cases: list[tuple[type[RangelogError], Awaitable[Any]]] = [
+        (StreamExists, pd.create_stream(pb.CreateStreamRequest(request_id=new_id().hex, name="s"), timeout_s=5)),
+        (InvalidArgument, pd.create_stream(pb.CreateStreamRequest(request_id=new_id().hex, name="a/b"), timeout_s=5)),
+        (InvalidArgument, pd.create_stream(pb.CreateStreamRequest(request_id=new_id().hex), timeout_s=5)),
+        (InvalidArgument, pd.create_stream(pb.CreateStreamRequest(name="no-id"), timeout_s=5)),
+        (StreamNotFound, pd.describe_stream(pb.DescribeStreamRequest(name="nobody"), timeout_s=5)),
+        (StreamNotFound, pd.open_writer(pb.OpenWriterRequest(request_id=new_id().hex, name="nobody"), timeout_s=5)),
+        (RangeNotFound, pd.seal_range(seal_range(stream_id, 9, epoch, 1, create_next=False), timeout_s=5)),
+        (StreamNotFound, pd.seal_range(seal_range(77, 0, epoch, 1), timeout_s=5)),
+        (WriterFenced, pd.seal_range(seal_range(stream_id, 0, epoch + 5, 1), timeout_s=5)),
+        (
+            OffsetOutOfRange,
+            pd.trim_stream(pb.TrimStreamRequest(request_id=new_id().hex, name="s", trim_offset=5), timeout_s=5),
+        ),
+        (InvalidArgument, pd.update_stream(pb.UpdateStreamRequest(request_id=new_id().hex, name="s"), timeout_s=5)),
+        (
+            InvalidArgument,
+            pd.open_writer(pb.OpenWriterRequest(request_id=new_id().hex, name="s", writer="w" * 200_000), timeout_s=5),
+        ),
+        (
+            InvalidArgument,
+            pd.create_stream(pb.CreateStreamRequest(request_id=new_id().hex, name="x" * (17 << 20)), timeout_s=10),
+        ),
+    ]
+    for expected, call in cases:
+        with pytest.raises(expected) as caught:
+            await call
+        assert "\n" not in str(caught.value)
+        assert "Traceback" not in str(caught.value)
+    assert (await pd.describe_stream(pb.DescribeStreamRequest(name="s"), timeout_s=5)).stream.epoch == epoch
+
+
+async def test_too_few_servers_place_nothing(group: Group, pd: PdClient) -> None:
+    """Without range servers a range is refused with how many there are; when two come the request succeeds."""
+    stream_id, epoch = await new_stream(pd)
+    request = create_range(stream_id, epoch, 0)
+    async with channel(group.address(await group.leader())) as stub:
+        with pytest.raises(grpc.RpcError) as refused:
+            await stub.CreateRange(request, timeout=5)
+    error = from_rpc_error(refused.value, "the leader")
+    assert isinstance(error, NoPlacement)
+    assert "0 range servers are alive" in error.message
+    servers = FakeServers(pd, "rs1", "rs2")
+    await servers.start()
+    try:
+        assert len((await pd.create_range(request, timeout_s=CALL_S)).range.replicas) == 2
+    finally:
+        await servers.stop()
+
+
+async def test_a_follower_names_the_leader_on_the_wire(group: Group, pd: PdClient) -> None:
+    """NOT_LEADER carries the leader's address in its details, for reads and commands alike."""
+    leader = await group.leader()
+    follower = next(name for name in group.names if name != leader)
+    async with channel(group.address(follower)) as stub:
+        for call in (
+            stub.DescribeStream(pb.DescribeStreamRequest(name="s"), timeout=5),
+            stub.OpenWriter(pb.OpenWriterRequest(request_id="x", name="s"), timeout=5),
+        ):
+            with pytest.raises(grpc.RpcError) as refused:
+                await call
+            error = from_rpc_error(refused.value, follower)
+            assert isinstance(error, NotLeader)
+            assert error.address == group.address(leader)
+
+
+async def test_health_and_reflection_are_served(group: Group, pd: PdClient) -> None:
+    """Standard tools can see that it serves, and what."""
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+    from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+    await group.leader()
+    address = group.cluster.pd_addresses[0]
+    async with grpc.aio.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as opened:
+        health = health_pb2_grpc.HealthStub(opened)
+        deadline = time.monotonic() + CALL_S
+        while (await health.Check(health_pb2.HealthCheckRequest(), timeout=5)).status != 1:
+            assert time.monotonic() < deadline, "not serving"
+            await asyncio.sleep(0.05)
+        reflection = reflection_pb2_grpc.ServerReflectionStub(opened)
+        question = reflection_pb2.ServerReflectionRequest(list_services="")
+        async for answer in reflection.ServerReflectionInfo(iter([question]), timeout=5):
+            names = [each.name for each in answer.list_services_response.service]
+            assert "rangelog.v1.PlacementDriver" in names
+
+
+async def test_garbage_on_the_port_harms_nobody(group: Group, pd: PdClient) -> None:
+    """Bytes that are no protocol close one connection; the next call is served."""
+    host, _, port = group.cluster.pd_addresses[0].rpartition(":")
+    for garbage in (b"\x00" * 4096, b"GET / HTTP/1.1\r\n\r\n", os.urandom(65_536)):
+        with socket.create_connection((host, int(port)), timeout=5) as connection, contextlib.suppress(OSError):
+            connection.sendall(garbage)
+            connection.settimeout(5)
+            while connection.recv(65_536):
+                pass
+    await new_stream(pd, "after")
+
+
+def last_words(process: Process) -> str:
+    """Its exit code must be 1 and its last line say why."""
+    assert process.wait(30) == 1
+    words = process.last_words()
+    assert "Traceback" not in process.log_path.read_text()[-4_000:]
+    return words
+
+
+def test_a_locked_directory_and_a_busy_port_are_refused_in_one_line(group: Group, tmp_path: Path) -> None:
+    """A second process on the same directory, or on the same port, ends with exit code 1 and one line."""
+    plan = group.cluster.plan
+    arguments = ["-m", "rangelog_cli", "pd", "--name", "pd1"]
+    for member in plan.pds:
+        arguments += ["--member", f"{member.name}={member.raft_address}@{member.api_address}"]
+    env = {"RANGELOG_PD_RAFT_SECRET": plan.raft_secret}
+    home = group.cluster.directory / "pd1"
+    for data_dir, listen, expected in (
+        (home, "127.0.0.1:0", "in use"),
+        (tmp_path / "other", plan.pds[0].api_address, "listen"),
+    ):
+        options = ["--data-dir", str(data_dir), "--listen", listen]
+        process = Process("second", [*arguments, *options], log_path=tmp_path / "second.log", env=env)
+        process.start()
+        assert expected in last_words(process)
+    assert json.loads((home / "endpoint.json").read_text())["pid"] == group.cluster.members["pd1"].pid
+
+
+def test_sigterm_is_a_clean_end(group: Group) -> None:
+    """Exit code 0, no endpoint file left, and it comes back with its data."""
+    process = group.cluster.members["pd2"]
+    process.request_stop()
+    assert process.wait(20) == 0
+    assert not (group.cluster.directory / "pd2" / "endpoint.json").exists()
+    group.cluster.start_member("pd2")
+
+
+def test_a_damaged_snapshot_stops_the_member_with_one_line(group: Group) -> None:
+    """A member whose snapshot does not check out refuses to start, and says which file; the others go on."""
+    home = group.cluster.directory / "pd3"
+
+    async def write_enough() -> None:
+        client = PdClient(group.cluster.pd_addresses)
+        try:
+            for _ in range(160):
+                await client.describe_stream(pb.DescribeStreamRequest(name="s"), timeout_s=CALL_S)
+        finally:
+            await client.close()
+
+    async def fill() -> None:
+        client = PdClient(group.cluster.pd_addresses)
+        try:
+            await new_stream(client)
+        finally:
+            await client.close()
+        await write_enough()
+
+    asyncio.run(fill())
+    snapshot = home / "raft" / "snapshot"
+    wait_until(snapshot.exists, CALL_S, "no snapshot was taken")
+    group.cluster.kill("pd3")
+    data = bytearray(snapshot.read_bytes())
+    data[len(data) // 2] ^= 0x40
+    snapshot.write_bytes(bytes(data))
+    process = group.cluster.members["pd3"]
+    process.start()
+    assert "snapshot" in last_words(process)
