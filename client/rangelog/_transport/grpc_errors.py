@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import grpc
 from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
@@ -14,6 +15,9 @@ from rangelog import errors
 from rangelog.errors import RangelogError, error_from_code
 
 DOMAIN = "rangelog"
+
+MESSAGE_LENGTH_MAX = 500
+"""In characters. A status travels in metadata, whose size gRPC bounds at 8 KiB; a caller's own words may be in it."""
 
 _STATUS: tuple[tuple[type[RangelogError], int], ...] = (
     (errors.OffsetOutOfRange, code_pb2.OUT_OF_RANGE),
@@ -53,12 +57,26 @@ def to_status(error: RangelogError) -> status_pb2.Status:
     code = next((code for cls, code in _STATUS if isinstance(error, cls)), code_pb2.INTERNAL)
     detail = any_pb2.Any()
     detail.Pack(error_details_pb2.ErrorInfo(reason=error.code, domain=DOMAIN, metadata=error.details()))
-    return status_pb2.Status(code=code, message=error.message, details=[detail])
+    message = error.message
+    if len(message) > MESSAGE_LENGTH_MAX:
+        message = message[:MESSAGE_LENGTH_MAX] + "…"
+    return status_pb2.Status(code=code, message=message, details=[detail])
 
 
 def from_rpc_error(error: grpc.RpcError, peer: str) -> RangelogError:
     """Decode what a call to `peer` raised; gRPC's own statuses become the nearest of ours."""
-    status = _status(error)
+    try:
+        ours = _ours(rpc_status.from_call(error))
+        if ours is not None:
+            return ours
+    except (ValueError, DecodeError):
+        pass  # its details are not its status, or cannot be read: somebody else's error
+    code = error.code() if isinstance(error, grpc.aio.AioRpcError | grpc.Call) else grpc.StatusCode.UNKNOWN
+    cls, text = _PLAIN.get(code, (errors.InternalError, f"failed ({code.name})"))
+    return cls(f"{peer} {text}")
+
+
+def _ours(status: status_pb2.Status | None) -> RangelogError | None:
     for detail in status.details if status is not None else ():
         info = error_details_pb2.ErrorInfo()
         if detail.Unpack(info) and info.domain == DOMAIN and status is not None:
@@ -69,17 +87,7 @@ def from_rpc_error(error: grpc.RpcError, peer: str) -> RangelogError:
                 offset=_number(info.metadata.get("offset")),
                 address=info.metadata.get("address"),
             )
-    code = error.code() if isinstance(error, grpc.aio.AioRpcError | grpc.Call) else grpc.StatusCode.UNKNOWN
-    cls, text = _PLAIN.get(code, (errors.InternalError, f"failed ({code.name})"))
-    return cls(f"{peer} {text}")
-
-
-def _status(error: grpc.RpcError) -> status_pb2.Status | None:
-    try:
-        status: status_pb2.Status | None = rpc_status.from_call(error)
-    except ValueError:  # its details are not its status: somebody else's error
-        return None
-    return status
+    return None
 
 
 def _number(text: str | None) -> int | None:
