@@ -1,0 +1,93 @@
+"""pdctl in this process, with a placement driver that answers what the test says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pdctl.main import main
+
+Answer = Callable[[Any], Any]
+
+
+class FakePd:
+    """Stands where PdClient stands; `answers` maps a method's name to an answer, an error, or a function of the request."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.requests: list[tuple[str, Any]] = []
+        self.opened: list[tuple[list[str], str | None, Any]] = []
+        self.closed = 0
+
+    def open(self, endpoints: list[str], *, token: str | None = None, tls: Any = None) -> FakePd:
+        """What PdClient(...) is replaced by."""
+        self.opened.append((list(endpoints), token, tls))
+        return self
+
+    async def close(self) -> None:
+        """Count."""
+        self.closed += 1
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(request: Any, *, timeout_s: float) -> Any:
+            assert timeout_s > 0
+            copy = type(request)()
+            copy.CopyFrom(request)
+            self.requests.append((name, copy))
+            answer = self.answers[name]
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer(copy) if callable(answer) else answer
+
+        return call
+
+
+@pytest.fixture
+def pd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePd:
+    """The placement driver, and no environment or context file that could lead elsewhere."""
+    fake = FakePd()
+    monkeypatch.setattr("rangelog._transport.pd_client.PdClient", fake.open)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("RANGELOG_PD", "RANGELOG_TOKEN", "RANGELOG_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    return fake
+
+
+class Pdctl:
+    """`pdctl("stream", "list")` → what it printed and its exit code."""
+
+    def __init__(self, *before: str) -> None:
+        self.before = before
+
+    def __call__(self, *arguments: str, input: str | bytes | None = None) -> Result:  # noqa: A002
+        """Run."""
+        result = CliRunner().invoke(main, [*self.before, *arguments], input=input, prog_name="pdctl")
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    def json(self, *arguments: str) -> Any:
+        """Run with -o json; must succeed."""
+        result = self(*arguments, "-o", "json")
+        assert result.exit_code == 0, result.stderr
+        return json.loads(result.stdout)
+
+    def fails(self, exit_code: int, *arguments: str, input: str | bytes | None = None) -> str:  # noqa: A002
+        """Run, must fail like that; returns the one line it said."""
+        result = self(*arguments, input=input)
+        assert result.exit_code == exit_code, (result.exit_code, result.output)
+        assert result.stdout == ""
+        assert result.stderr.startswith("pdctl: ") and result.stderr.count("\n") == 1, result.stderr
+        assert "Traceback" not in result.stderr
+        return result.stderr.removeprefix("pdctl: ").rstrip()
+
+
+@pytest.fixture
+def pdctl(pd: FakePd) -> Iterator[Pdctl]:
+    """pdctl with --pd; whatever it opens it closes."""
+    yield Pdctl("--pd", "a:1,b:2")
+    assert pd.closed == len(pd.opened)
