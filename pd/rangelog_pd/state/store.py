@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rangelog.errors import RangeNotFound, StreamNotFound, WriterFenced
+from rangelog.errors import InvalidArgument, RangeNotFound, StreamNotFound, WriterFenced
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 Hosting = tuple[str, int]
@@ -64,7 +64,9 @@ class State:
         return ranges[next(reversed(ranges))] if ranges else None
 
     def check_epoch(self, stream: common_pb2.Stream, epoch: int) -> None:
-        """Raises WriterFenced unless `epoch` is the stream's current one."""
+        """Raises WriterFenced unless `epoch` is the stream's current one, InvalidArgument when it is none at all."""
+        if not epoch:
+            raise InvalidArgument("an epoch is missing: open a writer to get one")
         if epoch != stream.epoch:
             raise WriterFenced(
                 f"epoch {epoch} is not the current one of stream {stream.name!r}, which is {stream.epoch}",

@@ -168,6 +168,17 @@ def test_a_stale_writer_neither_creates_nor_seals(pd: Any) -> None:
     assert pd.machine.snapshot() == before
 
 
+def test_an_unset_epoch_is_nobodys(pd: Any) -> None:
+    """A stream that was never opened has no writer: a request without an epoch is refused, not taken for its."""
+    stream = pd.create_stream()
+    with pytest.raises(InvalidArgument, match="epoch"):
+        pd.create_range(stream.stream_id, 0, 0, *ABC)
+    found = pd.open_writer()
+    pd.create_range(stream.stream_id, found.stream.epoch, 0, *ABC)
+    with pytest.raises(InvalidArgument, match="epoch"):
+        pd.seal(stream.stream_id, 0, 0, 5)
+
+
 def test_the_first_seal_wins_and_every_later_one_is_told_its_end(pd: Any) -> None:
     """A second seal with another end gets the end in force, not an error and not its own."""
     found = opened(pd)

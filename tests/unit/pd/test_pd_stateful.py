@@ -150,14 +150,16 @@ class PlacementDriver(RuleBasedStateMachine):
     def create_range(self, data: Any, offset: int, names: list[str], stale: int, elsewhere: int) -> None:
         stream = self.streams[data.draw(st.sampled_from(sorted(self.streams)))]
         epoch = stream.epoch - (stale == 5)
-        if epoch >= 0:
+        if epoch >= 0:  # 0: never opened, or an unset field
             self.do_create_range(stream, names, epoch, offset if elsewhere == 4 else stream.next_offset)
 
     def do_create_range(self, stream: ModelStream, names: list[str], epoch: int, start: int) -> None:
         request = pd_pb2.CreateRangeRequest(stream_id=stream.stream_id, epoch=epoch, start_offset=start)
         result = self.apply(create_range=pd_state_pb2.PlacedCreateRange(request=request, replicas=self.placed(names)))
         is_open = bool(stream.ranges) and stream.ranges[-1].end is None
-        if epoch != stream.epoch:
+        if not epoch:
+            assert result.error_code == "INVALID_ARGUMENT"
+        elif epoch != stream.epoch:
             assert result.error_code == "FENCED"
         elif not result.error_code:
             made = pd_pb2.CreateRangeResponse.FromString(result.response).range
@@ -194,6 +196,9 @@ class PlacementDriver(RuleBasedStateMachine):
             create_next=create,
         )
         result = self.apply(seal_range=pd_state_pb2.PlacedSealRange(request=request, replicas=self.placed(names)))
+        if not epoch:
+            assert result.error_code == "INVALID_ARGUMENT"
+            return
         if epoch != stream.epoch:
             assert result.error_code == "FENCED"
             assert result.error_epoch == stream.epoch
