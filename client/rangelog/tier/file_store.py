@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rangelog.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, StorageFull, Unavailable
 from rangelog.tier.object_store import ObjectInfo, check_key
 
 _ASIDE = ".aside"
+_ASIDE_AGE_S_MAX = 86_400.0
 _ENOSPC = (28, 122)
 
 
@@ -26,7 +28,16 @@ class FileStore:
     def __init__(self, directory: Path) -> None:
         self._root = directory
         with _mapped(str(directory)):
-            (directory / _ASIDE).mkdir(parents=True, exist_ok=True)
+            _make_directories(directory / _ASIDE)
+            self._drop_left_over()
+
+    def _drop_left_over(self) -> None:
+        """Remove what a process that was killed had begun; what others write now is younger."""
+        oldest = time.time() - _ASIDE_AGE_S_MAX
+        for aside in (self._root / _ASIDE).iterdir():
+            with suppress(FileNotFoundError):  # another process was first
+                if aside.stat().st_mtime < oldest:
+                    aside.unlink()
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
@@ -55,16 +66,10 @@ class FileStore:
                 aside.unlink(missing_ok=True)
 
     def _flush_directories(self, directory: Path) -> None:
-        """Flush up to the root: a new directory is an entry in its parent."""
-        while True:
-            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            if directory == self._root or directory.parent == directory:
-                return
-            directory = directory.parent
+        """Flush up to the root: a directory is an entry in its parent, and whoever made it may not have flushed it yet."""
+        _flush_directory(directory)
+        if directory != self._root:
+            self._flush_directories(directory.parent)
 
     def get(self, key: str) -> bytes:
         """See ObjectStore."""
@@ -96,12 +101,30 @@ class FileStore:
             )
         for key in keys:
             if key.startswith(prefix):
-                yield self.head(key)
+                with suppress(ObjectNotFound):  # deleted meanwhile
+                    yield self.head(key)
 
     def delete(self, key: str) -> None:
         """See ObjectStore."""
         with _mapped(key):
             self._path(key).unlink(missing_ok=True)
+
+
+def _make_directories(directory: Path) -> None:
+    """Make a directory and its parents so that they survive a power cut: each is an entry in its parent."""
+    if directory.is_dir():
+        return
+    _make_directories(directory.parent)
+    directory.mkdir(exist_ok=True)
+    _flush_directory(directory.parent)
+
+
+def _flush_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

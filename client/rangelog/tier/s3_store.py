@@ -6,10 +6,12 @@ boto3's standard retries; what goes wrong is one of our errors, in one line that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
@@ -31,6 +33,7 @@ READ_TIMEOUT_S = 30
 ATTEMPTS_MAX = 3
 POOL_CONNECTIONS = 16
 PART_BYTES = 16 * MIB
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _MISSING = ("NoSuchKey", "404", "NotFound")
 _TAKEN = ("PreconditionFailed", "412", "ConditionalRequestConflict", "409")
 _DENIED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "Forbidden")
@@ -42,6 +45,7 @@ class S3Store:
     def __init__(
         self, bucket: str, prefix: str, *, endpoint: str | None, region: str | None, create: bool = False
     ) -> None:
+        _check_place(bucket, endpoint)
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._where = f"s3://{bucket} at {endpoint or 'AWS'}"
@@ -99,7 +103,7 @@ class S3Store:
                 self._client.complete_multipart_upload(
                     **where, UploadId=upload_id, MultipartUpload={"Parts": parts}, IfNoneMatch="*"
                 )
-        except RangelogError:
+        except BaseException:
             self._abort_parts(where, upload_id)
             raise
 
@@ -177,3 +181,18 @@ class S3Store:
         if code in _DENIED:
             return Unavailable(f"{self._where} denies access ({code}): check the credentials and the bucket's policy")
         return Unavailable(f"{self._where} answered {code or status} for {key}")
+
+
+def _check_place(bucket: str, endpoint: str | None) -> None:
+    """Raises ConfigInvalid for what cannot be a bucket or an endpoint."""
+    if not _BUCKET.fullmatch(bucket) or ".." in bucket:
+        raise ConfigInvalid(f"bad bucket name {bucket!r}: 3 to 63 lower-case letters, digits, dots and hyphens")
+    if endpoint is None:
+        return
+    try:
+        parts = urlsplit(endpoint)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not parts.username
+    except ValueError:  # of the port
+        good = False
+    if not good:
+        raise ConfigInvalid("bad endpoint in the tier URL: write endpoint=http://host:port or https://host")

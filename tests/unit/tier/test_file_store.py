@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from rangelog.errors import ConfigInvalid, InvalidArgument, ObjectNotFound, PreconditionFailed
+from rangelog.errors import (
+    ConfigInvalid,
+    InvalidArgument,
+    MissingExtra,
+    ObjectNotFound,
+    PreconditionFailed,
+    RangelogError,
+    StorageFull,
+    Unavailable,
+)
 from rangelog.tier import open_object_store
-from rangelog.tier.object_store import probe
+from rangelog.tier.file_store import FileStore
+from rangelog.tier.keys import object_key, range_prefix, stream_prefix
+from rangelog.tier.object_store import check_key, probe
 
 
 def test_put_get_list_delete(tmp_path: Path) -> None:
@@ -65,3 +80,93 @@ def test_bad_urls(url: str) -> None:
     """A bad URL is said in one line."""
     with pytest.raises(ConfigInvalid):
         open_object_store(url)
+
+
+def test_keys_sort_as_their_spans() -> None:
+    """Object keys are valid, start with their range's and stream's prefixes, and sort by range and offset."""
+    spans = [(9, 0, 5, 1), (9, 5, 1000, 2), (9, 1000, 2**63, 30), (10, 0, 1, 4), (100, 0, 1, 5)]
+    keys = [object_key(7, index, start, end, number) for index, start, end, number in spans]
+    assert keys == sorted(keys)
+    assert all(check_key(key).startswith(range_prefix(7, span[0])) for key, span in zip(keys, spans, strict=True))
+    assert range_prefix(7, 9).startswith(stream_prefix(7))
+    assert object_key(7, 3, 1000, 2000, 42) == (
+        "streams/7/ranges/00000003/00000000000000001000-00000000000000002000-42.parquet"
+    )
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    """A half-written object of a process that was killed is neither listed nor kept for ever; a young one is left alone."""
+    store = open_object_store(f"file://{tmp_path}")
+    old, young = tmp_path / ".aside" / "old", tmp_path / ".aside" / "young"
+    for path in (old, young):
+        path.write_bytes(b"half")
+    os.utime(old, (time.time() - 100_000, time.time() - 100_000))
+    assert list(store.list("")) == []
+    open_object_store(f"file://{tmp_path}")
+    assert not old.exists()
+    assert young.exists()
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    """A path below a file is one line that names it."""
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(Unavailable, match="file/store") as caught:
+        open_object_store(f"file://{tmp_path}/file/store")
+    assert "\n" not in caught.value.message
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No room is StorageFull, and nothing of the object is left."""
+    store = open_object_store(f"file://{tmp_path}")
+
+    def no_room(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", no_room)
+        with pytest.raises(StorageFull):
+            store.put_if_absent("key", b"hello")
+    assert list(store.list("")) == []
+    assert list((tmp_path / ".aside").iterdir()) == []
+    store.put_if_absent("key", b"hello")
+
+
+def test_a_store_that_ignores_conditions_is_refused(tmp_path: Path) -> None:
+    """A probe finds out a store that overwrites, and cleans up behind itself."""
+
+    class Overwriting(FileStore):
+        def put_if_absent(self, key: str, source: bytes | Path) -> None:
+            self.delete(key)
+            super().put_if_absent(key, source)
+
+    store = Overwriting(tmp_path)
+    with pytest.raises(ConfigInvalid, match="If-None-Match"):
+        probe(store)
+    assert list(store.list("")) == []
+
+
+def test_without_boto3_an_s3_tier_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The light client names the extra it lacks."""
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    monkeypatch.delitem(sys.modules, "rangelog.tier.s3_store", raising=False)
+    with pytest.raises(MissingExtra, match="rangelog\\[tier\\]"):
+        open_object_store("s3://bucket")
+
+
+def test_importing_the_tier_loads_neither_boto3_nor_arrow() -> None:
+    """Who only needs keys or a directory store does not wait for large libraries."""
+    code = (
+        "import sys, rangelog, rangelog.tier, rangelog.tier.keys, rangelog.tier.file_store;"
+        "sys.exit(' '.join(name for name in ('boto3', 'pyarrow', 'pyspark') if name in sys.modules) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("url", ["s3://b?endpoint=x&endpoint=y", "s3://bucket?secret=hunter2", "file:///d?create=true"])
+def test_urls_hold_no_more_than_they_should(url: str) -> None:
+    """What a tier URL has no use for is refused, and a value that may be a secret is not repeated."""
+    with pytest.raises(RangelogError) as caught:
+        open_object_store(url)
+    assert isinstance(caught.value, ConfigInvalid)
+    assert "hunter2" not in caught.value.message
