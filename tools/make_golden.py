@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from typing import Any
 
 from rangelog.batch import CODEC_ZSTD, encode_batch, encode_headers
 from rangelog_proto.frame import Opcode, encode_frame
@@ -14,7 +15,13 @@ GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "unit" / "go
 
 def batches() -> dict[str, str]:
     """One batch of each shape, as hex."""
-    common = {"stream_id": 7, "range_index": 3, "epoch": 11, "base_offset": 1000, "timestamps_ms": [5, 7, 6]}
+    common: dict[str, Any] = {
+        "stream_id": 7,
+        "range_index": 3,
+        "epoch": 11,
+        "base_offset": 1000,
+        "timestamps_ms": [5, 7, 6],
+    }
     values = [b"alpha", b"", b"gamma" * 20]
     keys = [b"k", None, b""]
     headers = [encode_headers({"a": b"1", "ü": b""}), b"", b""]

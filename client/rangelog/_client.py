@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from rangelog._cold import ColdReader
 from rangelog._config import Compression, Durability, Seconds, StreamInfo, stream_config, stream_info
-from rangelog._failover import FailoverSeal
 from rangelog._metadata import Metadata
+from rangelog._range_roll import leave_range
 from rangelog._reader import Reader, Start, StreamView, confirmed_end
+from rangelog._takeover import take_over
 from rangelog._transport.data_connection import DataConnections
 from rangelog._transport.grpc_options import TlsConfig
 from rangelog._transport.pd_client import PdClient
 from rangelog._writer import Writer
 from rangelog.ids import check_name
 from rangelog.limits import INFLIGHT_BYTES_MAX
-from rangelog_proto.v1 import common_pb2
 
 Endpoints = str | Sequence[str]
 
@@ -135,16 +134,11 @@ class Client:
 
         Raises SealBlocked when too few replicas answer.
         """
-        deadline = time.monotonic() + timeout_s
-        writer = f"{socket.gethostname()}/{os.getpid()} seal"
-        opened = await self._metadata.open_writer(check_name("stream", name), writer, timeout_s)
-        if not opened.HasField("last_range"):
-            return 0
-        last = opened.last_range
-        if last.state == common_pb2.RANGE_STATE_SEALED:
-            return last.end_offset
-        left = max(1.0, deadline - time.monotonic())
-        return await FailoverSeal(self._metadata, self._connections, last, opened.stream.epoch, left).run()
+        taken = await take_over(self._metadata, self._connections, check_name("stream", name), timeout_s=timeout_s)
+        if taken.left is not None:
+            stream = taken.stream
+            await leave_range(self._connections, stream.stream_id, stream.epoch, taken.left, taken.addresses)
+        return taken.end_offset
 
     # ---- records
 

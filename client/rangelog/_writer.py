@@ -9,39 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 import time
 from collections import deque
 from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from rangelog._failover import FailoverSeal
+from rangelog._gathering import CheckedRecord, GatheredBatch, check_record
 from rangelog._metadata import Metadata
 from rangelog._range_links import RangeLinks
 from rangelog._range_roll import leave_range, probe_placement, seal_and_create
+from rangelog._takeover import take_over
 from rangelog._transport.data_connection import DataConnections, replica_id
-from rangelog.batch import CODEC_NONE, CODEC_ZSTD, encode_batch, encode_headers
+from rangelog.batch import CODEC_NONE, CODEC_ZSTD
 from rangelog.errors import (
     AppendTimeout,
     InternalError,
-    InvalidArgument,
     Overloaded,
     RangelogError,
-    RecordTooLarge,
     WriterClosed,
     WriterFenced,
 )
 from rangelog.ids import ReplicaId
 from rangelog.limits import (
-    BATCH_RECORDS_MAX,
     INFLIGHT_BYTES_MAX,
-    MIB,
-    RECORD_SIZE_BYTES_MAX,
-    TIMESTAMP_MS_MAX,
-    TIMESTAMP_MS_MIN,
 )
 from rangelog.protocol.appender import (
     Appender,
@@ -64,24 +55,7 @@ _log = logging.getLogger("rangelog.writer")
 
 _TICK_S = 0.05
 _BATCHES_IN_FLIGHT = 4
-_BATCH_BYTES_MAX = 1 * MIB
-_RECORD_OVERHEAD_BYTES = 64
 _OVERSHOOT = 2
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Records that go out together, column by column, and who waits for them."""
-
-    base_offset: int = 0
-    size_bytes: int = 0
-    values: list[bytes] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    headers: list[bytes] = field(default_factory=list)
-    timestamps_ms: list[int] = field(default_factory=list)
-    futures: list[asyncio.Future[Ack] | None] = field(default_factory=list)
-    has_keys: bool = False
-    has_headers: bool = False
 
 
 class Writer:
@@ -107,8 +81,8 @@ class Writer:
         self._stream: common_pb2.Stream | None = None
         self._codec = CODEC_NONE
         self._links: dict[int, RangeLinks] = {}
-        self._gathering = _Batch()
-        self._inflight: deque[_Batch] = deque()
+        self._gathering = GatheredBatch()
+        self._inflight: deque[GatheredBatch] = deque()
         self._pending_bytes = 0
         self._pump_due = False
         self._performing = False
@@ -130,26 +104,16 @@ class Writer:
 
         Raises StreamNotFound, SealBlocked, NoPlacement, Unavailable, WriterFenced (a later one was faster).
         """
-        name = f"{socket.gethostname()}/{os.getpid()}"
         deadline = time.monotonic() + self._open_timeout_s
-        opened = await self._metadata.open_writer(self.stream, name, self._open_timeout_s)
-        epoch = opened.stream.epoch
-        start = 0
-        if opened.HasField("last_range"):
-            last = opened.last_range
-            start = last.end_offset
-            if last.state != common_pb2.RANGE_STATE_SEALED:
-                left = max(1.0, deadline - time.monotonic())
-                start = await FailoverSeal(self._metadata, self._connections, last, epoch, left).run()
-                self._leave(
-                    Leave(last.index, last.start_offset, start, self._replicas(last)), last, epoch, opened.stream
-                )
-        created = await self._metadata.create_range(
-            opened.stream.stream_id, epoch, start, max(1.0, deadline - time.monotonic())
-        )
-        self._stream = opened.stream
-        self._codec = CODEC_ZSTD if opened.stream.config.compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
-        self._core = Appender(epoch, self._enter(created), self._now_ms())
+        taken = await take_over(self._metadata, self._connections, self.stream, timeout_s=self._open_timeout_s)
+        stream = taken.stream
+        if taken.left is not None:
+            self._spawn(leave_range(self._connections, stream.stream_id, stream.epoch, taken.left, taken.addresses))
+        left_s = max(1.0, deadline - time.monotonic())
+        created = await self._metadata.create_range(stream.stream_id, stream.epoch, taken.end_offset, left_s)
+        self._stream = stream
+        self._codec = CODEC_ZSTD if stream.config.compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
+        self._core = Appender(stream.epoch, self._enter(created), self._now_ms())
         self._spawn(self._tick())
         self._perform()
 
@@ -221,8 +185,9 @@ class Writer:
         """
         if self._pending_bytes >= _OVERSHOOT * self._inflight_bytes_max:
             raise Overloaded(f"{self._pending_bytes} bytes are not acked yet; await writer.ready() between submits")
+        record = check_record(value, key, headers, timestamp)
         future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-        self._gather(value, key, headers, _timestamp_ms(timestamp), future)
+        self._gather(record, future)
         return future
 
     async def append_batch(
@@ -234,9 +199,10 @@ class Writer:
         for record in records:
             await self.ready(timeout_s=timeout_s)
             each = record if isinstance(record, AppendRecord) else AppendRecord(record)
+            checked = check_record(each.value, each.key, each.headers, each.timestamp_ms)
             offset = self.next_offset
             future = asyncio.get_running_loop().create_future()
-            self._gather(each.value, each.key, each.headers, each.timestamp_ms, future)
+            self._gather(checked, future)
             future.add_done_callback(_retrieve)
             first = offset if first < 0 else first
             last = offset
@@ -248,12 +214,12 @@ class Writer:
     async def flush(self, *, timeout_s: float | None = None) -> None:
         """Return once everything submitted is acked. Raises AppendTimeout, WriterFenced, WriterClosed."""
         self._running()
-        newest = self._gathering if self._gathering.futures else (self._inflight[-1] if self._inflight else None)
+        newest = self._gathering if self._gathering.values else (self._inflight[-1] if self._inflight else None)
         if newest is None:
             return
-        future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-        newest.futures.append(future)  # one more than the records: resolved with the batch
-        await self._wait(future, timeout_s)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        newest.waiters.append(waiter)
+        await self._wait(waiter, timeout_s)
 
     async def ready(self, *, timeout_s: float | None = None) -> None:
         """Return once there is room to submit. Raises AppendTimeout, WriterFenced, WriterClosed."""
@@ -288,39 +254,12 @@ class Writer:
 
     # ---- inside: gathering
 
-    def _gather(
-        self,
-        value: bytes,
-        key: bytes | None,
-        headers: Mapping[str, bytes] | None,
-        timestamp_ms: int | None,
-        future: asyncio.Future[Ack] | None,
-    ) -> None:
+    def _gather(self, record: CheckedRecord, future: asyncio.Future[Ack] | None) -> None:
         self._running()
-        if type(value) is not bytes or (key is not None and type(key) is not bytes):
-            raise InvalidArgument("a record's value and key are bytes")
-        if timestamp_ms is not None:
-            _check_timestamp(timestamp_ms)
-        encoded = encode_headers(headers) if headers else b""
-        size = len(value) + len(encoded) + (len(key) if key is not None else 0)
-        if size > RECORD_SIZE_BYTES_MAX:
-            raise RecordTooLarge(
-                f"a record of {size} bytes; the limit is {RECORD_SIZE_BYTES_MAX}: "
-                "store it as an object and append a reference"
-            )
-        batch = self._gathering
-        if batch.values and (batch.size_bytes + size > _BATCH_BYTES_MAX or len(batch.values) >= BATCH_RECORDS_MAX):
+        if self._gathering.is_full_for(record):
             self._submit_gathered()
-            batch = self._gathering
-        batch.values.append(value)
-        batch.keys.append(key)
-        batch.headers.append(encoded)
-        batch.timestamps_ms.append(time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms)
-        batch.futures.append(future)
-        batch.has_keys |= key is not None
-        batch.has_headers |= bool(encoded)
-        batch.size_bytes += size + _RECORD_OVERHEAD_BYTES
-        self._pending_bytes += size + _RECORD_OVERHEAD_BYTES
+        self._gathering.add(record, future)
+        self._pending_bytes += record.size_bytes
         if not self._pump_due and len(self._inflight) < _BATCHES_IN_FLIGHT:
             self._pump_due = True
             asyncio.get_running_loop().call_soon(self._pump)
@@ -335,22 +274,14 @@ class Writer:
 
     def _submit_gathered(self) -> None:
         core = self._running()
-        batch, self._gathering = self._gathering, _Batch()
+        batch, self._gathering = self._gathering, GatheredBatch()
         batch.base_offset = core.next_offset
         assert self._stream is not None
-        data = encode_batch(
-            stream_id=self._stream.stream_id,
-            range_index=core.range_index,
-            epoch=core.epoch,
-            base_offset=batch.base_offset,
-            timestamps_ms=batch.timestamps_ms,
-            values=batch.values,
-            keys=batch.keys if batch.has_keys else None,
-            headers=batch.headers if batch.has_headers else None,
-            codec=self._codec,
+        data = batch.encode(
+            stream_id=self._stream.stream_id, range_index=core.range_index, epoch=core.epoch, codec=self._codec
         )
         self._inflight.append(batch)
-        core.submit(self._now_ms(), batch.base_offset, batch.base_offset + len(batch.values), data)
+        core.submit(self._now_ms(), batch.base_offset, batch.end_offset, data)
         self._perform()
 
     # ---- inside: effects
@@ -400,10 +331,6 @@ class Writer:
             if links is not None:
                 links.close()
             self._spawn(leave_range(self._connections, self._stream.stream_id, core.epoch, effect, addresses))
-
-    def _leave(self, effect: Leave, last: common_pb2.Range, epoch: int, stream: common_pb2.Stream) -> None:
-        addresses = {replica_id(each.server, each.incarnation): each.data_address for each in last.replicas}
-        self._spawn(leave_range(self._connections, stream.stream_id, epoch, effect, addresses))
 
     async def _probe(self, effect: Probe) -> None:
         possible = await probe_placement(self._metadata, effect)
@@ -478,12 +405,10 @@ class Writer:
 
     def _resolve(self, confirm_offset: int) -> None:
         inflight = self._inflight
-        while inflight and inflight[0].base_offset + len(inflight[0].values) <= confirm_offset:
+        while inflight and inflight[0].end_offset <= confirm_offset:
             batch = inflight.popleft()
             self._pending_bytes -= batch.size_bytes
-            for offset, future in enumerate(batch.futures, batch.base_offset):
-                if future is not None and not future.done():
-                    future.set_result(Ack(offset))
+            batch.resolve()
         if self._pending_bytes < self._inflight_bytes_max:
             self._wake_room(None)
         if self._gathering.values:
@@ -508,13 +433,10 @@ class Writer:
         """Nothing more will be acked: what is pending may or may not be in the log."""
         batches = [*self._inflight, self._gathering]
         self._inflight.clear()
-        self._gathering = _Batch()
+        self._gathering = GatheredBatch()
         self._pending_bytes = 0
         for batch in batches:
-            for future in batch.futures:
-                if future is not None and not future.done():
-                    future.set_exception(error)
-                    future.exception()  # told; whoever awaits it still gets it
+            batch.fail(error)
         self._wake_room(error)
 
     async def _wait(self, future: asyncio.Future[_T], timeout_s: float | None) -> _T:
@@ -564,19 +486,6 @@ class Writer:
     @staticmethod
     def _now_ms() -> float:
         return time.monotonic() * 1000
-
-
-def _check_timestamp(timestamp_ms: int) -> None:
-    if type(timestamp_ms) is not int or not TIMESTAMP_MS_MIN <= timestamp_ms <= TIMESTAMP_MS_MAX:
-        raise InvalidArgument(
-            f"bad timestamp {timestamp_ms!r}: a datetime, or whole ms since 1970 in the years 1 to 9999"
-        )
-
-
-def _timestamp_ms(timestamp: datetime | int | None) -> int | None:
-    if isinstance(timestamp, datetime):
-        return int(timestamp.timestamp() * 1000)
-    return timestamp
 
 
 def _retrieve(future: asyncio.Future[Ack]) -> None:
