@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import click
 
 from pdctl.cluster import cluster, task
@@ -16,6 +18,13 @@ _SHELLS = {
     "zsh": 'eval "$(_PDCTL_COMPLETE=zsh_source pdctl)"',
     "fish": "_PDCTL_COMPLETE=fish_source pdctl | source",
 }
+
+
+def _number(_context: click.Context, _option: click.Parameter, value: float) -> float:
+    """No bound keeps `nan` out: it compares with nothing."""
+    if math.isnan(value):
+        raise click.BadParameter("not a number of seconds")
+    return value
 
 
 @click.group(cls=PdctlGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -36,6 +45,7 @@ _SHELLS = {
     type=click.FloatRange(0, 3600, min_open=True),
     default=10.0,
     show_default=True,
+    callback=_number,
     help="Seconds to wait for an answer.",
 )
 @click.version_option(package_name="rangelog")

@@ -56,10 +56,14 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
         table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
         for heading in headings:
-            table.add_column(heading, overflow="fold")
+            table.add_column(heading, no_wrap=True)
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))  # not markup: "[…]" is what somebody wrote
-        Console(no_color=bool(os.environ.get("NO_COLOR"))).print(table)
+        console = Console(no_color=bool(os.environ.get("NO_COLOR")))
+        # A narrow terminal wraps lines at its edge; cells are never cut or folded, so that they can be copied.
+        whole = console.measure(table, options=console.options.update(max_width=1 << 16)).maximum
+        console.width = max(console.width, whole)
+        console.print(table, crop=False)
         return
     widths = [max(len(row[number]) for row in [headings, *rows]) for number in range(len(headings))]
     for row in [headings, *rows]:

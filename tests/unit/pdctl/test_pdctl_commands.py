@@ -36,7 +36,7 @@ def _server(name: str, health: str = "SERVER_HEALTH_ALIVE") -> common_pb2.Server
 
 
 def _cluster(**changes: Any) -> pd_pb2.DescribeClusterResponse:
-    described = {
+    described: dict[str, Any] = {
         "cluster_id": "c",
         "has_majority": True,
         "members": [
@@ -52,9 +52,10 @@ def _cluster(**changes: Any) -> pd_pb2.DescribeClusterResponse:
 def test_create_sends_what_was_asked(pd: Any, pdctl: Any) -> None:
     """Units become numbers, words become enums, `never` becomes -1, and a request id makes repeats safe."""
     pd.answers["create_stream"] = pd_pb2.CreateStreamResponse(stream=_stream())
-    options = "--retention 7d --retention-size 1GiB --range-size 64MiB --range-age 1h --replicas 5 --acks 3".split()
-    more = "--hot-retention never --durability memory --compression zstd --not-tiered".split()
-    shown = pdctl.json("stream", "create", "flights", *options, *more)
+    bounds = ["--retention=7d", "--retention-size=1GiB", "--range-size=64MiB", "--range-age=1h"]
+    copies = ["--replicas=5", "--acks=3", "--hot-retention=never", "--not-tiered"]
+    words = ["--durability=memory", "--compression=zstd"]
+    shown = pdctl.json("stream", "create", "flights", *bounds, *copies, *words)
     assert shown["name"] == "flights"
     ((_, request),) = pd.requests
     assert request.request_id and request.name == "flights"

@@ -1,0 +1,221 @@
+"""What goes wrong is one line and an exit code; who is asked, and what needs a yes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from pdctl.main import main
+from rangelog import errors
+from rangelog.context import write_context
+from rangelog_proto.v1 import common_pb2, pd_pb2
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [
+        (errors.StreamNotFound("no stream 'x'"), 3),
+        (errors.RangeNotFound("no range"), 3),
+        (errors.ObjectNotFound("no object"), 3),
+        (errors.Unavailable("nobody leads"), 4),
+        (errors.RequestTimeout("no answer within 10 s"), 4),
+        (errors.NoPlacement("one server is alive"), 4),
+        (errors.OutcomeUnknown("it may have happened"), 4),
+        (errors.StreamExists("stream 'x' exists"), 5),
+        (errors.WriterFenced("epoch 9 owns it", epoch=9), 5),
+        (errors.PreconditionFailed("somebody was first"), 5),
+        (errors.InvalidArgument("bad name"), 2),
+        (errors.ConfigInvalid("bad file"), 2),
+        (errors.RecordTooLarge("2 MiB"), 1),
+        (errors.Unauthorized("no token"), 1),
+        (errors.OffsetTrimmed("gone", offset=3), 1),
+        (errors.Corruption("checksum"), 1),
+        (errors.RangelogError("two\nlines\tand \x1b[31mred"), 1),
+        (ValueError("a bug\nof ours"), 1),
+        (PermissionError(13, "Permission denied", "/x"), 1),
+    ],
+)
+def test_each_error_is_one_line_with_its_exit_code(pd: Any, pdctl: Any, error: Exception, exit_code: int) -> None:
+    """Every error has its code, one line that says what, nothing on stdout and no stack trace."""
+    pd.answers["describe_stream"] = error
+    said = pdctl.fails(exit_code, "stream", "show", "x")
+    assert "\x1b" not in said and len(said) > 3
+
+
+def test_every_error_class_has_an_exit_code() -> None:
+    """No error of the tree is forgotten: unavailable ones are 4, whatever is retriable."""
+    from pdctl.session import exit_code
+
+    for each in vars(errors).values():
+        if isinstance(each, type) and issubclass(each, errors.Unavailable):
+            assert exit_code(each("x")) == 4, each
+
+
+def test_no_endpoints(pd: Any) -> None:
+    """Without any way to know the cluster, the three ways are named."""
+    from click.testing import CliRunner
+
+    result = CliRunner().invoke(main, ["cluster", "status"])
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1
+    assert all(each in result.stderr for each in ("--pd", "RANGELOG_PD", "rangelog local"))
+    assert pd.opened == []
+
+
+def test_endpoints_come_from_option_environment_or_context(
+    pd: Any, pdctl: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--pd beats RANGELOG_PD, which beats the context file; the token likewise."""
+    from click.testing import CliRunner
+
+    pd.answers["list_servers"] = pd_pb2.ListServersResponse()
+    write_context("local", ["c:3"])
+    CliRunner().invoke(main, ["server", "list"])
+    monkeypatch.setenv("RANGELOG_PD", " e:5 , f:6 ")
+    monkeypatch.setenv("RANGELOG_TOKEN", "secret")
+    CliRunner().invoke(main, ["server", "list"])
+    pdctl("--token", "other", "server", "list")
+    assert [(endpoints, token) for endpoints, token, _ in pd.opened] == [
+        (["c:3"], None),
+        (["e:5", "f:6"], "secret"),
+        (["a:1", "b:2"], "other"),
+    ]
+
+
+def test_a_damaged_context_file_is_one_line(pd: Any, tmp_path: Path) -> None:
+    """The file is named, and what to do."""
+    from click.testing import CliRunner
+
+    path = write_context("local", ["c:3"])
+    path.write_text("{")
+    result = CliRunner().invoke(main, ["server", "list"])
+    assert result.exit_code == 2 and str(path) in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_tls_options(pd: Any, pdctl: Any) -> None:
+    """--ca turns TLS on; half a client certificate is refused before anybody is asked."""
+    pd.answers["list_servers"] = pd_pb2.ListServersResponse()
+    pdctl("--ca", "ca.pem", "--cert", "c.pem", "--key", "k.pem", "server", "list")
+    tls = pd.opened[0][2]
+    assert tls is not None and "ca.pem" in repr(tls)
+    assert "--cert" in pdctl.fails(2, "--ca", "ca.pem", "--cert", "c.pem", "server", "list")
+    assert "--ca" in pdctl.fails(2, "--cert", "c.pem", "--key", "k.pem", "server", "list")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bogus",),
+        ("stream", "bogus"),
+        ("stream", "show"),
+        ("stream", "create", "x", "--range-size", "huge"),
+        ("stream", "create", "x", "--retention", "7"),
+        ("stream", "create", "x", "--retention", "never"),
+        ("stream", "create", "x", "--replicas", "0"),
+        ("stream", "create", "x", "--durability", "perhaps"),
+        ("stream", "list", "-o", "xml"),
+        ("stream", "read", "x", "--start", "yesterday"),
+        ("stream", "read", "x", "--limit", "0"),
+        ("stream", "read", "x", "--end", "-1"),
+        ("stream", "append", "x", "v", "--header", "novalue"),
+        ("stream", "append", "x", "v", "--header", "=v"),
+        ("stream", "append", "x", "--file", "/nowhere/at/all"),
+        ("stream", "trim", "x", "--yes"),
+        ("stream", "trim", "x", "--to", "99999999999999999999", "--yes"),
+        ("range", "show", "x", "one"),
+        ("range", "show", "x", str(1 << 40)),
+        ("object", "show", "x", "0"),
+        ("--timeout", "0", "server", "list"),
+        ("--timeout", "nan", "server", "list"),
+        ("completion", "tcsh"),
+    ],
+)
+def test_bad_usage_is_one_line_and_asks_nobody(pd: Any, pdctl: Any, arguments: tuple[str, ...]) -> None:
+    """A bad option or argument is exit 2, says where the help is, and reaches no server."""
+    assert "--help" in pdctl.fails(2, *arguments)
+    assert pd.opened == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [("stream", "delete", "x"), ("stream", "trim", "x", "--to", "5"), ("range", "seal", "x")]
+)
+def test_destructive_verbs_need_a_yes(
+    pd: Any, pdctl: Any, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a terminal --yes is needed; on one, the name must be typed, and nothing else will do."""
+    assert "--yes" in pdctl.fails(2, *arguments)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: True, raising=False)
+    for typed in ("y\n", "\n", "X\n", ""):
+        result = pdctl(*arguments, input=typed)
+        assert result.exit_code == 1 and "nothing was done" in result.stderr, (typed, result.output)
+    assert pd.opened == []
+
+
+def test_the_typed_name_deletes(pd: Any, pdctl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The typed name, or --yes, does it, with a request id."""
+    pd.answers["delete_stream"] = pd_pb2.DeleteStreamResponse()
+    assert pdctl.json("stream", "delete", "x", "--yes") == {"stream": "x", "deleted": True}
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: True, raising=False)
+    assert pdctl("stream", "delete", "x", input="x\n").exit_code == 0
+    assert [request.name for _, request in pd.requests] == ["x", "x"]
+    assert len({request.request_id for _, request in pd.requests} - {""}) == 2
+
+
+def test_trim_goes_through(pd: Any, pdctl: Any) -> None:
+    """Trim sends the offset."""
+    pd.answers["trim_stream"] = pd_pb2.TrimStreamResponse(stream=common_pb2.Stream(name="x", trim_offset=5))
+    assert pdctl.json("stream", "trim", "x", "--to", "5", "--yes")["trim_offset"] == 5
+    assert pd.requests[0][1].trim_offset == 5
+
+
+def test_ctrl_c_is_quiet(pd: Any, pdctl: Any) -> None:
+    """An interrupted command ends with 130 and says nothing."""
+    pd.answers["list_servers"] = KeyboardInterrupt()
+    result = pdctl("server", "list")
+    assert result.exit_code == 130 and result.stdout.strip() == "" and "Traceback" not in result.stderr
+
+
+def _verbs() -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for noun, group in main.commands.items():
+        if isinstance(group, click.Group):
+            found += [(noun, verb) for verb in group.commands]
+        else:
+            found.append((noun,))
+    return found
+
+
+@pytest.mark.parametrize("verb", _verbs(), ids=" ".join)
+def test_every_verb_has_help_with_an_example_and_an_output(pdctl: Any, verb: tuple[str, ...]) -> None:
+    """`--help` of every verb shows how to call it; all but completion print table, json and yaml."""
+    text = pdctl(*verb, "--help").stdout
+    assert f"pdctl {' '.join(verb)}" in text.partition("Example")[2]
+    assert verb == ("completion",) or "[table|json|yaml]" in text
+
+
+def test_the_nouns_and_verbs() -> None:
+    """The command tree is the documented one."""
+    expected = """cluster status, server list, server show, stream create, stream list, stream show, stream update,
+        stream trim, stream delete, stream append, stream read, stream tail, range list, range show, range seal,
+        object list, object show, task list, completion"""
+    assert {" ".join(each) for each in _verbs()} == {each.strip() for each in expected.split(",")}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(pdctl: Any, shell: str) -> None:
+    """A line to put into the shell's start file."""
+    assert f"_PDCTL_COMPLETE={shell}_source pdctl" in pdctl("completion", shell).stdout
+
+
+def test_start_up_is_light() -> None:
+    """Asking for help loads no server, no gRPC, no Parquet, no Spark and no terminal library."""
+    code = (
+        "import sys, pdctl.main; heavy = {'grpc', 'pyarrow', 'boto3', 'pyspark', 'rich', 'yaml', 'rangelog_pd',"
+        " 'rangelog_server', 'rangelog_cli', 'pysyncobj', 'pydantic'}; print(sorted(heavy & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert run.stdout.strip() == "[]"
