@@ -56,7 +56,7 @@ class DataPlane:
 
     def resume_readers(self) -> None:
         """Bytes were settled: read again from connections that waited for it."""
-        if self.store.wal.pending_bytes <= PENDING_BYTES_MAX // 2:
+        if self.paused:
             for connection in list(self.paused):
                 connection.resume_if_settled()
 
@@ -131,7 +131,12 @@ class Connection(asyncio.BufferedProtocol):
             self.store.wal.kick()
             if self.greeted:
                 self._deadline = 0.0
-            if self._inflight_bytes > INFLIGHT_BYTES_MAX or self.store.wal.pending_bytes > PENDING_BYTES_MAX:
+            wal = self.store.wal
+            if (
+                self._inflight_bytes > INFLIGHT_BYTES_MAX
+                or wal.pending_bytes > PENDING_BYTES_MAX
+                or wal.waits_for_segment
+            ):
                 self._pause_reading()
         elif not self._deadline:
             self._deadline = self.plane.loop.time() + FRAME_TIMEOUT_S
@@ -252,7 +257,8 @@ class Connection(asyncio.BufferedProtocol):
         """Read again if nothing speaks against it."""
         if self.closed or self._writing_paused or self._inflight_bytes > INFLIGHT_BYTES_MAX // 2:
             return
-        if self._reading_paused and self.store.wal.pending_bytes <= PENDING_BYTES_MAX // 2:
+        wal = self.store.wal
+        if self._reading_paused and wal.pending_bytes <= PENDING_BYTES_MAX // 2 and not wal.waits_for_segment:
             self._reading_paused = False
             self.plane.paused.pop(self, None)
             self._transport.resume_reading()

@@ -81,6 +81,7 @@ class Runtime:
         wal.start(lambda call: loop.call_soon_threadsafe(call))
         readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="reader")
         plane = DataPlane(store, self._identity, settings.token, loop, readers)
+        wal.on_spare = plane.resume_readers
         data_socket = bind(settings.data_listen)
         data_address = self._advertised(data_socket.getsockname())
         control = ControlPlane(settings, self._identity, store, plane, data_address)

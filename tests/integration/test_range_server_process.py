@@ -9,7 +9,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rangelog._transport.data_connection import DataConnection, replica_id
 from rangelog.batch import decode_records, split_batches
@@ -21,12 +23,14 @@ from rangelog.errors import (
     ProtocolViolation,
     RangelogError,
     RangeNotFound,
+    StorageFull,
     Unauthorized,
     WriterFenced,
     WrongServer,
 )
 from rangelog_proto.frame import FrameDecoder, Opcode, encode_frame, encode_head
-from rangelog_proto.v1 import data_pb2
+from rangelog_proto.v1 import data_pb2, range_server_pb2
+from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
 from rangelog_server.testing import AckLog, RawClient, ServerProcess, batch, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -316,6 +320,80 @@ async def test_disk_failure_ends_the_process(tmp_path: Path) -> None:
     assert "the write-ahead log failed" in server.log()
     assert acks.durable_offset < 100
     client.close()
+
+
+async def test_full_log_refuses_appends_only(tmp_path: Path) -> None:
+    """At its capacity the server answers STORAGE_FULL to appends, and goes on reading, fencing and sealing."""
+    server = ServerProcess(tmp_path / "rs1", arguments=["--capacity-bytes", str(48 << 20)])
+    try:
+        server.start()
+        client = await server.connect()
+        acks = client.listen()
+        number = 0
+        while not acks.errors:
+            client.append(batch(number, [b"x" * 500_000]))
+            number += 1
+            await until(lambda n=number: acks.durable_offset == n or acks.errors)
+        assert isinstance(acks.errors[0], StorageFull)
+        assert 80 < acks.durable_offset < 101
+        client.confirm(acks.durable_offset)
+        _, payload = await client.fetch(acks.durable_offset - 1, wait_ms_max=5_000)
+        assert payload
+        assert (await client.seal(4)).durable_offset == acks.durable_offset
+        assert (await client.commit_end(4, acks.durable_offset)).complete
+        client.close()
+        assert "Traceback" not in server.log()
+    finally:
+        server.close()
+
+
+async def test_burst_over_many_segments_is_never_refused(server: ServerProcess) -> None:
+    """Four connections push data faster than segments are made: they are slowed down, not refused."""
+    clients = [await server.connect() for _ in range(4)]
+    logs = [client.listen(stream_id=number) for number, client in enumerate(clients, 1)]
+    for base in range(20):
+        for number, client in enumerate(clients, 1):
+            client.append(batch(base, [b"x" * 1_000_000], stream_id=number), stream_id=number)
+    await until(lambda: all(log.durable_offset == 20 for log in logs), 30)
+    assert not any(log.errors for log in logs)
+    for client in clients:
+        client.close()
+
+
+async def test_control_plane(server: ServerProcess) -> None:
+    """Status, replicas by page, health and reflection over gRPC."""
+    client = await server.connect()
+    acks = [client.listen(range_index=index) for index in range(3)]
+    for index in range(3):
+        client.append(batch(0, [b"a"], range_index=index), range_index=index)
+    await until(lambda: all(log.durable_offset == 1 for log in acks))
+    async with grpc.aio.insecure_channel(server.endpoint["control_address"]) as channel:
+        stub = RangeServerStub(channel)  # type: ignore[no-untyped-call]
+        status = await stub.GetStatus(range_server_pb2.GetStatusRequest(), timeout=5)
+        assert (status.server, status.replica_count, status.connection_count) == ("rs1", 3, 1)
+        assert status.flush_count > 0
+        page = await stub.ListReplicas(range_server_pb2.ListReplicasRequest(page_size=2), timeout=5)
+        rest = await stub.ListReplicas(
+            range_server_pb2.ListReplicasRequest(page_size=2, page_token=page.next_page_token), timeout=5
+        )
+        assert [one.range_index for one in (*page.replicas, *rest.replicas)] == [0, 1, 2]
+        assert not rest.next_page_token
+        health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
+        assert health.status == health_pb2.HealthCheckResponse.SERVING
+    client.close()
+
+
+async def test_waiting_for_a_placement_driver_ends_with_sigterm(tmp_path: Path) -> None:
+    """Without any placement driver answering nothing is served yet, and SIGTERM still ends the process cleanly."""
+    server = ServerProcess(tmp_path / "rs1", arguments=["--pd", "127.0.0.1:9"])
+    try:
+        server.spawn()
+        await until(lambda: "not registered yet" in server.log(), 20)
+        assert not server.endpoint_file.exists()
+        assert server.stop() == 0
+        assert "Traceback" not in server.log()
+    finally:
+        server.close()
 
 
 async def test_sigterm_during_appends_is_clean(server: ServerProcess) -> None:

@@ -55,6 +55,7 @@ class Wal:
         self.problem = ""  # why there is no spare segment
         self.on_flushed: Callable[[list[Any]], None] = lambda tokens: None
         self.on_fatal: Callable[[str], None] = lambda message: None
+        self.on_spare: Callable[[], None] = lambda: None
         self._reserve_bytes = min(RESERVE_BYTES, segment_bytes // 16)
         self._spares: list[Segment] = []
         self._preparing = False
@@ -158,6 +159,11 @@ class Wal:
     def used_bytes(self) -> int:
         """Disk space taken by segment files."""
         return self.files.count * self.segment_bytes
+
+    @property
+    def waits_for_segment(self) -> bool:
+        """The last segment is filling and the next one is being made: better to take nothing more for a moment."""
+        return self._preparing and not self._spares and not self.problem
 
     def check_room(self, payload_bytes: int) -> None:
         """Raises StorageFull if an append of that size must be refused."""
@@ -286,6 +292,7 @@ class Wal:
             self._spares.append(segment)
             self.segments[segment.sequence] = segment
             self._want_spare()
+        self.on_spare()
 
     def retry_spare(self) -> None:
         """Try again to prepare a segment; call it now and then while `problem` is set."""
