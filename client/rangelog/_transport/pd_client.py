@@ -165,15 +165,20 @@ class PdClient:
                 except grpc.RpcError as error:
                     last = self._judge(from_rpc_error(error, f"placement driver {endpoint}"), endpoint)
                 except asyncio.CancelledError:
-                    raise
+                    task = asyncio.current_task()
+                    if not self._closed or (task is not None and task.cancelling()):
+                        raise  # the caller's own; else close() ended the call, and gRPC says it this way
+                    raise Unavailable("the client is closed") from None
                 if not last.retriable or (isinstance(last, NoPlacement) and not wait_for_placement):
                     raise last
-                if isinstance(last, NotLeader) and last.address:
+                if isinstance(last, NotLeader) and self._leader:
                     break  # go straight to the leader it names
             attempt += 1
-            if not (isinstance(last, NotLeader) and last.address and attempt == 1):
+            if not (isinstance(last, NotLeader) and self._leader and attempt == 1):
                 pause = min(_BACKOFF_S_MAX, _BACKOFF_S * 2.0 ** min(attempt, 5)) * random.uniform(0.5, 1.0)
                 await asyncio.sleep(max(0.0, min(pause, deadline - time.monotonic())))
+        if self._closed:
+            raise Unavailable("the client is closed")
         if isinstance(last, NoPlacement):
             raise last
         if isinstance(last, RequestTimeout):
@@ -183,7 +188,7 @@ class PdClient:
     def _judge(self, error: RangelogError, endpoint: str) -> RangelogError:
         """Learn from a failed try where the leader is or is not."""
         if isinstance(error, NotLeader):
-            self._leader = error.address or None
+            self._leader = error.address if _is_address(error.address or "") else None
         elif self._leader == endpoint and error.retriable:
             self._leader = None
         return error
@@ -212,3 +217,11 @@ class PdClient:
     def _nobody_answers(self, timeout_s: float) -> str:
         listed = ", ".join(self._endpoints)
         return f"no placement driver leads within {timeout_s:g} s at {listed}: are a majority of them running?"
+
+
+def _is_address(hint: str) -> bool:
+    try:
+        split_address(hint)
+    except InvalidArgument:
+        return False
+    return hint.isprintable()

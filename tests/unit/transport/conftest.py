@@ -1,0 +1,71 @@
+"""Placement drivers made of answers: real gRPC servers on loopback whose calls do what a test says."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from rangelog._transport.grpc_options import TlsConfig
+from rangelog._transport.grpc_service import GrpcServer
+from rangelog_proto.v1 import pd_pb2
+from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
+
+SERVICE_NAME = "rangelog.v1.PlacementDriver"
+Handler = Callable[[Any], Awaitable[Any]]
+
+
+class FakePd(PlacementDriverServicer):
+    """One member. Handlers by method name; `calls` is what came in, in order."""
+
+    def __init__(self, handlers: dict[str, Handler]) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.address = ""
+        self.server: GrpcServer
+        self._handlers = dict(handlers)
+        for method in pd_pb2.DESCRIPTOR.services_by_name["PlacementDriver"].methods:
+            setattr(self, method.name, self._caller(method.name))
+
+    def on(self, name: str, handler: Handler) -> None:
+        """Answer the method `name` with `handler` from here on."""
+        self._handlers[name] = handler
+
+    def _caller(self, name: str) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def call(request: Any, context: Any) -> Any:
+            self.calls.append((name, request))
+            return await self._handlers[name](request)
+
+        return call
+
+
+StartPd = Callable[..., Awaitable[FakePd]]
+
+
+@pytest.fixture
+async def start_pd() -> AsyncIterator[StartPd]:
+    """`await start_pd(ListServers=handler, …, token=…, tls=…)`: a member that listens at `.address`."""
+    async with AsyncExitStack() as stack:
+
+        async def start(
+            *, token: str | None = None, tls: TlsConfig | None = None, listen: str = "127.0.0.1:0", **handlers: Handler
+        ) -> FakePd:
+            fake = FakePd(handlers)
+            fake.server = GrpcServer(token=token, tls=tls)
+            add_PlacementDriverServicer_to_server(fake, fake.server.server)
+            port = await fake.server.start(listen, (SERVICE_NAME,))
+            stack.push_async_callback(fake.server.stop, 0)
+            fake.address = f"127.0.0.1:{port}"
+            return fake
+
+        yield start
+
+
+@pytest.fixture
+def dead_address() -> str:
+    """An address that refuses connections."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
