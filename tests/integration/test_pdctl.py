@@ -1,0 +1,299 @@
+"""pdctl as a user types it, against real clusters: every noun and verb, what goes wrong, signals and pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rangelog_cli.processes import Cluster, wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+_COMMAND = [sys.executable, "-m", "pdctl"]
+
+
+def _environment(cluster: Cluster | None = None) -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RANGELOG_")}
+    environment |= {"XDG_CONFIG_HOME": "/nonexistent", "TERM": "xterm", "COLUMNS": "200"}
+    return environment | ({"RANGELOG_PD": cluster.connect_string} if cluster is not None else {})
+
+
+class Pdctl:
+    """Runs pdctl on one cluster."""
+
+    def __init__(self, cluster: Cluster | None = None) -> None:
+        self.environment = _environment(cluster)
+
+    def __call__(self, *arguments: str, input: bytes = b"") -> subprocess.CompletedProcess[bytes]:  # noqa: A002
+        """Run to the end."""
+        command = [*_COMMAND, *arguments]
+        return subprocess.run(command, input=input, capture_output=True, env=self.environment, timeout=60, check=False)
+
+    def ok(self, *arguments: str, input: bytes = b"") -> str:  # noqa: A002
+        """Run, must succeed and complain of nothing; returns what it printed."""
+        run = self(*arguments, input=input)
+        assert (run.returncode, run.stderr) == (0, b""), (arguments, run)
+        return run.stdout.decode()
+
+    def json(self, *arguments: str) -> Any:
+        """Run with -o json, must succeed."""
+        return json.loads(self.ok(*arguments, "-o", "json"))
+
+    def fails(self, exit_code: int, *arguments: str, input: bytes = b"") -> str:  # noqa: A002
+        """Run, must fail with that code and one line on stderr."""
+        run = self(*arguments, input=input)
+        said = run.stderr.decode()
+        assert (run.returncode, run.stdout) == (exit_code, b""), (arguments, run)
+        assert said.startswith("pdctl: ") and said.count("\n") == 1, said
+        return said
+
+
+@pytest.fixture
+def pdctl(shared_cluster: Cluster) -> Pdctl:
+    """pdctl on the cluster that the tests of this file share."""
+    return Pdctl(shared_cluster)
+
+
+def test_every_noun_and_verb_in_json(pdctl: Pdctl) -> None:
+    """A stream's whole life by pdctl alone, each verb once, with stable keys."""
+    status = pdctl.json("cluster", "status")
+    assert status["health"] == "healthy" and len(status["members"]) == 3
+    assert [each["name"] for each in pdctl.json("server", "list")] == ["rs1", "rs2", "rs3"]
+    assert pdctl.json("server", "show", "rs2")["health"] == "alive"
+
+    created = pdctl.json(
+        "stream", "create", "life", "--hot-retention", "never", "--retention", "7d", "--range-size", "64MiB"
+    )
+    assert created["config"] | {"hot_retention_ms": -1, "retention_ms": 604_800_000} == created["config"]
+    assert created["config"]["range_size_bytes_max"] == 64 << 20 and created["config"]["durability"] == "flushed"
+    assert "life" in [each["name"] for each in pdctl.json("stream", "list", "--prefix", "li")]
+    assert pdctl.json("stream", "show", "life")["stream_id"] == created["stream_id"]
+    updated = pdctl.json("stream", "update", "life", "--durability", "memory")
+    assert updated["config"] == created["config"] | {"durability": "memory"}
+
+    appended = pdctl.json("stream", "append", "life", "a", "b", "c", "--key", "k", "--header", "h=v")
+    assert appended == {"stream": "life", "first_offset": 0, "count": 3}
+    (record,) = [
+        json.loads(line) for line in pdctl.ok("stream", "read", "life", "-o", "json", "--limit", "1").splitlines()
+    ]
+    assert record.pop("timestamp_ms") > 0
+    assert record == {"offset": 0, "key": "k", "value": "a", "headers": {"h": "v"}}
+    (last,) = [json.loads(line) for line in pdctl.ok("stream", "tail", "life", "-n", "1", "-o", "json").splitlines()]
+    assert (last["offset"], last["value"]) == (2, "c")
+
+    (open_range,) = pdctl.json("range", "list", "life")
+    assert (open_range["state"], open_range["end_offset"]) == ("open", None)
+    assert pdctl.json("range", "seal", "life", "--yes") == {"stream": "life", "end_offset": 3}
+    sealed = pdctl.json("range", "show", "life", "0")
+    assert (sealed["state"], sealed["end_offset"]) == ("sealed", 3)
+
+    wait_until(lambda: pdctl.json("object", "list", "life") != [], 30, "nothing was uploaded")
+    (found,) = pdctl.json("object", "list", "life")
+    assert pdctl.json("object", "show", "life", str(found["object_id"])) == found
+    assert (found["state"], found["start_offset"], found["end_offset"]) == ("committed", 0, 3)
+    assert isinstance(pdctl.json("task", "list"), list)
+
+    assert pdctl.json("stream", "trim", "life", "--to", "2", "--yes")["trim_offset"] == 2
+    assert pdctl.json("stream", "delete", "life", "--yes") == {"stream": "life", "deleted": True}
+    pdctl.fails(3, "stream", "show", "life")
+
+
+def test_lines_in_and_out_are_the_same(pdctl: Pdctl, tmp_path: Path) -> None:
+    """Lines of a file and of a pipe come out as they went in: empty ones, UTF-8, bytes that are no text."""
+    lines = [b"%d" % number for number in range(5000)] + [b"", "grüße 🙂".encode(), b"\xff\x00\xfe", b"x" * 1_000_000]
+    data = b"".join(line + b"\n" for line in lines)
+    source = tmp_path / "lines"
+    source.write_bytes(data)
+    pdctl.ok("stream", "create", "lines")
+    assert pdctl.ok("stream", "append", "lines", "--file", str(source)) == "appended 5004 records from offset 0\n"
+    assert pdctl.ok("stream", "append", "lines", input=b"no newline at the end").startswith(
+        "appended 1 records from offset 5004"
+    )
+    run = pdctl("stream", "read", "lines")
+    assert run.returncode == 0 and run.stdout == data + b"no newline at the end\n"
+    assert pdctl.ok("stream", "read", "lines", "--start", "10", "--end", "12") == "10\n11\n"
+    as_json = pdctl.ok("stream", "read", "lines", "--start", "5002", "--limit", "1", "-o", "json")
+    assert json.loads(as_json)["value"] == {"base64": "/wD+"}
+    assert pdctl.ok("stream", "read", "lines", "--start", "latest") == ""
+    assert pdctl.ok("stream", "read", "lines", "--start", "2001-01-01", "--limit", "2") == "0\n1\n"
+    assert pdctl.ok("stream", "append", "lines", input=b"") == "nothing to append\n"
+
+
+def test_a_line_over_the_limit(pdctl: Pdctl) -> None:
+    """A record that is too large is refused with its line; what was acked before it is said, and is there."""
+    pdctl.ok("stream", "create", "large")
+    said = pdctl.fails(1, "stream", "append", "large", input=b"a\nb\n" + b"x" * 3_000_000 + b"\nc\n")
+    assert "line 3" in said and "acked before: 2 records from offset 0" in said
+    assert pdctl.ok("stream", "read", "large") == "a\nb\n"
+
+
+def test_what_cannot_be_done_says_so(pdctl: Pdctl) -> None:
+    """Unknown stream 3, exists 5, bad name 2, beyond the end and trimmed 1: each one line."""
+    pdctl.ok("stream", "create", "there")
+    assert "exists" in pdctl.fails(5, "stream", "create", "there")
+    assert "bad stream name" in pdctl.fails(2, "stream", "create", "no such/name")
+    for verb in (["stream", "show"], ["stream", "read"], ["stream", "tail"], ["range", "list"], ["object", "list"]):
+        assert "nowhere" in pdctl.fails(3, *verb, "nowhere")
+    for verb in (["stream", "delete", "--yes"], ["range", "seal", "--yes"], ["stream", "trim", "--to", "1", "--yes"]):
+        assert "nowhere" in pdctl.fails(3, *verb, "nowhere")
+    assert "nowhere" in pdctl.fails(3, "stream", "append", "nowhere", "v")
+    assert "nowhere" in pdctl.fails(3, "stream", "update", "nowhere", "--retention", "1d")
+    pdctl.fails(3, "server", "show", "rs9")
+    pdctl.fails(3, "range", "show", "there", "0")
+    pdctl.fails(3, "object", "show", "there", "1")
+    pdctl.ok("stream", "append", "there", "a", "b", "c")
+    assert "beyond the end" in pdctl.fails(1, "stream", "read", "there", "--start", "9")
+    pdctl.ok("range", "seal", "there", "--yes")
+    pdctl.ok("stream", "trim", "there", "--to", "2", "--yes")
+    assert "starts at 2" in pdctl.fails(1, "stream", "read", "there", "--start", "0")
+    assert pdctl.ok("stream", "read", "there") == "c\n"
+    assert pdctl.ok("stream", "tail", "there", "-n", "50") == "c\n"
+    pdctl.fails(2, "stream", "delete", "there")
+    assert pdctl.json("stream", "show", "there")["trim_offset"] == 2
+
+
+def test_nobody_answers() -> None:
+    """A placement driver that is not there is exit 4 and one line, in about the time that was given."""
+    pdctl = Pdctl()
+    start_s = time.monotonic()
+    for verb in (["cluster", "status"], ["stream", "read", "x"]):
+        said = pdctl.fails(4, "--pd", "127.0.0.1:1", "--timeout", "1", *verb)
+        assert "127.0.0.1:1" in said
+    assert time.monotonic() - start_s < 30
+    pdctl.fails(2, "cluster", "status")
+
+
+@pytest.fixture
+def follower(pdctl: Pdctl) -> Iterator[subprocess.Popen[bytes]]:
+    """`pdctl stream tail followed -f`."""
+    pdctl.ok("stream", "create", "followed")
+    pdctl.ok("stream", "append", "followed", "one", "two", "three")
+    command = [*_COMMAND, "stream", "tail", "followed", "-n", "2", "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=pdctl.environment) as process:
+        yield process
+        process.kill()
+
+
+def test_tail_follows_until_ctrl_c(pdctl: Pdctl, follower: subprocess.Popen[bytes]) -> None:
+    """The last two, then each new record as it comes; Ctrl-C ends it quietly with 130."""
+    assert follower.stdout is not None and follower.stderr is not None
+    assert [follower.stdout.readline() for _ in range(2)] == [b"two\n", b"three\n"]
+    pdctl.ok("stream", "append", "followed", "four")
+    assert follower.stdout.readline() == b"four\n"
+    follower.send_signal(signal.SIGINT)
+    assert follower.wait(10) == 130
+    assert (follower.stdout.read(), follower.stderr.read()) == (b"", b"")
+
+
+def test_append_waiting_for_input_ends_on_ctrl_c(pdctl: Pdctl) -> None:
+    """A line is appended when it comes, not when the input ends; Ctrl-C keeps it and is quiet."""
+    pdctl.ok("stream", "create", "piped")
+    command = [*_COMMAND, "stream", "append", "piped"]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, env=pdctl.environment, **pipes) as process:  # type: ignore[call-overload]
+        process.stdin.write(b"first\n")
+        process.stdin.flush()
+        wait_until(lambda: pdctl.ok("stream", "read", "piped") == "first\n", 20, "the line was held back")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+        assert process.stderr.read() == b""
+
+
+def test_a_reader_that_goes_away_is_no_error(pdctl: Pdctl) -> None:
+    """`pdctl stream read … | head -1` ends without a word."""
+    pdctl.ok("stream", "create", "much")
+    pdctl.ok("stream", "append", "much", input=b"line\n" * 50_000)
+    command = [*_COMMAND, "stream", "read", "much"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=pdctl.environment) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"line\n"
+        process.stdout.close()
+        assert process.wait(20) == 0
+        assert process.stderr.read() == b""
+
+
+def _on_terminal(environment: dict[str, str], arguments: list[str], typed: bytes = b"") -> tuple[int, str]:
+    """Run with a terminal for all three streams, 60 columns wide; return exit code and what the terminal showed."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(sys.executable, [*_COMMAND, *arguments], environment | {"COLUMNS": "60"})
+    shown = bytearray()
+    try:
+        os.write(terminal, typed)
+        deadline_s = time.monotonic() + 30
+        while time.monotonic() < deadline_s:
+            if select.select([terminal], [], [], 0.2)[0]:
+                data = b""
+                with suppress(OSError):
+                    data = os.read(terminal, 65536)
+                if not data:
+                    break
+                shown += data
+        _, status = os.waitpid(pid, 0)
+        return os.waitstatus_to_exitcode(status), shown.decode()
+    finally:
+        os.close(terminal)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_on_a_terminal(pdctl: Pdctl) -> None:
+    """Tables are whole on a narrow terminal; deleting asks for the name; NO_COLOR takes the colours away."""
+    name = "a-long-name-" + "x" * 60
+    pdctl.ok("stream", "create", name)
+    code, shown = _on_terminal(pdctl.environment | {"NO_COLOR": "1"}, ["stream", "list", "--prefix", "a-long"])
+    assert code == 0 and name in shown and "RETENTION" in shown
+    assert not any(f"\x1b[{colour}m" in shown for colour in range(30, 50))
+    code, shown = _on_terminal(pdctl.environment, ["stream", "delete", name], b"y\n")
+    assert code == 1 and "nothing was done" in shown
+    assert pdctl.json("stream", "show", name)["name"] == name
+    code, shown = _on_terminal(pdctl.environment, ["stream", "delete", name], name.encode() + b"\n")
+    assert code == 0 and "is deleted" in shown
+    pdctl.fails(3, "stream", "show", name)
+
+
+def test_status_of_a_cluster_that_loses_members(cluster: Cluster) -> None:
+    """Healthy 0; a range server or a follower down 1, and who; no majority 4; appends with one server left time out as 4."""
+    pdctl = Pdctl(cluster)
+    assert pdctl("cluster", "status").returncode == 0
+    pdctl.ok("stream", "create", "s")
+    pdctl.ok("stream", "append", "s", "acked")
+    cluster.kill("rs3")
+    wait_until(lambda: pdctl("cluster", "status").returncode == 1, 20, "rs3 is not missed")
+    health = {each["name"]: each["health"] for each in pdctl.json("server", "list")}
+    assert health["rs1"] == "alive" and health["rs3"] in ("suspect", "dead")
+    pdctl.ok("stream", "append", "s", "with two servers")
+    cluster.kill("rs2")
+    wait_until(lambda: pdctl.json("server", "show", "rs2")["health"] == "dead", 20, "rs2 is not missed")
+    pdctl.fails(4, "--timeout", "3", "stream", "append", "s", "with one server")
+    for name in ("rs2", "rs3"):
+        cluster.start_member(name)
+    wait_until(lambda: pdctl("cluster", "status").returncode == 0, 30, "it does not recover")
+    assert pdctl.ok("stream", "read", "s").startswith("acked\nwith two servers\n")
+
+    members = json.loads(pdctl("cluster", "status", "-o", "json").stdout)["members"]
+    followers = [each["name"] for each in members if not each["leader"]]
+    cluster.kill(followers[0])
+
+    def missed() -> bool:
+        run = pdctl("cluster", "status", "-o", "json")
+        return (
+            run.returncode == 1
+            and {"unreachable": not all(m["reachable"] for m in json.loads(run.stdout)["members"])}["unreachable"]
+        )
+
+    wait_until(missed, 20, f"{followers[0]} is not missed")
+    cluster.kill(followers[1])
+    wait_until(lambda: pdctl("--timeout", "2", "cluster", "status").returncode == 4, 30, "a minority leads")
