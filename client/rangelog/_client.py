@@ -67,7 +67,10 @@ class Client:
         compression: Compression = "none",
         tiered: bool = True,
     ) -> StreamInfo:
-        """Create a stream. Raises StreamExists, InvalidArgument, Unavailable."""
+        """Create a stream. `hot_retention_seconds`: float("inf") keeps hot copies for ever.
+
+        Raises StreamExists, InvalidArgument, Unavailable.
+        """
         config, _ = stream_config(
             replicas=replicas,
             acks=acks,

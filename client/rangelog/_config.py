@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -12,6 +13,8 @@ from rangelog_proto.v1 import common_pb2
 Seconds = float | int | timedelta
 Durability = Literal["flushed", "memory"]
 Compression = Literal["none", "zstd"]
+
+_SECONDS_MAX = 1e12
 
 _DURABILITY = {"flushed": common_pb2.DURABILITY_FLUSHED, "memory": common_pb2.DURABILITY_MEMORY}
 _COMPRESSION = {"none": common_pb2.COMPRESSION_NONE, "zstd": common_pb2.COMPRESSION_ZSTD}
@@ -66,8 +69,10 @@ def _ms(name: str, value: Seconds | None) -> int:
     if value is None:
         return 0
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
-    if seconds < 0:
-        raise InvalidArgument(f"{name} cannot be negative")
+    if name == "hot_retention_ms" and math.isinf(seconds):
+        return -1  # for ever
+    if not 0 <= seconds < _SECONDS_MAX:
+        raise InvalidArgument(f"bad {name}: a number of seconds from 0 up, not {value}")
     return int(seconds * 1000)
 
 
