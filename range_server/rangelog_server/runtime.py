@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -76,59 +76,54 @@ class Runtime:
     async def run(self) -> None:
         """Serve until stopped. Raises Unavailable (busy port), RolledBack, or what a refused registration says."""
         loop = asyncio.get_running_loop()
-        store, wal, settings = self._store, self._store.wal, self._settings
-        wal.on_fatal = fatal
-        wal.start(lambda call: loop.call_soon_threadsafe(call))
-        readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="reader")
-        plane = DataPlane(store, self._identity, settings.token, loop, readers)
-        wal.on_spare = plane.resume_readers
-        data_socket = bind(settings.data_listen)
-        data_address = self._advertised(data_socket.getsockname())
-        control = ControlPlane(settings, self._identity, store, plane, data_address)
-        agent: Agent | None = None
-        server: asyncio.Server | None = None
-        sweeper: asyncio.Task[None] | None = None
-        try:
+        store, settings = self._store, self._settings
+        async with AsyncExitStack() as stack:
+            stack.callback(_log.info, "stopped")
+            self._start_log(loop, stack)
+            data_socket = stack.enter_context(bind(settings.data_listen))
+            data_address = self._advertised(data_socket.getsockname())
+            readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="reader")
+            stack.callback(readers.shutdown, cancel_futures=True)
+            plane = DataPlane(store, self._identity, settings.token, loop, readers)
+            store.wal.on_spare = plane.resume_readers
+            control = ControlPlane(settings, self._identity, store, plane, data_address)
+            stack.push_async_callback(control.stop)
             control_port = await control.start()
             control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))
             if settings.pd:
-                agent = Agent(settings, self._identity, store, plane, self._directory, data_address, control_address)
+                agent = Agent(settings, self._identity, store, self._directory, data_address, control_address)
+                stack.push_async_callback(agent.close)
                 control.agent = agent
-                registered = await self._unless_stopped(agent.register())
-                if not registered:
+                if not await self._unless_stopped(agent.register()):
                     return
                 agent.start()
             else:
                 store.unknown_ranges_settled()
+            stack.callback(plane.close)
             server = await loop.create_server(make_connection_factory(plane), sock=data_socket, backlog=1024)
+            stack.callback(server.close)
             await control.set_serving(True)
-            sweeper = asyncio.create_task(self._sweep(plane))
-            self._write_endpoint(data_address, control_address)
-            _log.info("serving", data=data_address, control=control_address, boot=self._identity.boot)
-            if agent is not None:
-                await asyncio.wait(
-                    (stopped := asyncio.ensure_future(self._stop.wait()), agent.failed),
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                stopped.cancel()
-                if agent.failed.done():
-                    agent.failed.result()
-            else:
-                await self._stop.wait()
-        finally:
-            (self._directory.path / ENDPOINT_FILE).unlink(missing_ok=True)
-            if sweeper is not None:
-                sweeper.cancel()
-            if server is not None:
-                server.close()
-            data_socket.close()
-            plane.close()
-            if agent is not None:
-                await agent.close()
-            await control.stop()
-            readers.shutdown(cancel_futures=True)
-            wal.close()
-            _log.info("stopped")
+            await self._serve(stack, plane, control.agent, data_address, control_address)
+
+    def _start_log(self, loop: asyncio.AbstractEventLoop, stack: AsyncExitStack) -> None:
+        wal = self._store.wal
+        wal.on_fatal = fatal
+        wal.start(lambda call: loop.call_soon_threadsafe(call))
+        stack.callback(wal.close)
+
+    async def _serve(
+        self, stack: AsyncExitStack, plane: DataPlane, agent: Agent | None, data_address: str, control_address: str
+    ) -> None:
+        """Say where it listens, and stay until stopped, or until the placement driver does not want this server."""
+        sweeper = asyncio.create_task(self._sweep(plane))
+        stack.callback(sweeper.cancel)
+        self._write_endpoint(data_address, control_address)
+        stack.callback((self._directory.path / ENDPOINT_FILE).unlink, missing_ok=True)
+        _log.info("serving", data=data_address, control=control_address, boot=self._identity.boot)
+        if agent is None:
+            await self._stop.wait()
+        else:
+            await self._unless_stopped(agent.wait_refused())
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         """Wait for `work`; return False when a stop came first."""
@@ -160,13 +155,16 @@ class Runtime:
         replace_file(Io(), path, [json.dumps(content).encode()])
 
     async def _sweep(self, plane: DataPlane) -> None:
+        said = ""
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_S)
             plane.sweep()
             plane.resume_readers()
             wal = self._store.wal
+            if wal.problem != said:
+                said = wal.problem
+                _log.warning("the log cannot grow", problem=said) if said else _log.info("the log can grow again")
             if wal.problem:
-                _log.warning("no spare segment for the log", problem=wal.problem)
                 wal.retry_spare()
             self._sweeps += 1
             if self._sweeps % RECLAIM_EVERY_SWEEPS == 0:

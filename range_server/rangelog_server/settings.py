@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from rangelog.errors import ConfigInvalid, InvalidArgument
@@ -53,6 +53,13 @@ class RangeServerSettings(BaseSettings):
         split_listen(value)
         return value
 
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> RangeServerSettings:
+        hosts = (split_listen(self.data_listen)[0], split_listen(self.control_listen)[0])
+        if not self.advertise_host and any(host in ("0.0.0.0", "::") for host in hosts):  # noqa: S104
+            raise ValueError("advertise_host is needed when the server listens on all addresses")
+        return self
+
 
 def split_listen(value: str) -> tuple[str, int]:
     """Return (host, port) of "host:port"; port 0 lets the system choose. Raises ValueError."""
@@ -68,7 +75,7 @@ def load_settings(**values: Any) -> RangeServerSettings:
         return RangeServerSettings(**values)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
+        key = ".".join(str(part) for part in first["loc"]) or "configuration"
         if first["type"] == "extra_forbidden":
             raise ConfigInvalid(f"unknown key {key!r} in the range server's configuration: remove it") from None
         raise ConfigInvalid(f"{key}: {first['msg']}") from None

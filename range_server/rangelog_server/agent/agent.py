@@ -20,7 +20,6 @@ from rangelog_server.agent.doubt import host_doubtful_ranges
 from rangelog_server.agent.local_directives import LocalDirectives
 from rangelog_server.agent.registration import register, registration
 from rangelog_server.agent.tasks import Executor, Tasks
-from rangelog_server.data_plane import DataPlane
 from rangelog_server.identity import DataDirectory, Identity
 from rangelog_server.ranges.report import report_gone, report_of
 from rangelog_server.ranges.store import Store
@@ -42,7 +41,6 @@ class Agent:
         settings: RangeServerSettings,
         identity: Identity,
         store: Store,
-        plane: DataPlane,
         directory: DataDirectory,
         data_address: str,
         control_address: str,
@@ -71,7 +69,7 @@ class Agent:
         self._loop_task: asyncio.Task[None] | None = None
         self._doubt_task: asyncio.Task[None] | None = None
         self.registered = False
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def register(self) -> None:
         """Register. Raises RolledBack, Unauthorized, …: the server must not serve then."""
@@ -92,6 +90,10 @@ class Agent:
         if self._store.server.doubt_unknown:
             self._doubt_task = asyncio.create_task(host_doubtful_ranges(self._pd, self._identity, self._store))
 
+    async def wait_refused(self) -> None:
+        """Return never; raises RolledBack and the like when the placement driver does not take this server back."""
+        await asyncio.shield(self._refused)
+
     async def close(self) -> None:
         """Stop all; idempotent."""
         for task in (self._loop_task, self._doubt_task):
@@ -99,8 +101,7 @@ class Agent:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
-        if not self.failed.done():
-            self.failed.cancel()
+        self._refused.cancel()
         await self._tasks.close()
         await self._tier.close()
         await self._connections.close()
@@ -140,8 +141,7 @@ class Agent:
         try:
             await self.register()
         except RangelogError as error:
-            if not self.failed.done():
-                self.failed.set_exception(error)
+            self._refused.set_exception(error)
             await asyncio.Event().wait()  # the runtime ends the process
 
     async def _heartbeat(self) -> None:

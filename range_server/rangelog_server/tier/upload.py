@@ -7,11 +7,11 @@ back and compared, and only then committed. Each step can be repeated; local cop
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
 import hashlib
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,6 +26,7 @@ from rangelog_server.identity import Identity
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.store import Store
+from rangelog_server.tier.worker import Worker
 from rangelog_server.wal.log import Wal
 
 if TYPE_CHECKING:
@@ -52,18 +53,21 @@ class TierWork:
         self._url = url
         self._fixed_url = bool(url)
         self._objects: ObjectStore | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tier")
+        self._warming: asyncio.Future[None] | None = None
+        self._worker = Worker("tier")
 
     def learned_url(self, url: str) -> None:
         """The placement driver's word where objects go; the setting wins."""
         if not self._fixed_url and url != self._url:
             self._url, self._objects = url, None
         if self._url:
-            self._thread.submit(_warm_up)
+            self._warming = asyncio.ensure_future(self._worker.run(_warm_up))
 
     async def close(self) -> None:
         """Stop; what runs on the thread ends by itself."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._worker.close()
+        if self._warming is not None:
+            self._warming.cancel()
 
     # ---- directives
 
@@ -144,9 +148,9 @@ class TierWork:
 
     async def _run(self, work: Callable[[], _Result]) -> _Result:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await self._worker.run(work)
         except OSError as error:
-            if error.errno == 28:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StorageFull("no room to build an object in the data directory") from error
             raise Unavailable(f"an object could not be built: {error.strerror or error}") from error
 

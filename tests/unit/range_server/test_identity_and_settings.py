@@ -70,6 +70,7 @@ def test_log_without_identity_is_set_aside(tmp_path: Path) -> None:
         ({"segment_size_bytes": 5}, "segment_size_bytes"),
         ({"name": "a/b"}, "name"),
         ({"capacity_bytes": "much"}, "capacity_bytes"),
+        ({"data_listen": "0.0.0.0:7180"}, "advertise_host"),
     ],
 )
 def test_bad_settings_are_named(values: dict[str, object], said: str, tmp_path: Path) -> None:
