@@ -300,7 +300,7 @@ async def test_a_paused_leader_is_replaced_and_answers_nothing_stale(
     group: Group, pd: PdClient, servers: FakeServers
 ) -> None:
     """SIGSTOP the leader, let the others go on, SIGCONT it: what it then answers is the newer state, or a refusal."""
-    stream_id, epoch = await new_stream(pd)
+    _, epoch = await new_stream(pd)
     leader = await group.leader()
     group.cluster.pause(leader)
     others = PdClient([group.address(name) for name in group.names if name != leader])
