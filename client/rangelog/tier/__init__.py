@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from rangelog.tier.object_store import ObjectInfo, ObjectStore, open_object_store
+from rangelog.tier.object_store import ObjectInfo, ObjectStore
+from rangelog.tier.opening import open_object_store
 
 __all__ = ["ObjectInfo", "ObjectStore", "open_object_store"]

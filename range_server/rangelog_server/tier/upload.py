@@ -177,7 +177,8 @@ def _warm_up() -> None:
 
 
 def _open(url: str) -> ObjectStore:
-    from rangelog.tier.object_store import open_object_store, probe
+    from rangelog.tier.object_store import probe
+    from rangelog.tier.opening import open_object_store
 
     objects = open_object_store(url)
     probe(objects)
