@@ -177,8 +177,13 @@ def read(
       pdctl stream read flights --limit 3
       pdctl stream read flights --start 2026-01-31T12:00 --format json
     """
-    options = {"start": start, "end": end, "read_preference": read_preference}
-    session.with_client(lambda client: _read(client.reader(name, **options), _OUTPUTS.get(output, shape), limit))
+    options = {"start": start, "end": end, "read_preference": read_preference, "timeout_s": session.timeout_s}
+
+    async def run(client: Client) -> None:
+        await client.metadata.describe_stream(name, session.timeout_s)  # says in time if nobody answers
+        await _read(client.reader(name, **options), _OUTPUTS.get(output, shape), limit)
+
+    session.with_client(run)
 
 
 @click.command()
@@ -198,11 +203,12 @@ def tail(session: Session, name: str, count: int, follow: bool, shape: str, outp
       pdctl stream tail flights -n 5 -f
     """
 
-    async def run(client: Any) -> None:
-        described = await client.describe_stream(name)
+    async def run(client: Client) -> None:
+        described = await client.metadata.describe_stream(name, session.timeout_s)
         end = await client.end_offset(name)
         start = max(described.trim_offset, end - count)
-        await _read(client.reader(name, start=start, follow=follow), _OUTPUTS.get(output, shape), None)
+        reader = client.reader(name, start=start, follow=follow, timeout_s=session.timeout_s)
+        await _read(reader, _OUTPUTS.get(output, shape), None)
 
     session.with_client(run)
 

@@ -127,6 +127,10 @@ class PdctlGroup(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
+        except KeyboardInterrupt:
+            if sys.stderr.isatty():
+                click.echo(err=True)  # the terminal's ^C has no line end
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit is quiet as well
             raise click.exceptions.Exit(0) from None
