@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import rangelog.sync
 from rangelog._reader import SpanReader, StreamView, confirmed_end
 from rangelog.arrow import SCHEMA, batch_to_arrow
-from rangelog.errors import OffsetOutOfRange, OffsetTrimmed
+from rangelog.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed
 from rangelog.limits import MIB
 from rangelog.spark.options import Options
 
@@ -59,7 +59,7 @@ class ArrowReader(SpanReader[list[pa.RecordBatch]]):
 def plan_spans(options: Options) -> list[tuple[int, int]]:
     """Return the spans [start, end) to read: one per range, or a part of one.
 
-    Raises StreamNotFound, OffsetTrimmed, OffsetOutOfRange, Unavailable.
+    Raises StreamNotFound, OffsetTrimmed, OffsetOutOfRange, InvalidArgument, Unavailable.
     """
     client = client_for(options)
 
@@ -72,8 +72,11 @@ def plan_spans(options: Options) -> list[tuple[int, int]]:
         end = tail if options.end == "latest" else int(options.end)
         if start < first:
             raise OffsetTrimmed(f"offset {start} was trimmed; the stream starts at {first}", offset=first)
-        if end > tail:
-            raise OffsetOutOfRange(f"offset {end} is beyond the end; the stream ends at {tail}", offset=tail)
+        for asked in (start, end):
+            if asked > tail:
+                raise OffsetOutOfRange(f"offset {asked} is beyond the end; the stream ends at {tail}", offset=tail)
+        if start > end:
+            raise InvalidArgument(f"start {start} is beyond end {end}")
         spans: list[tuple[int, int]] = []
         borders = [each.start_offset for each in view.ranges] + [tail]
         for low, high in pairwise(borders):

@@ -2,6 +2,8 @@
 
 Columns: offset bigint, timestamp timestamp, key binary, value binary, headers map<string, binary>; with payload=false only
 the first two. One input partition per range, or per `records_per_partition` records of one.
+
+Spark shows a traceback with every error of a source; ours are raised anew, so that it is one step long.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
+from rangelog.errors import RangelogError
 from rangelog.spark.options import Options, parse_options
 
 _COLUMNS = [
@@ -42,15 +45,21 @@ class RangelogReader(DataSourceReader):
         """Plan the spans."""
         from rangelog.spark.reading import plan_spans
 
-        return [Span(start, end) for start, end in plan_spans(self._options)] or [Span(0, 0)]
+        try:
+            return [Span(start, end) for start, end in plan_spans(self._options)] or [Span(0, 0)]
+        except RangelogError as error:
+            raise error.with_traceback(None) from None
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield one span as Arrow record batches."""
         from rangelog.spark.reading import read_span
 
         assert isinstance(partition, Span)
-        if partition.end > partition.start:
-            yield from read_span(self._options, partition.start, partition.end)
+        try:
+            if partition.end > partition.start:
+                yield from read_span(self._options, partition.start, partition.end)
+        except RangelogError as error:
+            raise error.with_traceback(None) from None
 
 
 class RangelogSource(DataSource):
@@ -63,9 +72,14 @@ class RangelogSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns."""
-        options = parse_options(self.options)
-        return StructType(_COLUMNS if options.payload else _COLUMNS[:2])
+        return StructType(_COLUMNS if self._parsed().payload else _COLUMNS[:2])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader for these options."""
-        return RangelogReader(parse_options(self.options))
+        return RangelogReader(self._parsed())
+
+    def _parsed(self) -> Options:
+        try:
+            return parse_options(self.options)
+        except RangelogError as error:
+            raise error.with_traceback(None) from None

@@ -1,0 +1,94 @@
+"""One Spark session and one cluster for all Spark tests: both are slow to start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+import rangelog.sync
+from rangelog_cli.health import wait_healthy
+from rangelog_cli.processes import Cluster, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
+START_MS = 1_357_000_000_000
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session as `rangelog.spark` makes it."""
+    from rangelog.spark import create_session
+
+    os.environ.pop("RANGELOG_PD", None)
+    session = create_session("rangelog-tests", spark_driver_memory="1g")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One placement driver and three range servers, with a tier in a directory."""
+    with Cluster.open(tmp_path_factory.mktemp("spark"), pds=1, range_servers=3, env=SETTINGS) as running:
+        wait_healthy(running)
+        yield running
+
+
+@pytest.fixture(scope="session")
+def client(cluster: Cluster) -> Iterator[rangelog.sync.Client]:
+    """A blocking client of that cluster."""
+    with rangelog.sync.connect(cluster.connect_string) as connected:
+        yield connected
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A stream and what is in it, as Spark should show it."""
+
+    name: str
+    rows: list[tuple[int, int, bytes | None, bytes, dict[str, bytes]]]
+
+
+def row(number: int) -> tuple[int, int, bytes | None, bytes, dict[str, bytes]]:
+    """Record `number`: offset, ms, key, value, headers; some without key, value or headers."""
+    key = None if number % 5 == 0 else b"key-%d" % (number % 7)
+    value = b"" if number % 11 == 0 else b"%06d" % number * (number % 4 + 1)
+    headers = {"number": b"%d" % number, "empty": b""} if number % 3 == 0 else {}
+    return number, START_MS + number * 1_001, key, value, headers
+
+
+class Streams:
+    """Makes streams and knows where their ranges are."""
+
+    def __init__(self, client: rangelog.sync.Client) -> None:
+        self.client = client
+
+    def fill(self, name: str, count: int, **config: object) -> Filled:
+        """Make a stream of `count` records."""
+        self.client.create_stream(name, **config)
+        rows = [row(number) for number in range(count)]
+        with self.client.writer(name) as writer:
+            for _, stamp, key, value, headers in rows:
+                writer.submit(value, key=key, headers=headers, timestamp=stamp)
+            writer.flush()
+        return Filled(name, rows)
+
+    def hot_dropped(self, name: str) -> list[bool]:
+        """For each range, whether its hot copies are gone."""
+        _, ranges = self.client.run(self.client.asynchronous.metadata.ranges(name, 0))
+        return [each.hot_dropped for each in ranges]
+
+    def wait_for_drops(self, name: str, count: int) -> None:
+        """Until the hot copies of `count` ranges are gone."""
+        wait_until(lambda: sum(self.hot_dropped(name)) >= count, 60.0, f"the hot copies of {name} stay")
+
+
+@pytest.fixture(scope="session")
+def streams(client: rangelog.sync.Client) -> Streams:
+    """Streams of that cluster."""
+    return Streams(client)
