@@ -1,0 +1,315 @@
+"""The client's end of the data plane, against range servers that answer what a test says: well, late, wrong, or garbage."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from rangelog import errors
+from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
+from rangelog._transport.grpc_options import TlsConfig
+from rangelog.errors import RangelogError
+from rangelog.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
+from rangelog_proto.frame import Frame, FrameDecoder, Opcode, encode_frame
+from rangelog_proto.v1 import data_pb2
+
+REPLICA = replica_id("rs1", 0xABC)
+Answer = Callable[[Frame], bytes]
+
+
+class FakeServer:
+    """Answers frames: hello as it should be unless `answers` says else; bytes go out as they are."""
+
+    def __init__(self) -> None:
+        self.answers: dict[Opcode, Answer] = {
+            Opcode.HELLO: lambda frame: encode_frame(Opcode.HELLO_REPLY, frame.request_id, b"")
+        }
+        self.frames: list[Frame] = []
+        self.writers: list[asyncio.StreamWriter] = []
+        self.ended = 0
+        self.address = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        decoder = FrameDecoder(message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX)
+        try:
+            while data := await reader.read(4096):
+                decoder.get_buffer()[: len(data)] = data
+                for frame in decoder.received(len(data)):
+                    self.frames.append(frame)
+                    answer = self.answers.get(frame.opcode, lambda _: b"")(frame)
+                    writer.write(answer)
+        except ConnectionError:
+            pass
+        finally:
+            self.ended += 1
+            writer.close()
+
+    def say(self, data: bytes) -> None:
+        """Send to everybody who is connected."""
+        for writer in self.writers:
+            writer.write(data)
+
+    def hang_up(self) -> None:
+        """End all connections."""
+        for writer in self.writers:
+            writer.close()
+
+
+StartServer = Callable[..., Awaitable[FakeServer]]
+
+
+@pytest.fixture
+async def start_server() -> AsyncIterator[StartServer]:
+    """`await start_server(tls=…)`: a range server's data port at `.address`."""
+    listening: list[tuple[asyncio.Server, FakeServer]] = []
+
+    async def start(tls: ssl.SSLContext | None = None) -> FakeServer:
+        fake = FakeServer()
+        server = await asyncio.start_server(fake.serve, "127.0.0.1", 0, ssl=tls)
+        listening.append((server, fake))
+        fake.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        return fake
+
+    yield start
+    for server, fake in listening:
+        fake.hang_up()
+        server.close()
+        await server.wait_closed()
+
+
+class Listener:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def append_replied(self, durable_offset: int) -> None:
+        self.told.append(durable_offset)
+
+    def append_refused(self, error: RangelogError) -> None:
+        self.told.append(error)
+
+    def connection_closed(self, error: RangelogError) -> None:
+        self.told.append(("closed", error))
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def _error(request_id: int, error: RangelogError, stream_id: int = 0, range_index: int = 0) -> bytes:
+    told = data_pb2.Error(
+        code=error.code, message=error.message, epoch=error.epoch or 0, stream_id=stream_id, range_index=range_index
+    )
+    return encode_frame(Opcode.ERROR, request_id, told.SerializeToString())
+
+
+async def test_hello_names_both_ends(start_server: StartServer) -> None:
+    """Hello carries the token, and the server and incarnation that are meant."""
+    server = await start_server()
+    connection = await DataConnection.connect(server.address, REPLICA, token="s3cret", client_name="me/1")
+    hello = data_pb2.Hello.FromString(server.frames[0].message)
+    assert (hello.server, hello.incarnation, hello.token, hello.client) == ("rs1", 0xABC, "s3cret", "me/1")
+    connection.close()
+    await _until(lambda: server.ended == 1)
+
+
+@pytest.mark.parametrize("error", [errors.WrongServer("another one"), errors.Unauthorized("no token")])
+async def test_refused_hello(start_server: StartServer, error: RangelogError) -> None:
+    """A hello that is refused raises what the server said, and leaves no connection open."""
+    server = await start_server()
+    server.answers[Opcode.HELLO] = lambda frame: _error(frame.request_id, error)
+    with pytest.raises(type(error), match=error.message):
+        await DataConnection.connect(server.address, REPLICA)
+    await _until(lambda: server.ended == 1)
+
+
+async def test_nobody_there(dead_address: str) -> None:
+    """A port that refuses, and a host that does not exist, are unavailable, in words that name the server."""
+    for address in (dead_address, "no.such.host.invalid:1"):
+        with pytest.raises(errors.Unavailable, match="range server rs1 at .* cannot be reached"):
+            await DataConnection.connect(address, REPLICA)
+
+
+async def test_silent_server(start_server: StartServer) -> None:
+    """A server that takes the connection and never answers is a timeout, and the connection is closed."""
+    server = await start_server()
+    server.answers[Opcode.HELLO] = lambda _: b""
+    with pytest.raises(errors.RequestTimeout):
+        await DataConnection.connect(server.address, REPLICA, timeout_s=0.1)
+    await _until(lambda: server.ended == 1)
+
+
+async def test_replies_by_id(start_server: StartServer) -> None:
+    """Replies in another order, and in single bytes, reach the requests that they answer."""
+    server = await start_server()
+    connection = await DataConnection.connect(server.address, REPLICA)
+    calls = [asyncio.create_task(connection.request(Opcode.FETCH, b"", timeout_s=10)) for _ in range(3)]
+    await _until(lambda: len(server.frames) == 4)
+    for frame in reversed(server.frames[1:]):
+        for byte in encode_frame(Opcode.FETCH_REPLY, frame.request_id, b"", b"p%d" % frame.request_id):
+            server.say(bytes([byte]))
+            await asyncio.sleep(0)
+    replies = await asyncio.gather(*calls)
+    assert [reply.payload for reply in replies] == [b"p%d" % frame.request_id for frame in server.frames[1:]]
+    connection.close()
+
+
+async def test_late_and_unasked_replies(start_server: StartServer) -> None:
+    """A reply that comes after its timeout, or that nobody asked for, changes nothing."""
+    server = await start_server()
+    connection = await DataConnection.connect(server.address, REPLICA)
+    with pytest.raises(errors.RequestTimeout):
+        await connection.request(Opcode.FETCH, b"", timeout_s=0.05)
+    server.say(encode_frame(Opcode.FETCH_REPLY, server.frames[-1].request_id, b"late"))
+    server.say(encode_frame(Opcode.FETCH_REPLY, 4_000_000_000, b"unasked"))
+    server.answers[Opcode.FETCH] = lambda frame: encode_frame(Opcode.FETCH_REPLY, frame.request_id, b"")
+    assert (await connection.request(Opcode.FETCH, b"", timeout_s=5)).opcode is Opcode.FETCH_REPLY
+    connection.close()
+
+
+def _header_of(size: int) -> bytes:
+    """The header of a frame whose payload is `size` bytes, without the payload."""
+    from rangelog_proto.frame import encode_head
+
+    return encode_head(Opcode.FETCH_REPLY, 1, b"", size)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\x00" * 100,
+        encode_frame(Opcode.FETCH_REPLY, 1, b"")[:-1] + b"\x00",
+        _header_of(FRAME_PAYLOAD_BYTES_MAX + 1),
+        _header_of((1 << 32) - 1),
+        encode_frame(Opcode.APPEND_REPLY, 0, b"\xff\xff\xff"),
+        encode_frame(Opcode.ERROR, 0, b"\xff\xff\xff"),
+    ],
+    ids=["http", "zeros", "bad-crc", "too-large", "largest", "bad-append-reply", "bad-error"],
+)
+async def test_garbage(start_server: StartServer, garbage: bytes) -> None:
+    """Bytes that are no frames end the connection: all who wait get a protocol violation that names the server."""
+    server = await start_server()
+    connection = await DataConnection.connect(server.address, REPLICA)
+    listener = Listener()
+    connection.listen(1, 0, listener)
+    waiting = asyncio.create_task(connection.request(Opcode.FETCH, b"", timeout_s=10))
+    await _until(lambda: len(server.frames) == 2)
+    server.say(garbage)
+    with pytest.raises(errors.ProtocolViolation, match="rs1"):
+        await waiting
+    assert [each[0] for each in listener.told] == ["closed"]
+    with pytest.raises(errors.ProtocolViolation):
+        await connection.request(Opcode.FETCH, b"", timeout_s=5)
+    connection.send(Opcode.CONFIRM, b"")  # does nothing
+    await _until(lambda: server.ended == 1)
+
+
+async def test_server_goes_away(start_server: StartServer) -> None:
+    """When the server hangs up, all who wait hear it once, as unavailable."""
+    server = await start_server()
+    connection = await DataConnection.connect(server.address, REPLICA)
+    listeners = [Listener(), Listener(), Listener()]
+    for index, listener in enumerate(listeners):
+        connection.listen(1, index, listener)
+    connection.unlisten(1, 2)
+    waiting = asyncio.create_task(connection.request(Opcode.FETCH, b"", timeout_s=10))
+    await _until(lambda: len(server.frames) == 2)
+    server.hang_up()
+    with pytest.raises(errors.Unavailable):
+        await waiting
+    connection.close()
+    assert [len(listener.told) for listener in listeners] == [1, 1, 0]
+
+
+async def test_replies_to_appends(start_server: StartServer) -> None:
+    """Replies and refusals of appends go to their range's listener; those of other ranges to nobody."""
+    server = await start_server()
+    connection = await DataConnection.connect(server.address, REPLICA)
+    first, second = Listener(), Listener()
+    connection.listen(7, 0, first)
+    connection.listen(7, 1, second)
+    for index, offset in ((0, 10), (1, 20), (2, 30), (0, 11)):
+        reply = data_pb2.AppendReply(stream_id=7, range_index=index, durable_offset=offset)
+        server.say(encode_frame(Opcode.APPEND_REPLY, 0, reply.SerializeToString()))
+    server.say(_error(99, errors.WriterFenced("a later writer", epoch=5), stream_id=7, range_index=1))
+    server.say(_error(98, errors.WriterFenced("a later writer", epoch=5), stream_id=8, range_index=1))
+    await _until(lambda: len(second.told) == 2)
+    assert first.told == [10, 11]
+    assert second.told[0] == 20
+    assert isinstance(second.told[1], errors.WriterFenced) and second.told[1].epoch == 5
+    assert connection.closed is None
+    connection.close()
+
+
+async def test_error_about_the_connection(start_server: StartServer) -> None:
+    """An error in answer to nothing is about the connection, and ends it with that error."""
+    server = await start_server()
+    connection = await DataConnection.connect(server.address, REPLICA)
+    waiting = asyncio.create_task(connection.request(Opcode.FETCH, b"", timeout_s=10))
+    await _until(lambda: len(server.frames) == 2)
+    server.say(_error(0, errors.ProtocolViolation("your frame is too large")))
+    with pytest.raises(errors.ProtocolViolation, match="too large"):
+        await waiting
+
+
+async def test_mutual_tls(start_server: StartServer, tmp_path: Path) -> None:
+    """With TLS both ends show a certificate of the right authority; anything else is unavailable."""
+    ca, other = trustme.CA(), trustme.CA()
+
+    def files(name: str, authority: trustme.CA, trusted: trustme.CA) -> ssl.SSLContext:
+        certificate = authority.issue_cert("127.0.0.1")
+        for pem, end in (
+            (trusted.cert_pem, "ca"),
+            (certificate.cert_chain_pems[0], "cert"),
+            (certificate.private_key_pem, "key"),
+        ):
+            pem.write_to_path(str(tmp_path / f"{name}-{end}.pem"))
+        config = TlsConfig(*(str(tmp_path / f"{name}-{end}.pem") for end in ("ca", "cert", "key")))
+        return config.ssl_context(server=name == "server")
+
+    server = await start_server(files("server", ca, ca))
+    connection = await DataConnection.connect(server.address, REPLICA, tls=files("client", ca, ca))
+    connection.close()
+    for tls in (files("distrusts", ca, other), files("stranger", other, ca), None):
+        with pytest.raises(errors.Unavailable):
+            await DataConnection.connect(server.address, REPLICA, tls=tls, timeout_s=2)
+    assert len(server.frames) == 1
+
+
+async def test_connections_are_shared(start_server: StartServer) -> None:
+    """All who want a server at once get one connection; after it broke there is a new one; another incarnation is another."""
+    server = await start_server()
+    connections = DataConnections()
+    first, *rest = await asyncio.gather(*(connections.get(REPLICA, server.address) for _ in range(20)))
+    assert all(each is first for each in rest) and len(server.writers) == 1
+    assert connections.existing(REPLICA) is first
+    other = await connections.get(replica_id("rs1", 0xDEF), server.address)
+    assert other is not first
+    first.close()
+    assert connections.existing(REPLICA) is None
+    assert await connections.get(REPLICA, server.address) is not first
+    await connections.close()
+    await _until(lambda: server.ended == 3)
+
+
+async def test_failed_connections_are_tried_again(start_server: StartServer, dead_address: str) -> None:
+    """An attempt that failed is told to all who waited, and does not stand in the way of the next."""
+    connections = DataConnections()
+    results = await asyncio.gather(*(connections.get(REPLICA, dead_address) for _ in range(5)), return_exceptions=True)
+    assert all(isinstance(each, errors.Unavailable) for each in results)
+    with pytest.raises(errors.Unavailable, match="not registered"):
+        await connections.get(REPLICA, "")
+    server = await start_server()
+    assert (await connections.get(REPLICA, server.address)).closed is None
+    await connections.close()
