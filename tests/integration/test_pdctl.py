@@ -22,6 +22,7 @@ from rangelog_cli.processes import Cluster, wait_until
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 _COMMAND = [sys.executable, "-m", "pdctl"]
+_S3_KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 def _environment(cluster: Cluster | None = None) -> dict[str, str]:
@@ -295,3 +296,24 @@ def test_status_of_a_cluster_that_loses_members(cluster: Cluster) -> None:
     wait_until(missed, 20, f"{followers[0]} is not missed")
     cluster.kill(followers[1])
     wait_until(lambda: pdctl("--timeout", "2", "cluster", "status").returncode == 4, 30, "a minority leads")
+
+
+def test_an_object_store_that_does_not_answer_is_seen(cluster_factory: Any) -> None:
+    """Uploads that fail are tried again and shown with their error; the status is degraded; every record stays readable."""
+    store = "s3://bucket/prefix?endpoint=http://127.0.0.1:1"
+    pdctl = Pdctl(cluster_factory(pds=1, range_servers=2, tier_url=store, env=_S3_KEYS))
+    pdctl.ok("stream", "create", "kept", "--hot-retention", "0s")
+    pdctl.ok("stream", "append", "kept", "a", "b")
+    pdctl.ok("range", "seal", "kept", "--yes")
+
+    def failing() -> list[Any]:
+        return [each for each in pdctl.json("task", "list", "--failing") if each["attempts"] > 1 and each["last_error"]]
+
+    wait_until(lambda: failing() != [], 60, "no failing task is shown")
+    task = failing()[0]
+    assert task["kind"].startswith("upload") and (task["stream"], task["range_index"]) == ("kept", 0)
+    assert "\n" not in task["last_error"] and "Traceback" not in task["last_error"]
+    run = pdctl("cluster", "status")
+    assert run.returncode == 1 and "pdctl task list --failing" in run.stdout.decode()
+    assert pdctl.json("object", "list", "kept") == []
+    assert pdctl.ok("stream", "read", "kept") == "a\nb\n"
