@@ -136,7 +136,7 @@ async def test_refused_hello(start_server: StartServer, error: RangelogError) ->
 async def test_nobody_there(dead_address: str) -> None:
     """A port that refuses, and a host that does not exist, are unavailable, in words that name the server."""
     for address in (dead_address, "no.such.host.invalid:1"):
-        with pytest.raises(errors.Unavailable, match="range server rs1 at .* cannot be reached"):
+        with pytest.raises(errors.Unavailable, match=r"range server rs1 at .* cannot be reached"):
             await DataConnection.connect(address, REPLICA)
 
 
