@@ -44,7 +44,9 @@ def append(
     headers: tuple[str, ...],
     output: str,
 ) -> None:
-    """Append records: the arguments, or a line each of a file or standard input. Fences any other writer.
+    """Append records, each an argument or a line of input. Fences any other writer.
+
+    Lines come from --file, else from standard input.
 
     \b
     Examples:

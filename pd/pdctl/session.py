@@ -76,6 +76,13 @@ class Session:
             )
         return list(context.pd)
 
+    def _token(self) -> str | None:
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+            raise errors.InvalidArgument(
+                "a token is printable ASCII without line ends: look at --token or RANGELOG_TOKEN"
+            )
+        return self.token
+
     def _tls(self) -> Any:
         if bool(self.cert) != bool(self.key) or (self.cert and not self.ca):
             raise errors.InvalidArgument("--cert and --key go together, with --ca: give all three, or --ca alone")
@@ -90,7 +97,7 @@ class Session:
         from rangelog._transport.pd_client import PdClient
 
         async def run() -> _T:
-            pd = PdClient(self._endpoints(), token=self.token, tls=self._tls())
+            pd = PdClient(self._endpoints(), token=self._token(), tls=self._tls())
             try:
                 return await work(pd)
             finally:
@@ -103,7 +110,7 @@ class Session:
         import rangelog
 
         async def run() -> _T:
-            async with await rangelog.connect(self._endpoints(), token=self.token, tls=self._tls()) as client:
+            async with await rangelog.connect(self._endpoints(), token=self._token(), tls=self._tls()) as client:
                 return await work(client)
 
         return asyncio.run(run())

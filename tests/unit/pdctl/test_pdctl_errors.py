@@ -96,6 +96,13 @@ def test_a_damaged_context_file_is_one_line(pd: Any, tmp_path: Path) -> None:
     assert result.exit_code == 2 and str(path) in result.stderr and result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("token", ["two\nlines", "grün", "\x00"])
+def test_a_token_that_cannot_travel(pd: Any, pdctl: Any, token: str) -> None:
+    """A token with a line end, as from a file, is refused in words, and is not repeated."""
+    said = pdctl.fails(2, "--token", token, "server", "list")
+    assert "RANGELOG_TOKEN" in said and token not in said and pd.opened == []
+
+
 def test_tls_options(pd: Any, pdctl: Any) -> None:
     """--ca turns TLS on; half a client certificate is refused before anybody is asked."""
     pd.answers["list_servers"] = pd_pb2.ListServersResponse()
