@@ -91,8 +91,11 @@ class Local:
 
     def pids(self) -> dict[str, int]:
         """name → pid of every member that listens."""
-        files = sorted(self.data_dir.glob("*/endpoint.json"))
-        return {file.parent.name: int(json.loads(file.read_text())["pid"]) for file in files}
+        found: dict[str, int] = {}
+        for file in sorted(self.data_dir.glob("*/endpoint.json")):
+            with suppress(FileNotFoundError):  # a member that stops takes its file along
+                found[file.parent.name] = int(json.loads(file.read_text())["pid"])
+        return found
 
     def kill_everything(self) -> None:
         """`kill -9` to the supervisor and each of its children, and wait until they are gone."""

@@ -251,7 +251,13 @@ class DataConnections:
             task = asyncio.create_task(self._make(replica, address))
             self._making[replica] = task
             task.add_done_callback(lambda _: self._making.pop(replica, None))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if task.cancelled() and (me is None or not me.cancelling()):
+                raise Unavailable("the client was closed while it connected") from None
+            raise
 
     async def _make(self, replica: ReplicaId, address: str) -> DataConnection:
         connection = await DataConnection.connect(

@@ -189,7 +189,7 @@ class PdClient:
         """Learn from a failed try where the leader is or is not."""
         if isinstance(error, NotLeader):
             self._leader = error.address if _is_address(error.address or "") else None
-        elif self._leader == endpoint and error.retriable:
+        elif self._leader == endpoint and error.retriable and not isinstance(error, NoPlacement):
             self._leader = None
         return error
 

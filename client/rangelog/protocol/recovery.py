@@ -2,7 +2,9 @@
 
 What holds:
 
-* The end is decided from truthful, fenced answers only (quorum.seal_end_offset). Doubt and silence count for nothing.
+* The end is decided from truthful, fenced answers (quorum.seal_end_offset): doubt and silence count for nothing. Only when
+  all R have answered and doubt is all that is in the way, it is the largest of all answers: a doubtful tail is a torn
+  write that nobody was told of, or rot on at most A - 1 disks, so what is acked is on a disk that tells the truth.
 * Before the placement driver is asked to commit, every offset below the end is durable on A replicas that answered.
 * An answer whose replica is lost before the commit is forgotten, and the end computed again.
 * The end in force is what the placement driver says, whoever proposed it.
@@ -173,10 +175,20 @@ class Recovery:
             if member.answer is Answer.TRUTHFUL
         }
 
+    def _all_answered(self) -> dict[ReplicaId, int]:
+        """Everybody's answer, doubtful ones included, or nothing while one is missing or knows nothing."""
+        usable = (Answer.TRUTHFUL, Answer.DOUBTFUL)
+        if any(member.answer not in usable for member in self._members.values()):
+            return {}
+        return {replica: member.durable_offset for replica, member in self._members.items()}
+
     def _decide(self, now_ms: float) -> None:
         answers = self._truthful()
         end = seal_end_offset(answers.values(), len(self.replicas), self.acks)
         if end is None or len(answers) < self.acks:
+            answers = self._all_answered()
+            end = max(answers.values(), default=None)
+        if end is None:
             self._quorum_ms = None
             return
         if self._quorum_ms is None:

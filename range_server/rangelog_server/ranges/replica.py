@@ -9,7 +9,8 @@ What holds (numbers as in docs/RELIABILITY.md):
 * Nothing of a lower epoch is taken after a fence; nothing but recovery copies of the fence's own epoch after it (I7).
 * Readers see what lies below both the confirm offset and the durable end; `confirm_offset` never goes back (I5).
 * Once the committed end is known it never changes, and only what lies at or beyond it is ever cut (I6, I11).
-* A replica in doubt (damaged tail) takes no appends and says DOUBTFUL to a seal; a quarantined one says UNKNOWN (I10).
+* A replica in doubt (damaged tail) takes nothing but recovery copies and says DOUBTFUL to a seal; a quarantined one says
+  UNKNOWN (I10).
 
 The write-ahead log is ordered: when a fence is durable, so is every append taken before it. That makes "fence and read
 the end" one step.
@@ -119,7 +120,7 @@ class Replica:
         (the replica is in doubt), PreconditionFailed (sealed). Raised before anything changes.
         """
         self._check_epoch(epoch, recovery=recovery)
-        self._check_sound()
+        self._check_sound(recovery=recovery)
         fresh = self._fresh(batches)
         if fresh:
             if self.sealed_end_offset is not None:
@@ -292,8 +293,10 @@ class Replica:
         if recovery and not self.fenced:
             raise ProtocolViolation("a recovery copy without a fence")
 
-    def _check_sound(self) -> None:
-        if self.health is not Health.SOUND:
+    def _check_sound(self, *, recovery: bool) -> None:
+        """What is left of a damaged tail is sound; only who holds the fence may go on from there."""
+        allowed = (Health.SOUND, Health.DOUBTFUL) if recovery else (Health.SOUND,)
+        if self.health not in allowed:
             raise Corruption(f"the replica is {self.health.value}: {self.problem}")
 
     def _fresh(self, batches: Sequence[NewBatch]) -> Sequence[NewBatch]:

@@ -78,6 +78,18 @@ def test_doubt_and_silence_count_for_nothing() -> None:
         assert core.effects() == [Copy(A, C, 5, 7)]
 
 
+def test_when_all_answered_doubt_ends_at_the_longest() -> None:
+    """After a power cut of all three, each with a torn tail, the range ends at the longest one, with copies."""
+    core = Recovery((A, B, C), 2, 0)
+    core.effects()
+    for replica, end, answer in ((A, 4, Answer.DOUBTFUL), (B, 7, Answer.DOUBTFUL), (C, 5, Answer.TRUTHFUL)):
+        core.answered(0, replica, answer, end)
+    copy = Copy(B, C, 5, 7)
+    assert core.effects() == [copy]
+    core.copied(10, copy)
+    assert core.effects() == [Commit(7)]
+
+
 def test_a_source_that_dies_is_forgotten() -> None:
     """Losing the longer answer before its tail was copied starts the decision over."""
     core = Recovery((A, B, C), 2, 0)
