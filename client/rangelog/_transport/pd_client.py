@@ -40,6 +40,8 @@ class PdClient:
             raise InvalidArgument("no placement driver is given: pass host:port, or set RANGELOG_PD")
         for endpoint in endpoints:
             split_address(endpoint)
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise InvalidArgument("a token has only printable ASCII characters")
         self._endpoints = list(dict.fromkeys(endpoints))
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._tls = tls
@@ -173,6 +175,8 @@ class PdClient:
                     raise last
                 if isinstance(last, NotLeader) and self._leader:
                     break  # go straight to the leader it names
+                if isinstance(last, NoPlacement):
+                    break  # the leader's own word: ask it again in a while
             attempt += 1
             if not (isinstance(last, NotLeader) and self._leader and attempt == 1):
                 pause = min(_BACKOFF_S_MAX, _BACKOFF_S * 2.0 ** min(attempt, 5)) * random.uniform(0.5, 1.0)
