@@ -20,7 +20,9 @@ from rangelog._metadata import Metadata, backoff
 from rangelog._transport.data_connection import DataConnections
 from rangelog.batch import decode_records
 from rangelog.errors import (
+    Corruption,
     InvalidArgument,
+    ObjectNotFound,
     OffsetOutOfRange,
     OffsetTrimmed,
     RangelogError,
@@ -135,10 +137,13 @@ class SpanReader(ABC, Generic[_T]):
             try:
                 chunk = await self._next()
                 failing_since, attempt = None, 0
+            except OffsetTrimmed:
+                raise
             except RangelogError as error:
+                if isinstance(error, Corruption | ObjectNotFound):
+                    await self._refresh()  # an object that is not there may have been trimmed
+                    self._view.locate(self.position)
                 if not (error.retriable or isinstance(error, RangeNotFound | OffsetOutOfRange)):
-                    raise
-                if isinstance(error, OffsetTrimmed):
                     raise
                 failing_since = failing_since or time.monotonic()
                 if time.monotonic() - failing_since > self._timeout_s:
