@@ -12,7 +12,7 @@ import pytest
 import rangelog._reader
 import rangelog.spark.reading
 import rangelog.tier.parquet
-from rangelog.errors import OffsetTrimmed, StreamNotFound
+from rangelog.errors import Corruption, OffsetTrimmed, StreamNotFound
 from rangelog.spark.options import Options, parse_options
 from rangelog.spark.reading import plan_spans, read_span
 from rangelog_cli.processes import Cluster, wait_until
@@ -115,6 +115,29 @@ def test_deleted_while_it_is_read(options: Any, streams: Any, cluster: Cluster) 
     wait_until(lambda: not any(objects.rglob("*.parquet")), 60.0, f"{objects} stays")
     with pytest.raises(StreamNotFound):
         values(tables)
+
+
+def test_a_damaged_object_is_never_served(options: Any, streams: Any, cluster: Cluster) -> None:
+    """While there are hot copies they serve instead of a damaged object; without them it is Corruption that names it."""
+    filled = streams.fill("damaged", COUNT, hot_retention_seconds=float("inf"))
+    streams.client.seal_stream("damaged")
+    objects = cluster.directory / "tier" / "streams" / str(stream_id(streams, "damaged"))
+    wait_until(lambda: is_tiered(streams, "damaged"), 60.0, "nothing is uploaded")
+    (path,) = objects.rglob("*.parquet")
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 3] ^= 0x10
+    path.write_bytes(damaged)
+    asked = options("damaged", read_preference="cold_first")
+    assert values(read_span(asked, *one_span(asked))) == [value for *_, value, _ in filled.rows]
+    asked = options("damaged", read_preference="cold_only")
+    with pytest.raises(Corruption, match=path.name):
+        values(read_span(asked, *one_span(asked)))
+
+
+def is_tiered(streams: Any, name: str) -> bool:
+    """Whether objects cover the stream's first range."""
+    _, ranges = streams.client.run(streams.client.asynchronous.metadata.ranges(name, 0))
+    return bool(ranges[0].tiered_end_offset == ranges[0].end_offset > 0)
 
 
 def stream_id(streams: Any, name: str) -> int:
