@@ -163,7 +163,10 @@ def encode_headers(headers: Mapping[str, bytes] | None) -> bytes:
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, bytes):
             raise InvalidArgument("headers map str to bytes")
-        encoded = name.encode()
+        try:
+            encoded = name.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgument(f"header name {name!r} is not text") from None
         if len(encoded) > 0xFFFF:
             raise InvalidArgument(f"a header name of {len(encoded)} bytes; the limit is 65535")
         parts += [len(encoded).to_bytes(2, "little"), encoded, len(value).to_bytes(4, "little"), value]

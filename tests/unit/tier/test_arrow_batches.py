@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rangelog.arrow import SCHEMA, batch_to_arrow
 from rangelog.batch import HEADER_BYTES, decode_records, encode_batch, encode_headers
-from rangelog.errors import RangelogError
+from rangelog.errors import InvalidArgument, RangelogError
 from rangelog.record import Record
 from rangelog.tier.cold import records_from_arrow
 
@@ -96,3 +96,9 @@ def test_timestamps_beyond_arrow_are_refused(stamp: int) -> None:
     """A timestamp that microseconds cannot hold is a typed error, not another timestamp."""
     with pytest.raises(RangelogError, match="timestamp"):
         batch_to_arrow(encode([(stamp, None, b"v", {})], 0))
+
+
+def test_header_names_are_text() -> None:
+    """A name with half a surrogate pair is refused when it is appended, not when somebody reads it."""
+    with pytest.raises(InvalidArgument, match="not text"):
+        encode_headers({"\ud800": b""})
