@@ -115,20 +115,7 @@ def write_object(
     groups: list[common_pb2.RowGroup] = []
     group = _Group()
     position = start_offset
-    with (
-        path.open("wb") as target,
-        _SummingFile(target) as sink,
-        pq.ParquetWriter(
-            sink,
-            SCHEMA.with_metadata(metadata),
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=["key"],
-            write_statistics=["offset", "timestamp"],
-            write_page_checksum=True,
-            store_schema=True,
-        ) as writer,
-    ):
+    with path.open("wb") as target, _SummingFile(target) as sink, _parquet_writer(sink, metadata) as writer:
         for data in batches:
             if position >= end_offset:
                 break
@@ -149,6 +136,19 @@ def write_object(
         groups.append(_write_group(writer, sink, group))
         writer.add_key_value_metadata({_CRCS: ",".join(map(str, sink.sums))})
     return _describe(path, groups)
+
+
+def _parquet_writer(sink: _SummingFile, metadata: dict[str, str]) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        sink,
+        SCHEMA.with_metadata(metadata),
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=["key"],
+        write_statistics=["offset", "timestamp"],
+        write_page_checksum=True,
+        store_schema=True,
+    )
 
 
 def _write_group(writer: pq.ParquetWriter, sink: _SummingFile, group: _Group) -> common_pb2.RowGroup:
