@@ -9,8 +9,7 @@ import os
 import signal
 import sys
 
-import structlog
-
+from rangelog._transport.server_log import log_to_stderr
 from rangelog.errors import RangelogError
 from rangelog_pd.runtime import Runtime
 from rangelog_pd.settings import PdSettings
@@ -18,7 +17,7 @@ from rangelog_pd.settings import PdSettings
 
 def run(settings: PdSettings) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code. What goes wrong is said in one line."""
-    _log_to_stderr()
+    _set_up_logs()
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(settings.data_dir / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -55,20 +54,8 @@ def _failed(message: str) -> int:
     return 1
 
 
-def _log_to_stderr() -> None:
-    """Structured lines on stderr: for people on a terminal, JSON elsewhere. The library's noise stays out."""
-    render: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            render,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
+def _set_up_logs() -> None:
+    """Structured lines on stderr; of the library's own, only warnings."""
+    log_to_stderr()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("rangelog").setLevel(logging.INFO)

@@ -11,11 +11,12 @@ import sys
 import structlog
 import uvloop
 
+from rangelog._transport.server_log import log_to_stderr
 from rangelog.errors import RangelogError
 from rangelog_server.agent.registration import RolledBack
 from rangelog_server.identity import DataDirectory, Identity
 from rangelog_server.ranges.store import Store
-from rangelog_server.runtime import ENDPOINT_FILE, Runtime, log_to_stderr
+from rangelog_server.runtime import ENDPOINT_FILE, Runtime
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.wal.log import Wal
 

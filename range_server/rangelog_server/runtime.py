@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import socket
-import sys
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
@@ -170,20 +169,3 @@ class Runtime:
             if self._sweeps % RECLAIM_EVERY_SWEEPS == 0:
                 with suppress(StorageFull):
                     self._store.reclaim()
-
-
-def log_to_stderr() -> None:
-    """Structured lines on stderr: for people on a terminal, JSON elsewhere."""
-    render: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            render,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )

@@ -1,0 +1,24 @@
+"""How servers log: structured lines on stderr, for people on a terminal, JSON elsewhere. Needs structlog (a server extra)."""
+
+from __future__ import annotations
+
+import sys
+
+import structlog
+
+
+def log_to_stderr() -> None:
+    """Set structlog up for this process."""
+    render: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            render,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
