@@ -6,7 +6,8 @@ import os
 from collections import Counter
 
 import pytest
-from simulated_cluster import SimulatedWriter, Simulation
+from simulated_cluster import Simulation
+from simulated_writer import SimulatedWriter
 
 pytestmark = pytest.mark.timeout(300)
 FAULT_MS = 4_000.0
