@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rangelog.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, StorageFull, Unavailable
-from rangelog.tier.object_store import ObjectInfo, check_key
+from rangelog.tier.object_store import ObjectInfo, check_key, check_span, source_size
 
 _ASIDE = ".aside"
 _ASIDE_AGE_S_MAX = 86_400.0
@@ -35,18 +36,24 @@ class FileStore:
         """Remove what a process that was killed had begun; what others write now is younger."""
         oldest = time.time() - _ASIDE_AGE_S_MAX
         for aside in (self._root / _ASIDE).iterdir():
-            with suppress(FileNotFoundError):  # another process was first
+            with suppress(OSError):  # another process was first, or this one may only read
                 if aside.stat().st_mtime < oldest:
                     aside.unlink()
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
 
+    def _named(self, key: str) -> str:
+        """For messages: a reader on another machine sees that it looks into a directory of its own."""
+        return f"{key} in {self._root}"
+
     def put_if_absent(self, key: str, source: bytes | Path) -> None:
         """See ObjectStore."""
         path = self._path(key)
+        source_size(source)
         aside = self._root / _ASIDE / uuid.uuid4().hex
-        with _mapped(key):
+        with _mapped(self._named(key)):
+            _make_directories(aside.parent)  # somebody may have removed the whole directory
             try:
                 with aside.open("wb") as target:
                     if isinstance(source, bytes):
@@ -73,12 +80,13 @@ class FileStore:
 
     def get(self, key: str) -> bytes:
         """See ObjectStore."""
-        with _mapped(key):
+        with _mapped(self._named(key)):
             return self._path(key).read_bytes()
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """See ObjectStore."""
-        with _mapped(key), self._path(key).open("rb") as source:
+        check_span(key, start, length)
+        with _mapped(self._named(key)), self._path(key).open("rb") as source:
             source.seek(start)
             data = source.read(length)
         if len(data) != length:
@@ -87,17 +95,19 @@ class FileStore:
 
     def head(self, key: str) -> ObjectInfo:
         """See ObjectStore."""
-        with _mapped(key):
+        with _mapped(self._named(key)):
             found = self._path(key).stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ObjectNotFound(f"there is no object {self._named(key)}")
         return ObjectInfo(key, found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}")
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """See ObjectStore."""
-        with _mapped(prefix):
+        with _mapped(self._named(prefix)):
             keys = sorted(
                 path.relative_to(self._root).as_posix()
                 for path in self._root.rglob("*")
-                if path.is_file() and _ASIDE not in path.parts
+                if path.is_file() and path.relative_to(self._root).parts[0] != _ASIDE
             )
         for key in keys:
             if key.startswith(prefix):
@@ -106,7 +116,7 @@ class FileStore:
 
     def delete(self, key: str) -> None:
         """See ObjectStore."""
-        with _mapped(key):
+        with _mapped(self._named(key)):
             self._path(key).unlink(missing_ok=True)
 
 
@@ -131,7 +141,7 @@ def _flush_directory(directory: Path) -> None:
 def _mapped(what: str) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError) as error:
         raise ObjectNotFound(f"there is no object {what}") from error
     except OSError as error:
         if error.errno in _ENOSPC:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rangelog.errors import ConfigInvalid, InvalidArgument, PreconditionFailed
+from rangelog.errors import ConfigInvalid, InvalidArgument, PreconditionFailed, RangelogError
 
 KEY_LENGTH_MAX = 1_000
 PROBE_PREFIX = "probe/"
@@ -31,7 +32,10 @@ class ObjectStore(Protocol):
     """See the module. Keys are relative to the URL's prefix."""
 
     def put_if_absent(self, key: str, source: bytes | Path) -> None:
-        """Store bytes or a file under a new key. Raises PreconditionFailed when the key is taken, Unavailable."""
+        """Store bytes or a file under a new key.
+
+        Raises PreconditionFailed when the key is taken, InvalidArgument when there is no such file, Unavailable.
+        """
 
     def get(self, key: str) -> bytes:
         """Return the whole object. Raises ObjectNotFound, Unavailable."""
@@ -57,10 +61,27 @@ def check_key(key: str) -> str:
     return key
 
 
+def check_span(key: str, start: int, length: int) -> None:
+    """Raises InvalidArgument for a span that no object can have: stores would answer it each in another way."""
+    if start < 0 or length < 0:
+        raise InvalidArgument(f"object {key} has no {length} bytes from {start} on")
+
+
+def source_size(source: bytes | Path) -> int:
+    """Return how many bytes there are to store. Raises InvalidArgument when it is a file that cannot be read."""
+    if isinstance(source, bytes):
+        return len(source)
+    try:
+        return source.stat().st_size
+    except OSError as error:
+        raise InvalidArgument(f"the file to be stored cannot be read: {error.strerror} ({source})") from error
+
+
 def probe(store: ObjectStore) -> None:
     """Check that the store honours "only if absent": without that two uploads could overwrite each other.
 
-    Raises ConfigInvalid when it does not, Unavailable when it cannot be reached.
+    What it put there it removes, where the store lets it: uploading must not need the right to delete.
+    Raises ConfigInvalid when the store overwrites, Unavailable when it cannot be reached.
     """
     key = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
     store.put_if_absent(key, b"rangelog")
@@ -69,7 +90,8 @@ def probe(store: ObjectStore) -> None:
     except PreconditionFailed:
         return
     finally:
-        store.delete(key)
+        with suppress(RangelogError):
+            store.delete(key)
     raise ConfigInvalid(
         "this object store ignores If-None-Match: objects could be overwritten, so it cannot be the tier"
     )

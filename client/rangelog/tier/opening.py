@@ -1,34 +1,34 @@
-"""Opens an object store by its URL."""
+"""Opens an object store by its URL. What is wrong with one is said without repeating it: people put secrets into URLs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from rangelog.errors import ConfigInvalid, MissingExtra
-from rangelog.tier.object_store import ObjectStore
+from rangelog.errors import ConfigInvalid, InvalidArgument, MissingExtra
+from rangelog.tier.object_store import ObjectStore, check_key
 
 _S3_OPTIONS = ("endpoint", "region", "create")
+_FILE_FORM = "file:///absolute/directory"
+_S3_FORM = "s3://bucket/prefix?endpoint=http://host:port&region=name&create=true"
 
 
 def open_object_store(url: str) -> ObjectStore:
     """Open `file:///dir` or `s3://bucket/prefix?endpoint=http://host:port&region=name&create=true`.
 
+    Credentials come from boto3's own chain, and so does the region where the URL names none.
     Raises ConfigInvalid, MissingExtra, Unavailable.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # of brackets
+        raise ConfigInvalid(f"bad tier URL: write {_FILE_FORM} or {_S3_FORM}") from None
     if parts.scheme == "file":
-        if parts.netloc not in ("", "localhost") or not parts.path.startswith("/") or parts.query:
-            raise ConfigInvalid(f"bad tier URL {url!r}: write file:///absolute/directory")
         from rangelog.tier.file_store import FileStore
 
-        return FileStore(Path(unquote(parts.path)))
+        return FileStore(_directory(parts))
     if parts.scheme == "s3":
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        unknown = [name for name in options if name not in _S3_OPTIONS]
-        if unknown or not parts.netloc:
-            what = f"unknown option {unknown[0]!r}" if unknown else "no bucket"
-            raise ConfigInvalid(f"bad tier URL: {what}; write s3://bucket/prefix?endpoint=http://host:port&region=name")
+        options = _s3_options(parts)
         try:
             from rangelog.tier.s3_store import S3Store
         except ImportError as error:
@@ -40,4 +40,38 @@ def open_object_store(url: str) -> ObjectStore:
             region=options.get("region"),
             create=options.get("create") == "true",
         )
-    raise ConfigInvalid(f"bad tier URL {url!r}: write file:///directory or s3://bucket/prefix")
+    raise ConfigInvalid(f"bad tier URL: write {_FILE_FORM} or {_S3_FORM}")
+
+
+def _directory(parts: SplitResult) -> Path:
+    path = unquote(parts.path)
+    extra = parts.netloc not in ("", "localhost") or parts.query or parts.fragment
+    if extra or not path.startswith("/") or "\0" in path:
+        raise ConfigInvalid(f"bad tier URL: write {_FILE_FORM}")
+    return Path(path)
+
+
+def _s3_options(parts: SplitResult) -> dict[str, str]:
+    given = parse_qsl(parts.query, keep_blank_values=True)
+    options = dict(given)
+    unknown = [name for name in options if name not in _S3_OPTIONS]
+    problem = ""
+    if not parts.netloc:
+        problem = "no bucket"
+    elif "@" in parts.netloc:
+        problem = "credentials do not belong into it, boto3 finds them in the environment, a profile or a role"
+    elif unknown:
+        problem = f"unknown option {unknown[0]!r}"
+    elif len(options) < len(given):
+        problem = "an option is there twice"
+    elif options.get("create", "false") not in ("true", "false"):
+        problem = "create is true or false"
+    elif parts.fragment:
+        problem = "a # ends it"
+    try:
+        check_key(parts.path.strip("/") or "none")
+    except InvalidArgument:
+        problem = "a prefix is names with single slashes between them, without . and .."
+    if problem:
+        raise ConfigInvalid(f"bad tier URL: {problem}; write {_S3_FORM}")
+    return options

@@ -15,7 +15,16 @@ from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    SSOError,
+    TokenRetrievalError,
+)
+from botocore.parsers import ResponseParserError
 
 from rangelog.errors import (
     ConfigInvalid,
@@ -26,16 +35,18 @@ from rangelog.errors import (
     Unavailable,
 )
 from rangelog.limits import MIB
-from rangelog.tier.object_store import ObjectInfo, check_key
+from rangelog.tier.object_store import ObjectInfo, check_key, check_span, source_size
 
 CONNECT_TIMEOUT_S = 3
 READ_TIMEOUT_S = 30
 ATTEMPTS_MAX = 3
 POOL_CONNECTIONS = 16
 PART_BYTES = 16 * MIB
+_REGION_DEFAULT = "us-east-1"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _MISSING = ("NoSuchKey", "404", "NotFound")
-_TAKEN = ("PreconditionFailed", "412", "ConditionalRequestConflict", "409")
+_TAKEN = ("PreconditionFailed", "412")
+_CONFLICT = "ConditionalRequestConflict"  # two at once: nobody knows yet whether the key will be taken
 _DENIED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "Forbidden")
 
 
@@ -59,17 +70,17 @@ class S3Store:
             s3={"addressing_style": "path" if endpoint else "auto"},
         )
         try:
-            self._client: Any = boto3.session.Session().client(
-                "s3", endpoint_url=endpoint, region_name=region or "us-east-1", config=config
-            )
+            session = boto3.session.Session()
+            region = region or session.region_name or _REGION_DEFAULT
+            self._client: Any = session.client("s3", endpoint_url=endpoint, region_name=region, config=config)
         except (BotoCoreError, ValueError) as error:
             raise ConfigInvalid(f"the tier {self._where} cannot be set up: {error}") from error
         if create:
             self._create_bucket(region)
 
-    def _create_bucket(self, region: str | None) -> None:
+    def _create_bucket(self, region: str) -> None:
         options: dict[str, Any] = {}
-        if region not in (None, "us-east-1"):
+        if region != _REGION_DEFAULT:  # the one region that may not be named
             options["CreateBucketConfiguration"] = {"LocationConstraint": region}
         try:
             with self._mapped(self._bucket):
@@ -82,11 +93,11 @@ class S3Store:
 
     def put_if_absent(self, key: str, source: bytes | Path) -> None:
         """See ObjectStore."""
-        if isinstance(source, Path) and source.stat().st_size > PART_BYTES:
+        if source_size(source) > PART_BYTES and isinstance(source, Path):
             self._put_parts(key, source)
             return
-        body = source if isinstance(source, bytes) else source.read_bytes()
         with self._mapped(key):
+            body = source if isinstance(source, bytes) else source.read_bytes()
             self._client.put_object(Bucket=self._bucket, Key=self._key(key), Body=body, IfNoneMatch="*")
 
     def _put_parts(self, key: str, source: Path) -> None:
@@ -122,7 +133,8 @@ class S3Store:
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """See ObjectStore."""
-        if length <= 0:
+        check_span(key, start, length)
+        if not length:
             return b""
         wanted = f"bytes={start}-{start + length - 1}"
         with self._mapped(key):
@@ -160,12 +172,20 @@ class S3Store:
             yield
         except ClientError as error:
             raise self._error(error, key) from error
-        except NoCredentialsError as error:
+        except (NoCredentialsError, PartialCredentialsError) as error:
             raise ConfigInvalid(
                 f"no credentials for {self._where}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
             ) from error
+        except (CredentialRetrievalError, SSOError, TokenRetrievalError) as error:
+            raise Unavailable(
+                f"the credentials for {self._where} cannot be had: check the profile or the role"
+            ) from error
         except BotoCoreError as error:
             raise Unavailable(f"{self._where} cannot be reached: check the endpoint in the tier URL") from error
+        except (KeyError, ResponseParserError) as error:
+            raise Unavailable(f"{self._where} does not speak S3: check the endpoint in the tier URL") from error
+        except OSError as error:
+            raise Unavailable(f"the file for object {key} cannot be read: {error.strerror}") from error
 
     def _error(self, error: ClientError, key: str) -> RangelogError:
         code = str(error.response.get("Error", {}).get("Code", ""))
@@ -176,6 +196,8 @@ class S3Store:
             return ObjectNotFound(f"there is no object {key} in {self._where}")
         if code in _TAKEN or code in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
             return PreconditionFailed(f"object {key} exists already in {self._where}")
+        if code == _CONFLICT:
+            return Unavailable(f"another request for object {key} in {self._where} is under way: try again")
         if code in ("InvalidRange", "416"):
             return InvalidArgument(f"object {key} is shorter than what was asked of it")
         if code in _DENIED:
