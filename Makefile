@@ -7,6 +7,7 @@ READY  := $(VENV)/.ready
 PYTEST := $(PY) -m pytest -q
 SEEDS  ?= 300
 
+.NOTPARALLEL: # two parts of `make test` at once would be in each other's way
 .PHONY: help demo test unit integration spark check sim bench proto lock clean
 
 help: ## list the targets
@@ -26,7 +27,7 @@ demo: $(READY) ## the main job: 336,776 flights through failures, tiering and Sp
 test: check unit integration spark ## everything that must hold
 
 unit: $(READY) ## cores, codecs, state machines, simulation
-	$(PYTEST) -n 2 --dist loadfile tests/unit tests/simulation tests/tidy
+	$(PYTEST) -n 2 --dist loadfile tests/unit tests/simulation
 
 integration: $(READY) ## real processes on loopback
 	$(PYTEST) tests/integration
@@ -34,15 +35,15 @@ integration: $(READY) ## real processes on loopback
 spark: $(READY) ## Spark over hot and tiered ranges
 	$(PYTEST) tests/spark
 
-check: $(READY) ## format, lint, types, import contracts, stubs, lock file
+check: $(READY) ## format, lint, types, import contracts, stubs, lock file, house rules
 	$(PY) -m ruff format --check --quiet .
 	$(PY) -m ruff check --quiet .
 	$(PY) -m mypy --no-error-summary
-	$(VENV)/bin/lint-imports --no-cache > build.lint-imports 2>&1 || { cat build.lint-imports; rm -f build.lint-imports; exit 1; }
-	@rm -f build.lint-imports
+	@said=$$($(VENV)/bin/lint-imports --no-cache 2>&1) || { echo "$$said"; exit 1; }
 	$(PY) tools/generate_stubs.py --check
 	$(PY) tools/check_lock.py
-	@echo "check: format, lint, types, import contracts, stubs and lock file are in order"
+	$(PYTEST) tests/tidy
+	@echo "check: format, lint, types, import contracts, stubs, lock file and house rules are in order"
 
 sim: $(READY) ## simulated clusters: SEEDS=n of them, or SEED=k alone
 	SEEDS=$(SEEDS) $(PYTEST) -s tests/simulation
@@ -58,5 +59,6 @@ lock: $(READY) ## pin all dependencies anew (needs uv)
 		--no-header --extra all --extra dev pyproject.toml -o requirements.lock
 
 clean: ## remove what was made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,6 +6,9 @@ import json
 import pathlib
 from typing import Any
 
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+
 from rangelog.batch import CODEC_ZSTD, encode_batch, encode_headers
 from rangelog_proto.frame import Opcode, encode_frame
 from rangelog_proto.v1 import data_pb2
@@ -33,11 +36,49 @@ def batches() -> dict[str, str]:
     }
 
 
-def frames() -> dict[str, str]:
-    """A frame of each opcode, as hex."""
-    append = data_pb2.Append(stream_id=7, range_index=3, epoch=11, start_offset=900, confirm_offset=1000)
-    made = {opcode.name.lower(): encode_frame(opcode, 42, b"").hex() for opcode in Opcode}
-    made["append_with_payload"] = encode_frame(Opcode.APPEND, 43, append.SerializeToString(), b"payload").hex()
+def messages() -> dict[Opcode, Message]:
+    """One message of each opcode with every field set, each to another value, so that no two can change places."""
+    of = {"stream_id": 7, "range_index": 3}
+    return {
+        Opcode.HELLO: data_pb2.Hello(protocol_version=1, client="c", token="t", server="rs1", incarnation=2**63 + 5),
+        Opcode.HELLO_REPLY: data_pb2.HelloReply(
+            protocol_version=1, server="rs1", incarnation=2**63 + 5, payload_bytes_max=9
+        ),
+        Opcode.APPEND: data_pb2.Append(
+            **of, epoch=11, start_offset=900, confirm_offset=1000, recovery=True, memory=True
+        ),
+        Opcode.APPEND_REPLY: data_pb2.AppendReply(**of, epoch=11, durable_offset=1003),
+        Opcode.CONFIRM: data_pb2.Confirm(**of, epoch=11, confirm_offset=1003),
+        Opcode.FETCH: data_pb2.Fetch(
+            **of, offset=1000, bytes_max=4096, wait_ms_max=500, sealed_end_offset=2000, recovery_epoch=12
+        ),
+        Opcode.FETCH_REPLY: data_pb2.FetchReply(
+            start_offset=900, confirm_offset=1003, sealed_end_offset=2000, sealed=True, durable_offset=2001
+        ),
+        Opcode.LOOKUP_TIMESTAMP: data_pb2.LookupTimestamp(**of, timestamp_ms=-5, sealed_end_offset=2000),
+        Opcode.LOOKUP_TIMESTAMP_REPLY: data_pb2.LookupTimestampReply(found=True, offset=1000, confirm_offset=1003),
+        Opcode.SEAL: data_pb2.Seal(**of, epoch=12, start_offset=900),
+        Opcode.SEAL_REPLY: data_pb2.SealReply(
+            outcome=data_pb2.SEAL_OUTCOME_DOUBTFUL, durable_offset=1003, last_batch_crc=0xDEADBEEF, confirm_offset=1000
+        ),
+        Opcode.COMMIT_END: data_pb2.CommitEnd(**of, epoch=12, start_offset=900, end_offset=1003),
+        Opcode.COMMIT_END_REPLY: data_pb2.CommitEndReply(complete=True, durable_offset=1003),
+        Opcode.ERROR: data_pb2.Error(code="FENCED", message="m", epoch=12, offset=1003, **of),
+    }
+
+
+def frames() -> dict[str, dict[str, Any]]:
+    """A frame of each opcode, as hex, with what it decodes to; two of them with a payload."""
+    payloads = {Opcode.APPEND: b"payload", Opcode.FETCH_REPLY: b"batches"}
+    made: dict[str, dict[str, Any]] = {}
+    for opcode, message in messages().items():
+        payload = payloads.get(opcode, b"")
+        made[opcode.name.lower()] = {
+            "hex": encode_frame(opcode, 42, message.SerializeToString(deterministic=True), payload).hex(),
+            "request_id": 42,
+            "payload": payload.decode(),
+            "message": MessageToDict(message, preserving_proto_field_name=True),
+        }
     return made
 
 

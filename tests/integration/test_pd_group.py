@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -16,6 +15,7 @@ from typing import Any
 
 import grpc
 import pytest
+from pd_group import CALL_S, FakeServers, Group, channel, new_stream, running_group, until
 
 from rangelog._transport.grpc_errors import from_rpc_error
 from rangelog._transport.pd_client import PdClient
@@ -31,143 +31,17 @@ from rangelog.errors import (
     Unavailable,
     WriterFenced,
 )
-from rangelog_cli.processes import Cluster, Process, wait_until
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
-
-SETTINGS = {"RANGELOG_PD_SNAPSHOT_ENTRIES": "100"}
-"""Snapshots are taken all the time, so that restarts and rejoins go through them."""
-
-CALL_S = 15.0
-
-
-class Group:
-    """Placement drivers without range servers; those are played by `FakeServers`."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.names = list(cluster.placement_drivers)
-
-    def start(self) -> None:
-        for name in self.names:
-            self.cluster.start_member(name, wait=False)
-        for process in self.cluster.placement_drivers.values():
-            process.wait_ready()
-
-    def address(self, name: str) -> str:
-        return self.cluster.pd_addresses[self.names.index(name)]
-
-    async def leader(self, *but: str) -> str:
-        """The name of who leads by the word of a living member; waits for an election."""
-        deadline = time.monotonic() + CALL_S
-        while time.monotonic() < deadline:
-            for name in self.names:
-                if name in but or not self.cluster.members[name].running:
-                    continue
-                with contextlib.suppress(grpc.RpcError):
-                    async with channel(self.address(name)) as stub:
-                        told = await stub.DescribeCluster(pb.DescribeClusterRequest(), timeout=2)
-                        leading = [each.name for each in told.members if each.leader]
-                        if leading and leading[0] not in but and told.has_majority:
-                            return str(leading[0])
-            await asyncio.sleep(0.05)
-        raise AssertionError("nobody leads")
-
-
-@contextlib.asynccontextmanager
-async def channel(address: str) -> AsyncIterator[Any]:
-    """A stub for one member, without finding or following the leader."""
-    async with grpc.aio.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as opened:
-        yield PlacementDriverStub(opened)  # type: ignore[no-untyped-call]
-
-
-class FakeServers:
-    """Range servers that register and heartbeat for real, and hold what they are told to hold."""
-
-    def __init__(self, pd: PdClient, *names: str) -> None:
-        self.pd = pd
-        self.incarnations = {name: 1_000 + number for number, name in enumerate(names)}
-        self.replicas: dict[str, dict[tuple[int, int], pb.ReplicaReport]] = {name: {} for name in names}
-        self.directives: dict[str, list[pb.Directive]] = {name: [] for name in names}
-        self._tasks: list[asyncio.Task[None]] = []
-
-    async def start(self) -> None:
-        for name in self.incarnations:
-            await self.register(name)
-        self._tasks = [asyncio.create_task(self._beat(name)) for name in self.incarnations]
-
-    async def register(self, name: str) -> None:
-        request = pb.RegisterServerRequest(
-            request_id=uuid.uuid4().hex,
-            server=name,
-            incarnation=self.incarnations[name],
-            boot=1,
-            data_address="127.0.0.1:1",
-            zone=name,
-        )
-        await self.pd.register_server(request, timeout_s=CALL_S)
-
-    async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _beat(self, name: str) -> None:
-        sequence = 0
-        while True:
-            sequence += 1
-            request = pb.HeartbeatRequest(
-                server=name,
-                incarnation=self.incarnations[name],
-                sequence=sequence,
-                replicas=self.replicas[name].values(),
-                complete=True,
-            )
-            with contextlib.suppress(RangelogError):
-                answer = await self.pd.heartbeat(request, timeout_s=2)
-                self.directives[name] = list(answer.directives)
-            await asyncio.sleep(0.1)
-
-    def wanted(self, kind: str) -> dict[str, pb.Directive]:
-        """Who is told to do this now."""
-        return {
-            name: each
-            for name, directives in self.directives.items()
-            for each in directives
-            if each.WhichOneof("action") == kind
-        }
-
-    def hold(self, name: str, stream_id: int, index: int, state: pb.ReplicaState, end: int) -> None:
-        self.replicas[name][stream_id, index] = pb.ReplicaReport(
-            stream_id=stream_id, range_index=index, state=state, durable_offset=end, size_bytes=100
-        )
-
-
-async def until(condition: Callable[[], Any], what: str) -> Any:
-    """Poll until the condition gives something; returns that."""
-    deadline = time.monotonic() + CALL_S
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"not in time: {what}")
 
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[Group]:
     """Three placement drivers, listening."""
-    cluster = Cluster.open(tmp_path / "group", env=SETTINGS)
-    made = Group(cluster)
-    try:
-        made.start()
+    with running_group(tmp_path / "group") as made:
         yield made
-    finally:
-        cluster.kill_all()
-        cluster.stop()
 
 
 @pytest.fixture
@@ -185,14 +59,6 @@ async def servers(pd: PdClient) -> AsyncIterator[FakeServers]:
     await made.start()
     yield made
     await made.stop()
-
-
-async def new_stream(pd: PdClient, name: str = "s") -> tuple[int, int]:
-    """A stream with a writer; returns its id and epoch."""
-    request = pb.CreateStreamRequest(request_id=uuid.uuid4().hex, name=name)
-    await pd.create_stream(request, timeout_s=CALL_S)
-    opened = await pd.open_writer(pb.OpenWriterRequest(request_id=uuid.uuid4().hex, name=name), timeout_s=CALL_S)
-    return opened.stream.stream_id, opened.stream.epoch
 
 
 def create_range(stream_id: int, epoch: int, start: int, request_id: str = "") -> pb.CreateRangeRequest:
@@ -474,71 +340,3 @@ async def test_garbage_on_the_port_harms_nobody(group: Group, pd: PdClient) -> N
             while connection.recv(65_536):
                 pass
     await new_stream(pd, "after")
-
-
-def last_words(process: Process) -> str:
-    """Its exit code must be 1 and its last line say why."""
-    assert process.wait(30) == 1
-    words = process.last_words()
-    assert "Traceback" not in process.log_path.read_text()[-4_000:]
-    return words
-
-
-def test_a_locked_directory_and_a_busy_port_are_refused_in_one_line(group: Group, tmp_path: Path) -> None:
-    """A second process on the same directory, or on the same port, ends with exit code 1 and one line."""
-    plan = group.cluster.plan
-    arguments = ["-m", "rangelog_cli", "pd", "--name", "pd1"]
-    for member in plan.pds:
-        arguments += ["--member", f"{member.name}={member.raft_address}@{member.api_address}"]
-    env = {"RANGELOG_PD_RAFT_SECRET": plan.raft_secret}
-    home = group.cluster.directory / "pd1"
-    for data_dir, listen, expected in (
-        (home, "127.0.0.1:0", "in use"),
-        (tmp_path / "other", plan.pds[0].api_address, "listen"),
-    ):
-        options = ["--data-dir", str(data_dir), "--listen", listen]
-        process = Process("second", [*arguments, *options], log_path=tmp_path / "second.log", env=env)
-        process.start()
-        assert expected in last_words(process)
-    assert json.loads((home / "endpoint.json").read_text())["pid"] == group.cluster.members["pd1"].pid
-
-
-def test_sigterm_is_a_clean_end(group: Group) -> None:
-    """Exit code 0, no endpoint file left, and it comes back with its data."""
-    process = group.cluster.members["pd2"]
-    process.request_stop()
-    assert process.wait(20) == 0
-    assert not (group.cluster.directory / "pd2" / "endpoint.json").exists()
-    group.cluster.start_member("pd2")
-
-
-def test_a_damaged_snapshot_stops_the_member_with_one_line(group: Group) -> None:
-    """A member whose snapshot does not check out refuses to start, and says which file; the others go on."""
-    home = group.cluster.directory / "pd3"
-
-    async def write_enough() -> None:
-        client = PdClient(group.cluster.pd_addresses)
-        try:
-            for _ in range(160):
-                await client.describe_stream(pb.DescribeStreamRequest(name="s"), timeout_s=CALL_S)
-        finally:
-            await client.close()
-
-    async def fill() -> None:
-        client = PdClient(group.cluster.pd_addresses)
-        try:
-            await new_stream(client)
-        finally:
-            await client.close()
-        await write_enough()
-
-    asyncio.run(fill())
-    snapshot = home / "raft" / "snapshot"
-    wait_until(snapshot.exists, CALL_S, "no snapshot was taken")
-    group.cluster.kill("pd3")
-    data = bytearray(snapshot.read_bytes())
-    data[len(data) // 2] ^= 0x40
-    snapshot.write_bytes(bytes(data))
-    process = group.cluster.members["pd3"]
-    process.start()
-    assert "snapshot" in last_words(process)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
+from google.protobuf.json_format import MessageToDict
 
 from rangelog.batch import check_batch, decode_records
 from rangelog.record import Record
@@ -14,7 +18,7 @@ from rangelog_proto.v1 import data_pb2
 
 HERE = Path(__file__).parent
 BATCHES: dict[str, str] = json.loads((HERE / "batches.json").read_text())
-FRAMES: dict[str, str] = json.loads((HERE / "frames.json").read_text())
+FRAMES: dict[str, dict[str, Any]] = json.loads((HERE / "frames.json").read_text())
 
 
 @pytest.mark.parametrize("name", sorted(BATCHES))
@@ -44,13 +48,36 @@ def test_encoding_makes_the_same_bytes(name: str) -> None:
     assert module.frames() == FRAMES
 
 
-def test_frames_decode_to_what_they_were() -> None:
-    """Each stored frame still has its opcode, id, message and payload."""
-    for name, text in FRAMES.items():
-        decoder = FrameDecoder(message_bytes_max=1000, payload_bytes_max=1000)
-        (frame,) = decoder.feed(bytes.fromhex(text))
-        if name == "append_with_payload":
-            assert (frame.opcode, frame.request_id, frame.payload) == (Opcode.APPEND, 43, b"payload")
-            assert data_pb2.Append.FromString(frame.message).start_offset == 900
-        else:
-            assert (frame.opcode.name.lower(), frame.request_id) == (name, 42)
+@pytest.mark.parametrize("opcode", Opcode)
+def test_frames_decode_to_what_they_were(opcode: Opcode) -> None:
+    """Each stored frame still has its opcode, id and payload, and its message every field."""
+    stored = FRAMES[opcode.name.lower()]
+    decoder = FrameDecoder(message_bytes_max=1000, payload_bytes_max=1000)
+    (frame,) = decoder.feed(bytes.fromhex(stored["hex"]))
+    assert (frame.opcode, frame.request_id) == (opcode, stored["request_id"])
+    assert frame.payload == stored["payload"].encode()
+    message = getattr(data_pb2, opcode.name.title().replace("_", ""))()
+    message.ParseFromString(frame.message)
+    assert MessageToDict(message, preserving_proto_field_name=True) == stored["message"]
+    assert {field.name for field in message.DESCRIPTOR.fields} == set(stored["message"]), (
+        "a field without a golden value"
+    )
+
+
+def test_the_page_says_what_the_code_does() -> None:
+    """docs/PROTOCOL.md lists each opcode under its number, each message with its fields, and both headers as packed."""
+    page = (Path(__file__).resolve().parents[3] / "docs" / "PROTOCOL.md").read_text()
+    for opcode in Opcode:
+        assert f"| {int(opcode)} | {opcode.name} |" in page
+    for message in data_pb2.DESCRIPTOR.message_types_by_name.values():
+        row = next(line for line in page.split("\n") if line.startswith(f"| {message.name} |"))
+        for field in message.fields:
+            assert f"{field.number} `{field.name}`" in row, f"{message.name}.{field.name}"
+    for heading, sizes, last in (("## Frame", struct.calcsize("<HBBIIIII"), None), ("## Record batch", 64, "−4")):
+        section = page.split(heading)[1].split("\n\n")[1]
+        rows = re.findall(r"^\| (\d+|−4) \| (\d+) \|", section, re.MULTILINE)
+        position = 0
+        for at, size in rows:
+            assert at in (str(position), last), (heading, at)
+            position += int(size) if at != last else 0
+        assert position == sizes, heading
