@@ -17,6 +17,7 @@ import google_crc32c
 
 from rangelog.errors import Corruption, ProtocolViolation
 from rangelog_pd.consensus.durable_file import write_atomically
+from rangelog_pd.consensus.files import REAL_FILES, Files, read_whole
 from rangelog_pd.consensus.packing import check_kinds, pack, unpack
 
 _MAGIC = b"RLVOTE01"
@@ -37,20 +38,19 @@ class HardState:
     voter: bool = False
 
 
-def store(path: Path, state: HardState) -> None:
+def store(path: Path, state: HardState, *, files: Files = REAL_FILES) -> None:
     """Replace the file; durable on return."""
     body = pack([state.name, state.term, state.voted_for, state.commit_index, state.durable_index, state.voter])
-    write_atomically(path, [_HEAD.pack(_MAGIC, google_crc32c.value(body), len(body)), body])
+    write_atomically(files, path, [_HEAD.pack(_MAGIC, google_crc32c.value(body), len(body)), body])
 
 
-def load(path: Path) -> HardState | None:
+def load(path: Path, *, files: Files = REAL_FILES) -> HardState | None:
     """The state, or None where there is no file. Raises Corruption."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+    data = read_whole(files, path, bytes_max=_HEAD.size + _BODY_BYTES_MAX)
+    if data is None:
         return None
     if len(data) < _HEAD.size or len(data) > _HEAD.size + _BODY_BYTES_MAX:
-        raise Corruption(f"{path}: {len(data)} bytes cannot be a vote file")
+        raise Corruption(f"{path}: {len(data)} bytes or more cannot be a vote file")
     magic, crc, length = _HEAD.unpack_from(data)
     body = data[_HEAD.size :]
     if magic != _MAGIC or length != len(body) or crc != google_crc32c.value(body):

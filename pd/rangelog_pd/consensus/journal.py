@@ -16,7 +16,6 @@ command. The crc covers everything of the record behind it and the length. Littl
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +29,7 @@ from rangelog_pd.consensus.durable_file import (
     write_fully,
     write_new_file,
 )
+from rangelog_pd.consensus.files import REAL_FILES, Files, read_all
 
 _MAGIC = b"RLJRNL01"
 _VERSION = 1
@@ -52,9 +52,10 @@ class Entry(NamedTuple):
 class Journal:
     """One member's log, mirrored in memory. Not thread-safe: one thread owns it."""
 
-    def __init__(self, path: Path, *, must_hold: int = 0) -> None:
+    def __init__(self, path: Path, *, must_hold: int = 0, files: Files = REAL_FILES) -> None:
         """Open or create. Raises Corruption when flushed entries are damaged or end before index `must_hold`."""
         self.path = path
+        self._files = files
         self.flushes = 0
         self._entries: list[Entry] = []
         self._positions: list[int] = []
@@ -62,12 +63,12 @@ class Journal:
         self._durable_index = 0
         self._dirty = False
         self._failed = False
-        if path.exists():
-            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        if files.exists(path):
+            self._fd = files.open(path)
             try:
                 self._recover(must_hold)
             except BaseException:
-                os.close(self._fd)
+                files.close(self._fd)
                 raise
         else:
             if must_hold > 0:
@@ -119,7 +120,7 @@ class Journal:
         entry = Entry(command, index, term)
         record = _encode(entry, self._durable_index)
         try:
-            write_fully(self._fd, record, self._end)
+            write_fully(self._files, self._fd, record, self._end)
         except OSError:
             self._failed = True
             raise
@@ -134,7 +135,7 @@ class Journal:
         if not self._dirty:
             return
         try:
-            os.fdatasync(self._fd)
+            self._files.fdatasync(self._fd)
         except OSError:
             self._failed = True
             raise
@@ -150,7 +151,7 @@ class Journal:
         keep = max(index - self.first_index, 0)
         end = self._positions[keep]
         try:
-            os.ftruncate(self._fd, end)
+            self._files.truncate(self._fd, end)
         except OSError:
             self._failed = True
             raise
@@ -177,7 +178,7 @@ class Journal:
     def close(self) -> None:
         """Close the file, without a flush. Idempotent."""
         if self._fd >= 0:
-            os.close(self._fd)
+            self._files.close(self._fd)
             self._fd = -1
 
     def _check_usable(self) -> None:
@@ -188,14 +189,14 @@ class Journal:
         # Each record vouches for those before it only: a tail that loses an election later leaves no false claim.
         records = [_encode(entry, entry.log_index - 1) for entry in entries]
         temporary = self.path.with_name(self.path.name + ".new")
-        fd = write_new_file(temporary, [_head(), *records])
+        fd = write_new_file(self._files, temporary, [_head(), *records])
         try:
-            replace_durably(temporary, self.path)
+            replace_durably(self._files, temporary, self.path)
         except BaseException:
-            os.close(fd)
+            self._files.close(fd)
             raise
         if self._fd >= 0:
-            os.close(self._fd)
+            self._files.close(self._fd)
         self._fd = fd
         self._entries = entries
         self._positions = []
@@ -207,7 +208,7 @@ class Journal:
         self._dirty = False
 
     def _recover(self, must_hold: int) -> None:
-        data = _read_all(self._fd)
+        data = read_all(self._files, self._fd)
         if data[: _HEAD.size] != _head():
             raise Corruption(f"{self.path}: the head is damaged, or of another version")
         durable = must_hold
@@ -226,9 +227,9 @@ class Journal:
                 f"{self.path}: damaged after entry {self.last_index}; entries up to {durable} were flushed"
             )
         if self._end < len(data):
-            os.ftruncate(self._fd, self._end)
+            self._files.truncate(self._fd, self._end)
         # The page cache may hold what the disk does not yet: flush before anybody counts on what was read.
-        os.fsync(self._fd)
+        self._files.fsync(self._fd)
         self._durable_index = self.last_index
 
 
@@ -271,16 +272,3 @@ def _durable_claim(data: bytes, position: int) -> int:
             claim = max(claim, found[1])
             position += _RECORD.size + len(found[0].command)
     return claim
-
-
-def _read_all(fd: int) -> bytes:
-    size = os.fstat(fd).st_size
-    parts = []
-    position = 0
-    while position < size:
-        part = os.pread(fd, min(size - position, 64 * 1024 * 1024), position)
-        if not part:
-            break
-        parts.append(part)
-        position += len(part)
-    return b"".join(parts)

@@ -12,7 +12,7 @@ import errno
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from rangelog.errors import (
 from rangelog.ids import check_name
 from rangelog.limits import COMMAND_BYTES_MAX
 from rangelog_pd.consensus.dialing import Dialing, parse_address
+from rangelog_pd.consensus.files import REAL_FILES, Files
 from rangelog_pd.consensus.handshake import Identity, group_digest
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus, StateMachine
 from rangelog_pd.consensus.messages import KIND_COMMAND, KIND_NO_OP
@@ -60,6 +61,7 @@ class PySyncObjConsensus:
         listen: str | None = None,
         timings: Timings | None = None,
         snapshot_entries: int = 5000,
+        files: Files = REAL_FILES,
     ) -> None:
         """`members`: name → host:port of the Raft port, this member included. `listen`: where to bind, if elsewhere.
 
@@ -82,6 +84,7 @@ class PySyncObjConsensus:
         self._identity = Identity(name, group_digest(members), secret.encode())
         self._timings = timings or (Timings() if self._peers else Timings.single())
         self._snapshot_entries = snapshot_entries
+        self._files = files
         self._view = ConsensusStatus(name, None, 0, 0, has_majority=False, members=())
         self._raft: Raft | None = None
         self._proposals: Proposals | None = None
@@ -99,8 +102,7 @@ class PySyncObjConsensus:
         self._failure = loop.create_future()
         self._proposals = Proposals()
         started: asyncio.Future[None] = loop.create_future()
-        self._thread = threading.Thread(target=self._run, args=(loop, started), name="raft", daemon=True)
-        self._thread.start()
+        self._thread = self._start_thread(self._work(loop, started))
         await started
 
     async def propose(self, command: bytes, *, timeout_s: float) -> bytes:
@@ -206,7 +208,13 @@ class PySyncObjConsensus:
 
     # --- the tick thread
 
-    def _run(self, loop: asyncio.AbstractEventLoop, started: asyncio.Future[None]) -> None:
+    def _start_thread(self, work: Iterator[None]) -> threading.Thread:
+        thread = threading.Thread(target=_exhaust, args=(work,), name="raft", daemon=True)
+        thread.start()
+        return thread
+
+    def _work(self, loop: asyncio.AbstractEventLoop, started: asyncio.Future[None]) -> Iterator[None]:
+        """All that the thread does, one tick between two yields: a simulation steps it on a clock of its own."""
         error: BaseException | None = None
         try:
             self._raft = self._open()
@@ -214,8 +222,9 @@ class PySyncObjConsensus:
             self._publish_view(self._raft)
             _post(loop, lambda: None if started.done() else started.set_result(None))
             while not self._stopping.is_set():
+                yield
                 self._raft.tick()
-            self._hand_over(self._raft)
+            yield from self._hand_over(self._raft)
         except BaseException as caught:
             error = caught
         try:
@@ -243,12 +252,11 @@ class PySyncObjConsensus:
         _post(loop, tell)
 
     def _open(self) -> Raft:
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        snapshots = Snapshots(self._directory / "snapshot", self._state_machine, self.lock)
-        raft_log = RaftLog(self._directory, self._name, snapshots.loaded)
-        dialing = None
-        if self._peers:
-            dialing = Dialing(self._identity, self._listen, self._peers, retry_s=self._timings.connect_retry_s)
+        files = self._files
+        files.make_directory(self._directory)
+        snapshots = Snapshots(self._directory / "snapshot", self._state_machine, self.lock, files=files)
+        raft_log = RaftLog(self._directory, self._name, snapshots.loaded, files=files)
+        dialing = self._make_dialing() if self._peers else None
         raft = Raft(
             self._name,
             self._peers,
@@ -263,12 +271,16 @@ class PySyncObjConsensus:
             dialing.start(raft.peers.adopt)
         return raft
 
-    def _hand_over(self, raft: Raft) -> None:
+    def _make_dialing(self) -> Dialing:
+        return Dialing(self._identity, self._listen, self._peers, retry_s=self._timings.connect_retry_s)
+
+    def _hand_over(self, raft: Raft) -> Iterator[None]:
         if not self._peers or not raft._isLeader():
             return
         raft.transferLeadership()
         deadline_s = time.monotonic() + HAND_OVER_TIMEOUT_S
         while raft._isLeader() and time.monotonic() < deadline_s:
+            yield
             raft.tick()
 
     def apply(self, index: int, command: bytes) -> Any:
@@ -311,6 +323,11 @@ class PySyncObjConsensus:
         view = ConsensusStatus(self._name, leader, raft.raftCurrentTerm, self.applied_index, majority, members)
         if view != self._view:
             self._view = view
+
+
+def _exhaust(work: Iterator[None]) -> None:
+    for _ in work:
+        pass
 
 
 def _answerer(proposals: Proposals, proposal: Proposal) -> Callable[[Any, int], None]:

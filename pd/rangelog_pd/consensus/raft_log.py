@@ -12,6 +12,7 @@ from typing import Any
 
 from rangelog.errors import Corruption
 from rangelog_pd.consensus import hard_state, snapshot_file
+from rangelog_pd.consensus.files import REAL_FILES, Files
 from rangelog_pd.consensus.hard_state import HardState
 from rangelog_pd.consensus.journal import Entry, Journal
 from rangelog_pd.consensus.snapshot_file import Snapshot
@@ -20,18 +21,19 @@ from rangelog_pd.consensus.snapshot_file import Snapshot
 class RaftLog:
     """Owned by the tick thread. Camel-case names are pysyncobj's."""
 
-    def __init__(self, directory: Path, name: str, snapshot: Snapshot | None) -> None:
+    def __init__(self, directory: Path, name: str, snapshot: Snapshot | None, *, files: Files = REAL_FILES) -> None:
         """Open or create. Raises Corruption, also for another member's directory."""
+        self._files = files
         self._state_path = directory / "vote"
-        state = hard_state.load(self._state_path)
+        state = hard_state.load(self._state_path, files=files)
         if state is None:
-            if (directory / "journal").exists() or snapshot is not None:
+            if files.exists(directory / "journal") or snapshot is not None:
                 raise Corruption(f"{self._state_path} is missing beside a journal: this member has forgotten its vote")
             state = HardState(name)
-            hard_state.store(self._state_path, state)
+            hard_state.store(self._state_path, state, files=files)
         if state.name != name:
             raise Corruption(f"{directory} belongs to member {state.name}, not to {name}")
-        self.journal = Journal(directory / "journal", must_hold=state.durable_index)
+        self.journal = Journal(directory / "journal", must_hold=state.durable_index, files=files)
         self._commit_index = max(state.commit_index, snapshot.last.log_index if snapshot else 0)
         self._state = state
         self._state_changed = False
@@ -126,5 +128,5 @@ class RaftLog:
         changes = {"commit_index": self._commit_index, "durable_index": self._commit_index} | changes
         changes["durable_index"] = min(changes["durable_index"], self.journal.last_index)
         self._state = dataclasses.replace(self._state, **changes)
-        hard_state.store(self._state_path, self._state)
+        hard_state.store(self._state_path, self._state, files=self._files)
         self._state_changed = False

@@ -16,6 +16,7 @@ import google_crc32c
 
 from rangelog.errors import Corruption
 from rangelog_pd.consensus.durable_file import write_atomically
+from rangelog_pd.consensus.files import REAL_FILES, Files, read_whole
 from rangelog_pd.consensus.journal import ENTRY_BYTES_MAX, Entry, Journal
 
 _MAGIC = b"RLSNAP01"
@@ -77,20 +78,15 @@ def last_index_of(data: bytes) -> int:
     return int(_FIELDS.unpack_from(data, _START.size)[3])
 
 
-def write(path: Path, snapshot: Snapshot) -> None:
+def write(path: Path, snapshot: Snapshot, *, files: Files = REAL_FILES) -> None:
     """Replace the file; durable on return. Raises OSError."""
-    write_atomically(path, encode(snapshot))
+    write_atomically(files, path, encode(snapshot))
 
 
-def read(path: Path) -> Snapshot | None:
+def read(path: Path, *, files: Files = REAL_FILES) -> Snapshot | None:
     """The snapshot, or None where there is no file. Raises Corruption."""
-    try:
-        if path.stat().st_size > SNAPSHOT_BYTES_MAX:
-            raise Corruption(f"{path}: too large for a snapshot")
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    return decode(data, source=str(path))
+    data = read_whole(files, path, bytes_max=SNAPSHOT_BYTES_MAX)
+    return None if data is None else decode(data, source=str(path))
 
 
 def align(journal: Journal, snapshot: Snapshot | None) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from rangelog.errors import Corruption, ProtocolViolation
 from rangelog_pd.consensus import snapshot_file
+from rangelog_pd.consensus.files import REAL_FILES, Files, read_whole
 from rangelog_pd.consensus.interface import StateMachine
 from rangelog_pd.consensus.journal import Entry
 from rangelog_pd.consensus.messages import SNAPSHOT_CHUNK_BYTES
@@ -38,12 +39,15 @@ class _Sending:
 class Snapshots:
     """Owned by the tick thread."""
 
-    def __init__(self, path: Path, state_machine: StateMachine, lock: threading.Lock) -> None:
+    def __init__(
+        self, path: Path, state_machine: StateMachine, lock: threading.Lock, *, files: Files = REAL_FILES
+    ) -> None:
         """Raises Corruption when the file is damaged."""
         self._path = path
+        self._files = files
         self._state_machine = state_machine
         self._lock = lock
-        self.loaded = snapshot_file.read(path)
+        self.loaded = snapshot_file.read(path, files=files)
         self.failure: BaseException | None = None
         self._writer: threading.Thread | None = None
         self._writer_failed = False
@@ -84,7 +88,7 @@ class Snapshots:
 
     def _write(self, snapshot: Snapshot) -> None:
         try:
-            snapshot_file.write(self._path, snapshot)
+            snapshot_file.write(self._path, snapshot, files=self._files)
         except OSError as error:
             self._writer_failed = True
             log.error("cannot write %s: %s", self._path, error)
@@ -99,7 +103,7 @@ class Snapshots:
     def deserialize(self) -> tuple[None, Entry, Entry, None]:
         """Restore the state. The library swallows errors here, so they are kept in `failure`."""
         try:
-            snapshot = self.loaded or snapshot_file.read(self._path)
+            snapshot = self.loaded or snapshot_file.read(self._path, files=self._files)
             self.loaded = None
             if snapshot is None:
                 raise Corruption(f"{self._path} is gone")
@@ -116,11 +120,10 @@ class Snapshots:
         """(data, first, last, last index) of what `peer` gets next; None where there is no snapshot."""
         sending = self._sending.get(peer)
         if sending is None:
-            try:
-                sending = _Sending(self._path.read_bytes())
-            except FileNotFoundError:
+            data = read_whole(self._files, self._path, bytes_max=SNAPSHOT_BYTES_MAX)
+            if data is None:
                 return None
-            self._sending[peer] = sending
+            sending = self._sending[peer] = _Sending(data)
         data = sending.data[sending.sent_bytes : sending.sent_bytes + SNAPSHOT_CHUNK_BYTES]
         first = sending.sent_bytes == 0
         sending.sent_bytes += len(data)
@@ -160,7 +163,7 @@ class Snapshots:
     def install(self, snapshot: Snapshot) -> None:
         """Make it ours, durably; `deserialize` comes next. Raises OSError."""
         self.wait()
-        snapshot_file.write(self._path, snapshot)
+        snapshot_file.write(self._path, snapshot, files=self._files)
         self.loaded = snapshot
         self._sending.clear()
 

@@ -307,11 +307,11 @@ def test_the_journal_is_trimmed_only_behind_a_written_snapshot(member: Member, m
     real = snapshot_file.write
     failing = [False]
 
-    def slow(path: Path, snapshot: Snapshot) -> None:
+    def slow(path: Path, snapshot: Snapshot, **more: Any) -> None:
         gate.wait(5)
         if failing[0]:
             raise OSError(28, "No space left on device")
-        real(path, snapshot)
+        real(path, snapshot, **more)
 
     monkeypatch.setattr(snapshot_file, "write", slow)
     store = member.raft.snapshots
