@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -26,16 +27,17 @@ class PdPlan:
     name: str
     api_port: int
     raft_port: int
+    host: str = LOOPBACK
 
     @property
     def api_address(self) -> str:
         """Where clients and range servers reach it."""
-        return f"{LOOPBACK}:{self.api_port}"
+        return f"{self.host}:{self.api_port}"
 
     @property
     def raft_address(self) -> str:
         """Where the other placement drivers reach it."""
-        return f"{LOOPBACK}:{self.raft_port}"
+        return f"{self.host}:{self.raft_port}"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class ServerPlan:
     data_port: int
     control_port: int
     zone: str
+    host: str = LOOPBACK
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,15 @@ def with_ports(plan: ClusterPlan, base_port: int) -> ClusterPlan:
             replace(server, data_port=rest[2 * i], control_port=rest[2 * i + 1])
             for i, server in enumerate(plan.range_servers)
         ),
+    )
+
+
+def with_hosts(plan: ClusterPlan, hosts: Mapping[str, str]) -> ClusterPlan:
+    """The same cluster with members, by name, on other addresses of this machine."""
+    return replace(
+        plan,
+        pds=tuple(replace(pd, host=hosts.get(pd.name, pd.host)) for pd in plan.pds),
+        range_servers=tuple(replace(each, host=hosts.get(each.name, each.host)) for each in plan.range_servers),
     )
 
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -32,8 +33,19 @@ _LAST_WORDS_BYTES = 16 * 1024
 _SAID_WHAT_TO_DO = re.compile(r"(?:rangelog|pd|placement-driver|range-server): (.+)")
 
 
+@dataclass(frozen=True)
+class Launch:
+    """How a child is started beside its arguments: a command that ends in executing it, and its own environment."""
+
+    prefix: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
 class Process:
-    """One child. `ready_file` is the endpoint file it writes when it listens (None: ready once it runs)."""
+    """One child. `ready_file` is the endpoint file it writes when it listens (None: ready once it runs).
+
+    A prefix must execute what follows it in its own place (as `nsenter --net=…` does): the pid stays the child's.
+    """
 
     def __init__(
         self,
@@ -43,11 +55,12 @@ class Process:
         log_path: Path,
         ready_file: Path | None = None,
         env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.log_path = log_path
         self.starts = 0
-        self._arguments = list(arguments)
+        self._command = [*prefix, sys.executable, *arguments]
         self._ready_file = ready_file
         self._env = dict(env or {})
         self._popen: subprocess.Popen[bytes] | None = None
@@ -89,7 +102,7 @@ class Process:
         with self.log_path.open("ab") as log:
             self._log_start = log.tell()
             self._popen = subprocess.Popen(
-                [sys.executable, *self._arguments],
+                self._command,
                 env=env,
                 stdin=subprocess.PIPE,
                 stdout=log,

@@ -23,14 +23,15 @@ from rangelog_cli.plan import (
     ServerPlan,
     make_plan,
     read_plan,
+    with_hosts,
     with_ports,
     with_range_servers,
     write_plan,
 )
 from rangelog_cli.ports import is_free, refuse_busy
-from rangelog_cli.process import START_TIMEOUT_S, STOP_TIMEOUT_S, Process, stop_all, wait_until
+from rangelog_cli.process import START_TIMEOUT_S, STOP_TIMEOUT_S, Launch, Process, stop_all, wait_until
 
-__all__ = ["Cluster", "Process", "stop_all", "wait_until"]
+__all__ = ["Cluster", "Launch", "Process", "stop_all", "wait_until"]
 
 
 class Cluster:
@@ -40,10 +41,18 @@ class Cluster:
     threads at once, except for `kill`, `start_member` and `restart` of different members.
     """
 
-    def __init__(self, directory: Path, plan: ClusterPlan, lock: IO[str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        plan: ClusterPlan,
+        lock: IO[str],
+        env: Mapping[str, str],
+        launches: Mapping[str, Launch] | None = None,
+    ) -> None:
         self.directory = directory
         self.plan = plan
         self._lock = lock
+        self._launches = launches or {}
         self.placement_drivers = {pd.name: self._pd(pd, env) for pd in plan.pds}
         self.range_servers = {server.name: self._server(server, env) for server in plan.range_servers}
 
@@ -57,11 +66,15 @@ class Cluster:
         tier_url: str | None = None,
         base_port: int | None = None,
         env: Mapping[str, str] | None = None,
+        hosts: Mapping[str, str] | None = None,
+        launches: Mapping[str, Launch] | None = None,
     ) -> Self:
         """Lock `directory` and read its plan, or make one. Nothing is started.
 
         What is None is as it was, or by default 3 placement drivers, 3 range servers, a tier in the directory itself
         and free ports. `env` is added to the children's environment (settings such as RANGELOG_SERVER_…).
+        By name of the member: `hosts` are other addresses of this machine than loopback, `launches` say how to start it
+        (in a network namespace, with settings of its own).
 
         Raises Unavailable when another supervisor uses the directory or a port is busy, InvalidArgument when the
         directory holds another cluster than the one asked for.
@@ -71,12 +84,13 @@ class Cluster:
         lock = _lock_directory(directory)
         try:
             plan = _plan_for(directory, pds, range_servers, tier_url, base_port)
+            plan = with_hosts(plan, hosts or {})
             refuse_busy(plan.ports())
             write_plan(directory, plan)
         except BaseException:
             lock.close()
             raise
-        return cls(directory, plan, lock, env or {})
+        return cls(directory, plan, lock, env or {}, launches)
 
     @property
     def pd_addresses(self) -> list[str]:
@@ -165,15 +179,23 @@ class Cluster:
     def _server(self, server: ServerPlan, env: Mapping[str, str]) -> Process:
         home = self.directory / server.name
         arguments = ["-m", "rangelog_cli", "range-server", "--name", server.name, "--data-dir", str(home)]
-        arguments += ["--data-listen", f"127.0.0.1:{server.data_port}"]
-        arguments += ["--control-listen", f"127.0.0.1:{server.control_port}", "--zone", server.zone]
+        arguments += ["--data-listen", f"{server.host}:{server.data_port}"]
+        arguments += ["--control-listen", f"{server.host}:{server.control_port}", "--zone", server.zone]
         for address in self.plan.pd_addresses:
             arguments += ["--pd", address]
         return self._process(server.name, arguments, home, env)
 
     def _process(self, name: str, arguments: Sequence[str], home: Path, env: Mapping[str, str]) -> Process:
         log_path = self.directory / "logs" / f"{name}.log"
-        return Process(name, arguments, log_path=log_path, ready_file=home / "endpoint.json", env=env)
+        launch = self._launches.get(name, Launch())
+        return Process(
+            name,
+            arguments,
+            log_path=log_path,
+            ready_file=home / "endpoint.json",
+            env=dict(env) | dict(launch.env),
+            prefix=launch.prefix,
+        )
 
 
 def _lock_directory(directory: Path) -> IO[str]:

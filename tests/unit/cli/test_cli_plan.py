@@ -73,3 +73,13 @@ def test_busy_port_is_named() -> None:
         assert not ports.is_free(port)
         with pytest.raises(Unavailable, match=rf"port {port} \(pd1, API\) is in use"):
             ports.refuse_busy({"pd1, API": port})
+
+
+def test_members_on_other_addresses_are_reached_there(tmp_path: Path) -> None:
+    """A host by name changes that member's addresses and no other's, and is kept."""
+    plan = plans.with_hosts(make(base_port=7100), {"pd2": "127.0.0.2", "rs3": "127.0.0.3"})
+    plans.write_plan(tmp_path, plan)
+    assert plan.pd_addresses == ["127.0.0.1:7100", "127.0.0.2:7101", "127.0.0.1:7102"]
+    assert plan.pds[1].raft_address == "127.0.0.2:7141"
+    assert [each.host for each in plan.range_servers] == ["127.0.0.1", "127.0.0.1", "127.0.0.3"]
+    assert plans.read_plan(tmp_path) == plan

@@ -48,6 +48,24 @@ def test_ready_when_the_endpoint_file_names_its_pid(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
+def test_a_prefix_leads_to_the_same_process(tmp_path: Path) -> None:
+    """What executes the child in its own place changes neither its pid nor when it is ready."""
+    path = tmp_path / "endpoint.json"
+    process = Process(
+        "child",
+        ["-c", READY, str(path)],
+        log_path=tmp_path / "child.log",
+        ready_file=path,
+        prefix=("env", "PREFIXED=yes"),
+    )
+    process.start()
+    try:
+        process.wait_ready(20)
+        assert b"PREFIXED=yes" in Path(f"/proc/{process.pid}/environ").read_bytes()
+    finally:
+        process.kill()
+
+
 def test_death_at_start_is_reported_with_the_last_words(tmp_path: Path) -> None:
     """The line that says what to do is preferred to what follows it."""
     code = "import sys; print('noise'); sys.exit('rangelog: port 1 is busy: take another')"
