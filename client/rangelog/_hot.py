@@ -12,6 +12,7 @@ from rangelog._transport.data_connection import DataConnection, DataConnections,
 from rangelog.batch import check_batch, split_batches
 from rangelog.errors import Corruption, OffsetOutOfRange, ProtocolViolation, RangelogError, RangeNotFound, Unavailable
 from rangelog.ids import ReplicaId
+from rangelog.protocol.quorum import confirmed_offset
 from rangelog_proto.frame import Opcode
 from rangelog_proto.v1 import common_pb2, data_pb2
 
@@ -24,11 +25,15 @@ _FAR_FUTURE_MS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Consecutive batches, the first holding the offset asked for; `sealed_end_offset` when the replica knows it."""
+    """Consecutive batches, the first holding the offset asked for; `sealed_end_offset` when the replica knows it.
+
+    `durable_offset`: up to where the replica holds the range, readable or not.
+    """
 
     batches: Sequence[bytes]
     end_offset: int
     sealed_end_offset: int | None
+    durable_offset: int = 0
 
 
 async def fetch_once(
@@ -123,22 +128,38 @@ class HotRange:
             if not fits:
                 raise Corruption(f"batches do not lie end to end: {header.base_offset} at {end}")
             end = header.end_offset
-        return Fetched(batches, end, reply.sealed_end_offset if reply.sealed else None)
+        sealed_end = reply.sealed_end_offset if reply.sealed else None
+        return Fetched(batches, end, sealed_end, reply.durable_offset)
 
     async def ask_all(self) -> list[data_pb2.FetchReply]:
         """Ask every replica for its offsets; those that fail are left out."""
-        replies: list[data_pb2.FetchReply] = []
-        for replica, address in self._replicas:
-            try:
-                connection = await self._connections.get(replica, address)
-                reply, _ = await fetch_once(connection, self.source, self.source.start_offset, bytes_max=0)
-                replies.append(reply)
-            except RangeNotFound:  # the first append makes the replica: until then it truthfully holds nothing
-                start = self.source.start_offset
-                replies.append(data_pb2.FetchReply(start_offset=start, confirm_offset=start, durable_offset=start))
-            except RangelogError:
-                continue
-        return replies
+        replies = await asyncio.gather(*(self._ask(replica, address) for replica, address in self._replicas))
+        return [reply for reply in replies if reply is not None]
+
+    async def _ask(self, replica: ReplicaId, address: str) -> data_pb2.FetchReply | None:
+        start = self.source.start_offset
+        try:
+            connection = await self._connections.get(replica, address)
+            reply, _ = await fetch_once(connection, self.source, start, bytes_max=0)
+        except RangeNotFound:  # the first append makes the replica: until then it truthfully holds nothing
+            return data_pb2.FetchReply(start_offset=start, confirm_offset=start, durable_offset=start)
+        except RangelogError:
+            return None
+        return reply
+
+    async def proved_end(self) -> int | None:
+        """Return the end of what is acked, or as good as: what A replicas hold durably, no seal leaves out.
+
+        With a replica silent, the highest confirm offset that the others heard of. None when nobody answers.
+        """
+        replies = await self.ask_all()
+        if not replies:
+            return None
+        ends = [reply.confirm_offset for reply in replies] + [self.source.start_offset]
+        ends += [reply.sealed_end_offset for reply in replies if reply.sealed]
+        if len(replies) >= self.source.acks:
+            ends.append(confirmed_offset([reply.durable_offset for reply in replies], self.source.acks))
+        return max(ends)
 
     async def lookup_timestamp(self, timestamp_ms: int, known_end_offset: int) -> int | None:
         """Return where to start looking for the first record at or after a time, or None. Raises Unavailable."""

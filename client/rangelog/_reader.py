@@ -30,7 +30,6 @@ from rangelog.errors import (
     Unavailable,
 )
 from rangelog.limits import MIB
-from rangelog.protocol.quorum import confirmed_offset
 from rangelog.protocol.reading import Located, ReadPreference, Tier, locate, tiers_for
 from rangelog.record import Record
 from rangelog_proto.v1 import common_pb2
@@ -76,14 +75,10 @@ async def confirmed_end(view: StreamView, connections: DataConnections) -> int:
     last = view.ranges[-1]
     if last.state == common_pb2.RANGE_STATE_SEALED:
         return last.end_offset
-    replies = await HotRange(connections, last).ask_all()
-    if not replies:
+    end = await HotRange(connections, last).proved_end()
+    if end is None:
         raise Unavailable(f"no replica of the open range {last.index} answers; see `pdctl range list {view.name}`")
-    ends = [reply.confirm_offset for reply in replies] + [last.start_offset]
-    ends += [reply.sealed_end_offset for reply in replies if reply.sealed]
-    if len(replies) >= last.acks:
-        ends.append(confirmed_offset([reply.durable_offset for reply in replies], last.acks))
-    return max(ends)
+    return end
 
 
 class SpanReader(ABC, Generic[_T]):
@@ -114,6 +109,7 @@ class SpanReader(ABC, Generic[_T]):
         self._preference = ReadPreference.parse(read_preference)
         self._timeout_s = timeout_s
         self._hot: HotRange | None = None
+        self._proved_end = 0
         self.position = 0
 
     @abstractmethod
@@ -224,7 +220,7 @@ class SpanReader(ABC, Generic[_T]):
     async def _read_hot(self, source: common_pb2.Range, *, sealed: bool) -> tuple[_T, int] | None:
         if self._hot is None or self._hot.source is not source:
             self._hot = HotRange(self._connections, source)
-        known = source.end_offset if sealed else 0
+        known = source.end_offset if sealed else self._proved_end
         if self._end is not None:
             known = max(known, min(self._end, source.end_offset) if sealed else self._end)
         wait_ms = 0 if sealed else _LONG_POLL_MS
@@ -246,6 +242,8 @@ class SpanReader(ABC, Generic[_T]):
                 end = min(end, self._end)
             return await self._from_batches(fetched.batches, self.position, end), end
         if fetched.sealed_end_offset is not None or not sealed:
+            if fetched.durable_offset > self.position:  # of a writer that was gone before it could confirm?
+                self._proved_end = await self._hot.proved_end() or 0
             await self._view.refresh(self.position)
         return None
 

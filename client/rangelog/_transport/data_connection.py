@@ -1,7 +1,7 @@
 """One connection of the data plane to one range server, shared by everything this client does there.
 
-What holds: a request is answered by a reply of its id, an error, a typed timeout, or the connection's end; replies to
-appends go to the listener of their range. The peer is the server and incarnation that was meant, or the connection is
+What holds: a request is answered by a reply of its id, an error, a typed timeout, or the connection's end; a connection
+on which nothing at all came while a request timed out is dead, and closed. Replies to appends go to the listener of their range. The peer is the server and incarnation that was meant, or the connection is
 refused. Whatever breaks the protocol breaks the connection, with a reason.
 """
 
@@ -67,6 +67,7 @@ class DataConnection(asyncio.BufferedProtocol):
         )
         self._transport: asyncio.Transport | None = None
         self._request_id = 0
+        self._received_count = 0
         self._pending: dict[int, asyncio.Future[Frame]] = {}
         self._listeners: dict[tuple[int, int], RangeListener] = {}
 
@@ -116,12 +117,16 @@ class DataConnection(asyncio.BufferedProtocol):
         request_id = self._next_id()
         future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._pending[request_id] = future
+        received_count = self._received_count
         self._write(opcode, request_id, message, payload)
         try:
             async with asyncio.timeout(timeout_s):
                 return await future
         except TimeoutError as error:
-            raise RequestTimeout(f"range server {self.replica.server} did not answer within {timeout_s:g} s") from error
+            problem = RequestTimeout(f"range server {self.replica.server} did not answer within {timeout_s:g} s")
+            if self._received_count == received_count:
+                self._close(problem)  # its machine may be gone: TCP alone would notice after a quarter of an hour
+            raise problem from error
         finally:
             self._pending.pop(request_id, None)
 
@@ -155,6 +160,7 @@ class DataConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came."""
+        self._received_count += 1
         try:
             for frame in self._decoder.received(nbytes):
                 self._dispatch(frame)

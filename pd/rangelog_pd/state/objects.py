@@ -35,7 +35,8 @@ def prepare_object(state: State, command: pd_state_pb2.TimedPrepareObject, now_m
         if other.state != common_pb2.OBJECT_STATE_PREPARED:
             continue
         mine = (other.server, other.incarnation) == (request.server, request.incarnation)
-        if mine and (other.start_offset, other.end_offset) == (request.start_offset, request.end_offset):
+        same = (other.start_offset, other.end_offset) == (request.start_offset, request.end_offset)
+        if mine and same and other.object_id != request.spoiled_object_id:
             other.prepare_deadline_ms = command.deadline_ms
             return pd_pb2.PrepareObjectResponse(object=other)
         if not mine and other.prepare_deadline_ms > now_ms:

@@ -206,7 +206,7 @@ class ListRangesResponse(_message.Message):
     def __init__(self, ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., more: bool = ..., stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ...) -> None: ...
 
 class PrepareObjectRequest(_message.Message):
-    __slots__ = ("request_id", "stream_id", "range_index", "start_offset", "end_offset", "server", "incarnation")
+    __slots__ = ("request_id", "stream_id", "range_index", "start_offset", "end_offset", "server", "incarnation", "spoiled_object_id")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -214,6 +214,7 @@ class PrepareObjectRequest(_message.Message):
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SPOILED_OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     stream_id: int
     range_index: int
@@ -221,7 +222,8 @@ class PrepareObjectRequest(_message.Message):
     end_offset: int
     server: str
     incarnation: int
-    def __init__(self, request_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    spoiled_object_id: int
+    def __init__(self, request_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., spoiled_object_id: _Optional[int] = ...) -> None: ...
 
 class PrepareObjectResponse(_message.Message):
     __slots__ = ("object",)

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -39,6 +40,12 @@ READ_BYTES = 4 * MIB
 PD_TIMEOUT_S = 10.0
 
 _log = structlog.get_logger("tier")
+
+
+class NotStored(Corruption):
+    """Under the object's key lies something else than what was sent."""
+
+
 _Result = TypeVar("_Result")
 
 
@@ -54,6 +61,7 @@ class TierWork:
         self._fixed_url = bool(url)
         self._objects: ObjectStore | None = None
         self._warming: asyncio.Future[None] | None = None
+        self._spoiled: dict[tuple[int, int], int] = {}  # range → the object whose key holds something else
         self._worker = Worker("tier")
 
     def learned_url(self, url: str) -> None:
@@ -102,12 +110,16 @@ class TierWork:
             end_offset=end_offset,
             server=self._identity.name,
             incarnation=self._identity.incarnation,
+            spoiled_object_id=self._spoiled.pop(hosted.key, 0),
         )
         prepared = (await self._pd.prepare_object(prepare, timeout_s=PD_TIMEOUT_S)).object
         path = self._temporary / f"{prepared.object_id}.parquet"
         try:
             written = await self._built(hosted, path, prepared, action)
             await self._run(functools.partial(_put, objects, prepared.key, path, written))
+        except NotStored:
+            self._spoiled[hosted.key] = prepared.object_id  # a key is never written twice: the next try gets another
+            raise
         finally:
             path.unlink(missing_ok=True)
         await self._commit(prepared, written, action.epoch)
@@ -212,17 +224,12 @@ def _build(wal: Wal, hosted: Hosted, path: Path, prepared: common_pb2.Object, ac
 
 
 def _put(objects: ObjectStore, key: str, path: Path, written: WrittenObject) -> None:
-    """Store the file and compare what is there then. Raises PreconditionFailed when it is something else, Corruption."""
-    taken = False
-    try:
+    """Store the file and compare what is there then. Raises NotStored when that is something else."""
+    with suppress(PreconditionFailed):  # an earlier try whose answer was lost; or not: the comparison tells
         objects.put_if_absent(key, path)
-    except PreconditionFailed:
-        taken = True  # an earlier try whose answer was lost, or somebody else's
     problem = _difference(objects, key, written)
-    if problem and taken:
-        raise PreconditionFailed(f"object {key} exists and is another one: {problem}")
     if problem:
-        raise Corruption(f"object {key} was not stored as it was sent: {problem}")
+        raise NotStored(f"object {key} was not stored as it was sent: {problem}")
 
 
 def _difference(objects: ObjectStore, key: str, written: WrittenObject) -> str:

@@ -1,0 +1,217 @@
+"""Counters of the corner cases that the runs must reach: each looks on while production code does what it does."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import rangelog._transport.grpc_service
+import rangelog.protocol.recovery
+import rangelog_server.agent.tasks
+import rangelog_server.data_plane
+from virtual_cluster import VirtualCluster
+from virtual_time import here
+
+from rangelog.errors import AppendConflict, PreconditionFailed, WriterFenced
+from rangelog.protocol.appender import Appender, Phase
+from rangelog.protocol.recovery import Answer, Recovery
+from rangelog_pd.state.machine import Machine
+from rangelog_server.ranges.replica import Health, Replica
+from rangelog_server.ranges.store import Store
+from rangelog_server.tier.upload import TierWork
+
+CORNER_CASES = (
+    "answers differ: copied before the commit",
+    "unacked tail kept",
+    "unacked tail cut",
+    "the longer answer's owner was lost before its copy",
+    "a replica came back longer than the end",
+    "a replica came back shorter than the end",
+    "disk lost",
+    "disk rolled back",
+    "rolled back directory found out",
+    "a deposed writer's append was refused",
+    "duplicate append answered without writing",
+    "an active seal raced a failover",
+    "a late end was refused by epoch",
+    "a recoverer adopted another's end, or was fenced",
+    "a request was repeated and got its first answer",
+    "the placement driver's leader changed",
+    "a seal reached a server that never knew the range",
+    "a seal was answered in doubt",
+    "a seal was blocked for want of answers",
+    "a seal ended at the longest of all answers, doubt included",
+    "active seal",
+    "failover seal",
+    "flush failed: the process ended",
+    "disk full: an append was refused",
+    "damage quarantined a replica",
+    "a sealed replica was copied from a peer",
+    "range uploaded",
+    "object key taken",
+    "object stored wrong",
+    "object stored, answer lost",
+    "an upload was abandoned",
+    "hot replicas dropped",
+    "trimmed",
+    "a cold read",
+    "crash",
+    "power cut",
+    "pause",
+    "partition",
+    "one-way partition",
+    "client killed",
+    "client paused",
+    "writer fenced",
+    "call lost",
+    "answer lost",
+)
+
+
+@contextlib.contextmanager
+def probes(cluster: VirtualCluster) -> Iterator[None]:
+    """Watch this run."""
+    with contextlib.ExitStack() as stack:
+
+        def watch(owner: Any, name: str, around: Callable[..., Any]) -> None:
+            inner = getattr(owner, name)
+            stack.enter_context(mock.patch.object(owner, name, functools.partialmethod(around, inner)))
+
+        note = cluster.note
+        for owner in (rangelog._transport.grpc_service, rangelog_server.data_plane, rangelog_server.agent.tasks):
+            stack.enter_context(mock.patch.object(owner, "_log", _Listener(cluster)))
+        _watch_recovery(watch, note)
+        _watch_replica(watch, note)
+        _watch_others(watch, note)
+        yield
+
+
+class _Listener:
+    """What production code logs with a stack trace is a defect."""
+
+    def __init__(self, cluster: VirtualCluster) -> None:
+        self._cluster = cluster
+
+    def exception(self, message: str, *args: Any, **more: Any) -> None:
+        self._cluster.loop.problems.append(f"{here()}: {message} {args} {more}\n{traceback.format_exc()}")
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **more: None
+
+
+def _watch_recovery(watch: Any, note: Any) -> None:
+    def plan_copies(self: Recovery, inner: Any, answers: dict[Any, int], end: int) -> None:
+        doubtful = any(self._members[each].answer is Answer.DOUBTFUL for each in answers)
+        if doubtful and len(answers) == len(self.replicas):
+            note("a seal ended at the longest of all answers, doubt included")
+        inner(self, answers, end)
+        if self.phase is rangelog.protocol.recovery.Phase.COPYING:
+            note("answers differ: copied before the commit")
+
+    def lost(self: Recovery, inner: Any, now_ms: float, replica: Any, why: str) -> None:
+        if self.phase is rangelog.protocol.recovery.Phase.COPYING and any(c.source == replica for c in self._copies):
+            note("the longer answer's owner was lost before its copy")
+        inner(self, now_ms, replica, why)
+
+    def blocked(self: Recovery, inner: Any) -> str:
+        note("a seal was blocked for want of answers")
+        return str(inner(self))
+
+    def committed(self: Recovery, inner: Any, end_offset: int) -> None:
+        note("failover seal")
+        if self.end_offset is not None and self.end_offset != end_offset:
+            note("a recoverer adopted another's end, or was fenced")
+        inner(self, end_offset)
+
+    def answered(self: Recovery, inner: Any, now_ms: float, replica: Any, answer: Any, durable: int, *more: Any) -> None:
+        if answer is Answer.DOUBTFUL:
+            note("a seal was answered in doubt")
+        inner(self, now_ms, replica, answer, durable, *more)
+
+    for name, around in (("_plan_copies", plan_copies), ("lost", lost), ("blocked_because", blocked),
+                         ("committed", committed), ("answered", answered)):  # fmt: skip
+        watch(Recovery, name, around)
+
+
+def _watch_replica(watch: Any, note: Any) -> None:
+    def commit_end(self: Replica, inner: Any, end_offset: int, *, epoch: int | None = None) -> bool:
+        taken, confirmed = self.end_offset, self.confirm_offset
+        try:
+            news = bool(inner(self, end_offset, epoch=epoch))
+        except WriterFenced:
+            note("a late end was refused by epoch")
+            raise
+        if news and taken > end_offset:
+            note("a replica came back longer than the end" if epoch is None else "unacked tail cut")
+        if news and taken < end_offset:
+            note("a replica came back shorter than the end")
+        if news and end_offset > confirmed and taken == end_offset:
+            note("unacked tail kept")
+        return news
+
+    def append(self: Replica, inner: Any, *args: Any, **more: Any) -> Any:
+        try:
+            fresh = inner(self, *args, **more)
+        except WriterFenced:
+            note("a deposed writer's append was refused")
+            raise
+        except AppendConflict:
+            note("append conflict")
+            raise
+        except PreconditionFailed:
+            note("append to a sealed replica")
+            raise
+        if not fresh:
+            note("duplicate append answered without writing")
+        return fresh
+
+    def quarantine(self: Replica, inner: Any, problem: str) -> None:
+        if self.health is not Health.QUARANTINED:
+            note("damage quarantined a replica")
+        inner(self, problem)
+
+    for name, around in (("commit_end", commit_end), ("append", append), ("quarantine", quarantine)):
+        watch(Replica, name, around)
+
+
+def _watch_others(watch: Any, note: Any) -> None:
+    def seal(self: Store, inner: Any, stream_id: int, range_index: int, *more: Any) -> None:
+        if (stream_id, range_index) not in self.replicas:
+            note("a seal reached a server that never knew the range")
+        inner(self, stream_id, range_index, *more)
+
+    def repair(self: Store, inner: Any, hosted: Any, batches: Any, done: Any) -> None:
+        note("a sealed replica was copied from a peer")
+        inner(self, hosted, batches, done)
+
+    def fenced(self: Appender, inner: Any, error: WriterFenced) -> None:
+        if self.phase is Phase.SEALING:
+            note("an active seal raced a failover")
+        inner(self, error)
+
+    def sealed(self: Appender, inner: Any, *args: Any) -> None:
+        note("active seal")
+        inner(self, *args)
+
+    def run(self: Machine, inner: Any, command: Any) -> Any:
+        action = command.WhichOneof("action")
+        if action == "drop_hot":
+            note("hot replicas dropped")
+        elif action == "abandon_object":
+            note("an upload was abandoned")
+        return inner(self, command)
+
+    async def commit(self: TierWork, inner: Any, *args: Any) -> None:
+        await inner(self, *args)
+        note("range uploaded")
+
+    watch(Store, "seal", seal)
+    watch(Store, "repair", repair)
+    watch(Appender, "fenced", fenced)
+    watch(Appender, "sealed", sealed)
+    watch(Machine, "_run", run)
+    watch(TierWork, "_commit", commit)

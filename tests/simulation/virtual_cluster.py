@@ -1,0 +1,181 @@
+"""A whole cluster of production code in one deterministic run: 3 placement drivers, 5 range servers, clients, object store.
+
+Nothing of the product is replaced but what touches the machine: clock, chance, sockets, gRPC's transport, disks, threads,
+the object store. The ghost checks here look at what no server can see: at the bytes on all disks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import grpc
+import rangelog.tier
+import rangelog.tier.opening
+from virtual_network import Channel, Network
+from virtual_objects import VirtualObjects
+from virtual_pd import API_PORT, FiatGroup, start_member
+from virtual_server import VirtualServer, virtual_servers
+from virtual_time import Process, VirtualLoop, virtual_world
+
+from rangelog_pd.state.machine import Machine
+from rangelog_proto.v1 import common_pb2
+
+PDS = ["pd1", "pd2", "pd3"]
+SERVERS = 5
+TIER_URL = "s3://simulated"
+TRACE_LINES_MAX = 2_000_000
+
+
+class Violation(AssertionError):
+    """A broken promise."""
+
+
+class VirtualCluster:
+    """See the module. Make it with `virtual_cluster`."""
+
+    def __init__(self, seed: int, loop: VirtualLoop, temporary: Path, *, keep_trace: bool) -> None:
+        self.seed = seed
+        self.loop = loop
+        self.chance = loop.chance
+        self.counters: Counter[str] = Counter()
+        self.trace_lines: list[str] = []
+        self._keep_trace = keep_trace
+        self._digest = blake2b(digest_size=8)
+        self.network = loop.network = Network(loop, self.trace)
+        self.objects = VirtualObjects(self.chance)
+        self.pds: dict[str, Process] = {}
+        self.group = FiatGroup(loop, self.network, PDS)
+        self.group.on_applied = self._applied
+        self.pd_addresses = [f"{name}:{API_PORT}" for name in PDS]
+        self.servers = {
+            f"s{number}": VirtualServer(loop, self.network, f"s{number}", self.pd_addresses, temporary)
+            for number in range(1, SERVERS + 1)
+        }
+        for server in self.servers.values():
+            server.notes = self.note
+        self.sealed_ends: dict[tuple[int, int], int] = {}
+
+    def start(self) -> None:
+        """Start everything."""
+        for name in PDS:
+            self.start_pd(name)
+        self.loop.call_soon(self.group.watch)
+        for server in self.servers.values():
+            server.start()
+
+    def start_pd(self, name: str) -> None:
+        """Start a placement driver's process."""
+        self.pds[name] = start_member(self.loop, self.network, self.group, name, tier_url=TIER_URL)
+
+    def kill_pd(self, name: str) -> None:
+        """Its memory is gone; its log is not."""
+        self.pds[name].alive = False
+        self.network.died(self.pds[name], silently=False)
+
+    # ---- what happened
+
+    def trace(self, line: str) -> None:
+        """One event of the run."""
+        self._digest.update(f"{self.loop.now:.9f} {line}\n".encode())
+        if self._keep_trace and len(self.trace_lines) < TRACE_LINES_MAX:
+            self.trace_lines.append(f"{self.loop.now:12.6f} {line}")
+
+    def note(self, what: str) -> None:
+        """Count something, and trace it."""
+        self.counters[what] += 1
+        self.trace(what)
+
+    @property
+    def trace_hash(self) -> str:
+        """Of all events so far."""
+        return self._digest.hexdigest()
+
+    def fail(self, what: str) -> None:
+        """Stop the run."""
+        raise Violation(what)
+
+    # ---- ghosts: what is on the disks
+
+    @property
+    def state(self) -> Any:
+        """The placement driver's state, as far as it is committed."""
+        machine = max(self.group.members.values(), key=lambda member: member.applied).machine
+        return machine.state
+
+    def range_at(self, offset: int, stream_id: int = 1) -> common_pb2.Range | None:
+        """The range that covers an offset."""
+        for each in reversed(self.state.ranges.get(stream_id, {}).values()):
+            if each.start_offset <= offset:
+                return each  # type: ignore[no-any-return]
+        return None
+
+    def check_durable(self, offset: int, what: str) -> None:
+        """Two disks of the range's set hold this offset (or the object store does)."""
+        source = self.range_at(offset)
+        if source is None:
+            raise Violation(f"{what}: offset {offset} is in no range")
+        if source.tiered_end_offset > offset:
+            return
+        key = (source.stream_id, source.index)
+        copies = 0
+        for member in source.replicas:
+            disk = self.servers[member.server].disk_of(member.incarnation)
+            copies += disk is not None and disk.holds(key, offset)
+        if copies < source.acks:
+            self.fail(f"{what}: offset {offset} of range {source.index} is durable on {copies} disks")
+
+    def _applied(self, machine: Machine, command: bytes, result: bytes) -> None:
+        machine.state.validate()
+        for stream_id, ranges in machine.state.ranges.items():
+            for each in ranges.values():
+                if each.state != common_pb2.RANGE_STATE_SEALED:
+                    continue
+                key = (stream_id, each.index)
+                known = self.sealed_ends.get(key)
+                if known is None:
+                    self.sealed_ends[key] = each.end_offset
+                    self._check_two_copies(each)
+                elif known != each.end_offset:
+                    self.fail(f"the end of range {each.index} changed from {known} to {each.end_offset}")
+
+    def _check_two_copies(self, source: common_pb2.Range) -> None:
+        """As the end is committed, everything below it is on two disks."""
+        ends = []
+        for member in source.replicas:
+            disk = self.servers[member.server].disk_of(member.incarnation)
+            end = source.start_offset
+            if disk is not None:
+                end = disk.durable_span((source.stream_id, source.index), source.start_offset, source.end_offset)
+            ends.append(end)
+        enough = sorted(ends)[-source.acks] >= source.end_offset
+        if not enough:
+            self.fail(f"range {source.index} was sealed at {source.end_offset}, but the disks hold it up to {ends}")
+
+
+@contextlib.contextmanager
+def virtual_cluster(seed: int, *, keep_trace: bool = False) -> Iterator[VirtualCluster]:
+    """A cluster that is not started yet, and everything patched that it needs."""
+    with contextlib.ExitStack() as stack:
+        temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rangelog-simulation-")))
+        loop = stack.enter_context(virtual_world(seed))
+        stack.enter_context(virtual_servers())
+        cluster = VirtualCluster(seed, loop, temporary, keep_trace=keep_trace)
+
+        def channel(address: str, options: Any = None) -> Channel:
+            return Channel(cluster.network, address)
+
+        opened: Callable[[str], VirtualObjects] = lambda url: cluster.objects
+        for target, name, value in (
+            (grpc.aio, "insecure_channel", channel),
+            (rangelog.tier.opening, "open_object_store", opened),
+            (rangelog.tier, "open_object_store", opened),
+        ):
+            stack.enter_context(mock.patch.object(target, name, value))
+        yield cluster

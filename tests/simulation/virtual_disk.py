@@ -1,0 +1,249 @@
+"""The disk of a simulated range server, and the production log on it with virtual threads.
+
+`Disk` is what outlives a process: the log's bytes (flushed or not), the identity, the count of starts. It also remembers
+where every batch was written, so that a check can ask at any moment what is durable there: the bytes themselves are
+compared, not what the server believes.
+"""
+
+from __future__ import annotations
+
+import errno
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from virtual_time import VirtualLoop, here
+
+from rangelog.batch import check_batch, split_batches
+from rangelog_server.identity import Identity
+from rangelog_server.wal.committer import Committer, Pending
+from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind
+from rangelog_server.wal.log import Wal
+from rangelog_server.wal.memory_io import MemoryIo, PowerCut
+
+SEGMENT_BYTES = 128 * 1024
+
+
+class FullIo(MemoryIo):
+    """A memory disk whose faults are switched on and off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failing = ""  # the call that fails from now on
+        self.fail = self._inject
+
+    def _inject(self, call: str) -> None:
+        if call and call == self.failing:
+            for file in self.names.values():
+                file.dirty.clear()  # the kernel marks the pages clean, and they never reach the disk
+            raise OSError(errno.EIO, "Input/output error")
+
+    def kill(self) -> None:
+        """See MemoryIo."""
+        super().kill()
+        self.fail = self._inject
+        self.failing = ""
+
+
+@dataclass
+class Written:
+    """One entry of batches, where it went."""
+
+    file: Any
+    position: int
+    payload: bytes
+    spans: list[tuple[int, int]]
+    was_durable: bool = False
+    excused: bool = False  # the one disk that may be lost, is: what was durable there counts as such
+
+    def durable(self) -> bool:
+        """Whether its bytes are on the disk now, as flushed; or were, until the disk itself failed."""
+        if self.excused:
+            return self.was_durable
+        end = self.position + len(self.payload)
+        if self.file.flushed[self.position : end] != self.payload:
+            return False
+        self.was_durable = True
+        return True
+
+    def excuse(self) -> None:
+        """The disk fails here."""
+        self.durable()
+        self.excused = True
+
+
+@dataclass
+class Disk:
+    """What a server's machine keeps."""
+
+    io: FullIo = field(default_factory=FullIo)
+    identity: Identity | None = None
+    written: dict[tuple[int, int], list[Written]] = field(default_factory=dict)
+
+    def durable_span(self, key: tuple[int, int], start: int, want: int) -> int:
+        """Return up to where [start, want) is durable here without a hole."""
+        spans = sorted(
+            (span for each in self.written.get(key, ()) for span in each.spans if each.durable()),
+        )
+        end = start
+        for base, stop in spans:
+            if base > end or end >= want:
+                break
+            end = max(end, stop)
+        return end
+
+    def holds(self, key: tuple[int, int], offset: int) -> bool:
+        """Whether one offset is durable here."""
+        for each in reversed(self.written.get(key, ())):
+            if each.spans[0][0] <= offset < each.spans[-1][1]:
+                if each.durable():
+                    return True
+        return False
+
+    def excuse(self) -> None:
+        """This disk is lost."""
+        for found in self.written.values():
+            for each in found:
+                each.excuse()
+
+    def copy(self) -> Disk:
+        """An image of it."""
+        twin = Disk(FullIo(), self.identity)
+        for name, file in self.io.names.items():
+            other = type(file)(0)
+            other.now, other.flushed = bytearray(file.now), bytearray(file.flushed)
+            other.dirty = dict(file.dirty)
+            twin.io.names[name] = other
+        twin.io.durable_names = dict(twin.io.names)
+        return twin
+
+    def rot(self, chance: Random) -> bool:
+        """Flip bits of one place that was written; return whether there was one."""
+        places = [each for found in self.written.values() for each in found if each.durable()]
+        if not places:
+            return False
+        place = chance.choice(places)
+        place.excuse()
+        file = place.file
+        at = place.position + chance.randrange(-ENTRY_HEADER_BYTES, len(place.payload))
+        flip = chance.randrange(1, 256)
+        file.now[at] ^= flip
+        file.flushed[at] ^= flip
+        return True
+
+
+class VirtualCommitter:
+    """In place of CommitterThread: the production committer, run in one piece when its time has come."""
+
+    def __init__(self, loop: VirtualLoop, disk: Disk, delay_s: Callable[[], float], committer: Committer,
+                 flushed: Callable[[list[Pending]], None], failed: Callable[[str], None]) -> None:  # fmt: skip
+        self._loop, self._disk, self._delay_s = loop, disk, delay_s
+        self._committer, self._flushed, self._failed = committer, flushed, failed
+        self._process = here()
+        self._waiting: list[Pending] = []
+        self.under_way: list[Pending] = []
+
+    def put(self, entries: list[Pending]) -> None:
+        """Hand over entries, in order."""
+        self._waiting += entries
+        if not self.under_way:
+            self._begin()
+
+    def stop(self, timeout_s: float) -> None:
+        """Write what waits."""
+        rest = self.under_way + self._waiting
+        self.under_way, self._waiting = [], []
+        if rest:
+            self._committer.commit(rest)
+
+    def _begin(self) -> None:
+        self.under_way, self._waiting = self._waiting, []
+        self._loop.call_in(self._process, self._delay_s(), self._commit)
+
+    def _commit(self) -> None:
+        group = self.under_way
+        try:
+            self._note(group)
+            self._committer.commit(group)
+        except OSError as error:
+            self._committer.failed = True
+            self._failed(f"the write-ahead log failed ({error.strerror or error})")
+            return
+        self.under_way = []
+        self._flushed(group)
+        if self._waiting and not self.under_way:
+            self._begin()
+
+    def _note(self, group: list[Pending]) -> None:
+        for segment, position, kind, stream_id, index, _, payload, _ in group:
+            if kind == Kind.BATCHES:
+                headers = [check_batch(each) for each in split_batches(payload)]
+                spans = [(each.base_offset, each.end_offset) for each in headers]
+                file = self._disk.io._open[segment.fd]
+                place = Written(file, position + ENTRY_HEADER_BYTES, payload, spans)
+                self._disk.written.setdefault((stream_id, index), []).append(place)
+
+    def interrupt(self, chance: Random) -> None:
+        """The process ends while this group is being written: some of it, or all, or none reaches the file."""
+        if self.under_way and chance.random() < 0.7:
+            self._disk.io.cut_after = chance.randrange(0, 4)
+            try:
+                self._note(self.under_way)
+                self._committer.commit(self.under_way)
+            except (PowerCut, OSError):
+                pass
+
+
+class VirtualWal(Wal):
+    """The production log; only its two threads are virtual."""
+
+    def __init__(self, loop: VirtualLoop, disk: Disk, delay_s: Callable[[], float]) -> None:
+        assert disk.identity is not None
+        super().__init__(Path("wal"), disk.identity.salt, io=disk.io, segment_bytes=SEGMENT_BYTES)
+        self._virtual = (loop, disk, delay_s)
+        self._chain: list[Callable[[], None]] = []
+
+    def start(self, loop_call: Callable[[Callable[[], None]], object]) -> None:
+        """See Wal."""
+        loop, disk, delay_s = self._virtual
+        self._loop_call = loop_call
+        self._thread = VirtualCommitter(  # type: ignore[assignment]
+            loop, disk, delay_s, self._committer, self._flushed_on_thread, self._failed_on_thread
+        )
+        self._process = here()
+        self._started = True
+        self._want_spare()
+
+    def _do(self, job: Callable[[], None]) -> None:
+        if self._loop_call is None:
+            job()
+            return
+        self._chain.append(job)
+        if len(self._chain) == 1:
+            self._virtual[0].call_in(self._process, self._virtual[2](), self._next_job)
+
+    def _next_job(self) -> None:
+        job = self._chain.pop(0)
+        try:
+            job()
+        except OSError as error:
+            self.on_fatal(f"the log's directory failed ({error.strerror or error})")
+            return
+        if self._chain:
+            self._virtual[0].call_in(self._process, self._virtual[2](), self._next_job)
+
+    def interrupt(self, chance: Random) -> None:
+        """See VirtualCommitter."""
+        if isinstance(self._thread, VirtualCommitter):
+            self._thread.interrupt(chance)
+
+
+def checksum(disk: Disk) -> int:
+    """A number for the trace."""
+    total = 0
+    for name, file in sorted(disk.io.names.items()):
+        total = zlib.crc32(file.flushed, zlib.crc32(name.encode(), total))
+    return total

@@ -1,0 +1,309 @@
+"""Faults, drawn per seed: which kinds, how often. At most one disk is lost, rolled back or rotten before all is repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from virtual_clients import Clients
+from virtual_cluster import VirtualCluster
+from virtual_disk import Disk
+from virtual_server import VirtualServer
+
+from rangelog_proto.v1 import common_pb2
+
+DOWN_MAX = 2
+
+
+class Faults:
+    """See the module."""
+
+    def __init__(self, cluster: VirtualCluster, clients: Clients) -> None:
+        self.cluster, self.clients = cluster, clients
+        self.chance = cluster.chance
+        self.loop = cluster.loop
+        self.running = False
+        kinds: list[Callable[[], None]] = [
+            self.crash, self.power_cut, self.power_cut_all, self.pause, self.partition, self.one_way, self.reset,
+            self.pd_crash, self.pd_pause, self.client_pause, self.client_kill, self.lose_disk, self.roll_back,
+            self.rot, self.flush_fails, self.disk_full, self.slow_disk, self.slow_host, self.object_trouble, self.skew,
+        ]  # fmt: skip
+        self._kinds = [kind for kind in kinds if self.chance.random() < 0.5] or kinds
+        self._mean_s = self.chance.choice([0.2, 0.5, 1.5])
+        self._length_s = self.chance.choice([0.3, 1.0, 4.0])
+        cluster.network.loss = self.chance.choice([0.0, 0.02, 0.1])
+        cluster.network.jitter = self.chance.choice([0.02, 0.1, 0.3])
+        self._images: dict[str, list[Disk]] = {}
+
+    def start(self) -> None:
+        """Begin."""
+        self.running = True
+        self.loop.call_later(self.chance.uniform(0.2, 1.5), self._next)
+
+    def stop(self) -> None:
+        """No faults any more, and everything that was broken is put right."""
+        self.running = False
+        cluster = self.cluster
+        cluster.network.loss, cluster.network.jitter, cluster.objects.trouble = 0.0, 0.02, 0.0
+        cluster.network.slow_s.clear()
+        cluster.network.heal()
+        for server in cluster.servers.values():
+            self._whole(server)
+        for name, process in cluster.pds.items():
+            if not process.alive:
+                cluster.start_pd(name)
+            elif process.paused:
+                self.loop.resume(process)
+        for process in self.clients.processes.values():
+            if process.paused:
+                self.loop.resume(process)
+        self.loop.call_later(1.0, self._keep_up)
+
+    def _keep_up(self) -> None:
+        """A supervisor starts again what ends by itself."""
+        for server in self.cluster.servers.values():
+            self._whole(server)
+        self.loop.call_later(1.0, self._keep_up)
+
+    def _whole(self, server: VirtualServer) -> None:
+        server.flush_s = 0.0003
+        server.disk.io.failing = ""
+        server.disk.io.free_bytes = 1 << 40
+        if not server.up:
+            server.start()
+        elif server.life.paused:
+            self.loop.resume(server.life)
+
+    def _next(self) -> None:
+        if not self.running:
+            return
+        self.chance.choice(self._kinds)()
+        self.loop.call_later(self.chance.expovariate(1 / self._mean_s), self._next)
+
+    # ---- choosing
+
+    def _server(self) -> VirtualServer | None:
+        """A living one, if enough others live."""
+        servers = list(self.cluster.servers.values())
+        if sum(not server.up for server in servers) >= DOWN_MAX:
+            return None
+        up = [server for server in servers if server.up]
+        return self.chance.choice(up)
+
+    def _later(self, call: Callable[[], Any]) -> None:
+        self.loop.call_later(self.chance.expovariate(1 / self._length_s), lambda: self.running and call())
+
+    def _start_again(self, server: VirtualServer) -> None:
+        if not server.up:
+            server.start()
+
+    def _disks_are_whole(self) -> bool:
+        """Every member of every range is who it was when it became one, and all sealed ranges are repaired."""
+        state: Any = self.cluster.state
+        for each in state.ranges.get(1, {}).values():
+            if each.tiered_end_offset == each.end_offset and each.state == common_pb2.RANGE_STATE_SEALED:
+                continue
+            for member in each.replicas:
+                server = self.cluster.servers[member.server]
+                identity = server.disk.identity
+                if identity is None or identity.incarnation != member.incarnation:
+                    return False
+                replica = server.store.replicas.get((1, each.index)) if server.store else None
+                if each.state == common_pb2.RANGE_STATE_SEALED:
+                    if replica is None or not replica.core.complete:
+                        return False
+                elif replica is not None and replica.core.health.value != "sound":
+                    return False
+        return True
+
+    # ---- processes
+
+    def crash(self) -> None:
+        """kill -9 of a range server."""
+        if server := self._server():
+            self.cluster.note("crash")
+            server.stop(power=False)
+            self._later(lambda: self._start_again(server))
+
+    def power_cut(self) -> None:
+        """One machine loses power."""
+        if server := self._server():
+            self.cluster.note("power cut")
+            server.stop(power=True)
+            self._later(lambda: self._start_again(server))
+
+    def power_cut_all(self) -> None:
+        """All machines of range servers do."""
+        if self.chance.random() < 0.3:
+            self.cluster.note("power cut of all")
+            for server in self.cluster.servers.values():
+                server.stop(power=True)
+                self._later(lambda s=server: self._start_again(s))  # type: ignore[misc]
+
+    def pause(self) -> None:
+        """SIGSTOP of a range server."""
+        if (server := self._server()) and not server.life.paused:
+            self.cluster.note("pause")
+            life = server.life
+            self.loop.pause(life)
+            self._later(lambda: life.paused and self.loop.resume(life))
+
+    def pd_crash(self) -> None:
+        """kill -9 of a placement driver, mostly of the leader."""
+        name = self.cluster.group.leader or "pd1"
+        if self.chance.random() < 0.3:
+            name = self.chance.choice(list(self.cluster.pds))
+        if sum(process.alive for process in self.cluster.pds.values()) == 3:
+            self.cluster.note("pd crash")
+            self.cluster.kill_pd(name)
+            self._later(lambda: self.cluster.pds[name].alive or self.cluster.start_pd(name))
+
+    def pd_pause(self) -> None:
+        """SIGSTOP of the leader."""
+        process = self.cluster.pds.get(self.cluster.group.leader or "")
+        if process is not None and process.alive and not process.paused:
+            self.cluster.note("pd pause")
+            self.loop.pause(process)
+            self._later(lambda: process.paused and self.loop.resume(process))
+
+    def client_pause(self) -> None:
+        """SIGSTOP of a client: it comes back when others went on."""
+        running = [each for each in self.clients.processes.values() if each.alive and not each.paused]
+        if running:
+            process = self.chance.choice(running)
+            self.cluster.note("client paused")
+            self.loop.pause(process)
+            self._later(lambda: process.paused and self.loop.resume(process))
+
+    def client_kill(self) -> None:
+        """kill -9 of a writer; another one comes."""
+        writers = [name for name, each in self.clients.processes.items() if each.alive and name.startswith("w")]
+        if writers and len(self.clients.processes) < 12:
+            self.clients.kill(self.chance.choice(writers))
+            name = f"w{len(self.clients.processes)}x"
+            self.clients.start(name, self.clients.write(name, self.chance.randrange(20, 300), 0.02))
+
+    # ---- network
+
+    def _hosts(self) -> list[str]:
+        return [*self.cluster.servers, *self.cluster.pds, *self.clients.processes]
+
+    def partition(self) -> None:
+        """One host hears nobody, or not some others."""
+        victim = self.chance.choice(self._hosts())
+        others = [host for host in self._hosts() if host != victim]
+        if self.chance.random() < 0.5:
+            others = self.chance.sample(others, self.chance.randrange(1, len(others)))
+        self._cut([(victim, other) for other in others] + [(other, victim) for other in others], "partition")
+
+    def one_way(self) -> None:
+        """One host is heard by nobody, or hears nobody."""
+        victim = self.chance.choice(self._hosts())
+        others = [host for host in self._hosts() if host != victim]
+        pairs = [(victim, other) for other in others]
+        if self.chance.random() < 0.5:
+            pairs = [(other, victim) for victim, other in pairs]
+        self._cut(pairs, "one-way partition")
+
+    def _cut(self, pairs: list[tuple[str, str]], what: str) -> None:
+        self.cluster.note(what)
+        self.cluster.network.cuts.update(dict.fromkeys(pairs))
+        self._later(self.cluster.network.heal)
+
+    def reset(self) -> None:
+        """All connections of one host break."""
+        self.cluster.note("connections reset")
+        self.cluster.network.reset(self.chance.choice(list(self.cluster.servers)))
+
+    def slow_host(self) -> None:
+        """Everything from and to one host takes longer."""
+        host = self.chance.choice(self._hosts())
+        self.cluster.note("slow host")
+        self.cluster.network.slow_s[host] = self.chance.choice([0.01, 0.1, 0.5])
+        self._later(lambda: self.cluster.network.slow_s.pop(host, None))
+
+    # ---- disks
+
+    def slow_disk(self) -> None:
+        """A flush takes 200 ms."""
+        server = self.chance.choice(list(self.cluster.servers.values()))
+        self.cluster.note("slow disk")
+        server.flush_s = self.chance.choice([0.02, 0.2, 1.0])
+
+        def well() -> None:
+            server.flush_s = 0.0003
+
+        self._later(well)
+
+    def flush_fails(self) -> None:
+        """fdatasync answers EIO, and the kernel forgets the pages."""
+        if server := self._server():
+            self.cluster.note("flush failed: the process ended")
+            server.disk.io.failing = self.chance.choice(["fdatasync", "fdatasync", "pwritev"])
+
+            def again() -> None:
+                server.disk.io.failing = ""
+                self._start_again(server)
+
+            self._later(again)
+
+    def disk_full(self) -> None:
+        """No segment can be made."""
+        server = self.chance.choice(list(self.cluster.servers.values()))
+        self.cluster.note("disk full")
+        server.disk.io.free_bytes = 0
+
+        def room() -> None:
+            server.disk.io.free_bytes = 1 << 40
+
+        self._later(room)
+
+    def lose_disk(self) -> None:
+        """The data directory is gone."""
+        if self._disks_are_whole() and (server := self._server()):
+            self.cluster.note("disk lost")
+            server.stop(power=True)
+            server.lose_disk()
+            self._later(lambda: self._start_again(server))
+
+    def roll_back(self) -> None:
+        """An older copy of the data directory is put in place."""
+        server = self._server()
+        if server is None or server.disk.identity is None:
+            return
+        images = self._images.setdefault(server.name, [])
+        if not images or images[0].identity is None or images[0].identity.incarnation != server.disk.identity.incarnation:
+            self._images[server.name] = [server.disk.copy()]
+        elif self._disks_are_whole() and images[0].identity.boot < server.disk.identity.boot:
+            self.cluster.note("disk rolled back")
+            server.stop(power=True)
+            server.roll_back(images.pop())
+            self._later(lambda: self._start_again(server))
+
+    def rot(self) -> None:
+        """A bit flips, in one place on one disk."""
+        if not self._disks_are_whole() or getattr(self, "_rotten", None) is not None:
+            return
+        server = self.chance.choice(list(self.cluster.servers.values()))
+        if server.disk.rot(self.chance):
+            self._rotten = server
+            self.cluster.note("bit rot")
+
+    # ---- else
+
+    def object_trouble(self) -> None:
+        """The object store has a bad time."""
+        self.cluster.note("object store in trouble")
+        self.cluster.objects.trouble = self.chance.choice([0.05, 0.3])
+
+        def well() -> None:
+            self.cluster.objects.trouble = 0.0
+
+        self._later(well)
+
+    def skew(self) -> None:
+        """A wall clock jumps by up to two hours."""
+        processes = [*self.cluster.pds.values(), *[server.life for server in self.cluster.servers.values()]]
+        process = self.chance.choice(processes)
+        process.wall_skew_s = self.chance.uniform(-7200, 7200)
+        self.cluster.note("clock skew")

@@ -1,0 +1,87 @@
+"""An object store in memory: keys are never overwritten, answers get lost, bytes come out wrong, services are unavailable."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from rangelog.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, Unavailable
+from rangelog.tier.object_store import ObjectInfo, check_key
+
+
+class VirtualObjects:
+    """See rangelog.tier.ObjectStore. `trouble`: how often something goes wrong."""
+
+    def __init__(self, chance: Random) -> None:
+        self.chance = chance
+        self.objects: dict[str, bytes] = {}
+        self.trouble = 0.0
+        self.counts: Counter[str] = Counter()
+
+    def _maybe_unavailable(self) -> None:
+        if self.chance.random() < self.trouble:
+            self.counts["object store unavailable"] += 1
+            raise Unavailable("503")
+
+    def put_if_absent(self, key: str, source: bytes | Path) -> None:
+        """Store under a new key."""
+        self._maybe_unavailable()
+        data = source if isinstance(source, bytes) else source.read_bytes()
+        if check_key(key) in self.objects:
+            self.counts["object key taken"] += 1
+            raise PreconditionFailed(f"object {key} exists already")
+        if self.chance.random() < self.trouble and data:
+            self.counts["object stored wrong"] += 1
+            data = self._wrong(data)
+        self.objects[key] = data
+        if self.chance.random() < self.trouble:
+            self.counts["object stored, answer lost"] += 1
+            raise Unavailable("no answer")
+
+    def get(self, key: str) -> bytes:
+        """The whole object."""
+        return self.get_range(key, 0, self.head(key).size_bytes)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Some bytes of it."""
+        self._maybe_unavailable()
+        data = self._object(key)
+        if start + length > len(data):
+            raise InvalidArgument(f"object {key} is shorter")
+        found = data[start : start + length]
+        if found and self.chance.random() < self.trouble / 4:
+            self.counts["object read wrong"] += 1
+            found = self._wrong(found)
+        return found
+
+    def head(self, key: str) -> ObjectInfo:
+        """Its size."""
+        self._maybe_unavailable()
+        return ObjectInfo(key, len(self._object(key)), "")
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """All under a prefix."""
+        self._maybe_unavailable()
+        for key in sorted(self.objects):
+            if key.startswith(prefix):
+                yield ObjectInfo(key, len(self.objects[key]), "")
+
+    def delete(self, key: str) -> None:
+        """Remove."""
+        self._maybe_unavailable()
+        if self.objects.pop(key, None) is not None and not key.startswith("probe"):
+            self.counts["object deleted"] += 1
+
+    def _object(self, key: str) -> bytes:
+        found = self.objects.get(check_key(key))
+        if found is None:
+            raise ObjectNotFound(f"there is no object {key}")
+        return found
+
+    def _wrong(self, data: bytes) -> bytes:
+        if self.chance.random() < 0.3:
+            return data[: self.chance.randrange(len(data))] + bytes(0)
+        place = self.chance.randrange(len(data))
+        return data[:place] + bytes([data[place] ^ self.chance.randrange(1, 256)]) + data[place + 1 :]

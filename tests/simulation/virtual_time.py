@@ -1,0 +1,250 @@
+"""An event loop without a clock, sockets or threads: when nothing is due, time jumps to what is due next.
+
+Every callback belongs to the simulated process in whose context it was scheduled. A process that died runs nothing any
+more, not even its `finally` blocks; one that is paused runs what fell due once it goes on. The same calls in the same
+order give the same run: nothing here depends on addresses, hashes or the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import gc
+import heapq
+import os
+import random
+import socket
+import sys
+import time
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+from unittest import mock
+
+WALL_S = 1_800_000_000.0
+"""Where the wall clock stands at the start of every run."""
+
+
+class Process:
+    """One life of one simulated process."""
+
+    def __init__(self, name: str, wall_skew_s: float = 0.0) -> None:
+        self.name = name
+        self.alive = True
+        self.paused = False
+        self.wall_skew_s = wall_skew_s
+        self.parked: list[asyncio.Handle] = []
+        self.failed: Callable[[str], None] = lambda message: None
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("PROCESS")
+WORLD = Process("world")
+
+
+def here() -> Process:
+    """The process whose code runs now."""
+    return PROCESS.get(WORLD)
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """See the module. `network` gives it connections, `disk_delay_s` says how long work on a thread takes."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.steps = 0
+        self.chance = chance
+        self.problems: list[str] = []
+        self.network: Any = None
+        self.thread_delay_s: Callable[[], float] = lambda: chance.expovariate(1 / 0.0005)
+        self._keep: list[Any] = []  # coroutines of the dead: they must not be finalised in the middle of a run
+        self._owners: dict[Any, Process] = {}
+        self.set_exception_handler(self._unhandled)
+        self.set_task_factory(self._make_task)
+        self._clock_resolution = 0.0
+
+    def time(self) -> float:
+        """Virtual seconds."""
+        return self.now
+
+    # ---- running
+
+    def _run_once(self) -> None:
+        ready, scheduled = self._ready, self._scheduled  # type: ignore[attr-defined]
+        if not ready:
+            while scheduled and scheduled[0]._cancelled:
+                scheduled[0]._scheduled = False
+                heapq.heappop(scheduled)
+            if not scheduled:
+                raise RuntimeError("nothing will ever happen again")
+            self.now = max(self.now, scheduled[0]._when)
+            while scheduled and scheduled[0]._when <= self.now:
+                handle = heapq.heappop(scheduled)
+                handle._scheduled = False
+                if not handle._cancelled:
+                    ready.append(handle)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            process = handle._context.get(PROCESS, WORLD)
+            if not process.alive:
+                self._keep.append(handle)
+            elif process.paused:
+                process.parked.append(handle)
+            else:
+                self.steps += 1
+                handle._run()
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        """There is one thread."""
+        return self.call_soon(callback, *args, context=context)
+
+    def _make_task(self, loop: Any, coroutine: Coroutine[Any, Any, Any], **more: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **more)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._keep.append(task)
+        context = more.get("context")
+        self._owners[task] = context.get(PROCESS, WORLD) if context is not None else here()
+        return task
+
+    def call_in(self, process: Process, delay_s: float, call: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
+        """Do something later as that process."""
+        context = contextvars.copy_context()
+        context.run(PROCESS.set, process)
+        return self.call_at(self.now + delay_s, call, *args, context=context)
+
+    def spawn(self, process: Process, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Start a task as that process."""
+        context = contextvars.copy_context()
+        context.run(PROCESS.set, process)
+        return self._make_task(self, coroutine, context=context)
+
+    def pause(self, process: Process) -> None:
+        """It runs nothing until `resume`."""
+        process.paused = True
+
+    def resume(self, process: Process) -> None:
+        """What fell due meanwhile runs now, in order."""
+        process.paused = False
+        self._ready.extendleft(reversed(process.parked))  # type: ignore[attr-defined]
+        process.parked = []
+
+    def _unhandled(self, loop: Any, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        owner = context.get("handle") or context.get("task") or context.get("future")
+        process = self._process_of(owner)
+        if process.alive:
+            where = "".join(traceback.format_tb(error.__traceback__)[-4:]) if error is not None else ""
+            self.problems.append(f"{process.name}: unhandled {error!r} ({context.get('message')})\n{where}")
+
+    def _process_of(self, owner: Any) -> Process:
+        """Whose callback or task it was."""
+        if isinstance(owner, asyncio.Handle):
+            return owner._context.get(PROCESS, WORLD)  # type: ignore[attr-defined,no-any-return]
+        return self._owners.get(owner, WORLD)
+
+    # ---- threads, sockets
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """Runs it in one piece, a little later."""
+        future = self.create_future()
+
+        def run() -> None:
+            if future.cancelled():
+                return
+            try:
+                result = func(*args)
+            except BaseException as error:
+                if isinstance(error, StopIteration):
+                    error = RuntimeError("StopIteration on a thread")
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.call_later(self.thread_delay_s(), run)
+        return future
+
+    async def create_connection(self, factory: Any, host: Any = None, port: Any = None, **more: Any) -> Any:
+        """See Network.connect."""
+        return await self.network.connect(factory, host, port)
+
+    async def create_server(self, factory: Any, host: Any = None, port: Any = None, **more: Any) -> Any:
+        """See Network.listen."""
+        return self.network.listen(factory, more.get("sock"))
+
+    def _process_events(self, event_list: Any) -> None:
+        """There are none."""
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps."""
+
+    async def shutdown_default_executor(self, timeout: Any = None) -> None:
+        """There is none."""
+
+
+@contextlib.contextmanager
+def virtual_world(seed: int) -> Iterator[VirtualLoop]:
+    """A loop, with every clock and every source of chance in its hands for as long as this lasts."""
+    chance = random.Random(seed)
+    loop = VirtualLoop(random.Random(chance.random()))
+    bytes_of = random.Random(chance.random())
+    state = random.getstate()
+    random.seed(chance.random())
+
+    def wall() -> float:
+        return WALL_S + loop.now + here().wall_skew_s
+
+    patches = [
+        mock.patch.object(time, "monotonic", lambda: loop.now),
+        mock.patch.object(time, "monotonic_ns", lambda: int(loop.now * 1e9)),
+        mock.patch.object(time, "perf_counter", lambda: loop.now),
+        mock.patch.object(time, "time", wall),
+        mock.patch.object(time, "time_ns", lambda: int(wall() * 1e9)),
+        mock.patch.object(os, "getpid", lambda: 1),  # clients say who they are
+        mock.patch.object(socket, "gethostname", lambda: "host"),
+        mock.patch.object(os, "urandom", bytes_of.randbytes),
+        mock.patch.object(random, "_urandom", bytes_of.randbytes),
+    ]
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda args: None  # coroutines of processes that died end where they stood
+    collected = gc.isenabled()
+    gc.disable()
+    for patch in patches:
+        patch.start()
+    try:
+        yield loop
+    finally:
+        for patch in reversed(patches):
+            patch.stop()
+        random.setstate(state)
+        asyncio.set_event_loop(None)
+        _bury(loop)
+        gc.collect()
+        sys.unraisablehook = hook
+        if collected:
+            gc.enable()
+
+
+def _bury(loop: VirtualLoop) -> None:
+    """Let go of everything that never ended, without running any of it."""
+    warnings.simplefilter("ignore", RuntimeWarning)  # coroutines of dead processes that never began
+    loop._keep.clear()
+    loop._owners.clear()
+    loop._ready.clear()  # type: ignore[attr-defined]
+    loop._scheduled.clear()  # type: ignore[attr-defined]
+    gc.collect()
+    loop.network = None
+    loop.close()
+    gc.collect()
+
+
+def frozen(**values: Any) -> types.SimpleNamespace:
+    """A bag of attributes."""
+    return types.SimpleNamespace(**values)
