@@ -74,8 +74,8 @@ class RaftProcess:
         self.group = group
         self.name = name
         self.world: World = group.world
-        self.random = Random(group.world.random.getrandbits(64))
-        self.disk = VirtualDisk(self.random)
+        self.random: Random = Random(group.world.random.getrandbits(64))
+        self.disk: VirtualDisk = VirtualDisk(self.random)
         self.disk.on_latency = self._disk_took
         self.disk.on_gone = self._cut_at_call
         self.snapshot_path = DIRECTORY / "raft" / "snapshot"
@@ -110,7 +110,7 @@ class RaftProcess:
         self.failure: RangelogError | None = None
         self.work: Iterator[None] | None = None
         self.thread = _StepAlive()
-        self.poller = VirtualPoller(self)
+        self.poller: VirtualPoller = VirtualPoller(self)
         self.disk.boot()
         self.loop = VirtualLoop(self)
         self._asking: dict[int, Callable[[Answer], None]] = {}
@@ -332,8 +332,8 @@ class RaftProcess:
         if not self.running or not self.consensus._failure:
             self._tell(done, Unavailable("the placement driver is not running"))
             return
-        number = len(self.group.asked)
-        self.group.asked.append(number)
+        self.group.asked += 1
+        number = self.group.asked
         self._asking[number] = done
 
         async def run() -> None:

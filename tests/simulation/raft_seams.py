@@ -35,7 +35,8 @@ class VirtualThread:
     """Runs its target as one event, a while after `start`, or in `join` if that comes first."""
 
     def __init__(self, target: Callable[..., None], args: tuple[Any, ...] = (), **_: object) -> None:
-        self._work = lambda: target(*args)
+        self._target = target
+        self._args = args
         self._owner = _process()
         self._done = False
 
@@ -51,7 +52,7 @@ class VirtualThread:
     def _run(self) -> None:
         if not self._done:
             self._done = True
-            self._work()
+            self._target(*self._args)
 
 
 class EventCounter:

@@ -1,0 +1,175 @@
+"""What is watched while simulated members run: each rule is checked at the moment it could be broken.
+
+- All members apply the same command at an index and give the same result, over restarts too.
+- A term has one leader. A member's term never falls, and in a term it votes for one.
+- What a member told others (its term, its vote, which entries it holds) is on its disk when the bytes leave, and found
+  again by its next process.
+- What a leader applies first is on its own disk.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from raft_network import VirtualSocket
+
+from rangelog_pd.consensus.messages import Position, Vote, VoteRequest, decode
+
+if TYPE_CHECKING:
+    from raft_group import MachineLike
+    from raft_process import RaftProcess
+
+_FRAME_HEAD_BYTES = 20
+_LENGTH = struct.Struct("<I")
+_WATCHED_TAGS = (1, 2, 5)  # VoteRequest, Vote, Position
+
+
+class Promises:
+    """What one member's disk must remember."""
+
+    def __init__(self) -> None:
+        self.term = 0
+        self.voted_for: str | None = None
+        self.entry = 0
+
+    def raise_term(self, term: int) -> None:
+        """It took part in this term."""
+        if term > self.term:
+            self.term = term
+            self.voted_for = None
+
+
+class Recorder:
+    """The state machine of one process, between consensus and the machine that a test gave."""
+
+    def __init__(self, process: RaftProcess, machine: MachineLike, watch: Watch) -> None:
+        self.machine = machine
+        self._process = process
+        self._watch = watch
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        result = self.machine.apply(index, command)
+        self._watch.applied(self._process, index, command, result)
+        return result
+
+    def snapshot(self) -> bytes:
+        self._process.count("snapshots taken")
+        return self.machine.snapshot()
+
+    def restore(self, data: bytes) -> None:
+        self._process.count("states restored from a snapshot")
+        self.machine.restore(data)
+
+
+class Watch:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self.history: dict[int, tuple[bytes, bytes]] = {}
+        self.promises: dict[str, Promises] = {}
+        self.counters: Counter[str] = Counter()
+        self._leaders: dict[int, str] = {}
+        self._parts: dict[VirtualSocket, bytearray] = {}
+
+    def applied(self, process: RaftProcess, index: int, command: bytes, result: bytes) -> None:
+        """A member applied an entry."""
+        known = self.history.get(index)
+        if known is None:
+            self.history[index] = (command, result)
+            raft = process.raft
+            if raft is not None and raft._isLeader():
+                self._check_durable(process, index, "applied")
+        elif known[0] != command:
+            self.violations.append(f"{process.name} applied another command at {index} than was applied before")
+        elif known[1] != result:
+            self.violations.append(f"{process.name} came to another result at {index}: {result!r}, not {known[1]!r}")
+
+    def after_step(self, process: RaftProcess) -> bool:
+        """Whether the process began to lead in this step."""
+        raft = process.raft
+        if raft is None:
+            return False
+        promised = self.promises[process.name]
+        if raft.raftCurrentTerm < promised.term:
+            self.violations.append(f"{process.name} fell from term {promised.term} to {raft.raftCurrentTerm}")
+        if not raft._isLeader():
+            return False
+        leader = self._leaders.setdefault(raft.raftCurrentTerm, process.name)
+        if leader != process.name:
+            self.violations.append(f"term {raft.raftCurrentTerm} has two leaders: {leader} and {process.name}")
+            return False
+        key = f"{process.name} {process.boots} {raft.raftCurrentTerm}"
+        self.counters[key] += 1
+        return self.counters[key] == 1
+
+    def opened(self, process: RaftProcess) -> None:
+        """A new process has read what its disk holds."""
+        raft, promised = process.raft, self.promises[process.name]
+        assert raft is not None
+        log = raft._log
+        if log.getCurrentTerm() < promised.term:
+            self.violations.append(
+                f"{process.name} forgot its term: {log.getCurrentTerm()} after it spoke in {promised.term}"
+            )
+        elif (
+            log.getCurrentTerm() == promised.term
+            and promised.voted_for
+            and log.getVotedForNodeId() != promised.voted_for
+        ):
+            self.violations.append(f"{process.name} forgot its vote in term {promised.term}")
+        if log.journal.last_index < promised.entry:
+            self.violations.append(
+                f"{process.name} lost entries: {log.journal.last_index} is the last, {promised.entry} was acknowledged"
+            )
+
+    def before_death(self, process: RaftProcess) -> None:
+        """Entries that a new leader contradicted are not owed any more."""
+        promised = self.promises[process.name]
+        if process.raft is not None:
+            promised.entry = min(promised.entry, process.raft._log.journal.last_index)
+
+    def leaves(self, process: RaftProcess, socket: VirtualSocket, data: bytes) -> None:
+        """Take the frames apart that claim something durable."""
+        part = self._parts.setdefault(socket, bytearray())
+        part += data
+        while len(part) >= _FRAME_HEAD_BYTES:
+            end = _FRAME_HEAD_BYTES + _LENGTH.unpack_from(part)[0]
+            if len(part) < end:
+                return
+            if part[_FRAME_HEAD_BYTES + 1] in _WATCHED_TAGS:
+                self._said(process, socket.peer, bytes(part[_FRAME_HEAD_BYTES:end]))
+            del part[:end]
+
+    def _said(self, process: RaftProcess, peer: str, body: bytes) -> None:
+        promised = self.promises[process.name]
+        match decode(body):
+            case VoteRequest(term=term):
+                promised.raise_term(term)
+                self._voted(process, promised, term, process.name)
+            case Vote(term=term):
+                promised.raise_term(term)
+                self._voted(process, promised, term, peer)
+            case Position(term=term, next_index=next_index, success=True):
+                promised.raise_term(term)
+                self._check_durable(process, next_index - 1, "acknowledged")
+                promised.entry = next_index - 1
+
+    def _voted(self, process: RaftProcess, promised: Promises, term: int, candidate: str) -> None:
+        if term < promised.term:
+            return
+        if promised.voted_for not in (None, candidate):
+            self.violations.append(f"{process.name} voted for {promised.voted_for} and {candidate} in term {term}")
+        promised.voted_for = candidate
+
+    def _check_durable(self, process: RaftProcess, index: int, what: str) -> None:
+        assert process.raft is not None
+        journal = process.raft._log.journal
+        position = index - journal.first_index
+        if not 0 <= position < len(journal._positions):
+            return  # a snapshot holds it
+        end = journal._positions[position + 1] if position + 1 < len(journal._positions) else journal._end
+        if process.disk.durable_bytes("journal") < end:
+            self.violations.append(f"{process.name} {what} entry {index} before it was flushed")
