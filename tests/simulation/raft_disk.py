@@ -220,6 +220,7 @@ class VirtualDisk(Files):
     def truncate(self, fd: int, length: int) -> None:
         """See Files."""
         self._call("truncate")
+        self.counts["cuts"] += 1
         file = self._open[fd]
         del file.content[length:]
         for sectors in (file.dirty, file.never_flushed):

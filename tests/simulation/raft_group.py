@@ -56,7 +56,6 @@ class RaftGroup:
         """Called when a process ended by itself: its disk failed, or it was stopped."""
         self._make_machine = make_machine
         self._trace = hashlib.blake2b(digest_size=16)
-        self._opened: dict[str, int] = dict.fromkeys(names, 0)
         self._cut: dict[str, bool] = {}
         self.watch.promises = {name: Promises() for name in names}
         self.processes = {name: RaftProcess(self, name) for name in names}
@@ -174,9 +173,11 @@ class RaftGroup:
 
     def after_step(self, process: RaftProcess) -> None:
         """A process stands between two steps."""
-        if self._opened[process.name] != process.boots and process.raft is not None:
-            self._opened[process.name] = process.boots
+        if not process.opened and process.raft is not None:
+            process.opened = True
             self.watch.opened(process)
+            self.counters["torn tails cut off"] += process.disk.counts.pop("cuts", 0)
+        self.counters["conflicting tails cut"] += process.disk.counts.pop("cuts", 0)
         if self.watch.after_step(process):
             self.counters["elections won"] += 1
             self.note(f"{process.name} leads")

@@ -78,7 +78,7 @@ class RaftProcess:
         self.disk: VirtualDisk = VirtualDisk(self.random)
         self.disk.on_latency = self._disk_took
         self.disk.on_gone = self._cut_at_call
-        self.snapshot_path = DIRECTORY / "raft" / "snapshot"
+        self.snapshot_path: Path = DIRECTORY / "raft" / "snapshot"
         self.running = False
         self.machine_up = True
         self.paused = False
@@ -100,6 +100,7 @@ class RaftProcess:
         self.boots += 1
         self.running = self.machine_up = True
         self.paused = False
+        self.opened = False
         self.elapsed_s = 0.0
         self._busy_until_s = self.world.now
         self._planned_s = None
@@ -112,7 +113,7 @@ class RaftProcess:
         self.thread = _StepAlive()
         self.poller: VirtualPoller = VirtualPoller(self)
         self.disk.boot()
-        self.loop = VirtualLoop(self)
+        self.loop = VirtualLoop(self)  # type: ignore[abstract]
         self._asking: dict[int, Callable[[Answer], None]] = {}
         self.recorder = self.group.new_recorder(self)
         self.consensus = SimulatedConsensus(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from raft_network import VirtualSocket
@@ -59,7 +60,7 @@ class Recorder:
         return self.machine.snapshot()
 
     def restore(self, data: bytes) -> None:
-        self._process.count("states restored from a snapshot")
+        self._process.count("snapshots installed" if self._process.opened else "states read from a snapshot")
         self.machine.restore(data)
 
 
@@ -69,8 +70,11 @@ class Watch:
     def __init__(self) -> None:
         self.violations: list[str] = []
         self.history: dict[int, tuple[bytes, bytes]] = {}
+        self.first_index: dict[bytes, int] = {}
         self.promises: dict[str, Promises] = {}
         self.counters: Counter[str] = Counter()
+        self.on_vote: Callable[[str], None] = lambda member: None
+        """A vote left: the member that gave it, or the one that stands."""
         self._leaders: dict[int, str] = {}
         self._parts: dict[VirtualSocket, bytearray] = {}
 
@@ -79,6 +83,7 @@ class Watch:
         known = self.history.get(index)
         if known is None:
             self.history[index] = (command, result)
+            self.first_index.setdefault(command, index)
             raft = process.raft
             if raft is not None and raft._isLeader():
                 self._check_durable(process, index, "applied")
@@ -163,6 +168,7 @@ class Watch:
         if promised.voted_for not in (None, candidate):
             self.violations.append(f"{process.name} voted for {promised.voted_for} and {candidate} in term {term}")
         promised.voted_for = candidate
+        self.on_vote(process.name)
 
     def _check_durable(self, process: RaftProcess, index: int, what: str) -> None:
         assert process.raft is not None

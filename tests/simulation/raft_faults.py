@@ -1,0 +1,197 @@
+"""What happens to a simulated group: a mix of faults drawn per seed, one after the other and on top of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from raft_group import RaftGroup
+from raft_world import PlainWorld
+
+RESTART_S_MAX = 2.0
+
+
+class Faults:
+    """Breaks things until `stop`; then everything is mended, and stays so."""
+
+    def __init__(self, world: PlainWorld, group: RaftGroup) -> None:
+        self._world = world
+        self._group = group
+        self._names = list(group.processes)
+        self._stopped = False
+        self._wiped: str | None = None
+        self._kinds: list[Callable[[], None]] = [
+            self._kill,
+            self._lose_power,
+            self._cut_at_a_call,
+            self._cut_at_a_call,
+            self._pause,
+            self._isolate,
+            self._cut_one_way,
+            self._cut_a_pair,
+            self._slow_disk,
+            self._full_disk,
+            self._failing_disk,
+            self._all_at_once,
+            self._leave,
+            self._new_disk,
+            self._lossy,
+            self._slow_network,
+        ]
+        random = world.random
+        self._kinds = random.sample(self._kinds, random.randint(3, len(self._kinds)))
+        self._pause_s = random.choice([0.4, 1.0, 2.5])
+        self._vote_crash_share = random.choice([0.0, 0.0, 0.1, 0.4])
+        group.on_exit = self._restart_soon
+        group.watch.on_vote = self._voted
+        self._next()
+
+    def stop(self) -> None:
+        """Mend everything."""
+        self._stopped = True
+        self._world.blocked.clear()
+        self._world.loss = self._world.slow_share = 0.0
+        for name, process in self._group.processes.items():
+            process.disk.full = process.disk.failing_flushes = False
+            process.disk.slow_s = 0.0
+            process.disk.cut_after = None
+            self._group.resume(name)
+            self._group.restart(name)
+
+    # ---- drawing
+
+    def _next(self) -> None:
+        self._world.call_later(self._world.random.expovariate(1 / self._pause_s), self._strike)
+
+    def _strike(self) -> None:
+        if not self._stopped:
+            kind = self._world.random.choice(self._kinds)
+            self._group.counters[f"fault: {kind.__name__.strip('_').replace('_', ' ')}"] += 1
+            kind()
+            self._next()
+
+    def _member(self) -> str:
+        leader = self._group.leader()
+        random = self._world.random
+        return leader if leader is not None and random.random() < 0.5 else random.choice(self._names)
+
+    def _later(self, least_s: float, most_s: float, call: Callable[[], None]) -> None:
+        def unless_stopped() -> None:
+            if not self._stopped:
+                call()
+
+        self._world.call_later(self._world.random.uniform(least_s, most_s), unless_stopped)
+
+    def _restart_soon(self, name: str) -> None:
+        if self._stopped:
+            self._world.call_later(0.2, lambda: self._group.restart(name))
+        else:
+            most_s = self._world.random.choice([0.02, 0.2, RESTART_S_MAX])
+            self._later(0.005, most_s, lambda: self._group.restart(name))
+
+    # ---- processes
+
+    def _crash(self, name: str, *, power_loss: bool) -> None:
+        self._group.crash(name, power_loss=power_loss)
+        self._restart_soon(name)
+
+    def _kill(self) -> None:
+        self._crash(self._member(), power_loss=False)
+
+    def _lose_power(self) -> None:
+        self._crash(self._member(), power_loss=True)
+
+    def _cut_at_a_call(self) -> None:
+        random = self._world.random
+        self._group.crash_at_call(self._member(), random.randrange(25), power_loss=random.random() < 0.6)
+
+    def _pause(self) -> None:
+        name = self._member()
+        self._group.pause(name)
+        self._later(0.05, 3.0, lambda: self._group.resume(name))
+
+    def _all_at_once(self) -> None:
+        power_loss = self._world.random.random() < 0.7
+        for name in self._names:
+            self._crash(name, power_loss=power_loss)
+
+    def _leave(self) -> None:
+        self._group.stop(self._member())
+
+    def _voted(self, name: str) -> None:
+        """Power goes right after a vote, and the member is back before the election is over."""
+        if self._stopped or self._world.random.random() >= self._vote_crash_share:
+            return
+
+        def crash() -> None:
+            if self._group.processes[name].running:
+                self._group.counters["votes given, then crashed"] += 1
+                self._group.crash(name, power_loss=True)
+                self._later(0.001, 0.05, lambda: self._group.restart(name))
+
+        self._later(0.0001, 0.002, crash)
+
+    def _new_disk(self) -> None:
+        """One at a time: the next one only after the last one holds everything again."""
+        if self._wiped is not None:
+            process = self._group.processes[self._wiped]
+            if not process.running or not process.opened or process.raft is None or not process.raft._log.voter:
+                return
+        name = self._member()
+        others = [self._group.processes[each] for each in self._names if each != name]
+        if not all(each.running and each.raft is not None and each.raft._log.voter for each in others):
+            return
+        self._wiped = name
+        self._group.counters["disks replaced"] += 1
+        self._group.crash(name, power_loss=True)
+        self._group.wipe(name)
+        self._restart_soon(name)
+
+    # ---- the network
+
+    def _block(self, pairs: list[tuple[str, str]]) -> None:
+        self._world.blocked.update(pairs)
+        self._later(0.1, 4.0, lambda: self._world.blocked.difference_update(pairs))
+
+    def _isolate(self) -> None:
+        name = self._member()
+        self._block([pair for other in self._names if other != name for pair in ((name, other), (other, name))])
+
+    def _cut_one_way(self) -> None:
+        name = self._member()
+        others = [other for other in self._names if other != name]
+        outwards = self._world.random.random() < 0.5
+        self._block([(name, other) if outwards else (other, name) for other in others])
+
+    def _cut_a_pair(self) -> None:
+        one, other = self._world.random.sample(self._names, 2)
+        self._block([(one, other), (other, one)])
+
+    def _lossy(self) -> None:
+        self._world.loss = self._world.random.choice([0.02, 0.1, 0.3])
+        self._later(0.5, 3.0, lambda: setattr(self._world, "loss", 0.0))
+
+    def _slow_network(self) -> None:
+        self._world.slow_share = self._world.random.choice([0.05, 0.5])
+        self._world.slow_s = self._world.random.choice([0.02, 0.3, 1.0])
+        self._later(0.5, 3.0, lambda: setattr(self._world, "slow_share", 0.0))
+
+    # ---- disks
+
+    def _slow_disk(self) -> None:
+        disk = self._group.processes[self._member()].disk
+        disk.slow_s = self._world.random.choice([0.02, 0.3, 1.5])
+        self._later(0.5, 3.0, lambda: setattr(disk, "slow_s", 0.0))
+
+    def _full_disk(self) -> None:
+        disk = self._group.processes[self._member()].disk
+        disk.full = True
+        self._later(0.1, 2.0, lambda: setattr(disk, "full", False))
+
+    def _failing_disk(self) -> None:
+        """Flushes fail; soon after, the power goes as well, as often as not."""
+        name = self._member()
+        disk = self._group.processes[name].disk
+        disk.failing_flushes = True
+        self._later(0.02, 0.5, lambda: setattr(disk, "failing_flushes", False))
+        if self._world.random.random() < 0.5:
+            self._later(0.1, 3.0, lambda: self._crash(name, power_loss=True))
