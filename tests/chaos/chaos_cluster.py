@@ -1,0 +1,144 @@
+"""The system under test: three placement drivers and four range servers, each on a host of its own, with what faults need.
+
+What holds: `close` leaves no process, mount, namespace or tracer behind, whatever happened before.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from chaos_disks import Disks
+from chaos_load import Load, StreamPlan
+from chaos_network import Network, hosts_of, open_network
+from chaos_trace import can_trace
+
+from rangelog_cli.health import describe, leader, wait_healthy
+from rangelog_cli.processes import Cluster, Launch
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_pb2_grpc
+
+PDS = ("pd1", "pd2", "pd3")
+RANGE_SERVERS = ("rs1", "rs2", "rs3", "rs4")
+SETTINGS = {
+    "RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024),
+    "RANGELOG_PD_TIER_PREPARE_TTL_MS": "10000",
+    "RANGELOG_PD_SNAPSHOT_ENTRIES": "400",
+}
+"""Small and soon, so that segments, snapshots and given-up uploads happen during a run."""
+STREAMS = (
+    StreamPlan("calls", rate=250, record_bytes=200, range_bytes=192 * 1024, hot_retention_s=8.0),
+    StreamPlan("meters", rate=150, record_bytes=400, range_bytes=512 * 1024, hot_retention_s=60.0),
+)
+HEALTHY_AT_START_S = 60.0
+_CLOCK = struct.Struct("<q")
+
+
+class System:
+    """See the module. Use it as a context manager."""
+
+    def __init__(self, directory: Path, *, network: str = "auto", disks: bool = True) -> None:
+        self._stack = ExitStack()
+        self.directory = directory
+        self.streams = STREAMS
+        self.can_trace = can_trace()
+        try:
+            self._open(network, disks)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _open(self, network: str, disks: bool) -> None:
+        directory = self.directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self.network: Network = self._stack.enter_context(open_network(wanted=network))
+        clients = [f"w{number}{side}" for number in range(len(STREAMS)) for side in "ab"] + ["reader"]
+        self.hosts = hosts_of([*PDS, *RANGE_SERVERS, *clients], self.network)
+        self.clocks = {name: directory / f"{name}.clock" for name in (*PDS, *RANGE_SERVERS)}
+        for path in self.clocks.values():
+            path.write_bytes(_CLOCK.pack(0))
+        homes = {name: directory / "cluster" / name for name in RANGE_SERVERS}
+        self.disks = Disks(directory, homes, wanted=disks)
+        self._stack.callback(self.disks.close)
+        self.cluster = Cluster.open(
+            directory / "cluster",
+            pds=len(PDS),
+            range_servers=len(RANGE_SERVERS),
+            env=SETTINGS,
+            hosts={name: self.hosts[name] for name in (*PDS, *RANGE_SERVERS)},
+            launches={name: self._launch(name) for name in (*PDS, *RANGE_SERVERS)},
+        )
+        self._stack.callback(self.cluster.stop)
+        self._stack.callback(self.cluster.kill_all)
+        self.load = Load(directory / "clients", self.network, self.cluster.connect_string, STREAMS)
+        self._stack.callback(self.load.close)
+
+    def start(self) -> None:
+        """Start the servers, make the streams, start the clients."""
+        self.cluster.start()
+        wait_healthy(self.cluster, HEALTHY_AT_START_S)
+        for plan in self.streams:
+            config = common_pb2.StreamConfig(
+                range_size_bytes_max=plan.range_bytes, hot_retention_ms=int(plan.hot_retention_s * 1000), tiered=True
+            )
+            self.ask("CreateStream", pd_pb2.CreateStreamRequest(request_id=plan.name, name=plan.name, config=config))
+        self.load.start()
+
+    def ask(self, call: str, request: object, timeout_s: float = 5.0) -> object:
+        """Ask the leading placement driver. Raises grpc.RpcError or Unavailable."""
+        import grpc
+
+        addresses = {pd.name: pd.api_address for pd in self.cluster.plan.pds}
+        with grpc.insecure_channel(addresses[self.leader()], options=[("grpc.enable_http_proxy", 0)]) as channel:
+            stub = pd_pb2_grpc.PlacementDriverStub(channel)  # type: ignore[no-untyped-call]
+            return getattr(stub, call)(request, timeout=timeout_s)
+
+    def leader(self) -> str:
+        """Name of the leading placement driver, as a majority sees it. Raises Unavailable."""
+        return leader(self.cluster.pd_addresses)
+
+    def describe(self) -> pd_pb2.DescribeClusterResponse:
+        """The cluster as the placement driver has it. Raises Unavailable."""
+        return describe(self.cluster.pd_addresses)
+
+    def set_clock(self, name: str, ahead_s: float) -> None:
+        """Let a member's wall clock jump, from now on and over restarts."""
+        with self.clocks[name].open("rb+") as file, mmap.mmap(file.fileno(), _CLOCK.size) as page:
+            page[:] = _CLOCK.pack(int(ahead_s * 1e9))
+
+    def allows(self, needs: frozenset[str]) -> bool:
+        """Whether this machine can do what a fault needs."""
+        return not self.lacks(needs)
+
+    def lacks(self, needs: frozenset[str]) -> list[str]:
+        """What a fault needs and this machine does not allow."""
+        allowed = {"network": self.network.can_cut, "strace": self.can_trace, "disk": self.disks.can_fill}
+        return sorted(need for need in needs if not allowed[need])
+
+    def every_host_but(self, *names: str) -> list[str]:
+        """All other hosts."""
+        return [host for host in self.hosts if host not in names]
+
+    def close(self) -> None:
+        """Tear all down. Idempotent."""
+        for process in self.cluster.members.values():
+            with suppress(ProcessLookupError):
+                process.kill()
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _launch(self, name: str) -> Launch:
+        clock = Path(__file__).parent / "clock"
+        path = os.pathsep.join(filter(None, [str(clock), os.environ.get("PYTHONPATH", "")]))
+        return Launch(self.network.prefix(name), {"PYTHONPATH": path, "RANGELOG_CHAOS_CLOCK": str(self.clocks[name])})

@@ -1,0 +1,163 @@
+"""Faults of disks: flushes that fail or are slow (strace injects them into the running process), full, lost, rolled back."""
+
+from __future__ import annotations
+
+import shutil
+
+from chaos_faults import Fault, Restarted
+from chaos_trace import Tracer
+
+from rangelog_cli.process import wait_until
+
+SLOW_FLUSH_US = 200_000
+EIO_CALLS_MAX = 12
+DIES_WITHIN_S = 20.0
+
+
+class FlushFails(Restarted):
+    """fdatasync answers EIO at a drawn call. The process must end, never try again, and be whole after a restart."""
+
+    name = "flush-fails"
+    needs = frozenset({"strace"})
+    hold_s = (0.2, 1.0)
+    _tracer: Tracer | None = None
+
+    def inject(self) -> str:
+        """See Fault. Returns once the process has ended by itself."""
+        victim, call = self.choose(), self.dice.randint(1, EIO_CALLS_MAX)
+        process = self.system.cluster.members[victim]
+        self._down = (victim,)
+        inject = f"fdatasync:error=EIO:when={call}"
+        self._tracer = Tracer(process.pid, inject, self.system.directory / f"strace-{victim}.log")
+        wait_until(
+            lambda: not process.running,
+            DIES_WITHIN_S,
+            f"{victim} runs on after a flush that failed (injected: {self._tracer.injected})",
+        )
+        assert self._tracer.injected, f"{victim} ended without a failed flush: {process.last_words()}"
+        return f"{victim}, call {call}"
+
+    def heal(self) -> None:
+        """Start it again."""
+        if self._tracer is not None:
+            self._tracer.close()
+            self._tracer = None
+        super().heal()
+
+    def choose(self) -> str:
+        """Whose flush fails."""
+        return self.a_range_server()
+
+
+class PdFlushFails(FlushFails):
+    """The same at the leading placement driver."""
+
+    name = "pd-flush-fails"
+    side = "pd"
+
+    def choose(self) -> str:
+        """See FlushFails."""
+        return self.system.leader()
+
+
+class FlushSlow(Fault):
+    """Every fdatasync of a range server takes 200 ms longer."""
+
+    name = "flush-slow"
+    needs = frozenset({"strace"})
+    hold_s = (3.0, 6.0)
+    _tracer: Tracer | None = None
+
+    def inject(self) -> str:
+        """See Fault."""
+        victim = self.a_range_server()
+        inject = f"fdatasync:delay_enter={SLOW_FLUSH_US}"
+        self._tracer = Tracer(
+            self.system.cluster.members[victim].pid, inject, self.system.directory / f"strace-{victim}.log"
+        )
+        return victim
+
+    def heal(self) -> None:
+        """See Fault."""
+        if self._tracer is not None:
+            self._tracer.close()
+            self._tracer = None
+
+
+class DiskFull(Fault):
+    """Another file takes all room on a range server's disk. It must go on running, and append again when there is room."""
+
+    name = "disk-full"
+    needs = frozenset({"disk"})
+    hold_s = (4.0, 7.0)
+    _victim = ""
+
+    def inject(self) -> str:
+        """See Fault."""
+        self._victim = self.a_range_server()
+        taken = self.system.disks.fill(self._victim)
+        return f"{self._victim}, {taken >> 20} MiB taken"
+
+    def heal(self) -> None:
+        """See Fault."""
+        if self._victim:
+            victim, self._victim = self._victim, ""
+            self.system.disks.relieve(victim)
+            process = self.system.cluster.members[victim]
+            if not process.running:
+                said = process.last_words()
+                self.system.cluster.start_member(victim, wait=False)
+                raise AssertionError(f"{victim} ended because its disk was full: {said}")
+
+
+class DiskLost(Restarted):
+    """A range server is killed and comes back with an empty disk."""
+
+    name = "disk-lost"
+    loses_data = True
+    hold_s = (0.2, 2.0)
+
+    def inject(self) -> str:
+        """See Fault."""
+        victim = self.a_range_server()
+        self.kill(victim)
+        self.system.disks.wipe(victim)
+        return victim
+
+
+class DiskRolledBack(Restarted):
+    """A range server comes back with an older copy of its disk: it must not answer for what it has forgotten."""
+
+    name = "disk-rolled-back"
+    loses_data = True
+    hold_s = (0.2, 1.0)
+    LATER_S = 4.0
+    _incarnation: object = None
+
+    def inject(self) -> str:
+        """Copy the disk in one moment (the server stands still), let it run on, kill it and put the copy back."""
+        victim = self.a_range_server()
+        cluster = self.system.cluster
+        self._incarnation = cluster.members[victim].endpoint()["incarnation"]
+        cluster.pause(victim)
+        try:
+            aside = self.system.disks.copy_aside(victim)
+        finally:
+            cluster.resume(victim)
+        try:
+            self.interrupts.wait(self.LATER_S)
+            self.kill(victim)
+            self.system.disks.roll_back(victim, aside)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return victim
+
+    def heal(self) -> None:
+        """Start it; what comes up must be another incarnation."""
+        super().heal()
+        if self._incarnation is not None:
+            before, self._incarnation = self._incarnation, None
+            process = self.system.cluster.members[self._down[0]]
+            process.wait_ready()
+            now = process.endpoint()["incarnation"]
+            assert now != before, f"{process.name} came back with an old disk and was taken for what it was"

@@ -1,0 +1,116 @@
+"""A run: start everything, inject one fault after the other under load, wait until each has healed, check at the end.
+
+The next fault comes only when the examination finds nothing wrong: that is what f = 1 asks for.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import chaos_disk_faults  # noqa: F401 - registers its kinds
+import chaos_partitions  # noqa: F401 - registers its kinds
+from chaos_cluster import System
+from chaos_faults import REGISTRY, Fault
+from chaos_health import ONCE_MORE, Examination
+
+HEALED_WITHIN_S = 60.0
+HEALTHY_AT_START_S = 60.0
+CALM_S = (0.3, 1.0)
+POLL_S = 0.1
+
+
+@dataclass
+class Injected:
+    """One fault that happened. Times: CLOCK_MONOTONIC, ns."""
+
+    kind: str
+    hit: str
+    injected_ns: int
+    healed_ns: int = 0
+    """When it was undone."""
+    healthy_ns: int = 0
+    """When everything was well again."""
+    last_problem: str = ""
+    """What took longest to heal."""
+
+
+@dataclass
+class Run:
+    """The faults of a run, and what went wrong."""
+
+    seed: int
+    injected: list[Injected] = field(default_factory=list)
+    skipped: dict[str, list[str]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+class Unhealed(Exception):
+    """The cluster did not come back in time: that is a finding."""
+
+
+def schedule(kinds: Sequence[str], times: int, dice: random.Random) -> list[str]:
+    """Every kind `times` times, in random order."""
+    order = [kind for kind in kinds for _ in range(times)]
+    dice.shuffle(order)
+    return order
+
+
+def run_faults(system: System, kinds: Sequence[str], times: int, seed: int, say: Callable[[str], None]) -> Run:
+    """Inject everything. Raises Unhealed, or what a fault says that must not happen."""
+    run, dice = Run(seed), random.Random(seed)
+    for kind in kinds:
+        lacking = system.lacks(REGISTRY[kind].needs)
+        if lacking:
+            run.skipped[kind] = lacking
+    order = schedule([kind for kind in kinds if kind not in run.skipped], times, dice)
+    wait_healed(system, HEALTHY_AT_START_S)
+    for number, kind in enumerate(order, 1):
+        fault = REGISTRY[kind](system, random.Random(dice.getrandbits(64)))
+        entry = _inject(system, fault, run)
+        heal_s = (entry.healthy_ns - entry.healed_ns) / 1e9
+        lasted_s = (entry.healed_ns - entry.injected_ns) / 1e9
+        times_s = f"lasted {lasted_s:.1f} s, healed in {heal_s:.1f} s"
+        say(f"[{number}/{len(order)}] {kind}: {entry.hit}; {times_s} ({entry.last_problem})")
+        fault.interrupts.wait(dice.uniform(*CALM_S))
+    return run
+
+
+def _inject(system: System, fault: Fault, run: Run) -> Injected:
+    entry = Injected(fault.name, "", time.monotonic_ns())
+    run.injected.append(entry)
+    try:
+        entry.hit = fault.inject()
+        fault.interrupts.wait(fault.draw_hold_s())
+    finally:
+        fault.heal()
+    entry.healed_ns = time.monotonic_ns()
+    try:
+        entry.last_problem = wait_healed(system, HEALED_WITHIN_S)
+    except Unhealed as error:
+        raise Unhealed(f"after {fault.name} ({entry.hit}): {error}") from None
+    entry.healthy_ns = time.monotonic_ns()
+    return entry
+
+
+def wait_healed(system: System, timeout_s: float) -> str:
+    """Return once all is well, and what was not at the last look before. Raises Unhealed."""
+    examination = Examination(system)
+    deadline = time.monotonic() + timeout_s
+    last = ""
+    while problem := examination.problem():
+        if time.monotonic() > deadline:
+            raise Unhealed(f"not healed within {timeout_s:g} s: {problem}")
+        last = last if problem == ONCE_MORE else problem
+        time.sleep(POLL_S)
+    return last
+
+
+def directory_for(root: Path, seed: int) -> Path:
+    """A fresh directory of this run."""
+    target = root / f"seed-{seed}-{int(time.time())}"
+    target.mkdir(parents=True)
+    return target

@@ -1,0 +1,331 @@
+"""What a fault is, and those of processes: killed, paused, replaced.
+
+A fault is injected, held, healed. `inject` says what was hit. Nothing it does outlives `heal`, which may be called after
+an `inject` that failed half-way, and again.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import chaos_history as history
+from chaos_cluster import PDS, RANGE_SERVERS, System
+from chaos_load import Client
+
+from rangelog.errors import RangelogError
+from rangelog_cli.process import wait_until
+from rangelog_proto.v1 import common_pb2, pd_pb2
+
+FENCED_WITHIN_S = 20.0
+REGISTRY: dict[str, type[Fault]] = {}
+
+
+class Fault(ABC):
+    """One fault of one kind."""
+
+    name: ClassVar[str]
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """Of "network", "strace", "disk": what the machine must allow."""
+    hold_s: ClassVar[tuple[float, float]] = (1.0, 3.0)
+    """How long it lasts: between these, drawn anew each time."""
+    side: ClassVar[str] = "server"
+    """What it hits: "server", "pd", "writer" or "all". Two that overlap must hit different sides."""
+    loses_data: ClassVar[bool] = False
+    """Whether a disk's content is lost: never two at a time (f = 1)."""
+
+    def __init__(self, system: System, dice: random.Random) -> None:
+        self.system = system
+        self.dice = dice
+        self.interrupts = threading.Event()
+
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__:
+            REGISTRY[cls.name] = cls
+
+    @abstractmethod
+    def inject(self) -> str:
+        """Make it happen; returns what was hit."""
+
+    @abstractmethod
+    def heal(self) -> None:
+        """Undo it. Idempotent."""
+
+    def draw_hold_s(self) -> float:
+        """How long it is to last."""
+        return self.dice.uniform(*self.hold_s)
+
+    def a_stream(self) -> str:
+        """One of the streams."""
+        return self.dice.choice(self.system.streams).name
+
+    def a_range_server(self) -> str:
+        """A member of the open range of a stream, so that the fault is felt."""
+        try:
+            request = pd_pb2.ListRangesRequest(name=self.a_stream(), from_offset=(1 << 63) - 1)
+            answer = self.system.ask("ListRanges", request)
+            assert isinstance(answer, pd_pb2.ListRangesResponse)
+            open_ranges = [each for each in answer.ranges if each.state == common_pb2.RANGE_STATE_OPEN]
+            members = [replica.server for replica in open_ranges[-1].replicas]
+        except (RangelogError, IndexError):
+            members = list(RANGE_SERVERS)
+        return self.dice.choice(members)
+
+
+class Restarted(Fault):
+    """Members that are killed, and started again when it heals."""
+
+    _down: tuple[str, ...] = ()
+
+    def kill(self, *names: str) -> None:
+        """`kill -9`, all at once."""
+        self._down = names
+        for name in names:
+            self.system.cluster.members[name].signal(signal.SIGKILL)
+        for name in names:
+            self.system.cluster.kill(name)
+
+    def heal(self) -> None:
+        """Start them again, all at once. Whether they come up is for the examination to tell."""
+        for name in self._down:
+            if not self.system.cluster.members[name].running:
+                self.system.cluster.start_member(name, wait=False)
+
+
+class RangeServerKilled(Restarted):
+    """`kill -9` of a range server that is written to."""
+
+    name = "range-server-killed"
+
+    def inject(self) -> str:
+        """See Fault."""
+        victim = self.a_range_server()
+        self.kill(victim)
+        return victim
+
+
+class PdLeaderKilled(Restarted):
+    """`kill -9` of the leading placement driver."""
+
+    name = "pd-leader-killed"
+    side = "pd"
+
+    def inject(self) -> str:
+        """See Fault."""
+        victim = self.system.leader()
+        self.kill(victim)
+        return victim
+
+
+class PdFollowerKilled(Restarted):
+    """`kill -9` of a placement driver that does not lead."""
+
+    name = "pd-follower-killed"
+    side = "pd"
+
+    def inject(self) -> str:
+        """See Fault."""
+        leader = self.system.leader()
+        victim = self.dice.choice([name for name in PDS if name != leader])
+        self.kill(victim)
+        return victim
+
+
+class EverythingKilled(Restarted):
+    """`kill -9` of every server at once, as when the power goes."""
+
+    name = "everything-killed"
+    side = "all"
+    hold_s = (0.1, 0.5)
+
+    def inject(self) -> str:
+        """See Fault."""
+        self.kill(*PDS, *RANGE_SERVERS)
+        return "all 7 servers"
+
+
+class Paused(Fault):
+    """SIGSTOP, then SIGCONT: it keeps its connections and its memories."""
+
+    hold_s = (2.0, 6.0)
+    _victim = ""
+
+    def inject(self) -> str:
+        """See Fault."""
+        self._victim = self.choose()
+        self.system.cluster.pause(self._victim)
+        return self._victim
+
+    def heal(self) -> None:
+        """See Fault."""
+        if self._victim:
+            self.system.cluster.resume(self._victim)
+
+    @abstractmethod
+    def choose(self) -> str:
+        """Whom to pause."""
+
+
+class RangeServerPaused(Paused):
+    """A range server that is written to."""
+
+    name = "range-server-paused"
+
+    def choose(self) -> str:
+        """See Paused."""
+        return self.a_range_server()
+
+
+class PdLeaderPaused(Paused):
+    """The leading placement driver."""
+
+    name = "pd-leader-paused"
+    side = "pd"
+
+    def choose(self) -> str:
+        """See Paused."""
+        return self.system.leader()
+
+
+class Replaced(Fault):
+    """A second writer process takes the stream over while the first is out of action."""
+
+    side = "writer"
+    _standby: Client | None = None
+    _old: Client | None = None
+
+    def replace(self) -> str:
+        """The standby opens the stream."""
+        assert self._standby is not None
+        self._old = self.system.load.take_over(self._standby)
+        return f"{self._old.name}, {self._standby.name} takes over"
+
+    def prepare(self) -> Client:
+        """Start the standby; returns the writer to be hit."""
+        stream = self.a_stream()
+        self._standby = self.system.load.standby(stream)
+        return self.system.load.current[stream]
+
+    def opened(self) -> bool:
+        """Whether the second writer got that far."""
+        return self._standby is not None and self._standby.pulse.state == history.OPEN
+
+    def expect_fenced(self) -> None:
+        """The first writer, running again, must find out that it was replaced, and end."""
+        if self._old is None:
+            return
+        old, self._old = self._old, None
+        try:
+            wait_until(self.opened, FENCED_WITHIN_S, "the second writer did not open the stream")
+            wait_until(
+                lambda: not old.process.running, FENCED_WITHIN_S, f"{old.name} does not notice that it was replaced"
+            )
+            state = old.pulse.state
+            assert state == history.FENCED, (
+                f"{old.name} is {history.STATES[state]}, not fenced: {old.process.last_words()}"
+            )
+        finally:
+            self.system.load.retire(old)
+
+
+class WriterKilled(Replaced):
+    """`kill -9` of a writer process."""
+
+    name = "writer-killed"
+
+    def inject(self) -> str:
+        """See Fault."""
+        victim = self.prepare()
+        victim.process.kill()
+        return self.replace()
+
+    def heal(self) -> None:
+        """Nothing is to be undone."""
+        if self._old is not None:
+            self.system.load.retire(self._old)
+            self._old = None
+
+
+class WriterPaused(Replaced):
+    """SIGSTOP of a writer process; it goes on when another owns the stream, and must be fenced."""
+
+    name = "writer-paused"
+    _victim: Client | None = None
+
+    def inject(self) -> str:
+        """See Fault."""
+        self._victim = self.prepare()
+        self._victim.process.signal(signal.SIGSTOP)
+        return self.replace()
+
+    def heal(self) -> None:
+        """Once another owns the stream; see the class."""
+        victim, self._victim = self._victim, None
+        if victim is not None:
+            try:
+                wait_until(self.opened, FENCED_WITHIN_S, "the second writer did not open the stream")
+            finally:
+                victim.process.signal(signal.SIGCONT)
+            self.expect_fenced()
+
+
+class ClockJumped(Fault):
+    """The wall clock of a server jumps an hour, either way, and later back. Nothing may depend on it."""
+
+    name = "clock-jumped"
+    side = "all"
+    hold_s = (2.0, 4.0)
+    JUMP_S = 3600.0
+    _victim = ""
+
+    def inject(self) -> str:
+        """See Fault."""
+        self._victim = self.dice.choice([self.system.leader(), self.a_range_server(), self.dice.choice(PDS)])
+        ahead_s = self.dice.choice([-self.JUMP_S, self.JUMP_S])
+        self.system.set_clock(self._victim, ahead_s)
+        return f"{self._victim} {ahead_s / 3600:+.0f} h"
+
+    def heal(self) -> None:
+        """See Fault."""
+        if self._victim:
+            self.system.set_clock(self._victim, 0.0)
+
+
+class Overlapping(Fault):
+    """Two faults at once that hit different sides; at most one server and no disk is lost."""
+
+    name = "two-at-once"
+    side = "all"
+    hold_s = (2.0, 4.0)
+    _parts: tuple[Fault, ...] = ()
+
+    def inject(self) -> str:
+        """See Fault."""
+        fit = [
+            kind
+            for kind in REGISTRY.values()
+            if kind.side != "all" and not kind.loses_data and self.system.allows(kind.needs)
+        ]
+        first = self.dice.choice(fit)
+        second = self.dice.choice([kind for kind in fit if kind.side != first.side])
+        said: list[str] = []
+        for kind in sorted((first, second), key=lambda kind: ("writer", "server", "pd").index(kind.side)):
+            part = kind(self.system, self.dice)
+            self._parts = (*self._parts, part)
+            said.append(f"{kind.name} ({part.inject()})")
+        return " + ".join(said)
+
+    def heal(self) -> None:
+        """The servers first: a writer waits for them."""
+        parts, self._parts = self._parts, ()
+        errors: list[Exception] = []
+        for part in reversed(parts):
+            try:
+                part.heal()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]

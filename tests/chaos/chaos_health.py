@@ -1,0 +1,151 @@
+"""When a cluster counts as healed, told from outside: not by what it says of itself alone.
+
+Healed: every process runs; a placement driver leads and reaches the others; every range server reports; every range that
+still has hot copies is whole on all its members, as these say themselves; the members of open ranges keep up; every
+stream's writer acks and its tail reader has seen what was acked when this was asked.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import chaos_history as history
+import grpc
+from chaos_cluster import System
+
+from rangelog.errors import RangelogError
+from rangelog_proto.v1 import common_pb2, pd_pb2, range_server_pb2, range_server_pb2_grpc
+
+ACK_AGE_NS_MAX = 1_000_000_000
+_CALL_TIMEOUT_S = 2.0
+_PAGE = 1_000
+
+ONCE_MORE = "to be looked at once more"
+"""Whether members keep up takes two looks."""
+
+ReplicaKey = tuple[str, int, int]
+"""Server, stream, range."""
+
+
+@dataclass
+class Examination:
+    """Asks until all is well. Make one per fault: it remembers what was acked when it began."""
+
+    system: System
+    _acked: dict[str, int] = field(default_factory=dict)
+    _durable: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def problem(self) -> str:
+        """What is not well yet; empty when all is."""
+        try:
+            return self._processes() or self._cluster() or self._clients() or self._ranges()
+        except (grpc.RpcError, RangelogError) as error:
+            return f"asking failed: {error.code().name if isinstance(error, grpc.RpcError) else error}"
+
+    def _processes(self) -> str:
+        for name, process in self.system.cluster.members.items():
+            if not process.ready():
+                return f"{name} does not listen"
+        for client in (*self.system.load.current.values(), *self.system.load.readers):
+            if not client.process.running:
+                return f"{client.name} has ended: {client.process.last_words()}"
+        return ""
+
+    def _cluster(self) -> str:
+        described = self.system.describe()
+        if not described.has_majority or not any(member.leader for member in described.members):
+            return "no placement driver leads"
+        lost = [member.name for member in described.members if not member.reachable]
+        if lost:
+            return f"placement driver {lost[0]} is not reachable"
+        silent = [each.name for each in described.servers if each.health != common_pb2.SERVER_HEALTH_ALIVE]
+        if silent or len(described.servers) != len(self.system.cluster.range_servers):
+            return f"range servers do not report: {', '.join(silent) or 'some never registered'}"
+        if described.failing_task_count:
+            tasks = self.system.ask("ListTasks", pd_pb2.ListTasksRequest(failing_only=True))
+            assert isinstance(tasks, pd_pb2.ListTasksResponse)
+            first = tasks.tasks[0] if tasks.tasks else pd_pb2.Task()
+            return f"a {first.kind} of {first.stream_name}/{first.range_index} fails: {first.last_error}"
+        return ""
+
+    def _clients(self) -> str:
+        now = time.monotonic_ns()
+        for stream, writer in self.system.load.current.items():
+            pulse = writer.pulse
+            if pulse.state != history.OPEN or now - pulse.last_ns > ACK_AGE_NS_MAX:
+                return f"{writer.name} does not get acks ({history.STATES[pulse.state]})"
+            self._acked.setdefault(stream, pulse.offset)
+        for reader in self.system.load.readers:
+            if reader.name.endswith("-tail") and reader.pulse.offset < self._acked[reader.stream]:
+                return f"{reader.name} has not seen what was acked before {self._acked[reader.stream]}"
+        return ""
+
+    def _ranges(self) -> str:
+        reports: dict[ReplicaKey, pd_pb2.ReplicaReport] = {}
+        incarnations: dict[str, int] = {}
+        for name, process in self.system.cluster.range_servers.items():
+            endpoint = process.endpoint()
+            incarnations[name] = int(str(endpoint["incarnation"]))
+            for report in list_replicas(str(endpoint["control_address"])):
+                reports[name, report.stream_id, report.range_index] = report
+        once_more = ""
+        for plan in self.system.streams:
+            for each in self._hot_ranges(plan.name):
+                problem = self._range(each, reports, incarnations)
+                if problem == ONCE_MORE:
+                    once_more = problem
+                elif problem:
+                    return f"{plan.name}/{each.index}: {problem}"
+        return once_more
+
+    def _range(
+        self, each: common_pb2.Range, reports: dict[ReplicaKey, pd_pb2.ReplicaReport], incarnations: dict[str, int]
+    ) -> str:
+        gone = [replica.server for replica in each.replicas if incarnations.get(replica.server) != replica.incarnation]
+        if gone:
+            return f"its member on {gone[0]} is of another incarnation"
+        found = {replica.server: reports.get((replica.server, each.stream_id, each.index)) for replica in each.replicas}
+        if each.state == common_pb2.RANGE_STATE_OPEN:
+            ends = {name: report.durable_offset if report else each.start_offset for name, report in found.items()}
+            key = (each.stream_id, each.index)
+            before = self._durable.get(key)
+            self._durable[key] = max(ends.values())
+            if before is None:
+                return ONCE_MORE
+            behind = [name for name, end in ends.items() if end < before]
+            return f"{behind[0]} does not keep up" if behind else ""
+        if each.end_offset == each.start_offset:
+            return ""
+        if len(found) < 3 and each.tiered_end_offset < each.end_offset:
+            return f"it has {len(found)} members"
+        unfit = [n for n, report in found.items() if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED]
+        return f"not whole on {unfit[0]}" if unfit else ""
+
+    def _hot_ranges(self, stream: str) -> list[common_pb2.Range]:
+        found: list[common_pb2.Range] = []
+        index = 0
+        while True:
+            request = pd_pb2.ListRangesRequest(name=stream, from_index=index, page_size=_PAGE)
+            page = self.system.ask("ListRanges", request)
+            assert isinstance(page, pd_pb2.ListRangesResponse)
+            found += [each for each in page.ranges if not each.hot_dropped]
+            if not page.more or not page.ranges:
+                return found
+            index = page.ranges[-1].index + 1
+
+
+def list_replicas(control_address: str) -> list[pd_pb2.ReplicaReport]:
+    """What a range server holds, by its own word. Raises grpc.RpcError."""
+    found: list[pd_pb2.ReplicaReport] = []
+    with grpc.insecure_channel(control_address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        stub = range_server_pb2_grpc.RangeServerStub(channel)  # type: ignore[no-untyped-call]
+        token = ""
+        while True:
+            page = stub.ListReplicas(
+                range_server_pb2.ListReplicasRequest(page_size=_PAGE, page_token=token), timeout=_CALL_TIMEOUT_S
+            )
+            found += page.replicas
+            token = page.next_page_token
+            if not token:
+                return found

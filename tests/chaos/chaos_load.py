@@ -1,0 +1,145 @@
+"""The load: per stream a writer process, a tail reader and a reader of random stretches, each on a host of its own.
+
+A second writer takes a stream over when a fault says so; which one is current is known here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import chaos_history as history
+from chaos_network import Network
+
+from rangelog_cli.processes import Process, stop_all, wait_until
+
+READY_TIMEOUT_S = 60.0
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """A stream of the run. Records per second, bytes, seconds."""
+
+    name: str
+    rate: int
+    record_bytes: int
+    range_bytes: int
+    hot_retention_s: float
+
+
+@dataclass
+class Client:
+    """A client process and the files it writes."""
+
+    name: str
+    stream: str
+    host: str
+    process: Process
+    history: Path
+    pulse_file: Path
+    paused: bool = False
+
+    @property
+    def pulse(self) -> history.Pulse:
+        """What it said last."""
+        return history.read_pulse(self.pulse_file)
+
+
+@dataclass
+class Load:
+    """All client processes of a run."""
+
+    directory: Path
+    network: Network
+    connect_string: str
+    streams: tuple[StreamPlan, ...]
+    writers: list[Client] = field(default_factory=list)
+    readers: list[Client] = field(default_factory=list)
+    current: dict[str, Client] = field(default_factory=dict)
+    takeovers: int = 0
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    _free_hosts: dict[str, list[str]] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Start one writer and two readers for every stream."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for number, plan in enumerate(self.streams):
+            self._free_hosts[plan.name] = [f"w{number}a", f"w{number}b"]
+            self.current[plan.name] = self._writer(plan, standby=False)
+            self.current[plan.name].process.start()
+            for mode in ("tail", "windows"):
+                self.readers.append(
+                    self._client(f"{plan.name}-{mode}", plan, "chaos_reader.py", "reader", mode=mode, seed=str(number))
+                )
+                self.readers[-1].process.start()
+
+    def standby(self, stream: str) -> Client:
+        """A further writer process that waits to be told to take over (`take_over`)."""
+        plan = next(each for each in self.streams if each.name == stream)
+        client = self._writer(plan, standby=True)
+        client.process.start()
+        wait_until(
+            lambda: client.process.ready() and client.pulse.state == history.READY,
+            READY_TIMEOUT_S,
+            f"{client.name} is not ready: see {client.process.log_path}",
+        )
+        return client
+
+    def take_over(self, client: Client) -> Client:
+        """Let a standby open the stream; returns the writer that it replaces."""
+        assert client.process.stdin is not None
+        client.process.stdin.write(b"go\n")
+        client.process.stdin.flush()
+        old, self.current[client.stream] = self.current[client.stream], client
+        self.takeovers += 1
+        return old
+
+    def retire(self, client: Client) -> None:
+        """A replaced writer has ended: its host is free for the next."""
+        client.process.kill()
+        self._free_hosts[client.stream].append(client.host)
+
+    def stop_writers(self, timeout_s: float) -> None:
+        """Let the current writers flush and end."""
+        stop_all([client.process for client in self.current.values()], timeout_s)
+
+    def close(self) -> None:
+        """Kill every client. Idempotent."""
+        for client in (*self.writers, *self.readers):
+            client.process.kill()
+
+    def _writer(self, plan: StreamPlan, *, standby: bool) -> Client:
+        host = self._free_hosts[plan.name].pop(0)
+        options = {"rate": str(plan.rate), "size": str(plan.record_bytes)}
+        client = self._client(
+            f"{plan.name}-w{next(self._numbers)}", plan, "chaos_writer.py", host, named=True, standby=standby, **options
+        )
+        self.writers.append(client)
+        return client
+
+    def _client(
+        self,
+        name: str,
+        plan: StreamPlan,
+        script: str,
+        host: str,
+        *,
+        named: bool = False,
+        standby: bool = False,
+        **options: str,
+    ) -> Client:
+        files = {"history": self.directory / f"{name}.jsonl", "pulse": self.directory / f"{name}.pulse"}
+        given: Mapping[str, str] = {
+            "pds": self.connect_string,
+            "stream": plan.name,
+            **({"name": name} if named else {}),
+            **{key: str(path) for key, path in files.items()},
+            **options,
+        }
+        arguments = [str(HERE / script), *(word for key, value in given.items() for word in (f"--{key}", value))]
+        arguments += ["--standby"] if standby else []
+        process = Process(name, arguments, log_path=self.directory / f"{name}.log", prefix=self.network.prefix(host))
+        return Client(name, plan.name, host, process, files["history"], files["pulse"])
