@@ -31,6 +31,11 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
                     f"another range server named {request.server!r} is registered and {health.name.lower()}: "
                     "choose another name, or wait until its lease is over"
                 )
+        heard = driver.view.servers.get(request.server)
+        behind = heard is not None and heard.incarnation == request.incarnation and request.log_end < heard.log_end
+    if heard is not None and behind:  # the state has its log's end only now and then: let it judge by the last one
+        mark = pd_state_pb2.MarkLogEnd(server=request.server, incarnation=heard.incarnation, log_end=heard.log_end)
+        await driver.propose(pb.ListTasksResponse, "", mark_log_end=mark)
     response = await driver.propose(pb.RegisterServerResponse, request.request_id, register_server=request)
     driver.view.registered(request.server, request.incarnation, driver.now_ms())
     response.heartbeat_interval_ms = driver.settings.heartbeat_interval_ms

@@ -275,6 +275,15 @@ async def test_a_name_that_is_alive_is_not_given_to_another(ready: Api) -> None:
     assert ready.machine.state.servers["rs1"].server.incarnation == 5
 
 
+async def test_a_directory_behind_its_own_last_heartbeat_is_refused(ready: Api) -> None:
+    """A disk put back to a copy of moments ago, of the same start: what it said it had flushed tells on it."""
+    known = {"server": "rs1", "incarnation": ready.incarnation("rs1"), "boot": 2, "data_address": "x:1"}
+    await ready.beat("rs1", log_end=1_000)
+    with pytest.raises(PreconditionFailed, match="rolled back"):
+        await servers.register_server(ready.driver, pb.RegisterServerRequest(request_id="a", log_end=999, **known))
+    await servers.register_server(ready.driver, pb.RegisterServerRequest(request_id="b", log_end=1_000, **known))
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"server": ""}, {"server": "a/b"}, {"incarnation": 0}, {"boot": 0}, {"data_address": ""}, {"zone": "z" * 301}],
