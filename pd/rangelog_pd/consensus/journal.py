@@ -8,7 +8,8 @@ What holds:
 - dropping the head and replacing everything write a new file aside, fsync, rename and fsync the directory: a crash
   leaves the old file or the new one;
 - indexes are dense and terms never fall;
-- after a failed write or flush the journal refuses everything: what reached the disk is unknown (never retried).
+- after a failed write or flush the journal refuses everything: what reached the disk is unknown (never retried); the
+  next process writes it again before it believes it.
 
 File: head (magic 8, version u32, crc32c u32), then per entry: length u32, crc32c u32, index u64, term u64, durable u64,
 command. The crc covers everything of the record behind it and the length. Little endian; positions are 64 bits.
@@ -228,7 +229,12 @@ class Journal:
             )
         if self._end < len(data):
             self._files.truncate(self._fd, self._end)
-        # The page cache may hold what the disk does not yet: flush before anybody counts on what was read.
+        # The page cache may hold what the disk does not, and after a flush that failed it passes for clean: what no
+        # later record vouches for is written again and flushed before anybody counts on it.
+        vouched = sum(entry.log_index <= durable for entry in self._entries)
+        if vouched < len(self._entries):
+            start = self._positions[vouched]
+            write_fully(self._files, self._fd, memoryview(data)[start : self._end], start)
         self._files.fsync(self._fd)
         self._durable_index = self.last_index
 

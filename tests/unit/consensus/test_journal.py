@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from random import Random
 
 import pytest
+from raft_disk import VirtualDisk
 
 from rangelog.errors import Corruption, InternalError
 from rangelog_pd.consensus import hard_state, snapshot_file
@@ -283,3 +285,23 @@ def test_every_damage_to_the_vote_file_is_detected(tmp_path: Path) -> None:
         path.write_bytes(bad)
         with pytest.raises(Corruption):
             hard_state.load(path)
+
+
+def test_what_a_failed_flush_left_is_written_again_before_it_counts() -> None:
+    """A flush that failed leaves bytes that read well, that no later flush writes, and that a power cut takes."""
+    disk = VirtualDisk(Random(1))
+    disk.boot()
+    path = Path("/raft/journal")
+    journal = Journal(path, files=disk)
+    fill(journal, 20)
+    journal.append(b"never flushed", 21, 1)
+    disk.failing_flushes = True
+    with pytest.raises(OSError):
+        journal.sync()
+    disk.failing_flushes = False
+    disk.boot()
+    again = Journal(path, files=disk)
+    assert again.durable_index == again.last_index == 21
+    disk.lose_power()
+    disk.boot()
+    assert Journal(path, files=disk).last_index == 21
