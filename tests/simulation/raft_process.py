@@ -240,6 +240,7 @@ class RaftProcess:
         if not self.running:
             self._bury()
         elif ended:
+            self.work = None
             self.thread.alive = False
             self.world.call_later(self.elapsed_s + NEXT_STEP_S, lambda: self._exit(self.thread))
         else:

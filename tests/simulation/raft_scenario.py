@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from raft_clients import Clients
+from raft_clients import PATIENCE_S, Clients
 from raft_faults import Faults
 from raft_group import RaftGroup
 from raft_world import PlainWorld
@@ -53,8 +53,6 @@ class Scenario:
         self.world.run_until(FAULTS_S)
         faults.stop()
         self._check_liveness()
-        self.clients.asking = False
-        self.world.run_until(self.world.now + 1.0)
         self._check_history()
         self._check_outcomes()
         self.group.close()
@@ -74,9 +72,9 @@ class Scenario:
             self.group.violate(f"no command succeeded within {LEADER_WITHIN_S} s after the faults; {self._picture()}")
         self.outcome.leader_again_s = self.world.now - started_s
         self.clients.asking = False
+        self.world.run_until(self.world.now + PATIENCE_S + 0.5)
         if not self.world.run_until(self.world.now + EQUAL_WITHIN_S, self._members_equal):
             self.group.violate(f"members differ {EQUAL_WITHIN_S} s after the faults: {self._picture()}")
-        self.clients.asking = True
 
     def _members_equal(self) -> bool:
         last = max(self.group.watch.history, default=0)

@@ -79,6 +79,7 @@ async def _run(cluster: VirtualCluster, outcome: Outcome) -> None:
     _check_problems(cluster)
     if "admin" in clients.processes:
         clients.kill("admin")
+    await clients.writers_end(HEAL_S)
     last = clients.start("last", clients.write("last", 20, 0.01))
     async with asyncio.timeout(HEAL_S):
         await last

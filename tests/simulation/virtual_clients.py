@@ -19,6 +19,7 @@ from rangelog.errors import (
     AppendTimeout,
     Corruption,
     OffsetOutOfRange,
+    OffsetTrimmed,
     RangelogError,
     WriterClosed,
     WriterFenced,
@@ -61,12 +62,30 @@ class Clients:
         self.chance = cluster.chance
         self.histories = Histories()
         self.processes: dict[str, Process] = {}
+        self.stopping = False
         self._verified: dict[int, None] = {}
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
 
     def start(self, name: str, work: Any) -> asyncio.Task[Any]:
         """Run a client in a process of its own."""
         process = self.processes[name] = Process(name)
-        return self.loop.spawn(process, work)
+        task = self._tasks[name] = self.loop.spawn(process, work)
+        task.add_done_callback(lambda done: self._ended(name, done))
+        return task
+
+    def _ended(self, name: str, done: asyncio.Task[Any]) -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            self.loop.problems.append(f"{name} ended: {type(error).__name__}: {error}")
+
+    async def writers_end(self, timeout_s: float) -> None:
+        """No writer opens the stream any more; those that have it end by themselves, and soon."""
+        self.stopping = True
+        deadline = self.loop.now + timeout_s
+        for name, task in self._tasks.items():
+            while name.startswith("w") and self.processes[name].alive and not task.done():
+                if self.loop.now > deadline:
+                    self.cluster.fail(f"writer {name} does not end within {timeout_s:g} s of calm")
+                await asyncio.sleep(0.2)
 
     def kill(self, name: str) -> None:
         """It is gone in the middle of whatever it did."""
@@ -82,7 +101,7 @@ class Clients:
         """Open the stream (as long as it takes), append, until done or fenced."""
         client = await rangelog.connect(self.cluster.pd_addresses)
         sequence = 0
-        while sequence < count:
+        while sequence < count and not (self.stopping and name != "last"):
             writer = client.writer(STREAM, open_timeout_s=8.0, append_timeout_s=8.0)
             try:
                 await writer.open()
@@ -93,7 +112,7 @@ class Clients:
                 await asyncio.sleep(self.chance.uniform(0.1, 1.0))
                 continue
             self.cluster.note("writer opened")
-            while sequence < count:
+            while sequence < count and not (self.stopping and name != "last"):
                 try:
                     await writer.ready(timeout_s=60.0)
                     sequence += 1
@@ -163,7 +182,7 @@ class Clients:
                         seen.append((record.offset, record.value.partition(b"|")[0]))
                     self._check_durable(chunk[-1].offset, f"{name} was served")
                     position = chunk[-1].offset + 1
-            except OffsetOutOfRange as error:  # trimmed
+            except OffsetTrimmed as error:
                 self.cluster.note("reader: trimmed")
                 position = max(error.offset or 0, position if isinstance(position, int) else 0)
                 self._check_trimmed(name, position)

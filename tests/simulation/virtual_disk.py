@@ -22,9 +22,9 @@ from rangelog_server.identity import Identity
 from rangelog_server.wal.committer import Committer, Pending
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo, PowerCut
+from rangelog_server.wal.memory_io import SECTOR_BYTES, MemoryIo, PowerCut
 
-SEGMENT_BYTES = 128 * 1024
+SEGMENT_BYTES = 256 * 1024
 
 
 class FullIo(MemoryIo):
@@ -40,6 +40,15 @@ class FullIo(MemoryIo):
             for file in self.names.values():
                 file.dirty.clear()  # the kernel marks the pages clean, and they never reach the disk
             raise OSError(errno.EIO, "Input/output error")
+
+    def drop_cache(self, fd: int) -> None:
+        """Clean pages are read from the disk again, whatever they held."""
+        file = self._open[fd]
+        content = bytearray(file.flushed)
+        for sector in file.dirty:
+            start = sector * SECTOR_BYTES
+            content[start : start + SECTOR_BYTES] = file.now[start : start + SECTOR_BYTES]
+        file.now = content
 
     def kill(self) -> None:
         """See MemoryIo."""

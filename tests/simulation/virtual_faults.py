@@ -33,6 +33,7 @@ class Faults:
         self._length_s = self.chance.choice([0.3, 1.0, 4.0])
         cluster.network.loss = self.chance.choice([0.0, 0.02, 0.1])
         cluster.network.jitter = self.chance.choice([0.02, 0.1, 0.3])
+        self._rotten = False
         self._images: dict[str, list[Disk]] = {}
 
     def start(self) -> None:
@@ -99,7 +100,13 @@ class Faults:
 
     def _disks_are_whole(self) -> bool:
         """Every member of every range is who it was when it became one, and all sealed ranges are repaired."""
+        if self._rotten:
+            return False  # it may not have been noticed yet
         state: Any = self.cluster.state
+        for name, registered in state.servers.items():
+            identity = self.cluster.servers[name].disk.identity
+            if identity is None or identity.incarnation != registered.server.incarnation:
+                return False  # ranges may still be placed on what is gone
         for each in state.ranges.get(1, {}).values():
             if each.tiered_end_offset == each.end_offset and each.state == common_pb2.RANGE_STATE_SEALED:
                 continue
@@ -282,11 +289,11 @@ class Faults:
 
     def rot(self) -> None:
         """A bit flips, in one place on one disk."""
-        if not self._disks_are_whole() or getattr(self, "_rotten", None) is not None:
+        if not self._disks_are_whole():
             return
         server = self.chance.choice(list(self.cluster.servers.values()))
         if server.disk.rot(self.chance):
-            self._rotten = server
+            self._rotten = True
             self.cluster.note("bit rot")
 
     # ---- else

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 from unittest import mock
 
+import rangelog_server.agent.copying
 import rangelog_server.runtime
 import rangelog_server.tier.upload
 from virtual_disk import Disk, VirtualWal
@@ -217,6 +218,7 @@ def virtual_servers() -> Iterator[None]:
         mock.patch.object(runtime, "fatal", _fatal),
         mock.patch.object(runtime.Runtime, "_write_endpoint", lambda *_: None),
         mock.patch.object(rangelog_server.tier.upload, "Worker", _Worker),
+        mock.patch.object(rangelog_server.agent.copying, "FETCH_BYTES", 16 * 1024),  # segments are small here
     ]
     with contextlib.ExitStack() as stack:
         for patch in patches:
