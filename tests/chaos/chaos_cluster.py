@@ -33,6 +33,9 @@ SETTINGS = {
 STREAMS = (
     StreamPlan("calls", rate=250, record_bytes=200, range_bytes=192 * 1024, hot_retention_s=8.0),
     StreamPlan("meters", rate=150, record_bytes=400, range_bytes=512 * 1024, hot_retention_s=60.0),
+    StreamPlan(
+        "bulk", rate=300, record_bytes=24 * 1024, range_bytes=16 * 1024 * 1024, hot_retention_s=3.0, steady=False
+    ),
 )
 HEALTHY_AT_START_S = 60.0
 _CLOCK = struct.Struct("<q")

@@ -12,6 +12,8 @@ from rangelog_cli.process import wait_until
 SLOW_FLUSH_US = 200_000
 EIO_CALLS_MAX = 12
 DIES_WITHIN_S = 20.0
+OPENS_WITHIN_S = 20.0
+FLUSHES_WITHIN_S = 20.0
 
 
 class FlushFails(Restarted):
@@ -85,29 +87,38 @@ class FlushSlow(Fault):
 
 
 class DiskFull(Fault):
-    """Another file takes all room on a range server's disk. It must go on running, and append again when there is room."""
+    """Another file takes all room on a range server's disk, while much is written.
+
+    It must go on running, refuse what it cannot keep, and append again when there is room.
+    """
 
     name = "disk-full"
     needs = frozenset({"disk"})
-    hold_s = (4.0, 7.0)
+    hold_s = (6.0, 8.0)
+    BURST = "bulk"
     _victim = ""
 
     def inject(self) -> str:
-        """See Fault."""
-        self._victim = self.a_range_server()
+        """See Fault. The burst needs a new segment of the log sooner or later, and finds no room for it."""
+        load = self.system.load
+        load.begin(self.BURST)
+        wait_until(lambda: load.current[self.BURST].pulse.records > 0, OPENS_WITHIN_S, "the burst gets no acks")
+        self._victim = self.a_range_server(self.BURST)
         taken = self.system.disks.fill(self._victim)
         return f"{self._victim}, {taken >> 20} MiB taken"
 
     def heal(self) -> None:
         """See Fault."""
-        if self._victim:
-            victim, self._victim = self._victim, ""
+        victim, self._victim = self._victim, ""
+        if victim:
             self.system.disks.relieve(victim)
-            process = self.system.cluster.members[victim]
-            if not process.running:
-                said = process.last_words()
-                self.system.cluster.start_member(victim, wait=False)
-                raise AssertionError(f"{victim} ended because its disk was full: {said}")
+        if self.BURST in self.system.load.current:
+            self.system.load.end(self.BURST, FLUSHES_WITHIN_S)
+        process = self.system.cluster.members.get(victim)
+        if process is not None and not process.running:
+            said = process.last_words()
+            self.system.cluster.start_member(victim, wait=False)
+            raise AssertionError(f"{victim} ended because its disk was full: {said}")
 
 
 class DiskLost(Restarted):

@@ -8,44 +8,24 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import chaos_check
 import chaos_disk_faults  # noqa: F401 - registers its kinds
 import chaos_partitions  # noqa: F401 - registers its kinds
+import chaos_reading
+import chaos_report
 from chaos_cluster import System
 from chaos_faults import REGISTRY, Fault
 from chaos_health import ONCE_MORE, Examination
+from chaos_outcome import Injected, Run
 
 HEALED_WITHIN_S = 60.0
 HEALTHY_AT_START_S = 60.0
 CALM_S = (0.3, 1.0)
 POLL_S = 0.1
-
-
-@dataclass
-class Injected:
-    """One fault that happened. Times: CLOCK_MONOTONIC, ns."""
-
-    kind: str
-    hit: str
-    injected_ns: int
-    healed_ns: int = 0
-    """When it was undone."""
-    healthy_ns: int = 0
-    """When everything was well again."""
-    last_problem: str = ""
-    """What took longest to heal."""
-
-
-@dataclass
-class Run:
-    """The faults of a run, and what went wrong."""
-
-    seed: int
-    injected: list[Injected] = field(default_factory=list)
-    skipped: dict[str, list[str]] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
 
 
 class Unhealed(Exception):
@@ -59,9 +39,9 @@ def schedule(kinds: Sequence[str], times: int, dice: random.Random) -> list[str]
     return order
 
 
-def run_faults(system: System, kinds: Sequence[str], times: int, seed: int, say: Callable[[str], None]) -> Run:
+def run_faults(system: System, kinds: Sequence[str], times: int, run: Run, say: Callable[[str], None]) -> None:
     """Inject everything. Raises Unhealed, or what a fault says that must not happen."""
-    run, dice = Run(seed), random.Random(seed)
+    dice = random.Random(run.seed)
     for kind in kinds:
         lacking = system.lacks(REGISTRY[kind].needs)
         if lacking:
@@ -76,7 +56,6 @@ def run_faults(system: System, kinds: Sequence[str], times: int, seed: int, say:
         times_s = f"lasted {lasted_s:.1f} s, healed in {heal_s:.1f} s"
         say(f"[{number}/{len(order)}] {kind}: {entry.hit}; {times_s} ({entry.last_problem})")
         fault.interrupts.wait(dice.uniform(*CALM_S))
-    return run
 
 
 def _inject(system: System, fault: Fault, run: Run) -> Injected:
@@ -107,6 +86,51 @@ def wait_healed(system: System, timeout_s: float) -> str:
         last = last if problem == ONCE_MORE else problem
         time.sleep(POLL_S)
     return last
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run went."""
+
+    clean: bool
+    figures: dict[str, Any]
+    text: str
+    last_line: str
+    problems: list[str]
+
+
+def run(
+    directory: Path, kinds: Sequence[str], times: int, seed: int, say: Callable[[str], None], *, network: str = "auto"
+) -> Result:
+    """The whole of it. Nothing is left running or mounted, whatever happens; what went wrong is in the result."""
+    began = time.monotonic()
+    verdict, faults = chaos_check.Verdict(), Run(seed)
+    acks: dict[str, list[int]] = {}
+    with System(directory, network=network) as system:
+        say(
+            f"network: {system.network.kind}; disks: {system.disks.kind}; strace: {'yes' if system.can_trace else 'no'}"
+        )
+        try:
+            system.start()
+            run_faults(system, kinds, times, faults, say)
+        except (Exception, AssertionError) as error:
+            faults.problems.append(f"{type(error).__name__}: {error}")
+        try:
+            back = chaos_reading.read_everything(system)
+            faults.problems += [problem for each in back.values() for problem in each.problems]
+            acks = chaos_check.judge(system.load, back, verdict)
+        except Exception as error:
+            faults.problems.append(f"at the end: {type(error).__name__}: {error}")
+        clean = verdict.clean and not faults.problems
+        if not clean:
+            system.cluster.kill_all()
+            system.disks.keep(directory / "kept")
+    for kind, lacking in faults.skipped.items():
+        say(f"skipped {kind}: this machine has no {', '.join(lacking)} to inject it with")
+    rows = chaos_report.by_kind([each for each in faults.injected if each.healthy_ns], acks) if acks else {}
+    figures = chaos_report.figures(faults, verdict, rows, duration_s=round(time.monotonic() - began, 1))
+    text = "\n".join([chaos_report.table(rows), *faults.problems, *verdict.examples])
+    return Result(clean, figures, text, chaos_report.last_line(faults, verdict, rows), faults.problems)
 
 
 def directory_for(root: Path, seed: int) -> Path:

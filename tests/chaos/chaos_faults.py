@@ -59,13 +59,13 @@ class Fault(ABC):
         return self.dice.uniform(*self.hold_s)
 
     def a_stream(self) -> str:
-        """One of the streams."""
-        return self.dice.choice(self.system.streams).name
+        """One of the streams that are written to all the time."""
+        return self.dice.choice([plan.name for plan in self.system.streams if plan.steady])
 
-    def a_range_server(self) -> str:
+    def a_range_server(self, stream: str = "") -> str:
         """A member of the open range of a stream, so that the fault is felt."""
         try:
-            request = pd_pb2.ListRangesRequest(name=self.a_stream(), from_offset=(1 << 63) - 1)
+            request = pd_pb2.ListRangesRequest(name=stream or self.a_stream(), from_offset=(1 << 63) - 1)
             answer = self.system.ask("ListRanges", request)
             assert isinstance(answer, pd_pb2.ListRangesResponse)
             open_ranges = [each for each in answer.ranges if each.state == common_pb2.RANGE_STATE_OPEN]

@@ -62,11 +62,6 @@ class Examination:
         silent = [each.name for each in described.servers if each.health != common_pb2.SERVER_HEALTH_ALIVE]
         if silent or len(described.servers) != len(self.system.cluster.range_servers):
             return f"range servers do not report: {', '.join(silent) or 'some never registered'}"
-        if described.failing_task_count:
-            tasks = self.system.ask("ListTasks", pd_pb2.ListTasksRequest(failing_only=True))
-            assert isinstance(tasks, pd_pb2.ListTasksResponse)
-            first = tasks.tasks[0] if tasks.tasks else pd_pb2.Task()
-            return f"a {first.kind} of {first.stream_name}/{first.range_index} fails: {first.last_error}"
         return ""
 
     def _clients(self) -> str:

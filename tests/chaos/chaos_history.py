@@ -42,7 +42,7 @@ class Pulse(NamedTuple):
 
     state: int
     epoch: int
-    count: int
+    records: int
     """Records acked or read."""
     offset: int
     """One past the last record acked or read; -1 before the first."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import chaos_history as history
+import chaos_history
 from chaos_network import Network
 
 from rangelog_cli.processes import Process, stop_all, wait_until
@@ -28,6 +28,8 @@ class StreamPlan:
     record_bytes: int
     range_bytes: int
     hot_retention_s: float
+    steady: bool = True
+    """Whether it is written to all the time, or only in bursts."""
 
 
 @dataclass
@@ -43,9 +45,9 @@ class Client:
     paused: bool = False
 
     @property
-    def pulse(self) -> history.Pulse:
+    def pulse(self) -> chaos_history.Pulse:
         """What it said last."""
-        return history.read_pulse(self.pulse_file)
+        return chaos_history.read_pulse(self.pulse_file)
 
 
 @dataclass
@@ -68,21 +70,39 @@ class Load:
         self.directory.mkdir(parents=True, exist_ok=True)
         for number, plan in enumerate(self.streams):
             self._free_hosts[plan.name] = [f"w{number}a", f"w{number}b"]
-            self.current[plan.name] = self._writer(plan, standby=False)
-            self.current[plan.name].process.start()
+            if not plan.steady:
+                continue
+            self.begin(plan.name)
             for mode in ("tail", "windows"):
-                self.readers.append(
-                    self._client(f"{plan.name}-{mode}", plan, "chaos_reader.py", "reader", mode=mode, seed=str(number))
+                reader = self._client(
+                    f"{plan.name}-{mode}", plan, "chaos_reader.py", "reader", mode=mode, seed=str(number)
                 )
-                self.readers[-1].process.start()
+                reader.process.start()
+                self.readers.append(reader)
+
+    def begin(self, stream: str) -> None:
+        """Start a stream's writer."""
+        client = self.current[stream] = self._writer(self.plan(stream), standby=False)
+        client.process.start()
+
+    def end(self, stream: str, timeout_s: float) -> None:
+        """Let a stream's writer flush and end. Raises AssertionError when it cannot."""
+        client = self.current.pop(stream)
+        stop_all([client.process], timeout_s)
+        state = chaos_history.STATES[client.pulse.state]
+        self.retire(client)
+        assert state == "done", f"{client.name} could not flush within {timeout_s:g} s ({state})"
+
+    def plan(self, stream: str) -> StreamPlan:
+        """A stream by name."""
+        return next(each for each in self.streams if each.name == stream)
 
     def standby(self, stream: str) -> Client:
         """A further writer process that waits to be told to take over (`take_over`)."""
-        plan = next(each for each in self.streams if each.name == stream)
-        client = self._writer(plan, standby=True)
+        client = self._writer(self.plan(stream), standby=True)
         client.process.start()
         wait_until(
-            lambda: client.process.ready() and client.pulse.state == history.READY,
+            lambda: client.process.ready() and client.pulse.state == chaos_history.READY,
             READY_TIMEOUT_S,
             f"{client.name} is not ready: see {client.process.log_path}",
         )
@@ -113,9 +133,15 @@ class Load:
 
     def _writer(self, plan: StreamPlan, *, standby: bool) -> Client:
         host = self._free_hosts[plan.name].pop(0)
-        options = {"rate": str(plan.rate), "size": str(plan.record_bytes)}
         client = self._client(
-            f"{plan.name}-w{next(self._numbers)}", plan, "chaos_writer.py", host, named=True, standby=standby, **options
+            f"{plan.name}-w{next(self._numbers)}",
+            plan,
+            "chaos_writer.py",
+            host,
+            named=True,
+            standby=standby,
+            rate=str(plan.rate),
+            size=str(plan.record_bytes),
         )
         self.writers.append(client)
         return client

@@ -45,7 +45,7 @@ class Noting:
             if record.offset != start + len(found) - 1:
                 self.failed(kind, f"offset {record.offset} came after {start + len(found) - 2}")
         self.lines.write([json.dumps(["poll", kind, start, found, now], separators=(",", ":"))])
-        self.pulse.beat(count=self.pulse.last.count + len(records), offset=start + len(records), last_ns=now)
+        self.pulse.beat(records=self.pulse.last.records + len(records), offset=start + len(records), last_ns=now)
 
     def failed(self, kind: str, text: str) -> None:
         """A reader gave up."""

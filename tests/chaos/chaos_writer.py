@@ -113,7 +113,7 @@ class Appending:
                 lines.append(json.dumps(["ok", self._epoch, sequence, offset, count, now]))
                 self._pulse.beat(offset=max(self._pulse.last.offset, offset + count), last_ns=now)
         self._lines.write(lines)
-        self._pulse.beat(count=self._pulse.last.count + acked)
+        self._pulse.beat(records=self._pulse.last.records + acked)
 
     def _look_for_the_late(self, now: float) -> None:
         oldest = next(iter(self._pending), None)

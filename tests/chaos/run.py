@@ -1,0 +1,86 @@
+"""Process chaos: a real cluster under load, one fault after the other, then everything is read back and checked.
+
+python tests/chaos/run.py                                  every kind 5 times
+python tests/chaos/run.py --kinds disk-lost --times 20     one kind, often
+python tests/chaos/run.py --seed 17 --network loopback     the order of seed 17, without namespaces
+python tests/chaos/run.py --list                           the kinds
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+import chaos_engine  # noqa: E402
+from chaos_faults import REGISTRY  # noqa: E402
+from figures import publish  # noqa: E402
+
+OUTPUT = ROOT / "build" / "chaos"
+
+
+def main() -> int:
+    """Run as asked; the exit code says whether everything held."""
+    options = parse()
+    if options.list:
+        for name, kind in REGISTRY.items():
+            print(f"{name:28} {(kind.__doc__ or '').splitlines()[0]}")
+        return 0
+    signal.signal(signal.SIGTERM, interrupted)
+    directory = chaos_engine.directory_for(OUTPUT, options.seed)
+    print(f"chaos: seed {options.seed}; again with: make chaos SEED={options.seed}", flush=True)
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:7.1f} s  {text}", flush=True)
+
+    try:
+        result = chaos_engine.run(directory, options.kinds, options.times, options.seed, say, network=options.network)
+    except KeyboardInterrupt:
+        print("\nchaos: interrupted; everything was torn down", flush=True)
+        shutil.rmtree(directory, ignore_errors=True)
+        return 130
+    if result.clean and not options.keep:
+        shutil.rmtree(directory)
+    if options.kinds == list(REGISTRY) or options.publish:
+        publish("chaos", result.figures)
+    print(result.text)
+    if not result.clean:
+        print(f"chaos: FAILED; histories, logs and data are kept in {directory.relative_to(ROOT)}")
+    print(result.last_line, flush=True)
+    return 0 if result.clean else 1
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kinds", default="", help="comma-separated; default: all (see --list)")
+    parser.add_argument("--times", type=int, default=5, help="how often each kind (default: 5)")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000), help="default: drawn")
+    parser.add_argument("--network", choices=("auto", "namespaces", "loopback"), default="auto")
+    parser.add_argument("--keep", action="store_true", help="keep histories and logs of a run that held, too")
+    parser.add_argument("--publish", action="store_true", help="write the figures of a run with chosen kinds, too")
+    parser.add_argument("--list", action="store_true", help="list the kinds and end")
+    options = parser.parse_args()
+    options.kinds = [kind for kind in options.kinds.split(",") if kind] or list(REGISTRY)
+    unknown = [kind for kind in options.kinds if kind not in REGISTRY]
+    if unknown:
+        parser.error(f"unknown kind {unknown[0]!r}: see --list")
+    return options
+
+
+def interrupted(number: int, frame: FrameType | None) -> None:
+    """SIGTERM tears down like Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())
