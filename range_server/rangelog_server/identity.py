@@ -10,8 +10,10 @@ import fcntl
 import json
 import os
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
+
+import google_crc32c
 
 from rangelog.errors import ConfigInvalid, Corruption, PreconditionFailed, Unavailable
 from rangelog_server.wal.io import Io, replace_file
@@ -27,6 +29,32 @@ class Identity:
     incarnation: int
     boot: int
     salt: int
+
+
+def pack_identity(identity: Identity) -> bytes:
+    """Return the content of identity.json: the fields, and a checksum of them."""
+    fields = asdict(identity)
+    return json.dumps(fields | {"crc": _crc(fields)}).encode()
+
+
+def unpack_identity(data: bytes) -> Identity:
+    """Read the content of identity.json; one without a checksum is of an early version. Raises Corruption."""
+    try:
+        fields = json.loads(data)
+        crc = fields.pop("crc", None)
+        identity = Identity(**fields)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise Corruption("not an identity") from error
+    kinds = (str, int, int, int)
+    if tuple(map(type, astuple(identity))) != kinds or not 0 < identity.incarnation < 1 << 64 or identity.boot < 1:
+        raise Corruption("not an identity of this version")
+    if not 0 <= identity.salt < 1 << 32 or crc not in (None, _crc(asdict(identity))):
+        raise Corruption("the identity's checksum does not fit")
+    return identity
+
+
+def _crc(fields: dict[str, object]) -> int:
+    return int(google_crc32c.value(json.dumps(fields, sort_keys=True).encode()))
 
 
 class DataDirectory:
@@ -76,7 +104,7 @@ class DataDirectory:
         self.temporary_directory.mkdir(mode=0o700, exist_ok=True)
         for left in self.temporary_directory.iterdir():
             left.unlink()
-        replace_file(self._io, self.path / _FILE, [json.dumps(asdict(identity)).encode()])
+        replace_file(self._io, self.path / _FILE, [pack_identity(identity)])
         return identity
 
     def set_aside(self, identity: Identity) -> Path:
@@ -102,8 +130,8 @@ class DataDirectory:
         except FileNotFoundError:
             return None
         try:
-            return Identity(**json.loads(data))
-        except (ValueError, TypeError) as error:
+            return unpack_identity(data)
+        except Corruption as error:
             raise Corruption(
                 f"{self.path / _FILE} is damaged: move the data directory away to start as a new server"
             ) from error

@@ -40,6 +40,8 @@ _AFTER_CRC = 8
 
 ENTRY_BYTES_MAX = 64 * 1024
 """Length of one command with its kind; a longer one in the file is damage."""
+INDEX_MAX = (1 << 63) - 1
+"""Of indexes and terms; a higher one is damage, or a lie."""
 
 
 class Entry(NamedTuple):
@@ -116,6 +118,8 @@ class Journal:
         self._check_usable()
         if self._entries and (index != self.last_index + 1 or term < self._entries[-1].term):
             raise InternalError(f"entry {index} of term {term} does not follow {self._entries[-1][1:]}")
+        if max(index, term) > INDEX_MAX:
+            raise InternalError(f"entry {index} of term {term}: there is no such number")
         if len(command) > ENTRY_BYTES_MAX:
             raise InternalError(f"an entry of {len(command)} bytes; the limit is {ENTRY_BYTES_MAX}")
         entry = Entry(command, index, term)
@@ -260,7 +264,7 @@ def _decode(data: bytes, position: int) -> tuple[Entry, int] | None:
         return None
     length, crc, index, term, durable = _RECORD.unpack_from(data, position)
     end = position + _RECORD.size + length
-    if length > ENTRY_BYTES_MAX or end > len(data) or index == 0:
+    if length > ENTRY_BYTES_MAX or end > len(data) or not 0 < index <= INDEX_MAX or term > INDEX_MAX:
         return None
     if _crc(memoryview(data)[position:end]) != crc:
         return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from rangelog.errors import ProtocolViolation
 from rangelog.limits import COMMAND_BYTES_MAX, KIB
-from rangelog_pd.consensus.journal import Entry
+from rangelog_pd.consensus.journal import INDEX_MAX, Entry
 from rangelog_pd.consensus.packing import check_kinds, pack, unpack
 
 KIND_COMMAND = 0
@@ -133,6 +133,8 @@ def _append(fields: list[Any]) -> Append:
     term, commit_index, previous_index, previous_term, packed = fields
     entries = []
     least = previous_term
+    if previous_index + len(packed) > INDEX_MAX:
+        raise ProtocolViolation("entries beyond the last index")
     for offset, item in enumerate(packed):
         if type(item) is not list:
             raise ProtocolViolation("an entry is not a list")

@@ -17,7 +17,7 @@ import google_crc32c
 from rangelog.errors import Corruption
 from rangelog_pd.consensus.durable_file import write_atomically
 from rangelog_pd.consensus.files import REAL_FILES, Files, read_whole
-from rangelog_pd.consensus.journal import ENTRY_BYTES_MAX, Entry, Journal
+from rangelog_pd.consensus.journal import ENTRY_BYTES_MAX, INDEX_MAX, Entry, Journal
 
 _MAGIC = b"RLSNAP01"
 _VERSION = 1
@@ -70,6 +70,8 @@ def decode(data: bytes, *, source: str) -> Snapshot:
     start1, start2 = start0 + length0, start0 + length0 + length1
     if start2 + state_length != len(data) or max(length0, length1) > ENTRY_BYTES_MAX or index1 != index0 + 1:
         raise Corruption(f"{source}: the lengths do not fit")
+    if not index0 or max(index1, term1) > INDEX_MAX or term0 > term1:
+        raise Corruption(f"{source}: the entries cannot be of a log")
     return Snapshot(Entry(data[start0:start1], index0, term0), Entry(data[start1:start2], index1, term1), data[start2:])
 
 

@@ -80,7 +80,9 @@ def pack_tombstone(as_of_lsn: int, epoch: int) -> bytes:
 
 
 def unpack_tombstone(payload: bytes) -> tuple[int, int]:
-    """Return (as-of lsn, epoch)."""
+    """Return (as-of lsn, epoch). Raises Corruption."""
+    if len(payload) != _PAIR.size:
+        raise Corruption(f"a tombstone of {len(payload)} bytes")
     as_of_lsn, epoch = _PAIR.unpack(payload)
     return as_of_lsn, epoch
 
@@ -91,7 +93,9 @@ def pack_epoch(epoch: int) -> bytes:
 
 
 def unpack_epoch(payload: bytes) -> int:
-    """Return the epoch of a FLOOR."""
+    """Return the epoch of a FLOOR. Raises Corruption."""
+    if len(payload) != _EPOCH.size:
+        raise Corruption(f"a floor of {len(payload)} bytes")
     return int(_EPOCH.unpack(payload)[0])
 
 
@@ -109,5 +113,12 @@ class ServerState:
 
     @classmethod
     def unpack(cls, payload: bytes) -> ServerState:
-        """Read the payload of a SERVER entry."""
-        return cls(**json.loads(payload))
+        """Read the payload of a SERVER entry. Raises Corruption."""
+        try:
+            state = cls(**json.loads(payload))
+            whole = all(type(each) is int for each in (*state.live, *state.noted))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise Corruption("the server's state cannot be read") from error
+        if not whole or type(state.doubt_unknown) is not bool:
+            raise Corruption("the server's state is not of this version")
+        return state

@@ -140,6 +140,8 @@ def pack_segment_header(sequence: int, segment_bytes: int) -> bytes:
 
 def batch_heads(payload: bytes) -> bytes:
     """Return header and checksum of each batch of a payload: what the index needs of it. Raises Corruption."""
+    if not payload:
+        raise Corruption("an entry without a batch")
     heads: list[bytes] = []
     position = 0
     try:
@@ -194,10 +196,16 @@ def unpack_sidecar(salt: int, sequence: int, data: bytes) -> tuple[int, list[Ent
     entries: list[Entry] = []
     position, stop = _SIDECAR.size, _SIDECAR.size + rows_bytes
     while position < stop:
+        if stop - position < _ROW.size:
+            return None
         kind, place, stream_id, range_index, confirm_offset, length, digest_bytes = _ROW.unpack_from(data, position)
         position += _ROW.size
         digest = data[position : position + digest_bytes]
         position += digest_bytes
+        if kind not in _KINDS or position > stop:
+            return None
+        if kind == Kind.BATCHES and (not digest or digest_bytes % HEAD_RECORD_BYTES):
+            return None
         lsn = make_lsn(sequence, place)
         entries.append(Entry(_KINDS[kind], lsn, stream_id, range_index, confirm_offset, length, digest))
     return end, entries

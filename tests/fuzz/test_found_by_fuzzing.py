@@ -1,0 +1,133 @@
+"""What fuzzing found in the decoders, each once: bytes that ended in an untyped error or in a wrong value."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import google_crc32c
+import pytest
+from fuzz_targets_log import SALT, SEQUENCE, repair_sidecar, sidecar_seeds
+from fuzz_targets_raft import PATH, MemoryFiles, journal_seeds, repair_journal, repair_snapshot
+
+from rangelog.arrow import batch_to_arrow
+from rangelog.batch import encode_batch
+from rangelog.errors import Corruption, ProtocolViolation
+from rangelog_pd.consensus import messages, snapshot_file
+from rangelog_pd.consensus.journal import INDEX_MAX, Entry, Journal
+from rangelog_pd.consensus.snapshot_file import Snapshot
+from rangelog_server.identity import DataDirectory, Identity, pack_identity, unpack_identity
+from rangelog_server.ranges.state import ServerState, unpack_epoch, unpack_tombstone
+from rangelog_server.wal.entry import Kind, make_lsn, pack_header, unpack_sidecar
+from rangelog_server.wal.scan import scan_segment
+
+
+def test_a_batch_beyond_the_last_offset_of_a_table_is_refused() -> None:
+    """Offsets are unsigned on the wire and signed in Arrow: OverflowError before."""
+    data = encode_batch(
+        stream_id=1, range_index=0, epoch=1, base_offset=(1 << 63) - 1, timestamps_ms=[0], values=[b"x"]
+    )
+    with pytest.raises(ProtocolViolation, match="no table can show it"):
+        batch_to_arrow(data)
+
+
+@pytest.mark.parametrize("payload", [b"", b"x", b"x" * 17])
+def test_short_metadata_of_the_log_is_corruption(payload: bytes) -> None:
+    """A tombstone or a floor of another length: struct.error before."""
+    with pytest.raises(Corruption):
+        unpack_tombstone(payload)
+    with pytest.raises(Corruption):
+        unpack_epoch(payload)
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"{", b"[]", b'{"a": 1}', b'{"live": ["x"]}', b"\xff", b"[" * 100_000, b'{"live": 3}']
+)
+def test_a_damaged_server_state_is_corruption(payload: bytes) -> None:
+    """JSONDecodeError, UnicodeDecodeError, TypeError or RecursionError before."""
+    with pytest.raises(Corruption):
+        ServerState.unpack(payload)
+
+
+def test_an_entry_without_a_batch_is_damage() -> None:
+    """It named a range and held nothing of it: the range could not be built (IndexError) and the server not start."""
+    header = pack_header(SALT, Kind.BATCHES, make_lsn(SEQUENCE, 32), 0, 1, 0, 0, b"")
+    log = scan_segment(bytes(32) + header + bytes(200), SEQUENCE, SALT)
+    assert not log.entries
+    assert log.damages[0].range_id == (1, 0)
+
+
+def test_a_sidecar_that_does_not_make_sense_is_scanned_instead() -> None:
+    """An unknown kind, a row cut short and batches without heads: KeyError, struct.error, IndexError before."""
+    whole = sidecar_seeds()[1]
+    assert unpack_sidecar(SALT, SEQUENCE, whole) is not None
+    rows = len(whole) - 32
+    for spoiled in (whole[:28] + b"\x63" + whole[29:], whole[: 28 + rows // 2] + b"xxxx"):
+        assert unpack_sidecar(SALT, SEQUENCE, repair_sidecar(spoiled, Random(1))) is None
+
+
+def test_every_flipped_byte_of_an_identity_is_found(tmp_path: Path) -> None:
+    """A flipped digit made another server of the directory, or all of its log unreadable, without a word."""
+    identity = Identity("rs1", 1 << 62, 3, 77)
+    whole = pack_identity(identity)
+    assert unpack_identity(whole) == identity
+    for at in range(len(whole)):
+        for bit in range(8):
+            spoiled = whole[:at] + bytes((whole[at] ^ 1 << bit,)) + whole[at + 1 :]
+            with pytest.raises(Corruption):
+                unpack_identity(spoiled)
+                pytest.fail(f"{spoiled!r} was believed")
+    early = {"name": "rs1", "incarnation": 5, "boot": 1, "salt": 7}
+    assert unpack_identity(json.dumps(early).encode()) == Identity(**early)
+    directory = DataDirectory(tmp_path)
+    directory.boot("rs1")
+    directory.close()
+    assert b'"crc"' in (tmp_path / "identity.json").read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"3", b'{"name": 1, "incarnation": 2, "boot": 3, "salt": 4}'])
+def test_an_identity_of_other_kinds_is_corruption(content: bytes) -> None:
+    """RecursionError and AttributeError before, or a name that is a number."""
+    with pytest.raises(Corruption):
+        unpack_identity(content)
+
+
+def test_a_journal_with_an_impossible_index_is_damaged() -> None:
+    """An index of 2^64 - 1 was believed; the next append raised struct.error."""
+    data = bytearray(journal_seeds()[0])
+    data += struct.pack("<IIQQQ", 1, 0, (1 << 64) - 1, 1, 0) + b"\0"
+    with pytest.raises(Corruption):
+        Journal(PATH, files=MemoryFiles(repair_journal(bytes(data), Random(1))), must_hold=1)
+
+
+@pytest.mark.parametrize(
+    ("previous", "last"),
+    [
+        (Entry(b"\1", 0, 0), Entry(b"\0", 1, 1)),
+        (Entry(b"\1", 8, 5), Entry(b"\0", 9, 4)),
+        (Entry(b"\1", INDEX_MAX, 5), Entry(b"\0", INDEX_MAX + 1, 5)),
+    ],
+)
+def test_a_snapshot_that_no_log_goes_on_from_is_corruption(previous: Entry, last: Entry) -> None:
+    """Aligning the journal to it raised struct.error, or wrote what the next start cut off as damage."""
+    data = b"".join(snapshot_file.encode(Snapshot(previous, last, b"")))
+    with pytest.raises(Corruption):
+        snapshot_file.decode(repair_snapshot(data, Random(1)), source="a test")
+
+
+def test_entries_beyond_the_last_index_are_refused() -> None:
+    """The journal would not find them again."""
+    message = messages.Append(3, 7, 7, 2, (Entry(b"\0", 8, 2),))
+    assert messages.decode(messages.encode(message)) == message
+    with pytest.raises(ProtocolViolation, match="last index"):
+        messages.decode(messages.encode(replace(message, previous_index=INDEX_MAX)))
+
+
+def test_the_crc_of_an_identity_is_crc32c() -> None:
+    """So that other tools can check it."""
+    fields = json.loads(pack_identity(Identity("rs1", 2, 3, 4)))
+    crc = fields.pop("crc")
+    assert crc == google_crc32c.value(json.dumps(fields, sort_keys=True).encode())
