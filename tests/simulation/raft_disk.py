@@ -74,6 +74,8 @@ class VirtualDisk(Files):
         self.slow_s = 0.0
         self.calls = 0
         self.cut_after: int | None = None
+        self.cut_once_after: tuple[str, int] | None = None
+        """So many calls after this one: `cut_after` from there on."""
         self.counts: Counter[str] = Counter()
         self.on_latency: Callable[[float], None] = lambda seconds: None
         self.on_gone: Callable[[str], None] = lambda call: None
@@ -89,7 +91,7 @@ class VirtualDisk(Files):
     def boot(self) -> None:
         """A new process has the disk."""
         self._open.clear()
-        self.cut_after = None
+        self.cut_after = self.cut_once_after = None
         self._gone = False
 
     def process_gone(self) -> None:
@@ -140,8 +142,11 @@ class VirtualDisk(Files):
             self.cut_after -= 1
             if self.cut_after < 0:
                 self._gone = True
-                self.on_gone(f"{name} {path}")
+                self.on_gone(f"{name} {path}".strip())
                 raise ProcessGone
+        if self.cut_once_after is not None and self.cut_once_after[0] == f"{name} {path}":
+            self.cut_after = self.cut_once_after[1]
+            self.cut_once_after = None
 
     def make_directory(self, path: Path) -> None:
         """See Files."""

@@ -23,7 +23,8 @@ class Faults:
             self._kill,
             self._lose_power,
             self._cut_at_a_call,
-            self._cut_at_a_call,
+            self._cut_in_a_compaction,
+            self._cut_in_a_compaction,
             self._pause,
             self._isolate,
             self._cut_one_way,
@@ -53,7 +54,7 @@ class Faults:
         for name, process in self._group.processes.items():
             process.disk.full = process.disk.failing_flushes = False
             process.disk.slow_s = 0.0
-            process.disk.cut_after = None
+            process.disk.cut_after = process.disk.cut_once_after = None
             self._group.resume(name)
             self._group.restart(name)
 
@@ -103,6 +104,14 @@ class Faults:
     def _cut_at_a_call(self) -> None:
         random = self._world.random
         self._group.crash_at_call(self._member(), random.randrange(25), power_loss=random.random() < 0.6)
+
+    def _cut_in_a_compaction(self) -> None:
+        """Snapshot renamed, journal not yet trimmed; journal renamed, directory not flushed; and the calls around."""
+        random = self._world.random
+        for name in self._names if random.random() < 0.3 else [self._member()]:
+            after, calls = random.choice([("rename snapshot", 9), ("create journal.new", 5), ("rename journal", 2)])
+            power_loss = random.random() < 0.7
+            self._group.crash_at_call(name, random.randrange(calls), power_loss=power_loss, after=after)
 
     def _pause(self) -> None:
         name = self._member()

@@ -99,12 +99,16 @@ class RaftGroup:
         self.note(f"{member} dies {power_loss}")
         process.crash(power_loss=power_loss)
 
-    def crash_at_call(self, member: str, calls: int, *, power_loss: bool) -> None:
-        """The same, in the middle of one of the next system calls that change the disk."""
+    def crash_at_call(self, member: str, calls: int, *, power_loss: bool, after: str = "") -> None:
+        """The same, in the middle of one of the next system calls that change the disk, or of those that follow `after`
+        ("rename snapshot")."""
         process = self.processes[member]
         if process.running:
             self._cut[member] = power_loss
-            process.disk.cut_after = calls
+            if after:
+                process.disk.cut_once_after = (after, calls)
+            else:
+                process.disk.cut_after = calls
 
     def restart(self, member: str) -> None:
         """A new process on the same disk; nothing happens if one is running."""

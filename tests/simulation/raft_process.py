@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 STEP_S = 0.00003
 NEXT_STEP_S = 0.00005
-SNAPSHOT_WRITE_S_MAX = 0.05
+SNAPSHOT_WRITE_S_MAX = 0.3
 DIRECTORY = Path("/pd")
 
 Answer = bytes | int | RangelogError

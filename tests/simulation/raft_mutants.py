@@ -1,0 +1,130 @@
+"""Wrong choices in the placement drivers' consensus, to be put in place of the right ones: the simulation must see each.
+
+`RAFT_MUTANTS[name]()` is a context manager; inside it `run_seed(seed)` says which promises the mutant broke.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from raft_scenario import run_seed
+
+from rangelog.errors import Unavailable
+from rangelog_pd.consensus import durable_file, hard_state, raft, snapshot_file
+from rangelog_pd.consensus.durable_file import write_fully
+from rangelog_pd.consensus.files import Files
+from rangelog_pd.consensus.journal import Entry, Journal
+from rangelog_pd.consensus.messages import Append
+from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
+from rangelog_pd.consensus.raft_log import RaftLog
+from rangelog_pd.consensus.settle import LogView, Settled
+from rangelog_pd.consensus.snapshot_file import Snapshot
+from rangelog_pd.consensus.transport import PeerTransport
+from rangelog_pd.state.machine import Machine
+
+__all__ = ["RAFT_MUTANTS", "run_seed"]
+
+Chunks = Iterable[bytes | memoryview]
+_RIGHT_RECOVER = Journal._recover
+_RIGHT_WRITE_WHOLE = Journal._write_whole
+_RIGHT_SNAPSHOT = Machine.snapshot
+
+
+def _write_without_any_flush(files: Files, path: Path, chunks: Chunks) -> None:
+    temporary = path.with_name(path.name + ".new")
+    fd = files.create(temporary)
+    write_fully(files, fd, b"".join(chunks), 0)
+    files.close(fd)
+    files.rename(temporary, path)
+
+
+def _write_without_directory_flush(files: Files, path: Path, chunks: Chunks) -> None:
+    temporary = path.with_name(path.name + ".new")
+    files.close(durable_file.write_new_file(files, temporary, chunks))
+    files.rename(temporary, path)
+
+
+def _send_before_flush(self: PeerTransport, flush_log: Callable[[], None]) -> None:
+    for connection in list(self._connections.values()):
+        connection.needs_flush = False
+        self._write(connection)
+    flush_log()
+
+
+def _compact_in_place(self: Journal, entries: list[Entry]) -> None:
+    if self._fd < 0:
+        _RIGHT_WRITE_WHOLE(self, entries)
+        return
+    kept, self._entries, self._positions = list(entries), [], []
+    self._files.truncate(self._fd, 16)  # behind the head
+    self._end = 16
+    self._durable_index = 0
+    for entry in kept:
+        self.append(*entry)
+    self._dirty = True
+    self.sync()
+
+
+async def _answer_from_local_state(self: PySyncObjConsensus, *, timeout_s: float) -> int:
+    if not self.is_leader():
+        raise Unavailable("no placement driver leads at the moment; try again")
+    return self.applied_index
+
+
+def _snapshot_without_request_ids(self: Machine) -> bytes:
+    kept, self._results = self._results, {}
+    try:
+        return _RIGHT_SNAPSHOT(self)
+    finally:
+        self._results = kept
+
+
+def _drop_tail_behind_snapshot(journal: Journal, snapshot: Snapshot | None) -> None:
+    if snapshot is not None and list(journal.entries[:2]) != [snapshot.previous, snapshot.last]:
+        journal.replace([snapshot.previous, snapshot.last])
+
+
+def _cut_and_write_again(log: LogView, message: Append) -> Settled:
+    return Settled(message.previous_index, message.previous_term, message.entries, keeps_tail=False)
+
+
+def _trust_the_page_cache(self: Journal, must_hold: int) -> None:
+    with patch("rangelog_pd.consensus.journal.write_fully", lambda *_: None):
+        _RIGHT_RECOVER(self, must_hold)
+
+
+def _go_on_after_a_failed_flush(self: Journal) -> None:
+    if self._dirty:
+        try:
+            self._files.fdatasync(self._fd)
+        except OSError:
+            pass
+        self._dirty = False
+        self._durable_index = self.last_index
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    with patch.object(owner, name, value):
+        yield
+
+
+RAFT_MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "raft-vote-not-flushed": lambda: _replaced(hard_state, "write_atomically", _write_without_any_flush),
+    "raft-reply-before-flush": lambda: _replaced(PeerTransport, "flush", _send_before_flush),
+    "raft-compaction-in-place": lambda: _replaced(Journal, "_write_whole", _compact_in_place),
+    "raft-snapshot-without-directory-flush": lambda: _replaced(
+        snapshot_file, "write_atomically", _write_without_directory_flush
+    ),
+    "raft-read-without-barrier": lambda: _replaced(PySyncObjConsensus, "barrier", _answer_from_local_state),
+    "raft-request-ids-not-in-snapshots": lambda: _replaced(Machine, "snapshot", _snapshot_without_request_ids),
+    "raft-tail-behind-snapshot-dropped": lambda: _replaced(snapshot_file, "align", _drop_tail_behind_snapshot),
+    "raft-follower-cuts-what-matches": lambda: _replaced(raft, "settle", _cut_and_write_again),
+    "raft-page-cache-trusted": lambda: _replaced(Journal, "_recover", _trust_the_page_cache),
+    "raft-failed-flush-ignored": lambda: _replaced(Journal, "sync", _go_on_after_a_failed_flush),
+    "raft-empty-disk-votes": lambda: _replaced(RaftLog, "voter", property(lambda self: True)),
+}
