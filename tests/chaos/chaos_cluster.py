@@ -59,7 +59,7 @@ class System:
         directory = self.directory
         directory.mkdir(parents=True, exist_ok=True)
         self.network: Network = self._stack.enter_context(open_network(wanted=network))
-        clients = [f"w{number}{side}" for number in range(len(STREAMS)) for side in "ab"] + ["reader"]
+        clients = [f"w{number}{side}" for number in range(len(STREAMS)) for side in "abc"] + ["reader"]
         self.hosts = hosts_of([*PDS, *RANGE_SERVERS, *clients], self.network)
         self.clocks = {name: directory / f"{name}.clock" for name in (*PDS, *RANGE_SERVERS)}
         for path in self.clocks.values():

@@ -17,6 +17,7 @@ import chaos_disk_faults  # noqa: F401 - registers its kinds
 import chaos_partitions  # noqa: F401 - registers its kinds
 import chaos_reading
 import chaos_report
+import chaos_storms  # noqa: F401 - registers its kinds
 from chaos_cluster import System
 from chaos_faults import REGISTRY, Fault
 from chaos_health import ONCE_MORE, Examination
@@ -34,7 +35,7 @@ class Unhealed(Exception):
 
 def schedule(kinds: Sequence[str], times: int, dice: random.Random) -> list[str]:
     """Every kind `times` times, in random order."""
-    order = [kind for kind in kinds for _ in range(times)]
+    order = [kind for kind in kinds for _ in range(times * REGISTRY[kind].often)]
     dice.shuffle(order)
     return order
 
@@ -127,7 +128,8 @@ def run(
             system.disks.keep(directory / "kept")
     for kind, lacking in faults.skipped.items():
         say(f"skipped {kind}: this machine has no {', '.join(lacking)} to inject it with")
-    rows = chaos_report.by_kind([each for each in faults.injected if each.healthy_ns], acks) if acks else {}
+    steady = {plan.name: acks[plan.name] for plan in system.streams if plan.steady and plan.name in acks}
+    rows = chaos_report.by_kind([each for each in faults.injected if each.healthy_ns], steady) if steady else {}
     figures = chaos_report.figures(faults, verdict, rows, duration_s=round(time.monotonic() - began, 1))
     text = "\n".join([chaos_report.table(rows), *faults.problems, *verdict.examples])
     return Result(clean, figures, text, chaos_report.last_line(faults, verdict, rows), faults.problems)

@@ -34,6 +34,8 @@ class Fault(ABC):
     """How long it lasts: between these, drawn anew each time."""
     side: ClassVar[str] = "server"
     """What it hits: "server", "pd", "writer" or "all". Two that overlap must hit different sides."""
+    often: ClassVar[int] = 1
+    """How many times as often as others it is drawn."""
     loses_data: ClassVar[bool] = False
     """Whether a disk's content is lost: never two at a time (f = 1)."""
 
@@ -41,6 +43,9 @@ class Fault(ABC):
         self.system = system
         self.dice = dice
         self.interrupts = threading.Event()
+        self.avoid: tuple[str, ...] = ()
+        """Servers that another fault hits at the same time."""
+        self.picked: tuple[str, ...] = ()
 
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__:
@@ -71,8 +76,11 @@ class Fault(ABC):
             open_ranges = [each for each in answer.ranges if each.state == common_pb2.RANGE_STATE_OPEN]
             members = [replica.server for replica in open_ranges[-1].replicas]
         except (RangelogError, IndexError):
-            members = list(RANGE_SERVERS)
-        return self.dice.choice(members)
+            members = []
+        left = [name for name in members or RANGE_SERVERS if name not in self.avoid]
+        chosen = self.dice.choice(left or [name for name in RANGE_SERVERS if name not in self.avoid])
+        self.picked = (*self.picked, chosen)
+        return chosen
 
 
 class Restarted(Fault):
@@ -292,40 +300,3 @@ class ClockJumped(Fault):
         """See Fault."""
         if self._victim:
             self.system.set_clock(self._victim, 0.0)
-
-
-class Overlapping(Fault):
-    """Two faults at once that hit different sides; at most one server and no disk is lost."""
-
-    name = "two-at-once"
-    side = "all"
-    hold_s = (2.0, 4.0)
-    _parts: tuple[Fault, ...] = ()
-
-    def inject(self) -> str:
-        """See Fault."""
-        fit = [
-            kind
-            for kind in REGISTRY.values()
-            if kind.side != "all" and not kind.loses_data and self.system.allows(kind.needs)
-        ]
-        first = self.dice.choice(fit)
-        second = self.dice.choice([kind for kind in fit if kind.side != first.side])
-        said: list[str] = []
-        for kind in sorted((first, second), key=lambda kind: ("writer", "server", "pd").index(kind.side)):
-            part = kind(self.system, self.dice)
-            self._parts = (*self._parts, part)
-            said.append(f"{kind.name} ({part.inject()})")
-        return " + ".join(said)
-
-    def heal(self) -> None:
-        """The servers first: a writer waits for them."""
-        parts, self._parts = self._parts, ()
-        errors: list[Exception] = []
-        for part in reversed(parts):
-            try:
-                part.heal()
-            except Exception as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]

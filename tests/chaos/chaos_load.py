@@ -69,7 +69,7 @@ class Load:
         """Start one writer and two readers for every stream."""
         self.directory.mkdir(parents=True, exist_ok=True)
         for number, plan in enumerate(self.streams):
-            self._free_hosts[plan.name] = [f"w{number}a", f"w{number}b"]
+            self._free_hosts[plan.name] = [f"w{number}{side}" for side in "abc"]
             if not plan.steady:
                 continue
             self.begin(plan.name)

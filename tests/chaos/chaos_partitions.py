@@ -95,10 +95,40 @@ class WriterCutFromServer(Cut):
 
     def inject(self) -> str:
         """See Fault."""
-        victim, stream = self.a_range_server(), self.a_stream()
+        stream = self.a_stream()
+        victim = self.a_range_server(stream)
         host = self.system.load.current[stream].host
         self.cut((host, victim), (victim, host))
         return f"{stream}'s writer and {victim}"
+
+
+class WriterCutFromPd(Cut):
+    """A writer and the placement drivers: it cannot leave its range, and appends go on."""
+
+    name = "writer-cut-from-pd"
+    side = "pd"
+    hold_s = (3.0, 6.0)
+
+    def inject(self) -> str:
+        """See Fault."""
+        writer = self.system.load.current[self.a_stream()]
+        self.cut(*both_ways(writer.host, list(PDS)))
+        return writer.name
+
+
+class PdsCutFromEachOther(Cut):
+    """The leading placement driver and one follower; both reach the third (a partial partition inside the group)."""
+
+    name = "pd-partial-cut"
+    side = "pd"
+    hold_s = (5.0, 9.0)
+
+    def inject(self) -> str:
+        """See Fault."""
+        leader = self.system.leader()
+        other = self.dice.choice([name for name in PDS if name != leader])
+        self.cut((leader, other), (other, leader))
+        return f"{leader}, leading, and {other}"
 
 
 class OneWay(Cut):
