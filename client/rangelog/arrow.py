@@ -15,8 +15,6 @@ from rangelog.errors import ProtocolViolation
 
 HEADERS_TYPE = pa.map_(pa.string(), pa.binary())
 
-_OFFSET_MAX = (1 << 63) - 1
-
 SCHEMA = pa.schema(
     [
         pa.field("offset", pa.int64(), nullable=False),
@@ -37,8 +35,6 @@ def batch_to_arrow(data: bytes, start: int = 0, end: int | None = None) -> pa.Re
     columns = decode_columns(data)
     header = columns.header
     count = header.count
-    if header.end_offset > _OFFSET_MAX:
-        raise ProtocolViolation(f"a batch at offset {header.base_offset}: no table can show it")
     offsets = pa.array(range(header.base_offset, header.end_offset), type=pa.int64())
     stamps = _timestamps(columns)
     values = _binary(count, columns.value_offsets, columns.values, None)

@@ -46,7 +46,7 @@ import google_crc32c
 import zstandard
 
 from rangelog.errors import Corruption, InvalidArgument, ProtocolViolation, RecordTooLarge
-from rangelog.limits import BATCH_RECORDS_MAX, BATCH_SIZE_BYTES_MAX, HEADERS_PER_RECORD_MAX
+from rangelog.limits import BATCH_RECORDS_MAX, BATCH_SIZE_BYTES_MAX, HEADERS_PER_RECORD_MAX, OFFSET_MAX
 from rangelog.record import Record
 
 MAGIC = b"RLB1"
@@ -118,6 +118,8 @@ def peek_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
         raise ProtocolViolation(f"a record batch of {length} bytes; the limit is {BATCH_SIZE_BYTES_MAX}")
     if not 0 < header.count <= BATCH_RECORDS_MAX:
         raise ProtocolViolation(f"a record batch of {header.count} records; the limit is {BATCH_RECORDS_MAX}")
+    if header.end_offset > OFFSET_MAX:
+        raise ProtocolViolation(f"a record batch at offset {header.base_offset} goes beyond the last offset there is")
     if header.columns_size > BATCH_SIZE_BYTES_MAX:
         raise ProtocolViolation(
             f"record batch columns of {header.columns_size} bytes; the limit is {BATCH_SIZE_BYTES_MAX}"

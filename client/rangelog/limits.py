@@ -5,6 +5,9 @@ from __future__ import annotations
 KIB = 1024
 MIB = 1024 * KIB
 
+OFFSET_MAX = (1 << 63) - 1
+"""The end of every range and batch: offsets are signed in Arrow, Parquet and Spark."""
+
 NAME_LENGTH_MAX = 200
 """A name becomes part of object keys; S3 keys end at 1,024 bytes."""
 

@@ -10,28 +10,49 @@ from random import Random
 
 import google_crc32c
 import pytest
+from fuzz_targets_data_plane import HELLO, request, run_requests
 from fuzz_targets_log import SALT, SEQUENCE, repair_sidecar, sidecar_seeds
 from fuzz_targets_raft import PATH, MemoryFiles, journal_seeds, repair_journal, repair_snapshot
 
 from rangelog.arrow import batch_to_arrow
-from rangelog.batch import encode_batch
+from rangelog.batch import check_batch, encode_batch
 from rangelog.errors import Corruption, ProtocolViolation
+from rangelog.limits import OFFSET_MAX
 from rangelog_pd.consensus import messages, snapshot_file
 from rangelog_pd.consensus.journal import INDEX_MAX, Entry, Journal
 from rangelog_pd.consensus.snapshot_file import Snapshot
+from rangelog_proto.frame import Opcode
 from rangelog_server.identity import DataDirectory, Identity, pack_identity, unpack_identity
 from rangelog_server.ranges.state import ServerState, unpack_epoch, unpack_tombstone
+from rangelog_server.testing import batch
 from rangelog_server.wal.entry import Kind, make_lsn, pack_header, unpack_sidecar
 from rangelog_server.wal.scan import scan_segment
 
+BEYOND = (OFFSET_MAX, (1 << 64) - 1)
 
-def test_a_batch_beyond_the_last_offset_of_a_table_is_refused() -> None:
+
+def beyond(base_offset: int) -> bytes:
+    """A batch of one record that ends beyond the last offset."""
+    place = {"stream_id": 1, "range_index": 0, "epoch": 1, "timestamps_ms": [0], "values": [b"x"]}
+    return encode_batch(**place, base_offset=base_offset)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("base_offset", BEYOND)
+def test_a_batch_beyond_the_last_offset_is_refused(base_offset: int) -> None:
     """Offsets are unsigned on the wire and signed in Arrow: OverflowError before."""
-    data = encode_batch(
-        stream_id=1, range_index=0, epoch=1, base_offset=(1 << 63) - 1, timestamps_ms=[0], values=[b"x"]
+    for open_it in (check_batch, batch_to_arrow):
+        with pytest.raises(ProtocolViolation, match="beyond the last offset"):
+            open_it(beyond(base_offset))
+
+
+@pytest.mark.parametrize("base_offset", BEYOND)
+def test_an_append_beyond_the_last_offset_leaves_the_replica_whole(base_offset: int) -> None:
+    """The replica took its start, then overflowed at its end: it stayed half changed, and answered INTERNAL."""
+    append = request(
+        Opcode.APPEND, 2, beyond(base_offset), stream_id=1, range_index=0, epoch=1, start_offset=base_offset
     )
-    with pytest.raises(ProtocolViolation, match="no table can show it"):
-        batch_to_arrow(data)
+    again = request(Opcode.APPEND, 3, batch(0, [b"x"]), stream_id=1, range_index=0, epoch=1)
+    assert run_requests(HELLO + append + again)
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", b"x" * 17])

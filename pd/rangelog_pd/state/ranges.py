@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rangelog.errors import InvalidArgument, NoPlacement, PreconditionFailed
+from rangelog.limits import OFFSET_MAX
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
-
-_OFFSET_MAX = (1 << 63) - 1
 
 
 def create_range(state: State, command: pd_state_pb2.PlacedCreateRange, now_ms: int) -> pd_pb2.CreateRangeResponse:
@@ -49,7 +48,7 @@ def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int)
         if follower is not None and follower.epoch != request.epoch:
             follower = None
         return pd_pb2.SealRangeResponse(range=sealed, next_range=follower)
-    if not sealed.start_offset <= request.end_offset <= _OFFSET_MAX:
+    if not sealed.start_offset <= request.end_offset <= OFFSET_MAX:
         raise InvalidArgument(f"an end of {request.end_offset} for a range that starts at {sealed.start_offset}")
     if request.create_next:
         _check_placed(state, stream, command.replicas)

@@ -1,0 +1,201 @@
+"""The placement driver's state machine: whatever a command says, every member answers it alike and its state stays whole."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from fuzz_engine import MIB, Target
+from fuzz_mutation import encoded_changed, message_changed
+
+from rangelog.errors import Corruption
+from rangelog_pd.state.machine import COMMAND_VERSION, Machine
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
+
+NOW_MS = 1_700_000_000_000
+DIGEST = "sha256:" + "ab" * 32
+SERVERS = {f"rs{number}": 100 + number for number in range(1, 5)}
+KNOWN: tuple[Any, ...] = (
+    0, 1, 1, 1, 2, 2, 3, 4, 5, 10, 20, 30, 101, 101, 102, 103, 104, NOW_MS, *SERVERS, "s", "s", "s", "t", "u", "c1", "c2",
+    "replicas", "acks", "durability", "compression", "tiered", "hot_retention_ms", "retention_ms", DIGEST,
+)  # fmt: skip
+"""Values of the state below, so that changed commands still mean something."""
+_ACTIONS = [each.name for each in pd_state_pb2.Command.DESCRIPTOR.oneofs_by_name["action"].fields]
+
+
+def replicas(*names: str) -> list[common_pb2.Replica]:
+    """The servers as a placement names them."""
+    return [common_pb2.Replica(server=name, incarnation=SERVERS[name]) for name in names]
+
+
+def command(request_id: str = "", **action: Any) -> bytes:
+    """One encoded command."""
+    return pd_state_pb2.Command(
+        version=COMMAND_VERSION, request_id=request_id, now_ms=NOW_MS, **action
+    ).SerializeToString()
+
+
+def history() -> list[bytes]:
+    """What a small cluster lives through: every action once at least, most of them to success."""
+    trio = replicas("rs1", "rs2", "rs3")
+    create = [
+        command("c1", create_stream=pd_pb2.CreateStreamRequest(name=name, config=common_pb2.StreamConfig(tiered=True)))
+        for name in ("s", "t")
+    ]
+    register = [
+        command(
+            register_server=pd_pb2.RegisterServerRequest(
+                server=name, incarnation=incarnation, boot=1, data_address=f"{name}:1", log_end=5
+            )
+        )
+        for name, incarnation in SERVERS.items()
+    ]
+    make = pd_pb2.CreateRangeRequest(stream_id=1, epoch=1)
+    seal = pd_pb2.SealRangeRequest(stream_id=1, range_index=0, epoch=1, end_offset=10, create_next=True)
+    prepare = pd_pb2.PrepareObjectRequest(
+        stream_id=1, range_index=0, start_offset=0, end_offset=10, server="rs1", incarnation=101
+    )
+    group = common_pb2.RowGroup(start_offset=0, count=10, timestamp_ms_min=1, timestamp_ms_max=2)
+    commit = pd_pb2.CommitObjectRequest(
+        object_id=1, server="rs1", incarnation=101, size_bytes=9, digest=DIGEST, row_groups=[group], epoch=1
+    )
+    update = pd_pb2.UpdateStreamRequest(name="s", config=common_pb2.StreamConfig(acks=1), fields=["acks"])
+    lost, other = replicas("rs2", "rs4")
+    return [
+        command(name_cluster=pd_state_pb2.NameCluster(cluster_id="x")),
+        *register,
+        *create,
+        command("o1", open_writer=pd_pb2.OpenWriterRequest(name="s")),
+        command("r1", create_range=pd_state_pb2.PlacedCreateRange(request=make, replicas=trio)),
+        command("z1", seal_range=pd_state_pb2.PlacedSealRange(request=seal, replicas=trio)),
+        command(mark_log_end=pd_state_pb2.MarkLogEnd(server="rs1", incarnation=101, log_end=9)),
+        command(replace_replica=pd_state_pb2.ReplaceReplica(stream_id=1, range_index=0, lost=lost, replacement=other)),
+        command(prepare_object=pd_state_pb2.TimedPrepareObject(request=prepare, deadline_ms=NOW_MS + 9)),
+        command(commit_object=commit),
+        command("u1", update_stream=update),
+        command(drop_hot=pd_state_pb2.DropHot(stream_id=1, range_index=0)),
+        command("t1", trim_stream=pd_pb2.TrimStreamRequest(name="s", trim_offset=10)),
+        command(abandon_object=pd_state_pb2.AbandonObject(object_id=2)),
+        command(collect_objects=pd_state_pb2.CollectObjects(object_ids=[1, 2])),
+        command("d1", delete_stream=pd_pb2.DeleteStreamRequest(name="t")),
+    ]
+
+
+def framed(parts: Sequence[bytes]) -> bytes:
+    """Commands as one input."""
+    return b"".join(struct.pack(">H", len(part)) + part for part in parts if len(part) < 1 << 16)
+
+
+def unframed(data: bytes) -> list[bytes]:
+    """The commands of an input; what is cut short is one too."""
+    parts = []
+    position = 0
+    while position + 2 <= len(data) and len(parts) < 64:
+        (length,) = struct.unpack_from(">H", data, position)
+        parts.append(data[position + 2 : position + 2 + length])
+        position += 2 + length
+    return parts
+
+
+def change_history(data: bytes, random: Random) -> bytes:
+    """Other commands: one changed, moved, repeated or left out, a few made of nothing."""
+    parts = unframed(data)
+    for _ in range(random.choice((1, 2, 4, 8))):
+        at = random.randrange(len(parts) + 1)
+        kind = random.randrange(6)
+        if kind <= 2 and at < len(parts):
+            parts[at] = encoded_changed(parts[at], pd_state_pb2.Command, random, KNOWN)
+        elif kind == 3 and parts:
+            parts.insert(at, parts[at % len(parts)])
+        elif kind == 4 and at < len(parts) and random.random() < 0.5:
+            del parts[at]
+        else:
+            parts.insert(at, made_up(random))
+    return framed(parts[:64])
+
+
+def made_up(random: Random) -> bytes:
+    """A command of a random action with random fields."""
+    made = pd_state_pb2.Command(version=COMMAND_VERSION, now_ms=NOW_MS)
+    action = getattr(made, random.choice(_ACTIONS))
+    action.SetInParent()
+    for _ in range(random.choice((2, 5, 12))):
+        message_changed(action, random, known=KNOWN)
+    return made.SerializeToString()
+
+
+def indexes(machine: Machine) -> list[dict[Any, Any]]:
+    """What a restore builds anew, without what is empty."""
+    state = machine.state
+    full = [{key: dict(each) for key, each in index.items() if each} for index in (state.hosted, state.range_objects)]
+    return [*full, state.names]
+
+
+def run_commands(data: bytes) -> bool:
+    """Never raises, never an internal error, invariants hold after each; a restored member and a second one agree."""
+    commands = unframed(data)
+    machine, twin = Machine(), Machine()
+    accepted = 0
+    for index, each in enumerate(commands, 1):
+        answer = machine.apply(index, each)
+        result = pd_state_pb2.CommandResult.FromString(answer)
+        accepted += not result.error_code
+        assert not (result.error_code == "INTERNAL" and " failed: " in result.error_message), result.error_message
+        machine.state.validate()
+        if index == len(commands) // 2:
+            twin.restore(machine.snapshot())
+        elif index > len(commands) // 2:
+            assert twin.apply(index, each) == answer, "a restored member answers differently"
+    if len(commands) > 1:
+        twin.state.validate()
+        assert twin.snapshot() == machine.snapshot(), "a restored member has another state"
+        assert indexes(twin) == indexes(machine), "an index differs after a restore"
+    return accepted > 0
+
+
+def snapshot_seeds() -> list[bytes]:
+    """Snapshots after each half of the history."""
+    machine = Machine()
+    seeds = [machine.snapshot()]
+    for index, each in enumerate(history(), 1):
+        machine.apply(index, each)
+        if index in (10, 14):
+            seeds.append(machine.snapshot())
+    return [*seeds, machine.snapshot()]
+
+
+def run_restore(data: bytes) -> bool:
+    """A snapshot is taken whole, or refused and nothing is changed; what was taken is given back, and commands go on."""
+    machine = Machine()
+    machine.apply(1, history()[0])
+    before = machine.snapshot()
+    try:
+        machine.restore(data)
+    except Corruption:
+        assert machine.snapshot() == before, "half a snapshot was taken"
+        raise
+    again = Machine()
+    again.restore(machine.snapshot())
+    assert again.snapshot() == machine.snapshot()
+    for index, each in enumerate(history(), 2):
+        machine.apply(index, each)
+    return True
+
+
+def change_snapshot(data: bytes, random: Random) -> bytes:
+    """Another snapshot."""
+    return encoded_changed(data, pd_state_pb2.StateSnapshot, random, KNOWN)
+
+
+TARGETS = (
+    Target(
+        "pd-commands", lambda: [framed(history()), framed(history()[:9])], run_commands, None, (change_history,),
+        plain_share=0.05, ci_inputs=300,
+    ),
+    Target(
+        "pd-state-snapshot", snapshot_seeds, run_restore, None, (change_snapshot,), plain_share=0.15,
+        peak_bytes_max=8 * MIB,
+    ),
+)  # fmt: skip
