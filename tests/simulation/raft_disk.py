@@ -102,8 +102,9 @@ class VirtualDisk(Files):
         """See the module."""
         self._gone = True
         names = dict(self._durable_names)
+        latest_only = self.random.random() < 0.5  # the order in which names were changed means nothing
         for source, target, file in self._changed_names:
-            if self.random.random() < 0.5:
+            if file is self._changed_names[-1][2] if latest_only else self.random.random() < 0.5:
                 names[target] = file
                 if names.get(source) is file:
                     del names[source]

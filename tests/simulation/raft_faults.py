@@ -109,7 +109,7 @@ class Faults:
         """Snapshot renamed, journal not yet trimmed; journal renamed, directory not flushed; and the calls around."""
         random = self._world.random
         for name in self._names if random.random() < 0.3 else [self._member()]:
-            after, calls = random.choice([("rename snapshot", 9), ("create journal.new", 5), ("rename journal", 2)])
+            after, calls = random.choice([("rename snapshot", 9), ("create journal.new", 5), ("rename journal", 1)])
             power_loss = random.random() < 0.7
             self._group.crash_at_call(name, random.randrange(calls), power_loss=power_loss, after=after)
 

@@ -91,6 +91,11 @@ class RaftGroup:
         """How far its state is."""
         return self.processes[member].consensus.applied_index
 
+    def last_index(self, member: str) -> int:
+        """Where its log ends; 0 while it is not open."""
+        raft = self.processes[member].raft
+        return raft._log.journal.last_index if raft is not None else 0
+
     # ---- what is done to it
 
     def crash(self, member: str, *, power_loss: bool) -> None:

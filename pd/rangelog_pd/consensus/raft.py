@@ -7,7 +7,7 @@ What holds here and not in the library as it is:
   while a snapshot arrives, and so confirms proposals that lost);
 - a snapshot that holds nothing new is not installed over a longer log;
 - a position counts only in the term in which it was said, and only up to the end of the leader's log;
-- a member that lost its disk does not vote until it holds again what was committed;
+- a member that lost its disk neither votes nor stands for election until it holds again what was committed;
 - proposals of a tick go out in one message per follower and share one flush; followers never forward proposals;
 - whatever apply raises is an answer (`failure` of the proposal), never a retry; callbacks only append to a list.
 Everything runs on the tick thread. Any exception that leaves `tick` means that the member must stop.
@@ -133,6 +133,9 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
             self.peers.slept()
             self._move_deadline(max, self._timings.election_min_s)
             self._poller.poll(0.0)
+        if not self._log.voter and self.raftCommitIndex > 1 and not self._isLeader():
+            # Its own vote would be no better than the one it refuses others: it may hold half of what was committed.
+            self._move_deadline(max, self._timings.election_min_s)
         self.doTick(self._timings.tick_s)
         self._before_poll()
 
