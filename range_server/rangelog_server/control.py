@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SERVICE = "rangelog.v1.RangeServer"
 PAGE_SIZE_MAX = 1_000
+_TOKEN = re.compile(r"([0-9]{1,20})/([0-9]{1,10})")
 
 
 class ControlPlane(RangeServerServicer):
@@ -82,5 +84,5 @@ class ControlPlane(RangeServerServicer):
 
 
 def _parse_token(token: str) -> tuple[int, int]:
-    stream_id, _, index = token.partition("/")
-    return (int(stream_id), int(index)) if stream_id.isdigit() and index.isdigit() else (-1, -1)
+    found = _TOKEN.fullmatch(token)
+    return (int(found[1]), int(found[2])) if found is not None else (-1, -1)

@@ -9,19 +9,26 @@ from pathlib import Path
 from random import Random
 
 import google_crc32c
+import grpc
 import pytest
 from fuzz_targets_data_plane import HELLO, request, run_requests
 from fuzz_targets_log import SALT, SEQUENCE, repair_sidecar, sidecar_seeds
 from fuzz_targets_raft import PATH, MemoryFiles, journal_seeds, repair_journal, repair_snapshot
 
+from rangelog._transport.grpc_errors import from_rpc_error
+from rangelog._transport.grpc_service import GrpcServer
 from rangelog.arrow import batch_to_arrow
 from rangelog.batch import check_batch, encode_batch
-from rangelog.errors import Corruption, ProtocolViolation
+from rangelog.errors import Corruption, InvalidArgument, ProtocolViolation
 from rangelog.limits import OFFSET_MAX
 from rangelog_pd.consensus import messages, snapshot_file
 from rangelog_pd.consensus.journal import INDEX_MAX, Entry, Journal
 from rangelog_pd.consensus.snapshot_file import Snapshot
+from rangelog_pd.handlers.objects import ROW_GROUPS_MAX, _coarser
 from rangelog_proto.frame import Opcode
+from rangelog_proto.v1 import common_pb2
+from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
+from rangelog_server.control import _parse_token
 from rangelog_server.identity import DataDirectory, Identity, pack_identity, unpack_identity
 from rangelog_server.ranges.state import ServerState, unpack_epoch, unpack_tombstone
 from rangelog_server.testing import batch
@@ -152,3 +159,32 @@ def test_the_crc_of_an_identity_is_crc32c() -> None:
     fields = json.loads(pack_identity(Identity("rs1", 2, 3, 4)))
     crc = fields.pop("crc")
     assert crc == google_crc32c.value(json.dumps(fields, sort_keys=True).encode())
+
+
+@pytest.mark.parametrize("service", ["rangelog.v1.PlacementDriver/ListStreams", "grpc.health.v1.Health/Check"])
+async def test_bytes_that_are_no_message_are_the_callers_mistake(service: str) -> None:
+    """gRPC parsed requests before us: the caller got INTERNAL, and the server's log a stack trace."""
+    server = GrpcServer()
+    add_PlacementDriverServicer_to_server(PlacementDriverServicer(), server.server)  # type: ignore[no-untyped-call]
+    port = await server.start("127.0.0.1:0", ())
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_unary(f"/{service}")(b"\x0a\xff", timeout=10)
+    await server.stop(0)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert isinstance(from_rpc_error(caught.value, "it"), ProtocolViolation)
+
+
+@pytest.mark.parametrize("token", ["²/1", "1/²", "٣/٣", "9" * 5_000 + "/1", "", "1"])
+def test_a_page_token_of_other_digits_is_none(token: str) -> None:
+    """`str.isdigit` holds of what `int` cannot read, and `int` reads no more than 4,300 digits: INTERNAL before."""
+    assert _parse_token(token) == (-1, -1)
+    assert _parse_token("7/3") == (7, 3)
+
+
+def test_row_groups_of_too_many_records_are_refused() -> None:
+    """Joined for the index, their counts ran over 32 bits: ValueError and INTERNAL before."""
+    count = (1 << 32) - 1
+    groups = [common_pb2.RowGroup(start_offset=at * count, count=count) for at in range(ROW_GROUPS_MAX + 1)]
+    with pytest.raises(InvalidArgument, match="row groups"):
+        _coarser(groups)

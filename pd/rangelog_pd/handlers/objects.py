@@ -14,6 +14,7 @@ from rangelog_proto.v1 import pd_pb2 as pb
 
 GIVEN_ROW_GROUPS_MAX = 65_536
 """What an uploader may send; the index kept is coarser."""
+_COUNT_MAX = (1 << 32) - 1
 
 
 async def prepare_object(driver: Driver, request: pb.PrepareObjectRequest) -> pb.PrepareObjectResponse:
@@ -44,10 +45,13 @@ def _coarser(groups: Sequence[common_pb2.RowGroup]) -> list[common_pb2.RowGroup]
         for before, after in itertools.pairwise(some):
             if after.start_offset != before.start_offset + before.count:
                 raise InvalidArgument(f"a row group starts at {after.start_offset}, not where the one before ends")
+        count = sum(each.count for each in some)
+        if count > _COUNT_MAX:
+            raise InvalidArgument(f"{len(some)} row groups of {count} records together")
         joined.append(
             common_pb2.RowGroup(
                 start_offset=some[0].start_offset,
-                count=sum(each.count for each in some),
+                count=count,
                 timestamp_ms_min=min(each.timestamp_ms_min for each in some),
                 timestamp_ms_max=max(each.timestamp_ms_max for each in some),
             )
