@@ -45,8 +45,8 @@ check: $(READY) ## format, lint, types, import contracts, stubs, lock file, hous
 	$(PYTEST) tests/tidy
 	@echo "check: format, lint, types, import contracts, stubs, lock file and house rules are in order"
 
-sim: $(READY) ## simulated clusters: SEEDS=n of them, or SEED=k alone
-	SEEDS=$(SEEDS) $(PYTEST) -s tests/simulation
+sim: $(READY) ## simulated clusters: SEEDS=n of them, or SEED=k alone with its trace
+	$(PY) tests/simulation/run.py $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
 
 chaos: $(READY) ## a real cluster through every kind of fault: TIMES=n of each, KINDS=a,b, in the order of SEED=k
 	$(PY) tests/chaos/run.py --times $(or $(TIMES),5) --kinds "$(KINDS)" $(if $(SEED),--seed $(SEED))

@@ -114,7 +114,8 @@ class FailoverSeal:
         except WriterFenced:
             raise
         except RangelogError as error:
-            self._core.lost(_now_ms(), replica, error.message)
+            gone = not self._addresses[replica]  # the placement driver gives no address of an incarnation that is over
+            self._core.lost(_now_ms(), replica, error.message, gone=gone)
             return
         reply = data_pb2.SealReply.FromString(frame.message)
         answer = _OUTCOMES.get(reply.outcome, Answer.UNKNOWN)

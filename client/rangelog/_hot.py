@@ -68,13 +68,14 @@ async def fetch_once(
 class HotRange:
     """Reads one range from its replicas: sticks to one, goes on to the next when it fails."""
 
-    def __init__(self, connections: DataConnections, source: common_pb2.Range) -> None:
+    def __init__(self, connections: DataConnections, source: common_pb2.Range, *, turn: int = 0) -> None:
+        """`turn`: how many replicas to pass over at first."""
         self.source = source
         self._connections = connections
         alive = common_pb2.SERVER_HEALTH_ALIVE
         ordered = sorted(source.replicas, key=lambda replica: replica.health != alive)
         self._replicas = [(replica_id(each.server, each.incarnation), each.data_address) for each in ordered]
-        self._current = 0
+        self._current = turn
 
     def next_replica(self) -> None:
         """Turn to another replica: this one does not get on."""

@@ -110,6 +110,8 @@ class SpanReader(ABC, Generic[_T]):
         self._timeout_s = timeout_s
         self._hot: HotRange | None = None
         self._proved_end = 0
+        self._idle_count = 0
+        self._read_any = False
         self.position = 0
 
     @abstractmethod
@@ -135,7 +137,10 @@ class SpanReader(ABC, Generic[_T]):
                 failing_since, attempt = None, 0
             except OffsetTrimmed:
                 raise
-            except RangelogError as error:
+            except RangelogError as problem:
+                error = problem
+                if isinstance(error, OffsetOutOfRange) and self._read_any:  # there is such an offset: we came by it
+                    error = Unavailable(f"the replicas that answer are behind: {error.message}")
                 if isinstance(error, Corruption | ObjectNotFound):
                     await self._refresh()  # an object that is not there may have been trimmed
                     self._view.locate(self.position)
@@ -151,6 +156,7 @@ class SpanReader(ABC, Generic[_T]):
                 continue
             if chunk is not None:
                 content, self.position = chunk
+                self._read_any = True
                 yield content
 
     # ---- inside
@@ -219,12 +225,12 @@ class SpanReader(ABC, Generic[_T]):
 
     async def _read_hot(self, source: common_pb2.Range, *, sealed: bool) -> tuple[_T, int] | None:
         if self._hot is None or self._hot.source is not source:
-            self._hot = HotRange(self._connections, source)
+            self._hot = HotRange(self._connections, source, turn=self._idle_count)
         known = source.end_offset if sealed else self._proved_end
         if self._end is not None:
             known = max(known, min(self._end, source.end_offset) if sealed else self._end)
         wait_ms = 0 if sealed else _LONG_POLL_MS
-        more_is_known = sealed or (self._end is not None and self.position < self._end)
+        more_is_known = sealed or self.position < (self._proved_end if self._end is None else self._end)
         for _ in source.replicas:
             fetched = await self._hot.fetch(
                 self.position, wait_ms=wait_ms, bytes_max=_FETCH_BYTES, known_end_offset=known
@@ -244,6 +250,8 @@ class SpanReader(ABC, Generic[_T]):
         if fetched.sealed_end_offset is not None or not sealed:
             if fetched.durable_offset > self.position:  # of a writer that was gone before it could confirm?
                 self._proved_end = await self._hot.proved_end() or 0
+            else:
+                self._idle_count += 1  # perhaps only this replica was left behind: another one is asked next
             await self._view.refresh(self.position)
         return None
 

@@ -9,20 +9,24 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+from virtual_cluster import VirtualCluster
+from virtual_time import here
+
 import rangelog._transport.grpc_service
 import rangelog.protocol.recovery
 import rangelog_server.agent.tasks
 import rangelog_server.data_plane
-from virtual_cluster import VirtualCluster
-from virtual_time import here
-
-from rangelog.errors import AppendConflict, PreconditionFailed, WriterFenced
+from rangelog._cold import ColdReader
+from rangelog._failover import FailoverSeal
+from rangelog.errors import AppendConflict, PreconditionFailed, RangelogError, StorageFull, WriterFenced
 from rangelog.protocol.appender import Appender, Phase
 from rangelog.protocol.recovery import Answer, Recovery
 from rangelog_pd.state.machine import Machine
+from rangelog_proto.v1 import pd_state_pb2
 from rangelog_server.ranges.replica import Health, Replica
 from rangelog_server.ranges.store import Store
 from rangelog_server.tier.upload import TierWork
+from rangelog_server.wal.log import Wal
 
 CORNER_CASES = (
     "answers differ: copied before the commit",
@@ -37,8 +41,8 @@ CORNER_CASES = (
     "a deposed writer's append was refused",
     "duplicate append answered without writing",
     "an active seal raced a failover",
-    "a late end was refused by epoch",
-    "a recoverer adopted another's end, or was fenced",
+    "an old epoch's seal was refused",
+    "a recoverer was fenced by a later one",
     "a request was repeated and got its first answer",
     "the placement driver's leader changed",
     "a seal reached a server that never knew the range",
@@ -57,7 +61,7 @@ CORNER_CASES = (
     "object stored, answer lost",
     "an upload was abandoned",
     "hot replicas dropped",
-    "trimmed",
+    "stream trimmed",
     "a cold read",
     "crash",
     "power cut",
@@ -84,9 +88,9 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
         note = cluster.note
         for owner in (rangelog._transport.grpc_service, rangelog_server.data_plane, rangelog_server.agent.tasks):
             stack.enter_context(mock.patch.object(owner, "_log", _Listener(cluster)))
-        _watch_recovery(watch, note)
+        _watch_recovery(watch, note, lambda moment, host: cluster.ambush(moment, host))
         _watch_replica(watch, note)
-        _watch_others(watch, note)
+        _watch_others(watch, note, cluster)
         yield
 
 
@@ -103,7 +107,7 @@ class _Listener:
         return lambda *args, **more: None
 
 
-def _watch_recovery(watch: Any, note: Any) -> None:
+def _watch_recovery(watch: Any, note: Any, ambush: Any) -> None:
     def plan_copies(self: Recovery, inner: Any, answers: dict[Any, int], end: int) -> None:
         doubtful = any(self._members[each].answer is Answer.DOUBTFUL for each in answers)
         if doubtful and len(answers) == len(self.replicas):
@@ -111,11 +115,12 @@ def _watch_recovery(watch: Any, note: Any) -> None:
         inner(self, answers, end)
         if self.phase is rangelog.protocol.recovery.Phase.COPYING:
             note("answers differ: copied before the commit")
+            ambush("copy", self._copies[0].source.server)
 
-    def lost(self: Recovery, inner: Any, now_ms: float, replica: Any, why: str) -> None:
+    def lost(self: Recovery, inner: Any, now_ms: float, replica: Any, why: str, **more: Any) -> None:
         if self.phase is rangelog.protocol.recovery.Phase.COPYING and any(c.source == replica for c in self._copies):
             note("the longer answer's owner was lost before its copy")
-        inner(self, now_ms, replica, why)
+        inner(self, now_ms, replica, why, **more)
 
     def blocked(self: Recovery, inner: Any) -> str:
         note("a seal was blocked for want of answers")
@@ -123,11 +128,11 @@ def _watch_recovery(watch: Any, note: Any) -> None:
 
     def committed(self: Recovery, inner: Any, end_offset: int) -> None:
         note("failover seal")
-        if self.end_offset is not None and self.end_offset != end_offset:
-            note("a recoverer adopted another's end, or was fenced")
         inner(self, end_offset)
 
-    def answered(self: Recovery, inner: Any, now_ms: float, replica: Any, answer: Any, durable: int, *more: Any) -> None:
+    def answered(
+        self: Recovery, inner: Any, now_ms: float, replica: Any, answer: Any, durable: int, *more: Any
+    ) -> None:
         if answer is Answer.DOUBTFUL:
             note("a seal was answered in doubt")
         inner(self, now_ms, replica, answer, durable, *more)
@@ -140,11 +145,7 @@ def _watch_recovery(watch: Any, note: Any) -> None:
 def _watch_replica(watch: Any, note: Any) -> None:
     def commit_end(self: Replica, inner: Any, end_offset: int, *, epoch: int | None = None) -> bool:
         taken, confirmed = self.end_offset, self.confirm_offset
-        try:
-            news = bool(inner(self, end_offset, epoch=epoch))
-        except WriterFenced:
-            note("a late end was refused by epoch")
-            raise
+        news = bool(inner(self, end_offset, epoch=epoch))
         if news and taken > end_offset:
             note("a replica came back longer than the end" if epoch is None else "unacked tail cut")
         if news and taken < end_offset:
@@ -178,7 +179,12 @@ def _watch_replica(watch: Any, note: Any) -> None:
         watch(Replica, name, around)
 
 
-def _watch_others(watch: Any, note: Any) -> None:
+def _watch_others(watch: Any, note: Any, cluster: VirtualCluster) -> None:
+    problems = cluster.loop.problems
+
+    def ambush(moment: str, host: str) -> None:
+        cluster.ambush(moment, host)
+
     def seal(self: Store, inner: Any, stream_id: int, range_index: int, *more: Any) -> None:
         if (stream_id, range_index) not in self.replicas:
             note("a seal reached a server that never knew the range")
@@ -205,13 +211,44 @@ def _watch_others(watch: Any, note: Any) -> None:
             note("an upload was abandoned")
         return inner(self, command)
 
+    def apply(self: Machine, inner: Any, index: int, command: bytes) -> Any:
+        parsed = pd_state_pb2.Command.FromString(command)
+        if parsed.request_id and f"{parsed.WhichOneof('action')} {parsed.request_id}" in self._results:
+            note("a request was repeated and got its first answer")
+        return inner(self, index, command)
+
+    def check_room(self: Wal, inner: Any, size: int) -> None:
+        try:
+            inner(self, size)
+        except StorageFull:
+            note("disk full: an append was refused")
+            raise
+
+    async def read_cold(self: ColdReader, inner: Any, *args: Any) -> Any:
+        found = await inner(self, *args)
+        note("a cold read")
+        return found
+
     async def commit(self: TierWork, inner: Any, *args: Any) -> None:
+        ambush("stored", here().name)
         await inner(self, *args)
         note("range uploaded")
 
+    def ended(self: FailoverSeal, inner: Any, task: Any) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, RangelogError):
+            problems.append(f"a failover seal failed: {error!r}")
+        if isinstance(error, WriterFenced):
+            note("a recoverer was fenced by a later one")
+        inner(self, task)
+
+    watch(FailoverSeal, "_ended", ended)
     watch(Store, "seal", seal)
     watch(Store, "repair", repair)
     watch(Appender, "fenced", fenced)
     watch(Appender, "sealed", sealed)
     watch(Machine, "_run", run)
+    watch(Machine, "apply", apply)
+    watch(Wal, "check_room", check_room)
+    watch(ColdReader, "read", read_cold)
     watch(TierWork, "_commit", commit)

@@ -7,13 +7,13 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-import rangelog
 from checking import check_copies, check_histories, check_objects
 from probes import probes
 from virtual_clients import STREAM, Clients
 from virtual_cluster import VirtualCluster, virtual_cluster
 from virtual_faults import Faults
 
+import rangelog
 from rangelog.errors import RangelogError
 from rangelog_proto.v1 import common_pb2
 
@@ -67,7 +67,9 @@ async def _run(cluster: VirtualCluster, outcome: Outcome) -> None:
     for number in range(chance.randrange(1, 4)):
         count, pause_s = chance.randrange(50, 500), chance.choice([0.002, 0.02, 0.1])
         begin_s = chance.uniform(0, duration_s) if number else 0.0
-        loop.call_later(begin_s, lambda n=number, c=count, p=pause_s: clients.start(f"w{n}", clients.write(f"w{n}", c, p)))
+        loop.call_later(
+            begin_s, lambda n=number, c=count, p=pause_s: clients.start(f"w{n}", clients.write(f"w{n}", c, p))
+        )
     for number, preference in enumerate(("hot_first", "cold_first")[: chance.randrange(0, 3)]):
         clients.start(f"r{number}", clients.read(f"r{number}", preference))
     if chance.random() < 0.5:

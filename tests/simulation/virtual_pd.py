@@ -38,8 +38,8 @@ class FiatGroup:
         self.members: dict[str, FiatConsensus] = {}
         self.leader: str | None = names[0]
         self.term = 1
-        self.leader_changes = 0
         self.on_applied: Callable[[Machine, bytes, bytes], None] = lambda machine, command, result: None
+        self.notes: Callable[[str], None] = lambda what: None
         self._electing = False
 
     def reaches_majority(self, name: str) -> bool:
@@ -70,7 +70,7 @@ class FiatGroup:
             return
         self.leader = self.loop.chance.choice(able)
         self.term += 1
-        self.leader_changes += 1
+        self.notes("the placement driver's leader changed")
         self.members[self.leader].catch_up()
 
     def watch(self) -> None:

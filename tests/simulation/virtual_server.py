@@ -10,13 +10,13 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 from unittest import mock
 
-import rangelog_server.agent.copying
-import rangelog_server.runtime
-import rangelog_server.tier.upload
 from virtual_disk import Disk, VirtualWal
 from virtual_network import Network
 from virtual_time import Process, VirtualLoop, here
 
+import rangelog_server.agent.copying
+import rangelog_server.runtime
+import rangelog_server.tier.upload
 from rangelog.errors import RangelogError
 from rangelog_server.agent.registration import RolledBack
 from rangelog_server.identity import Identity
@@ -48,6 +48,7 @@ class VirtualServer:
         self.wall_skew_s = 0.0
         self.incarnations = 0
         self.notes: Callable[[str], None] = lambda what: None
+        self.moments: Callable[[str, str], None] = lambda moment, host: None
         self._pds = pds
         self._temporary = temporary
         self._wal: VirtualWal | None = None
@@ -106,7 +107,8 @@ class VirtualServer:
         try:
             while True:
                 identity = self._boot()
-                self._wal = VirtualWal(self.loop, self.disk, self._delay_s)
+                begun = lambda: self.moments("flush", self.name)  # noqa: E731
+                self._wal = VirtualWal(self.loop, self.disk, self._delay_s, begun)
                 store = Store(self._wal, cache_bytes=64 * 1024)
                 for problem in store.open().problems:
                     self.notes(f"damage: {problem.split(' (')[0].rstrip('0123456789/ ')}")

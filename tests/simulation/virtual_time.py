@@ -124,7 +124,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Start a task as that process."""
         context = contextvars.copy_context()
         context.run(PROCESS.set, process)
-        return self._make_task(self, coroutine, context=context)
+        task = self._make_task(self, coroutine, context=context)
+        task.add_done_callback(self._ended, context=context)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """The main work of a process ended; it has no reason to fail."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            where = "".join(traceback.format_tb(error.__traceback__)[-3:])
+            self.problems.append(f"{here().name} ended: {type(error).__name__}: {error}\n{where}")
 
     def pause(self, process: Process) -> None:
         """It runs nothing until `resume`."""

@@ -5,7 +5,10 @@ What holds:
 * The end is decided from truthful, fenced answers (quorum.seal_end_offset): doubt and silence count for nothing. Only when
   all R have answered and doubt is all that is in the way, it is the largest of all answers: a doubtful tail is a torn
   write that nobody was told of, or rot on at most A - 1 disks, so what is acked is on a disk that tells the truth.
-* Before the placement driver is asked to commit, every offset below the end is durable on A replicas that answered.
+* A replica whose incarnation is gone, or that trusts nothing it has, never answers. When A - 1 are like that, no further
+  disk has failed (that is the promise's bound), so a doubtful tail is a torn write, and such an answer counts.
+* Before the placement driver is asked to commit, every offset below the end is durable on A replicas that answered; on
+  all that are left, where fewer than A are (a range that was made while servers were few).
 * An answer whose replica is lost before the commit is forgotten, and the end computed again.
 * The end in force is what the placement driver says, whoever proposed it.
 
@@ -72,6 +75,7 @@ class Phase(Enum):
 @dataclass(slots=True)
 class _Member:
     asked: bool = False
+    gone: bool = False
     answer: Answer | None = None
     durable_offset: int = 0
     lost: bool = False
@@ -109,9 +113,13 @@ class Recovery:
         member.why = why or answer.value
         self._decide(now_ms)
 
-    def lost(self, now_ms: float, replica: ReplicaId, why: str) -> None:
-        """A replica cannot be reached, or failed as source or target of a copy: its answer is forgotten."""
+    def lost(self, now_ms: float, replica: ReplicaId, why: str, *, gone: bool = False) -> None:
+        """A replica cannot be reached, or failed as source or target of a copy: its answer is forgotten.
+
+        `gone`: the placement driver knows its server by another incarnation, so this one never comes back.
+        """
         member = self._members[replica]
+        member.gone = member.gone or gone
         member.answer, member.lost, member.why, member.asked = None, True, why, False
         if self.phase is Phase.COPYING:
             self._back_to_fencing()
@@ -128,7 +136,7 @@ class Recovery:
         if self.phase is not Phase.FENCING:
             return
         for replica, member in self._members.items():
-            if not member.asked or member.answer in (Answer.UNKNOWN, Answer.DOUBTFUL):
+            if not member.gone and (not member.asked or member.answer in (Answer.UNKNOWN, Answer.DOUBTFUL)):
                 member.asked = True
                 self._pending.append(Fence(replica))
 
@@ -162,17 +170,23 @@ class Recovery:
     def blocked_because(self) -> str:
         """One line for people: what is missing."""
         need = seal_quorum(len(self.replicas), self.acks)
-        have = len(self._truthful())
+        have = len(self._counting())
         states = ", ".join(f"{replica.server}: {member.why}" for replica, member in self._members.items())
         return f"{have} of {len(self.replicas)} replicas answered, {need} are needed ({states})"
 
     # ---- inside
 
-    def _truthful(self) -> dict[ReplicaId, int]:
+    @staticmethod
+    def _dead(member: _Member) -> bool:
+        """Whether this replica will never tell what it holds."""
+        return member.gone or member.answer is Answer.UNKNOWN
+
+    def _counting(self) -> dict[ReplicaId, int]:
+        """The answers from which an end is computed."""
+        dead = sum(self._dead(member) for member in self._members.values())
+        counting = (Answer.TRUTHFUL, Answer.DOUBTFUL) if dead >= self.acks - 1 > 0 else (Answer.TRUTHFUL,)
         return {
-            replica: member.durable_offset
-            for replica, member in self._members.items()
-            if member.answer is Answer.TRUTHFUL
+            replica: member.durable_offset for replica, member in self._members.items() if member.answer in counting
         }
 
     def _all_answered(self) -> dict[ReplicaId, int]:
@@ -183,9 +197,10 @@ class Recovery:
         return {replica: member.durable_offset for replica, member in self._members.items()}
 
     def _decide(self, now_ms: float) -> None:
-        answers = self._truthful()
+        answers = self._counting()
         end = seal_end_offset(answers.values(), len(self.replicas), self.acks)
-        if end is None or len(answers) < self.acks:
+        left = sum(not self._dead(member) for member in self._members.values())
+        if end is None or len(answers) < min(self.acks, left):
             answers = self._all_answered()
             end = max(answers.values(), default=None)
         if end is None:

@@ -104,3 +104,44 @@ def test_a_source_that_dies_is_forgotten() -> None:
     core.answered(230, C, Answer.TRUTHFUL, 6)
     core.tick(400)
     assert core.effects() == [Copy(C, B, 5, 6)]
+
+
+def test_a_doubtful_answer_counts_once_another_disk_is_gone_for_good() -> None:
+    """One disk failed already, so the doubtful tail is a torn write: its answer decides, with the copies it lacks."""
+    core = Recovery((A, B, C), 2, 0)
+    core.effects()
+    core.answered(0, A, Answer.TRUTHFUL, 7)
+    core.answered(0, B, Answer.DOUBTFUL, 5)
+    core.tick(5_000)
+    assert core.effects() == []  # C may come back and tell of more
+    core.lost(5_000, C, "another incarnation is registered", gone=True)
+    copy = Copy(A, B, 5, 7)
+    assert core.effects() == [copy]
+    core.copied(5_100, copy)
+    assert core.effects() == [Commit(7)]
+
+
+def test_two_disks_gone_for_good_block_the_seal() -> None:
+    """Beyond the promise's bound nothing is guessed, and who is gone is not asked again."""
+    core = Recovery((A, B, C), 2, 0)
+    core.effects()
+    core.answered(0, A, Answer.TRUTHFUL, 7)
+    core.lost(0, B, "gone", gone=True)
+    core.lost(0, C, "gone", gone=True)
+    core.tick(60_000)
+    core.retry_lost()
+    assert core.effects() == []
+    assert "1 of 3" in core.blocked_because()
+
+
+def test_a_range_of_two_replicas_survives_one_of_them() -> None:
+    """Made while servers were few: the survivor has all that was acked, and nobody is left to copy to."""
+    for dead in (lambda core: core.lost(0, B, "gone", gone=True), lambda core: core.answered(0, B, Answer.UNKNOWN, 0)):
+        core = Recovery((A, B), 2, 0)
+        core.effects()
+        core.answered(0, A, Answer.TRUTHFUL, 7)
+        core.tick(5_000)
+        assert core.effects() == []
+        dead(core)
+        core.tick(10_000)
+        assert core.effects() == [Commit(7)]
