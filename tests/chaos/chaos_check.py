@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chaos_history import Identity, unpacked
 from chaos_load import Load
-from chaos_reading import Identity, ReadBack
+from chaos_reading import ReadBack
 
 EXAMPLES_MAX = 10
 
@@ -155,9 +156,9 @@ def _judge_reader(path: Path, final: list[Identity], verdict: Verdict) -> None:
     for what, *rest in lines_of(path):
         if what != "poll":
             continue
-        kind, start, found, _ = rest
-        verdict.polled += len(found)
-        for offset, identity in enumerate(found, start):
-            if offset >= len(final) or final[offset] != tuple(identity):
+        kind, start, runs, _ = rest
+        for offset, identity in enumerate(unpacked(runs), start):
+            verdict.polled += 1
+            if offset >= len(final) or final[offset] != identity:
                 there = final[offset] if offset < len(final) else "nothing"
                 verdict.wrong("dirty_reads", f"{path.stem} {offset} ({kind}): {identity}, there is {there}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from chaos_faults import Fault, Restarted
+from chaos_cluster import PDS
+from chaos_faults import BURST, FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault, Restarted
 from chaos_trace import Tracer
 
 from rangelog_cli.process import wait_until
@@ -12,8 +13,6 @@ from rangelog_cli.process import wait_until
 SLOW_FLUSH_US = 200_000
 EIO_CALLS_MAX = 12
 DIES_WITHIN_S = 20.0
-OPENS_WITHIN_S = 20.0
-FLUSHES_WITHIN_S = 20.0
 
 
 class FlushFails(Restarted):
@@ -95,15 +94,14 @@ class DiskFull(Fault):
     name = "disk-full"
     needs = frozenset({"disk"})
     hold_s = (6.0, 8.0)
-    BURST = "bulk"
     _victim = ""
 
     def inject(self) -> str:
         """See Fault. The burst needs a new segment of the log sooner or later, and finds no room for it."""
         load = self.system.load
-        load.begin(self.BURST)
-        wait_until(lambda: load.current[self.BURST].pulse.records > 0, OPENS_WITHIN_S, "the burst gets no acks")
-        self._victim = self.a_range_server(self.BURST)
+        load.begin(BURST)
+        wait_until(lambda: load.current[BURST].pulse.records > 0, OPENS_WITHIN_S, "the burst gets no acks")
+        self._victim = self.a_range_server(BURST)
         taken = self.system.disks.fill(self._victim)
         return f"{self._victim}, {taken >> 20} MiB taken"
 
@@ -112,8 +110,8 @@ class DiskFull(Fault):
         victim, self._victim = self._victim, ""
         if victim:
             self.system.disks.relieve(victim)
-        if self.BURST in self.system.load.current:
-            self.system.load.end(self.BURST, FLUSHES_WITHIN_S)
+        if BURST in self.system.load.current:
+            self.system.load.end(BURST, FLUSHES_WITHIN_S)
         process = self.system.cluster.members.get(victim)
         if process is not None and not process.running:
             said = process.last_words()
@@ -134,6 +132,34 @@ class DiskLost(Restarted):
         self.kill(victim)
         self.system.disks.wipe(victim)
         return victim
+
+
+class PdDiskLost(Restarted):
+    """A placement driver is killed and comes back with an empty disk: it must not help to elect before it has caught up."""
+
+    name = "pd-disk-lost"
+    side = "pd"
+    loses_data = True
+    hold_s = (0.2, 2.0)
+    CATCHES_UP_S = 1.0
+
+    def inject(self) -> str:
+        """See Fault."""
+        victim = self.dice.choice(PDS)
+        self.kill(victim)
+        for entry in (self.system.cluster.directory / victim).iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        return victim
+
+    def heal(self) -> None:
+        """See Fault. Nothing outside tells when it has caught up, which is when the next disk may be lost."""
+        super().heal()
+        for name in self._down:
+            self.system.cluster.members[name].wait_ready()
+            self.interrupts.wait(self.CATCHES_UP_S)
 
 
 class DiskRolledBack(Restarted):

@@ -115,7 +115,8 @@ def run(
             system.start()
             run_faults(system, kinds, times, faults, say)
         except (Exception, AssertionError) as error:
-            faults.problems.append(f"{type(error).__name__}: {error}")
+            during = f"{faults.injected[-1].kind} ({faults.injected[-1].hit})" if faults.injected else "the start"
+            faults.problems.append(f"during {during}: {type(error).__name__}: {error}")
         try:
             back = chaos_reading.read_everything(system)
             faults.problems += [problem for each in back.values() for problem in each.problems]

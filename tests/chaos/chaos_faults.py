@@ -21,6 +21,10 @@ from rangelog_cli.process import wait_until
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 FENCED_WITHIN_S = 20.0
+OPENS_WITHIN_S = 20.0
+FLUSHES_WITHIN_S = 20.0
+BURST = "bulk"
+BURST_RECORDS = 100
 REGISTRY: dict[str, type[Fault]] = {}
 
 
@@ -202,8 +206,11 @@ class Replaced(Fault):
     """A second writer process takes the stream over while the first is out of action."""
 
     side = "writer"
+    BURST_SHARE = 0.35
+    """How often it hits a writer with much in flight: then the replicas' ends differ and a failover has to copy."""
     _standby: Client | None = None
     _old: Client | None = None
+    _burst = ""
 
     def replace(self) -> str:
         """The standby opens the stream."""
@@ -213,7 +220,13 @@ class Replaced(Fault):
 
     def prepare(self) -> Client:
         """Start the standby; returns the writer to be hit."""
+        load = self.system.load
         stream = self.a_stream()
+        if BURST not in load.current and self.dice.random() < self.BURST_SHARE:
+            self._burst = stream = BURST
+            load.begin(BURST)
+            acked = load.current[BURST]
+            wait_until(lambda: acked.pulse.records > BURST_RECORDS, OPENS_WITHIN_S, "the burst gets no acks")
         self._standby = self.system.load.standby(stream)
         return self.system.load.current[stream]
 
@@ -221,9 +234,17 @@ class Replaced(Fault):
         """Whether the second writer got that far."""
         return self._standby is not None and self._standby.pulse.state == history.OPEN
 
+    def end_burst(self) -> None:
+        """Let the stream of the burst rest again, once its new writer is open."""
+        burst, self._burst = self._burst, ""
+        if burst and burst in self.system.load.current:
+            wait_until(self.opened, FENCED_WITHIN_S, "the second writer did not open the stream")
+            self.system.load.end(burst, FLUSHES_WITHIN_S)
+
     def expect_fenced(self) -> None:
         """The first writer, running again, must find out that it was replaced, and end."""
         if self._old is None:
+            self.end_burst()
             return
         old, self._old = self._old, None
         try:
@@ -237,6 +258,7 @@ class Replaced(Fault):
             )
         finally:
             self.system.load.retire(old)
+            self.end_burst()
 
 
 class WriterKilled(Replaced):
@@ -255,6 +277,7 @@ class WriterKilled(Replaced):
         if self._old is not None:
             self.system.load.retire(self._old)
             self._old = None
+        self.end_burst()
 
 
 class WriterPaused(Replaced):

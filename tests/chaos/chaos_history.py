@@ -9,11 +9,14 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 _PULSE = struct.Struct("<8q")
+
+Identity = tuple[str, int, int]
+"""Writer, epoch, sequence: of one record, and of no other."""
 
 STARTING, READY, OPEN, FENCED, STOPPED, DONE = range(6)
 STATES = ("starting", "ready", "open", "fenced", "stopped", "done")
@@ -35,6 +38,28 @@ def identity_of(value: bytes) -> tuple[str, int, int]:
     if value_of(*found, len(value)) != value:
         raise ValueError("the value is damaged")
     return found
+
+
+Run = tuple[str, int, int, int]
+"""Writer, epoch, first sequence, count: consecutive records of one writer."""
+
+
+def packed(identities: Sequence[Identity]) -> list[Run]:
+    """Identities in the order read, as runs."""
+    runs: list[Run] = []
+    for writer, epoch, sequence in identities:
+        if runs and runs[-1][:2] == (writer, epoch) and runs[-1][2] + runs[-1][3] == sequence:
+            runs[-1] = (*runs[-1][:3], runs[-1][3] + 1)
+        else:
+            runs.append((writer, epoch, sequence, 1))
+    return runs
+
+
+def unpacked(runs: Iterable[Run]) -> Iterator[Identity]:
+    """The other way round."""
+    for writer, epoch, first, count in runs:
+        for sequence in range(first, first + count):
+            yield writer, epoch, sequence
 
 
 class Pulse(NamedTuple):

@@ -1,7 +1,8 @@
 """A client process that reads while faults happen, and notes what it saw and when.
 
 `tail`: follows the stream from its start for ever. `windows`: reads random stretches of what is acked, from either tier.
-Lines: ["poll", kind, start offset, [[writer, epoch, sequence], …], ns], and ["error", kind, text, ns] when a reader gave up.
+Lines: ["poll", kind, start offset, [[writer, epoch, first sequence, count], …], ns];
+["error", kind, text, ns] when a reader gave up.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Noting:
     def saw(self, kind: str, records: Sequence[Any]) -> None:
         """One poll: consecutive records. A value that no writer made is noted as such."""
         now, start = time.monotonic_ns(), records[0].offset
-        found: list[tuple[str, int, int]] = []
+        found: list[history.Identity] = []
         for record in records:
             try:
                 found.append(history.identity_of(record.value))
@@ -44,7 +45,7 @@ class Noting:
                 found.append((f"damaged {record.value[:40]!r}", 0, record.offset))
             if record.offset != start + len(found) - 1:
                 self.failed(kind, f"offset {record.offset} came after {start + len(found) - 2}")
-        self.lines.write([json.dumps(["poll", kind, start, found, now], separators=(",", ":"))])
+        self.lines.write([json.dumps(["poll", kind, start, history.packed(found), now], separators=(",", ":"))])
         self.pulse.beat(records=self.pulse.last.records + len(records), offset=start + len(records), last_ns=now)
 
     def failed(self, kind: str, text: str) -> None:

@@ -10,11 +10,10 @@ from typing import Any
 
 import chaos_history as history
 from chaos_cluster import System
+from chaos_history import Identity
 
 import rangelog
 from rangelog_proto.v1 import pd_pb2
-
-Identity = tuple[str, int, int]
 
 FLUSHED_WITHIN_S = 30.0
 TIERED_WITHIN_S = 60.0

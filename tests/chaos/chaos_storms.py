@@ -164,6 +164,7 @@ class WritersRace(Replaced):
 
     name = "writers-race"
     hold_s = (0.5, 1.5)
+    BURST_SHARE = 0.0
     _racers: tuple[Client, ...] = ()
 
     def inject(self) -> str:

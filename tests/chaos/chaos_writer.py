@@ -26,6 +26,8 @@ from rangelog_cli.lifeline import follow_parent
 
 TICK_S = 0.01
 PENDING_MAX = 1_000
+PENDING_BYTES_MAX = 4 * 1024 * 1024
+"""Less than what the writer takes before it says Overloaded."""
 PATIENCE_S = 20.0
 """An append that waits longer is counted as a missed bound; it goes on."""
 REOPEN_PAUSE_S = 0.1
@@ -44,6 +46,7 @@ class Appending:
         self._pulse = pulse
         self._epoch = writer.epoch
         self._pending: dict[int, float] = {}
+        self._pending_max = min(PENDING_MAX, PENDING_BYTES_MAX // options.size)
         self._outcomes: list[tuple[int, int | None, str]] = []
         self._noting = False
         self.failure: BaseException | None = None
@@ -55,7 +58,7 @@ class Appending:
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
             due = max(due, now - 0.2)  # what was missed in an outage is not made up for
-            count = min(int((now - due) * self._options.rate), PENDING_MAX - len(self._pending))
+            count = min(int((now - due) * self._options.rate), self._pending_max - len(self._pending))
             if count > 0:
                 due += count / self._options.rate
                 self._submit(sequence, count)
