@@ -19,7 +19,7 @@ from rangelog_pd.state.machine import COMMAND_VERSION, response_of
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 PATIENCE_S = 3.0
-TRIES_MAX = 8
+TRIES_MAX = 12
 SERVERS = ("s1", "s2", "s3")
 STREAMS = ("a", "b", "c", "d")
 
@@ -140,7 +140,7 @@ class Clients:
                 self._maybe_repeat(operation)
                 then(operation)
             else:
-                wait_s = self._world.random.uniform(0.02, 0.3)
+                wait_s = self._world.random.uniform(0.01, 0.15)
                 self._world.call_later(wait_s, lambda: self._try(operation, number + 1, then))
 
         def done(answer: Answer) -> None:

@@ -123,13 +123,12 @@ class VirtualDisk(Files):
         self._durable_names = dict(self._names)
         self._changed_names.clear()
 
-    def durable_bytes(self, name: str) -> int:
-        """Up to where a file would surely be the same after a power cut; 0 if its name would not."""
+    def surely_holds(self, name: str, length: int) -> bool:
+        """Whether the first bytes of a file would be the same after any power cut."""
         file = self._names.get(name)
         if file is None or self._durable_names.get(name) is not file:
-            return 0
-        unsure = [sector * SECTOR_BYTES for sector in [*file.dirty, *file.never_flushed]]
-        return min([len(file.flushed), len(file.content), *unsure])
+            return False
+        return len(file.flushed) >= length and file.flushed[:length] == file.content[:length]
 
     # ---- Files
 

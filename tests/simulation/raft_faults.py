@@ -8,6 +8,12 @@ from raft_group import RaftGroup
 from raft_world import PlainWorld
 
 RESTART_S_MAX = 2.0
+_COMPACTION_CALLS = [
+    ("create snapshot.new", 7),
+    ("rename snapshot", 9),
+    ("create journal.new", 5),
+    ("rename journal", 1),
+]
 
 
 class Faults:
@@ -109,7 +115,7 @@ class Faults:
         """Snapshot renamed, journal not yet trimmed; journal renamed, directory not flushed; and the calls around."""
         random = self._world.random
         for name in self._names if random.random() < 0.3 else [self._member()]:
-            after, calls = random.choice([("rename snapshot", 9), ("create journal.new", 5), ("rename journal", 1)])
+            after, calls = random.choice(_COMPACTION_CALLS)
             power_loss = random.random() < 0.7
             self._group.crash_at_call(name, random.randrange(calls), power_loss=power_loss, after=after)
 
@@ -147,7 +153,7 @@ class Faults:
                 return
         name = self._member()
         others = [self._group.processes[each] for each in self._names if each != name]
-        if not all(each.running and each.raft is not None and each.raft._log.voter for each in others):
+        if not others or not all(each.running and each.raft is not None and each.raft._log.voter for each in others):
             return
         self._wiped = name
         self._group.counters["disks replaced"] += 1
@@ -172,7 +178,7 @@ class Faults:
         self._block([(name, other) if outwards else (other, name) for other in others])
 
     def _cut_a_pair(self) -> None:
-        one, other = self._world.random.sample(self._names, 2)
+        one, other = self._member(), self._world.random.choice(self._names)
         self._block([(one, other), (other, one)])
 
     def _lossy(self) -> None:

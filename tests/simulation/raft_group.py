@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from raft_network import VirtualSocket
+from raft_network import WINDOW_BYTES, VirtualSocket
 from raft_process import Answer, RaftProcess
+from raft_seams import limits_of
 from raft_watch import Promises, Recorder, Watch
 from raft_world import World
 
@@ -45,8 +46,13 @@ class RaftGroup:
         *,
         snapshot_entries: int,
         make_machine: Callable[[], MachineLike],
+        message_bytes_max: int | None = None,
     ) -> None:
+        """`message_bytes_max`: of entries or snapshot in one message, and what is on its way at a time; None: as in
+        production."""
         self.world = world
+        self.limits = limits_of(message_bytes_max)
+        self.window_bytes = 4 * message_bytes_max if message_bytes_max else WINDOW_BYTES
         self.snapshot_entries = snapshot_entries
         self.addresses = {name: f"{name}:1" for name in names}
         self.asked = 0

@@ -60,7 +60,7 @@ class VirtualSocket:
         self.owner.check_running()
         if self._reset or self.closed:
             raise ConnectionResetError(104, "Connection reset by peer")
-        room = WINDOW_BYTES - self._way_bytes
+        room = self.owner.group.window_bytes - self._way_bytes
         if room <= 0:
             self._blocked = True
             raise BlockingIOError
@@ -95,7 +95,7 @@ class VirtualSocket:
         found = 0
         if self._received or self._ended or self._reset:
             found |= mask & READ
-        if self._way_bytes < WINDOW_BYTES or self._reset:
+        if self._way_bytes < self.owner.group.window_bytes or self._reset:
             found |= mask & WRITE
         if self._reset:
             found |= mask & ERROR

@@ -17,7 +17,8 @@ from raft_world import PlainWorld
 from rangelog.errors import RangelogError
 from rangelog_pd.state.machine import Machine, response_of
 
-NAMES = ("pd1", "pd2", "pd3")
+NAMES = ("pd1", "pd2", "pd3", "pd4", "pd5")
+SIZES = [3] * 8 + [1, 5]
 FAULTS_S = 20.0
 LEADER_WITHIN_S = 10.0
 """Twice the longest silence that a connection is given, and two elections."""
@@ -44,8 +45,14 @@ class Scenario:
         self.world = PlainWorld(seed)
         random = self.world.random
         snapshot_entries = random.choice([4, 8, 20, 60])
-        self.group = RaftGroup(self.world, NAMES, snapshot_entries=snapshot_entries, make_machine=Machine)
-        self.clients = Clients(self.world, self.group, self.group.violate, pause_s=random.choice([0.01, 0.05, 0.2]))
+        self.group = RaftGroup(
+            self.world,
+            NAMES[: random.choice(SIZES)],
+            snapshot_entries=snapshot_entries,
+            make_machine=Machine,
+            message_bytes_max=random.choice([None, 300, 1000]),
+        )
+        self.clients = Clients(self.world, self.group, self.group.violate, pause_s=random.choice([0.03, 0.1, 0.2]))
 
     def run(self) -> Outcome:
         """Everything."""
@@ -99,7 +106,7 @@ class Scenario:
             if _is_final(result) and results.setdefault(command, result) != result:
                 self.group.violate(f"the command of entry {index} had two results")
         wanted = one.snapshot()
-        for name in NAMES:
+        for name in self.group.processes:
             if self.group.machine(name).snapshot() != wanted:
                 self.group.violate(f"the state of {name} is not what the log makes it")
         self.results = results

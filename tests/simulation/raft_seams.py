@@ -156,12 +156,24 @@ _PLACES: list[tuple[Any, str, Any]] = [
 ]
 
 
+def limits_of(message_bytes_max: int | None) -> list[tuple[Any, str, Any]]:
+    """Small messages, so that a log or a snapshot of some kilobytes takes many of them, as a large one does."""
+    if message_bytes_max is None:
+        return []
+    return [
+        (raft, "APPEND_BYTES_MAX", message_bytes_max),
+        (raft, "_SEND_BACKLOG_BYTES", 2 * message_bytes_max),
+        (snapshots, "SNAPSHOT_CHUNK_BYTES", message_bytes_max),
+    ]
+
+
 @contextmanager
 def inside(process: RaftProcess) -> Iterator[None]:
     """See the module."""
-    before = [(module, name, getattr(module, name)) for module, name, _ in _PLACES] if not _inside else []
+    before: list[tuple[Any, str, Any]] = []
     if not _inside:
-        for module, name, value in _PLACES:
+        for module, name, value in (*_PLACES, *process.group.limits):
+            before.append((module, name, getattr(module, name)))
             setattr(module, name, value)
     _inside.append(process)
     try:
