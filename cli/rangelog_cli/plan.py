@@ -142,11 +142,7 @@ def read_plan(directory: Path) -> ClusterPlan | None:
     """The plan in `directory`, None when there is none; raises ConfigInvalid for one that cannot be read."""
     path = directory / PLAN_FILE
     try:
-        text = path.read_text()
-    except FileNotFoundError:
-        return None
-    try:
-        fields = json.loads(text)
+        fields = json.loads(path.read_text())
         if fields.pop("format") != _FORMAT:
             raise ValueError("unknown format")
         return ClusterPlan(
@@ -154,7 +150,9 @@ def read_plan(directory: Path) -> ClusterPlan | None:
             range_servers=tuple(ServerPlan(**server) for server in fields.pop("range_servers")),
             **fields,
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigInvalid(f"{path} is damaged ({error}): restore it, or choose another --data-dir") from None
 
 

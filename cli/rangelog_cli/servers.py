@@ -78,7 +78,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except OSError as error:
         raise ConfigInvalid(f"cannot read {path}: {error.strerror}: check --config") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of 5,000 digits, and lists in lists without end
         raise ConfigInvalid(f"{path} is not TOML ({error}): correct it") from None
 
 

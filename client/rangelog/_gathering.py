@@ -47,10 +47,18 @@ def check_record(
     return CheckedRecord(value, key, encoded, _timestamp_ms(timestamp), size + _RECORD_OVERHEAD_BYTES)
 
 
+def ms_of(moment: datetime) -> int:
+    """Return the ms since 1970. Raises InvalidArgument for a local time so early that it has none in UTC."""
+    try:
+        return int(moment.timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgument(f"bad timestamp {moment!r}: it has no time in UTC, give it a time zone") from error
+
+
 def _timestamp_ms(timestamp: datetime | int | None) -> int:
     if timestamp is None:
         return time.time_ns() // 1_000_000
-    ms = int(timestamp.timestamp() * 1000) if isinstance(timestamp, datetime) else timestamp
+    ms = ms_of(timestamp) if isinstance(timestamp, datetime) else timestamp
     if type(ms) is not int or not TIMESTAMP_MS_MIN <= ms <= TIMESTAMP_MS_MAX:
         raise InvalidArgument(f"bad timestamp {timestamp!r}: a datetime, or whole ms since 1970 in the years 1 to 9999")
     return ms

@@ -50,7 +50,7 @@ def read_context() -> Context | None:
         parsed = json.loads(path.read_text())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigInvalid(f"{path} cannot be read: remove it, or pass --pd") from error
     pd = parsed.get("pd") if isinstance(parsed, dict) else None
     if not isinstance(pd, list) or not pd or not all(isinstance(each, str) for each in pd):

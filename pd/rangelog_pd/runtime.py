@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from rangelog._transport.data_connection import split_address
+from rangelog._transport.addresses import split_address
 from rangelog._transport.grpc_service import GrpcServer
 from rangelog.errors import RangelogError
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus

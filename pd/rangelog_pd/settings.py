@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -35,6 +35,13 @@ class PdSettings(BaseSettings):
     server_dead_ms: int = Field(default=5_000, ge=200)
     tier_prepare_ttl_ms: int = Field(default=120_000, ge=1_000)
     snapshot_entries: int = Field(default=5_000, ge=100)
+
+    @field_validator("data_dir")
+    @classmethod
+    def _good_directory(cls, value: Path) -> Path:
+        if "\0" in str(value):
+            raise ValueError("no directory has a zero byte in its name")
+        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> PdSettings:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from rangelog._transport.addresses import split_address
 from rangelog.errors import ConfigInvalid, InvalidArgument
 from rangelog.ids import check_name
 from rangelog.limits import MIB
@@ -42,6 +43,13 @@ class RangeServerSettings(BaseSettings):
         except InvalidArgument as error:
             raise ValueError(error.message) from error
 
+    @field_validator("data_dir")
+    @classmethod
+    def _good_directory(cls, value: Path) -> Path:
+        if "\0" in str(value):
+            raise ValueError("no directory has a zero byte in its name")
+        return value
+
     @field_validator("pd", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
@@ -63,10 +71,10 @@ class RangeServerSettings(BaseSettings):
 
 def split_listen(value: str) -> tuple[str, int]:
     """Return (host, port) of "host:port"; port 0 lets the system choose. Raises ValueError."""
-    host, colon, port = value.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"write host:port, not {value!r}")
-    return host.strip("[]"), int(port)
+    try:
+        return split_address(value, port_min=0)
+    except InvalidArgument as error:
+        raise ValueError(error.message) from error
 
 
 def load_settings(**values: Any) -> RangeServerSettings:

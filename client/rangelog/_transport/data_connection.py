@@ -16,8 +16,8 @@ from typing import Protocol, cast
 
 from google.protobuf.message import DecodeError
 
+from rangelog._transport.addresses import split_address
 from rangelog.errors import (
-    InvalidArgument,
     ProtocolViolation,
     RangelogError,
     RequestTimeout,
@@ -47,14 +47,6 @@ class RangeListener(Protocol):
 
     def connection_closed(self, error: RangelogError) -> None:
         """No reply will come any more."""
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of "host:port" or "[v6]:port". Raises InvalidArgument."""
-    host, separator, port = address.rpartition(":")
-    if not separator or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise InvalidArgument(f"bad address {address!r}: write host:port")
-    return host.strip("[]"), int(port)
 
 
 class DataConnection(asyncio.BufferedProtocol):

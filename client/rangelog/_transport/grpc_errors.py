@@ -5,6 +5,8 @@ What holds: a client never sees a gRPC type, and never the text of an exception 
 
 from __future__ import annotations
 
+import re
+
 import grpc
 from google.protobuf import any_pb2
 from google.protobuf.message import DecodeError
@@ -15,6 +17,7 @@ from rangelog import errors
 from rangelog.errors import RangelogError, error_from_code
 
 DOMAIN = "rangelog"
+_NUMBER = re.compile(r"[0-9]{1,20}")
 
 MESSAGE_LENGTH_MAX = 500
 """In characters. A status travels in metadata, whose size gRPC bounds at 8 KiB; a caller's own words may be in it."""
@@ -91,4 +94,4 @@ def _ours(status: status_pb2.Status | None) -> RangelogError | None:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else None
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else None

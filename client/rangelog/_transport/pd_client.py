@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import grpc
 
-from rangelog._transport.data_connection import split_address
+from rangelog._transport.addresses import split_address
 from rangelog._transport.grpc_errors import from_rpc_error
 from rangelog._transport.grpc_options import CHANNEL_OPTIONS, TlsConfig
 from rangelog.errors import InvalidArgument, NoPlacement, NotLeader, RangelogError, RequestTimeout, Unavailable

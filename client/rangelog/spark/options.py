@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from rangelog.ids import check_name
 from rangelog.protocol.reading import ReadPreference
 
 RECORDS_PER_PARTITION_DEFAULT = 1_000_000
+_NUMBER = re.compile(r"[0-9]{1,18}")  # of an offset; Spark's are signed, of 64 bits
 _KNOWN = (
     "pd", "stream", "start", "end", "token", "tier_url", "payload", "read_preference", "records_per_partition",
 )  # fmt: skip
@@ -63,14 +65,14 @@ def parse_options(given: Mapping[str, str]) -> Options:
 def _offset(name: str, text: str, word: str) -> str | int:
     if text == word:
         return word
-    if text.isascii() and text.isdigit():
+    if _NUMBER.fullmatch(text):
         return int(text)
-    raise ConfigInvalid(f"option {name} is {word!r} or an offset, not {text!r}")
+    raise ConfigInvalid(f"option {name} is {word!r} or an offset, not {text[:100]!r}")
 
 
 def _number(name: str, text: str | None) -> int:
     if text is None:
         return RECORDS_PER_PARTITION_DEFAULT
-    if text.isascii() and text.isdigit() and int(text) > 0:
+    if _NUMBER.fullmatch(text) and int(text) > 0:
         return int(text)
-    raise ConfigInvalid(f"option {name} is a number above 0, not {text!r}")
+    raise ConfigInvalid(f"option {name} is a number above 0, not {text[:100]!r}")

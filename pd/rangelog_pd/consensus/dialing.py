@@ -14,7 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from rangelog.errors import InvalidArgument, RangelogError, Unavailable
+from rangelog._transport.addresses import split_address
+from rangelog.errors import RangelogError, Unavailable
 from rangelog_pd.consensus.handshake import Identity, SessionKeys, dial, listen
 
 log = logging.getLogger(__name__)
@@ -30,11 +31,8 @@ OnReady = Callable[[str, socket.socket, SessionKeys], None]
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Split host:port. Raises InvalidArgument."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InvalidArgument(f"bad address {address!r}: expected host:port")
-    return host.strip("[]"), int(port)
+    """Split host:port; port 0 lets the system choose. Raises InvalidArgument."""
+    return split_address(address, port_min=0)
 
 
 class Dialing:

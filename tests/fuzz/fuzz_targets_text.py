@@ -1,0 +1,390 @@
+"""What people and files say: settings, plans, addresses, tier URLs, units, names, lines, options; and how records print."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import click
+from fuzz_engine import MIB, Target
+from fuzz_mutation import text_mutated
+from google.rpc import error_details_pb2, status_pb2
+from pydantic import ValidationError
+
+from pdctl.lines import LineSplitter
+from pdctl.records import _render
+from pdctl.units import Duration, Size, Start, show_bytes, show_ms, show_time
+from rangelog import context
+from rangelog._client import Client
+from rangelog._gathering import check_record
+from rangelog._transport.addresses import split_address
+from rangelog._transport.grpc_errors import _ours, to_status
+from rangelog.errors import ConfigInvalid, InvalidArgument, RangelogError
+from rangelog.ids import check_name
+from rangelog.record import Record
+from rangelog.spark.options import parse_options
+from rangelog.tier import file_store, opening
+from rangelog.tier.object_store import check_key
+from rangelog_cli.plan import ClusterPlan, make_plan, read_plan, write_plan
+from rangelog_cli.servers import PD_ENV_PREFIX, SERVER_ENV_PREFIX, invalid, merge, parse_members
+from rangelog_pd.consensus.dialing import parse_address
+from rangelog_pd.settings import PdSettings
+from rangelog_server.settings import RangeServerSettings, split_listen
+
+DEEP = b"[" * 50_000
+
+
+class TextFile:
+    """A file with this content, wherever it is looked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __truediv__(self, name: str) -> TextFile:
+        return self
+
+    def __str__(self) -> str:
+        return "a file"
+
+    def read_text(self) -> str:
+        """See Path."""
+        return self._data.decode()
+
+    def stat(self) -> os.stat_result:
+        """See Path."""
+        return os.stat_result((0, 0, 0, 0, 0, 0, len(self._data), 0, 0, 0))
+
+
+def words(*given: str) -> tuple[Callable[[bytes, Random], bytes], ...]:
+    """Mutators for a text made of these words."""
+    return (lambda data, random: text_mutated(data, random, given),)
+
+
+def text_of(data: bytes) -> str:
+    """Any input as text."""
+    return data.decode(errors="replace")
+
+
+# ---- settings
+
+_PD_TOML = b"""name = "pd1"
+data_dir = "data"
+tier_url = "s3://b/p"
+raft_secret = "0123456789abcdef"
+server_dead_ms = 9000
+[members.pd1]
+raft_address = "a:1"
+api_address = "a:2"
+"""
+_SERVER_TOML = b"""name = "rs1"
+data_dir = "data"
+data_listen = "127.0.0.1:0"
+control_listen = "[::1]:7181"
+pd = "a:1, b:2"
+capacity_bytes = 1000000
+segment_size_bytes = 67108864
+"""
+_TOML_WORDS = (
+    "name", "data_dir", "members.pd1", '"', "'", "=", "[", "]", "{", "}", "#", "1e9", "0x10", "nan", "-1", "1979-05-27", "\n",
+    '"""', "true", "\\u0000", "listen", "advertise_host", '"0.0.0.0:1"', "members = 3", "pd = 3", "pd = [1]", "=" + "[" * 2_000,
+)  # fmt: skip
+
+
+def run_pd_toml(data: bytes) -> bool:
+    """A configuration file gives settings, or one line that says what is wrong."""
+    return _settings(data, PdSettings, PD_ENV_PREFIX)
+
+
+def run_server_toml(data: bytes) -> bool:
+    """The same for a range server."""
+    return _settings(data, RangeServerSettings, SERVER_ENV_PREFIX)
+
+
+def _settings(data: bytes, kind: Any, prefix: str) -> bool:
+    values = merge(TextFile(data), {}, prefix)  # type: ignore[arg-type]
+    try:
+        settings = kind(**values)
+    except ValidationError as error:
+        refusal = invalid(error.errors(), prefix)
+        assert len(refusal.message) < 64 * 1024
+        raise refusal from None
+    assert "\0" not in str(settings.data_dir), "no directory can have this name"
+    return True
+
+
+def run_plan(data: bytes) -> bool:
+    """The plan of a local cluster: read again, it is the same."""
+    plan = read_plan(TextFile(data))  # type: ignore[arg-type]
+    assert isinstance(plan, ClusterPlan)
+    assert all(isinstance(port, int) for port in plan.ports().values())
+    assert all(isinstance(address, str) for address in plan.pd_addresses)
+    return True
+
+
+def plan_seed() -> bytes:
+    """As `rangelog local` writes it."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        plan = make_plan(pds=1, range_servers=2, tier_url="file:///t", base_port=7000)
+        write_plan(Path(folder), plan)
+        text = (Path(folder) / "cluster.json").read_bytes()
+    return text.replace(plan.raft_secret.encode(), b"0" * 16)
+
+
+def run_context(data: bytes) -> bool:
+    """The context file names placement drivers, or is refused."""
+    production, context.context_path = context.context_path, lambda: TextFile(data)  # type: ignore[assignment, return-value]
+    try:
+        found = context.read_context()
+    finally:
+        context.context_path = production
+    assert found is not None
+    assert all(isinstance(each, str) for each in found.pd)
+    return True
+
+
+# ---- addresses and URLs
+
+
+def run_endpoints(data: bytes) -> bool:
+    """What `connect` accepts as host:port can be looked up without another kind of error."""
+    text = text_of(data)
+    client = Client(text, token=None, tls=None, tier_url=None)
+    for endpoint in client._pd.endpoints:
+        _look_up(split_address(endpoint))
+    return True
+
+
+def _look_up(address: tuple[str, int]) -> None:
+    try:
+        socket.getaddrinfo(*address, flags=socket.AI_NUMERICHOST)
+    except OSError:
+        pass  # what a caller expects of a name that is none
+
+
+def run_listen(data: bytes) -> bool:
+    """Addresses to listen on and of Raft members, and the --member flag."""
+    text = text_of(data)
+    refused: list[RangelogError] = []
+    for parse in (parse_address, split_listen):
+        try:
+            _look_up(parse(text))
+        except InvalidArgument as error:
+            refused.append(error)
+        except ValueError as error:
+            if parse is not split_listen or isinstance(error, UnicodeError):
+                raise
+            refused.append(InvalidArgument(str(error)))
+    members = parse_members((text,))
+    assert len(members) == 1
+    return True
+
+
+@contextmanager
+def no_disk() -> Iterator[None]:
+    """File stores are not made."""
+    production, file_store.FileStore = file_store.FileStore, Path  # type: ignore[misc, assignment]
+    try:
+        yield
+    finally:
+        file_store.FileStore = production  # type: ignore[misc]
+
+
+def run_tier_url(data: bytes) -> bool:
+    """A tier URL opens a store, or is refused without being repeated."""
+    text = text_of(data)
+    try:
+        with no_disk():
+            opening.open_object_store(text)
+    except RangelogError as error:
+        secret = "hunter2"
+        assert secret not in error.message, "a message repeats the URL's secret"
+        raise
+    return True
+
+
+def run_key(data: bytes) -> bool:
+    """A key that is accepted stays inside the store's directory."""
+    key = check_key(text_of(data))
+    root = Path("/root-of-store")
+    assert os.path.normpath(root / key).startswith("/root-of-store/")
+    assert "\0" not in key
+    return True
+
+
+def run_name(data: bytes) -> bool:
+    """A name that is accepted can be part of an object key and of a file name."""
+    name = check_name("stream", text_of(data))
+    assert check_key(name) == name
+    assert name.isascii()
+    return True
+
+
+# ---- pdctl
+
+
+def run_units(data: bytes) -> bool:
+    """Sizes, durations and starts: a bounded number, or a usage error; what is shown of a number can be said again."""
+    text = text_of(data)
+    accepted = 0
+    for kind in (Size(), Duration(), Duration(never=True), Start()):
+        try:
+            value = kind.convert(text, None, None)
+        except click.UsageError as error:
+            assert len(error.message) < 1_000
+            continue
+        accepted += 1
+        if isinstance(value, int):
+            assert -1 <= value < 1 << 63
+            show_bytes(value)
+            show_time(value)
+            assert show_ms(value, "0")
+        if isinstance(value, datetime):
+            value.timestamp()
+    return accepted > 0
+
+
+def run_lines(data: bytes) -> bool:
+    """Lines are the same however the bytes are cut, and nothing is lost."""
+    whole, pieces = LineSplitter(200), LineSplitter(200)
+    lines = [*whole.feed(data), *whole.close()]
+    step = 1 + len(data) // 5
+    parts = [line for at in range(0, len(data), step) for line in pieces.feed(data[at : at + step])]
+    assert [*parts, *pieces.close()] == lines
+    assert all(b"\n" not in line for line in lines)
+    expected = data.split(b"\n")
+    assert lines == [each.removesuffix(b"\r") for each in (expected if expected[-1] else expected[:-1])]
+    return bool(lines)
+
+
+def run_rendering(data: bytes) -> bool:
+    """Any record prints in any shape; JSON and YAML read back."""
+    import yaml
+
+    half = len(data) // 2
+    stamp = int.from_bytes(data[:8].ljust(8, b"\0"), "little", signed=True)
+    name = text_of(data[:8])
+    record = Record(7, stamp, data[:half] if half % 3 else None, data[half:], {name: data[:20]})
+    for shape in ("value", "text"):
+        assert record.value in _render(record, shape)
+    shown = json.loads(_render(record, "json"))
+    assert shown["timestamp_ms"] == stamp
+    assert yaml.safe_load(_render(record, "yaml"))[0]["offset"] == 7
+    return True
+
+
+def run_record(data: bytes) -> bool:
+    """What an application appends is checked, its timestamp too."""
+    stamp = int.from_bytes(data[:8].ljust(8, b"\0"), "little", signed=True)
+    edges = (datetime.min, datetime.max)
+    for timestamp in (stamp, stamp % (1 << 40), *(edges if len(data) % 3 == 0 else ())):
+        checked = check_record(data, None, {text_of(data[:9]): data}, timestamp)
+        assert checked.size_bytes >= len(data)
+    return True
+
+
+def run_spark_options(data: bytes) -> bool:
+    """Options of the data source, a `key=value` each line."""
+    lines = [line.partition("=") for line in text_of(data).split("\n")]
+    options = parse_options({key: value for key, _, value in lines})
+    assert options.records_per_partition > 0
+    return True
+
+
+# ---- errors from a server
+
+
+def status_seeds() -> list[bytes]:
+    """Statuses as servers send them."""
+    return [
+        to_status(InvalidArgument("no", epoch=3, offset=4, address="a:1")).SerializeToString(),
+        to_status(RangelogError("é" * 600)).SerializeToString(),
+        status_pb2.Status(code=3, message="m").SerializeToString(),
+        _status_with("9" * 5_000),
+    ]
+
+
+def _status_with(offset: str) -> bytes:
+    status = status_pb2.Status(code=3, message="m")
+    info = error_details_pb2.ErrorInfo(reason="OFFSET_OUT_OF_RANGE", domain="rangelog", metadata={"offset": offset})
+    status.details.add().Pack(info)
+    return status.SerializeToString()
+
+
+def change_status(data: bytes, random: Random) -> bytes:
+    """Another number in the details."""
+    return _status_with(random.choice(("", "-1", "²", "9" * random.randrange(6_000), "1.5", str(1 << 70))))
+
+
+def run_status(data: bytes) -> bool:
+    """A status becomes one of our errors, or nobody's."""
+    try:
+        status = status_pb2.Status.FromString(data)
+        error = _ours(status)
+    except Exception as failure:
+        if type(failure).__name__ == "DecodeError":
+            raise InvalidArgument("not a status") from failure  # as from_rpc_error takes it
+        raise
+    assert error is None or isinstance(error, RangelogError)
+    return error is not None
+
+
+_URLS = (
+    b"file:///tier", b"s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=eu&create=false", b"s3://b", b"file://localhost/x",
+    b"s3://user:hunter2@bucket/p", b"https://user:hunter2@host/p",
+)  # fmt: skip
+
+TARGETS = (
+    Target(
+        "pd-settings", lambda: [_PD_TOML, b"a = " + DEEP, b"n = " + b"9" * 5_000], run_pd_toml, None, words(*_TOML_WORDS),
+    ),
+    Target("server-settings", lambda: [_SERVER_TOML], run_server_toml, None, words(*_TOML_WORDS), ci_inputs=250),
+    Target(
+        "local-plan", lambda: [plan_seed(), DEEP], run_plan, None,
+        words('"pds"', '"format"', "1", "null", "[]", "{}", '"x"', '"tier_url"', '"host"'), ci_inputs=250,
+    ),
+    Target(
+        "context", lambda: [b'{"name": "local", "pd": ["a:1"]}', DEEP], run_context, None,
+        words('"pd"', "[", "]", "{", "1"),
+    ),
+    Target(
+        "endpoints", lambda: [b"127.0.0.1:7100,[::1]:7101, host.example:1"], run_endpoints, None,
+        words("a..b:1", ":", ",", "[", "]", "host", ".", "\0", "x" * 70, "%eth0", "://"),
+    ),
+    Target(
+        "listen", lambda: [b"pd1=a:1@b:2", b"127.0.0.1:7180", b"[::1]:0"], run_listen, None,
+        words("@", "=", ":", "a..b", "x" * 70, "65536", "0.0.0.0", "\0"),
+    ),
+    Target(
+        "tier-url", lambda: list(_URLS), run_tier_url, None,
+        words("s3://", "file://", "?", "&", "#", "@", "endpoint=", "region=", "create=true", "[", "]", "%2e%2e", "..", "//", "http://"),
+        peak_bytes_max=64 * MIB, time_s_max=10.0, ci_inputs=60,
+    ),
+    Target(
+        "object-key", lambda: [b"streams/1/ranges/00000003/0-1-42.parquet"], run_key, None,
+        words("/", ".", "..", "\0", "\\"),
+    ),
+    Target("name", lambda: [b"flights-2013.v1_x", b"a" * 200], run_name, None, words("/", ".", "-", "_", "\n")),
+    Target(
+        "units", lambda: [b"64MiB", b"1.5GB", b"7d", b"never", b"2026-01-31T12:00", b"12345", b"earliest"], run_units, None,
+        words("ms", "w", "KiB", ".", "1e9", "T", "Z", "+14:00", "-12:00", "0001-01-01", "9999-12-31T23:59:59"),
+    ),
+    Target("lines", lambda: [b"one\ntwo\r\n\nlast", b"\r\n" * 5, b"x" * 300], run_lines),
+    Target("rendering", lambda: [b"key and value", bytes(range(256)), b'\xff{"a": 1}\r\n'], run_rendering, ci_inputs=150),
+    Target("record", lambda: [b"value", b"12345678\xff\xff", b"abc"], run_record),
+    Target(
+        "spark-options", lambda: [b"pd=a:1\nstream=s\nstart=earliest\nend=7\nrecords_per_partition=10"],
+        run_spark_options, None,
+        words("payload=", "true", "start=", "\n", "=", "end=" + "9" * 5_000, "read_preference=cold_only", "path=x", "token=t"),
+    ),
+    Target("grpc-status", status_seeds, run_status, None, (change_status,)),
+)  # fmt: skip
+__all__ = ["TARGETS", "ConfigInvalid"]

@@ -1,0 +1,98 @@
+"""What fuzzing found in what people and files say, each once: text that ended in an untyped error."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from fuzz_targets_text import status_seeds
+
+from rangelog import context
+from rangelog._gathering import check_record, ms_of
+from rangelog._transport.addresses import split_address
+from rangelog._transport.data_connection import DataConnection
+from rangelog._transport.grpc_errors import _ours
+from rangelog.errors import ConfigInvalid, InvalidArgument, OffsetOutOfRange
+from rangelog.ids import Incarnation, ReplicaId
+from rangelog.spark.options import parse_options
+from rangelog_cli.plan import read_plan
+from rangelog_cli.servers import read_toml
+from rangelog_pd.consensus.dialing import parse_address
+from rangelog_pd.settings import MemberSettings, PdSettings
+from rangelog_server.settings import load_settings
+
+MANY_DIGITS = "9" * 5_000
+BAD_HOSTS = ("a..b", "x" * 64 + ".example", "h\0st", "\u0627a.example", "")
+
+
+@pytest.mark.parametrize(
+    "address", [f"{host}:1" for host in BAD_HOSTS] + [f"host:{MANY_DIGITS}", "host:²", "host:65536"]
+)
+async def test_addresses_that_no_resolver_takes(address: str) -> None:
+    """UnicodeError from the resolver, or ValueError of 5,000 digits, reached whoever connected or listened."""
+    with pytest.raises(InvalidArgument, match="host:port"):
+        split_address(address)
+    with pytest.raises(InvalidArgument):
+        parse_address(address)
+    with pytest.raises(ConfigInvalid):
+        load_settings(name="rs1", data_dir="data", data_listen=address)
+    with pytest.raises(InvalidArgument):  # a range server may register anything as its address
+        await DataConnection.connect(address, ReplicaId("rs1", Incarnation(1)))
+    assert split_address("[::1]:7") == ("::1", 7)
+    assert parse_address("host:0") == ("host", 0)
+
+
+@pytest.mark.parametrize("content", [f"n = {MANY_DIGITS}", "a = " + "[" * 50_000, "a = {"])
+def test_configuration_files_that_python_gives_up_on(tmp_path: Path, content: str) -> None:
+    """A number of 5,000 digits (ValueError) and lists in lists (RecursionError)."""
+    path = tmp_path / "file.toml"
+    path.write_text(content)
+    with pytest.raises(ConfigInvalid, match="is not TOML"):
+        read_toml(path)
+
+
+@pytest.mark.parametrize("content", [b"[" * 50_000, b'{"a": \xff}'])
+def test_plan_and_context_that_python_gives_up_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    """RecursionError of both files, UnicodeDecodeError of the plan."""
+    (tmp_path / "cluster.json").write_bytes(content)
+    with pytest.raises(ConfigInvalid, match="damaged"):
+        read_plan(tmp_path)
+    monkeypatch.setattr(context, "context_path", lambda: tmp_path / "cluster.json")
+    with pytest.raises(ConfigInvalid, match="cannot be read"):
+        context.read_context()
+
+
+def test_a_directory_with_a_zero_byte_in_its_name() -> None:
+    """The server started, and ended with ValueError and a stack trace."""
+    with pytest.raises(ConfigInvalid, match="zero byte"):
+        load_settings(name="rs1", data_dir="a\0b")
+    member = MemberSettings(raft_address="a:1", api_address="a:2")
+    with pytest.raises(ValueError, match="zero byte"):
+        PdSettings(name="pd1", data_dir=Path("a\0b"), members={"pd1": member})
+
+
+@pytest.mark.parametrize("option", ["start", "end", "records_per_partition"])
+def test_spark_options_of_many_digits(option: str) -> None:
+    """ValueError of 5,000 digits."""
+    with pytest.raises(ConfigInvalid, match=option):
+        parse_options({"pd": "a:1", "stream": "s", option: MANY_DIGITS})
+
+
+def test_a_status_whose_offset_has_many_digits() -> None:
+    """A server could make every client raise ValueError."""
+    from google.rpc import status_pb2
+
+    error = _ours(status_pb2.Status.FromString(status_seeds()[3]))
+    assert isinstance(error, OffsetOutOfRange)
+    assert error.offset is None
+
+
+def test_a_local_time_before_the_calendar_begins() -> None:
+    """`datetime.min` has no time in UTC: ValueError where a record is appended, and where a reader starts."""
+    with pytest.raises(InvalidArgument, match="bad timestamp"):
+        check_record(b"x", None, None, datetime.min)
+    with pytest.raises(InvalidArgument, match="bad timestamp"):
+        ms_of(datetime.min)
