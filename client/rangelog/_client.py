@@ -208,8 +208,12 @@ class Client:
         return self._connections
 
     async def end_offset(self, stream: str) -> int:
-        """Return one past the last acked record. Raises StreamNotFound, Unavailable."""
-        return await confirmed_end(StreamView(self._metadata, check_name("stream", stream)), self._connections)
+        """Return one past the last acked record; with a replica silent, what was acked a moment ago may be missing.
+
+        Raises StreamNotFound, Unavailable.
+        """
+        view = StreamView(self._metadata, check_name("stream", stream))
+        return (await confirmed_end(view, self._connections)).offset
 
     async def append(self, stream: str, values: Iterable[bytes]) -> int:
         """Open a writer, append, close it; returns the first offset. For scripts: a writer kept open is far cheaper."""

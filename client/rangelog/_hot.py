@@ -36,6 +36,14 @@ class Fetched:
     durable_offset: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ProvedEnd:
+    """Everything below `offset` is acked. Not `exact`: a silent replica may know of more, acked a moment ago."""
+
+    offset: int
+    exact: bool
+
+
 async def fetch_once(
     connection: DataConnection,
     source: common_pb2.Range,
@@ -148,19 +156,20 @@ class HotRange:
             return None
         return reply
 
-    async def proved_end(self) -> int | None:
+    async def proved_end(self) -> ProvedEnd:
         """Return the end of what is acked, or as good as: what A replicas hold durably, no seal leaves out.
 
-        With a replica silent, the highest confirm offset that the others heard of. None when nobody answers.
+        Raises Unavailable when nobody answers.
         """
         replies = await self.ask_all()
         if not replies:
-            return None
+            where = f"{self.source.stream_id}/{self.source.index}"
+            raise Unavailable(f"no replica of the open range {where} answers; see `pdctl server list`")
         ends = [reply.confirm_offset for reply in replies] + [self.source.start_offset]
         ends += [reply.sealed_end_offset for reply in replies if reply.sealed]
         if len(replies) >= self.source.acks:
             ends.append(confirmed_offset([reply.durable_offset for reply in replies], self.source.acks))
-        return max(ends)
+        return ProvedEnd(max(ends), exact=len(replies) == len(self._replicas))
 
     async def lookup_timestamp(self, timestamp_ms: int, known_end_offset: int) -> int | None:
         """Return where to start looking for the first record at or after a time, or None. Raises Unavailable."""

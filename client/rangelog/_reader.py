@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from rangelog._cold import ColdReader, records_of
-from rangelog._hot import HotRange
+from rangelog._hot import HotRange, ProvedEnd
 from rangelog._metadata import Metadata, backoff
 from rangelog._transport.data_connection import DataConnections
 from rangelog.batch import decode_records
@@ -63,22 +63,19 @@ class StreamView:
         return locate(self.ranges, self._sealed, position, self.stream.trim_offset)
 
 
-async def confirmed_end(view: StreamView, connections: DataConnections) -> int:
-    """Return the end of what is acked now: at least every ack that anybody got before this call.
+async def confirmed_end(view: StreamView, connections: DataConnections) -> ProvedEnd:
+    """Return the end of what is acked now, at least every ack that anybody got before this call if it is exact.
 
     In an open range it is proved by asking all replicas: what A of them hold durably is acked, or as good as. With a
-    replica silent, the highest confirm offset that the others heard of counts as well.
+    replica silent, the highest confirm offset that the others heard of counts as well. Raises Unavailable.
     """
     await view.refresh(0)
     if not view.ranges:
-        return view.stream.next_offset
+        return ProvedEnd(view.stream.next_offset, exact=True)
     last = view.ranges[-1]
     if last.state == common_pb2.RANGE_STATE_SEALED:
-        return last.end_offset
-    end = await HotRange(connections, last).proved_end()
-    if end is None:
-        raise Unavailable(f"no replica of the open range {last.index} answers; see `pdctl range list {view.name}`")
-    return end
+        return ProvedEnd(last.end_offset, exact=True)
+    return await HotRange(connections, last).proved_end()
 
 
 class SpanReader(ABC, Generic[_T]):
@@ -111,7 +108,6 @@ class SpanReader(ABC, Generic[_T]):
         self._hot: HotRange | None = None
         self._proved_end = 0
         self._idle_count = 0
-        self._read_any = False
         self.position = 0
 
     @abstractmethod
@@ -139,7 +135,7 @@ class SpanReader(ABC, Generic[_T]):
                 raise
             except RangelogError as problem:
                 error = problem
-                if isinstance(error, OffsetOutOfRange) and self._read_any:  # there is such an offset: we came by it
+                if isinstance(error, OffsetOutOfRange):  # there is such an offset: that was checked, or we came by it
                     error = Unavailable(f"the replicas that answer are behind: {error.message}")
                 if isinstance(error, Corruption | ObjectNotFound):
                     await self._refresh()  # an object that is not there may have been trimmed
@@ -156,7 +152,6 @@ class SpanReader(ABC, Generic[_T]):
                 continue
             if chunk is not None:
                 content, self.position = chunk
-                self._read_any = True
                 yield content
 
     # ---- inside
@@ -180,7 +175,8 @@ class SpanReader(ABC, Generic[_T]):
         trim = self._view.stream.trim_offset
         tail: int | None = None
         if not self._follow or not isinstance(start, str) or start == "latest":
-            tail = await confirmed_end(self._view, self._connections)
+            proved = await confirmed_end(self._view, self._connections)
+            tail = proved.offset
         if isinstance(start, datetime):
             found = await self._find_timestamp(int(start.timestamp() * 1000), tail or 0)
             self.position = found
@@ -194,6 +190,8 @@ class SpanReader(ABC, Generic[_T]):
             raise InvalidArgument(f"bad start {start!r}: an offset, 'earliest', 'latest' or a datetime")
         if self.position < trim:
             raise OffsetTrimmed(f"offset {self.position} was trimmed; the stream starts at {trim}", offset=trim)
+        if tail is not None and self.position > tail and not proved.exact:
+            raise Unavailable(f"offset {self.position}: too few replicas answer to tell whether it was written")
         if tail is not None and self.position > tail:
             raise OffsetOutOfRange(f"offset {self.position} is beyond the end; the stream ends at {tail}", offset=tail)
         if not self._follow:
@@ -249,7 +247,7 @@ class SpanReader(ABC, Generic[_T]):
             return await self._from_batches(fetched.batches, self.position, end), end
         if fetched.sealed_end_offset is not None or not sealed:
             if fetched.durable_offset > self.position:  # of a writer that was gone before it could confirm?
-                self._proved_end = await self._hot.proved_end() or 0
+                self._proved_end = (await self._hot.proved_end()).offset
             else:
                 self._idle_count += 1  # perhaps only this replica was left behind: another one is asked next
             await self._view.refresh(self.position)

@@ -63,6 +63,7 @@ class Clients:
         self.histories = Histories()
         self.processes: dict[str, Process] = {}
         self.stopping = False
+        self.value_bytes = self.chance.choice([100, 900, 4_000])
         self._verified: dict[int, None] = {}
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 
@@ -135,7 +136,7 @@ class Clients:
 
     def _append(self, writer: Any, name: str, sequence: int) -> None:
         identity = f"{name}-{sequence}".encode()
-        value = identity + b"|" + bytes(min(8_000, int(self.chance.expovariate(1 / 900))))
+        value = identity + b"|" + bytes(min(8_000, int(self.chance.expovariate(1 / self.value_bytes))))
         noted = Append(identity, name, sequence, writer.epoch, self.loop.now)
         try:
             future = writer.submit(value)

@@ -33,8 +33,13 @@ class Faults:
         self._length_s = self.chance.choice([0.3, 1.0, 4.0, 10.0])
         self._ambushes = {
             moment: self.chance.choice([0.0, 0.0, often])
-            for moment, often in (("flush", 0.01), ("copy", 0.7), ("seal_range", 0.3), ("open_writer", 0.2),
-                                  ("stored", 0.3))
+            for moment, often in (
+                ("flush", 0.03),
+                ("copy", 0.7),
+                ("seal_range", 0.3),
+                ("open_writer", 0.2),
+                ("stored", 0.3),
+            )
         }
         cluster.ambush = self.ambush
         cluster.network.loss = self.chance.choice([0.0, 0.02, 0.1])
@@ -139,7 +144,13 @@ class Faults:
             self.pd_crash()
             return
         server = self.cluster.servers[host]
-        if server.up and self._server() is not None:
+        kind = self.chance.random() if moment == "flush" else 1.0
+        if kind < 0.3:
+            self.cluster.note("connections reset")
+            self.cluster.network.reset(host)
+        elif kind < 0.7:
+            self.loop.call_later(self.chance.uniform(0, server.flush_s), self._cut_all)
+        elif server.up and self._server() is not None:
             power = moment == "flush" or self.chance.random() < 0.5
             self.loop.call_later(self.chance.uniform(0, 2) * server.flush_s, lambda: self._strike(server, power=power))
 
@@ -168,10 +179,15 @@ class Faults:
     def power_cut_all(self) -> None:
         """All machines of range servers do."""
         if self.chance.random() < 0.3:
-            self.cluster.note("power cut of all")
-            for server in self.cluster.servers.values():
-                server.stop(power=True)
-                self._later(lambda s=server: self._start_again(s))  # type: ignore[misc]
+            self._cut_all()
+
+    def _cut_all(self) -> None:
+        if not self.running:
+            return
+        self.cluster.note("power cut of all")
+        for server in self.cluster.servers.values():
+            server.stop(power=True)
+            self._later(lambda s=server: self._start_again(s))  # type: ignore[misc]
 
     def pause(self) -> None:
         """SIGSTOP of a range server."""
@@ -285,6 +301,8 @@ class Faults:
         server = self.chance.choice(list(self.cluster.servers.values()))
         self.cluster.note("disk full")
         server.disk.io.free_bytes = 0
+        if self.chance.random() < 0.5:
+            return  # until the calm
 
         def room() -> None:
             server.disk.io.free_bytes = 1 << 40

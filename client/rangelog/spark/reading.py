@@ -66,7 +66,7 @@ def plan_spans(options: Options) -> list[tuple[int, int]]:
     async def plan() -> list[tuple[int, int]]:
         inner = client.asynchronous
         view = StreamView(inner.metadata, options.stream)
-        tail = await confirmed_end(view, inner.connections)
+        tail = (await confirmed_end(view, inner.connections)).offset
         first = view.stream.trim_offset
         start = first if options.start == "earliest" else int(options.start)
         end = tail if options.end == "latest" else int(options.end)
