@@ -1,7 +1,7 @@
 """One connection of the data plane to one range server, shared by everything this client does there.
 
 What holds: a request is answered by a reply of its id, an error, a typed timeout, or the connection's end; a connection
-on which nothing at all came while a request timed out is dead, and closed. Replies to appends go to the listener of their
+on which nothing at all came for seconds while a request waited is dead, and closed. Replies to appends go to the listener of their
 range. The peer is the server and incarnation that was meant, or the connection is refused. Whatever breaks the protocol
 breaks the connection, with a reason.
 """
@@ -31,6 +31,8 @@ from rangelog_proto.v1 import data_pb2
 
 PROTOCOL_VERSION = 1
 CONNECT_TIMEOUT_S = 3.0
+SILENT_S = 3.0
+"""A peer that sends nothing at all for so long while it is asked something is taken for gone."""
 _WRITE_BUFFER_BYTES_MAX = 128 * 1024 * 1024
 
 _log = logging.getLogger("rangelog.transport")
@@ -117,7 +119,7 @@ class DataConnection(asyncio.BufferedProtocol):
                 return await future
         except TimeoutError as error:
             problem = RequestTimeout(f"range server {self.replica.server} did not answer within {timeout_s:g} s")
-            if self._received_count == received_count:
+            if self._received_count == received_count and timeout_s >= SILENT_S:
                 self._close(problem)  # its machine may be gone: TCP alone would notice after a quarter of an hour
             raise problem from error
         finally:

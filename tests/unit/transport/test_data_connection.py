@@ -177,6 +177,16 @@ async def test_late_and_unasked_replies(start_server: StartServer) -> None:
     connection.close()
 
 
+async def test_a_peer_that_went_silent_is_given_up(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a request times out and nothing at all came meanwhile, the connection is closed: the next one is a new one."""
+    monkeypatch.setattr("rangelog._transport.data_connection.SILENT_S", 0.05)
+    server = await start_server()
+    connection = await DataConnection.connect(server.address, REPLICA)
+    with pytest.raises(errors.RequestTimeout):
+        await connection.request(Opcode.FETCH, b"", timeout_s=0.05)
+    assert isinstance(connection.closed, errors.RequestTimeout)
+
+
 def _header_of(size: int) -> bytes:
     """The header of a frame whose payload is `size` bytes, without the payload."""
     from rangelog_proto.frame import encode_head
