@@ -221,8 +221,19 @@ class Clients:
             self._group.counters["a cut-off leader was believed"] += 1
 
     def _read(self, client: int) -> None:
-        member, seen = self._member(), self.seen_index
         over = [False]
+
+        def go_on() -> None:
+            if not over[0]:
+                over[0] = True
+                self._next(client)
+
+        self.read_at(self._member(), go_on)
+        self._world.call_later(PATIENCE_S, go_on)
+
+    def read_at(self, member: str, then: Callable[[], None] = lambda: None) -> None:
+        """Read behind a barrier: everything seen before must be there."""
+        seen = self.seen_index
         self._count_belief(member)
 
         def done(answer: Answer) -> None:
@@ -236,12 +247,6 @@ class Clients:
             else:
                 self._group.counters["reads refused"] += 1
                 self._leader_hint = ""
-            go_on()
-
-        def go_on() -> None:
-            if not over[0]:
-                over[0] = True
-                self._next(client)
+            then()
 
         self._group.read(member, done)
-        self._world.call_later(PATIENCE_S, go_on)

@@ -19,8 +19,9 @@ _COMPACTION_CALLS = [
 class Faults:
     """Breaks things until `stop`; then everything is mended, and stays so."""
 
-    def __init__(self, world: PlainWorld, group: RaftGroup) -> None:
+    def __init__(self, world: PlainWorld, group: RaftGroup, read_at: Callable[[str], None]) -> None:
         self._world = world
+        self._read_at = read_at
         self._group = group
         self._names = list(group.processes)
         self._stopped = False
@@ -33,6 +34,7 @@ class Faults:
             self._cut_in_a_compaction,
             self._pause,
             self._isolate,
+            self._strand_the_leader,
             self._cut_one_way,
             self._cut_a_pair,
             self._slow_disk,
@@ -122,7 +124,12 @@ class Faults:
     def _pause(self) -> None:
         name = self._member()
         self._group.pause(name)
-        self._later(0.05, 3.0, lambda: self._group.resume(name))
+
+        def resume() -> None:
+            self._group.resume(name)
+            self._read_at(name)
+
+        self._later(0.05, 3.0, resume)
 
     def _all_at_once(self) -> None:
         power_loss = self._world.random.random() < 0.7
@@ -170,6 +177,15 @@ class Faults:
     def _isolate(self) -> None:
         name = self._member()
         self._block([pair for other in self._names if other != name for pair in ((name, other), (other, name))])
+
+    def _strand_the_leader(self) -> None:
+        """Nobody hears it any more, and it is asked again and again while the others elect another."""
+        name = self._group.leader()
+        if name is None:
+            return
+        self._block([pair for other in self._names if other != name for pair in ((name, other), (other, name))])
+        for number in range(20):
+            self._later(number * 0.1, number * 0.1, lambda: self._read_at(name))
 
     def _cut_one_way(self) -> None:
         name = self._member()

@@ -62,7 +62,7 @@ class RaftGroup:
         """Called when a process ended by itself: its disk failed, or it was stopped."""
         self._make_machine = make_machine
         self._trace = hashlib.blake2b(digest_size=16)
-        self._cut: dict[str, bool] = {}
+        self._cut: dict[str, tuple[bool, str]] = {}
         self.watch.promises = {name: Promises() for name in names}
         self.processes = {name: RaftProcess(self, name) for name in names}
         for process in self.processes.values():
@@ -115,7 +115,7 @@ class RaftGroup:
         ("rename snapshot")."""
         process = self.processes[member]
         if process.running:
-            self._cut[member] = power_loss
+            self._cut[member] = (power_loss, after)
             if after:
                 process.disk.cut_once_after = (after, calls)
             else:
@@ -205,7 +205,10 @@ class RaftGroup:
         """The disk stopped in the middle of this call."""
         self.note(f"{process.name} dies in {call}")
         self.counters[f"crashed in {call}"] += 1
-        process.crash(power_loss=self._cut.pop(process.name, False))
+        power_loss, after = self._cut.pop(process.name)
+        if after:
+            self.counters[f"crashed soon after {after}"] += 1
+        process.crash(power_loss=power_loss)
         self.on_exit(process.name)
 
     def exited(self, process: RaftProcess) -> None:

@@ -44,7 +44,7 @@ class Scenario:
         self.outcome = Outcome(seed)
         self.world = PlainWorld(seed)
         random = self.world.random
-        snapshot_entries = random.choice([4, 8, 20, 60])
+        snapshot_entries = random.choice([4, 8, 8, 30])
         self.group = RaftGroup(
             self.world,
             NAMES[: random.choice(SIZES)],
@@ -56,7 +56,7 @@ class Scenario:
 
     def run(self) -> Outcome:
         """Everything."""
-        faults = Faults(self.world, self.group)
+        faults = Faults(self.world, self.group, self.clients.read_at)
         self.world.run_until(FAULTS_S)
         faults.stop()
         self._check_liveness()
