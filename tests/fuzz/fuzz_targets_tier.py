@@ -126,7 +126,7 @@ def foreign_objects() -> list[bytes]:
         sink = io.BytesIO()
         with pq.ParquetWriter(sink, table.schema, compression="zstd") as writer:
             writer.write_table(table)
-            writer.add_key_value_metadata({"rangelog.row_group_crcs": "1"})
+            writer.add_key_value_metadata({"rangelog.row_group_crcs": "1", "rangelog.row_group_ends": "99"})
         files.append(sink.getvalue())
     assert metadata.row_groups
     return files

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -14,6 +16,7 @@ import pytest
 from fuzz_targets_data_plane import HELLO, request, run_requests
 from fuzz_targets_log import SALT, SEQUENCE, repair_sidecar, sidecar_seeds
 from fuzz_targets_raft import PATH, MemoryFiles, journal_seeds, repair_journal, repair_snapshot
+from fuzz_targets_tier import written
 
 from rangelog._transport.grpc_errors import from_rpc_error
 from rangelog._transport.grpc_service import GrpcServer
@@ -35,6 +38,7 @@ from rangelog_server.testing import batch
 from rangelog_server.wal.entry import Kind, make_lsn, pack_header, unpack_sidecar
 from rangelog_server.wal.scan import scan_segment
 
+RUN = Path(__file__).with_name("run.py")
 BEYOND = (OFFSET_MAX, (1 << 64) - 1)
 
 
@@ -188,3 +192,16 @@ def test_row_groups_of_too_many_records_are_refused() -> None:
     groups = [common_pb2.RowGroup(start_offset=at * count, count=count) for at in range(ROW_GROUPS_MAX + 1)]
     with pytest.raises(InvalidArgument, match="row groups"):
         _coarser(groups)
+
+
+def test_a_footer_that_parquet_throws_at_does_not_end_the_process() -> None:
+    """Asked where a column lies, the library threw in C++ through Python: the reader's process was aborted."""
+    data = written()[0]
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    for at, value in ((59, 0x24), (60, 0x29)):
+        spoiled = data[: start + at] + bytes((value,)) + data[start + at + 1 :]
+        command = [sys.executable, str(RUN), "--target", "tier-object", "--input", spoiled.hex()]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode in (0, 1), ended.stderr
+        assert "terminate called" not in ended.stderr
+        assert ended.stdout.startswith("accepted") or "Corruption" in ended.stderr
