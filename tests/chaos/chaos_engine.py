@@ -22,6 +22,7 @@ from chaos_cluster import System
 from chaos_faults import REGISTRY, Fault
 from chaos_health import ONCE_MORE, Examination
 from chaos_outcome import Injected, Run
+from log_checker import Report
 
 HEALED_WITHIN_S = 60.0
 HEALTHY_AT_START_S = 60.0
@@ -104,9 +105,8 @@ def run(
     directory: Path, kinds: Sequence[str], times: int, seed: int, say: Callable[[str], None], *, network: str = "auto"
 ) -> Result:
     """The whole of it. Nothing is left running or mounted, whatever happens; what went wrong is in the result."""
-    began = time.monotonic()
-    verdict, faults = chaos_check.Verdict(), Run(seed)
-    acks: dict[str, list[int]] = {}
+    began, faults = time.monotonic(), Run(seed)
+    verdict: chaos_check.Verdict | None = None
     with System(directory, network=network) as system:
         say(
             f"network: {system.network.kind}; disks: {system.disks.kind}; strace: {'yes' if system.can_trace else 'no'}"
@@ -114,26 +114,41 @@ def run(
         try:
             system.start()
             run_faults(system, kinds, times, faults, say)
-        except (Exception, AssertionError) as error:
+        except Exception as error:
             during = f"{faults.injected[-1].kind} ({faults.injected[-1].hit})" if faults.injected else "the start"
             faults.problems.append(f"during {during}: {type(error).__name__}: {error}")
         try:
             back = chaos_reading.read_everything(system)
             faults.problems += [problem for each in back.values() for problem in each.problems]
-            acks = chaos_check.judge(system.load, back, verdict)
+            verdict = chaos_check.judge(system.load, back)
         except Exception as error:
             faults.problems.append(f"at the end: {type(error).__name__}: {error}")
-        clean = verdict.clean and not faults.problems
-        if not clean:
+        if verdict is None or not verdict.clean or faults.problems:
             system.cluster.kill_all()
             system.disks.keep(directory / "kept")
     for kind, lacking in faults.skipped.items():
         say(f"skipped {kind}: this machine has no {', '.join(lacking)} to inject it with")
-    steady = {plan.name: acks[plan.name] for plan in system.streams if plan.steady and plan.name in acks}
-    rows = chaos_report.by_kind([each for each in faults.injected if each.healthy_ns], steady) if steady else {}
-    figures = chaos_report.figures(faults, verdict, rows, duration_s=round(time.monotonic() - began, 1))
-    text = "\n".join([chaos_report.table(rows), *faults.problems, *verdict.examples])
-    return Result(clean, figures, text, chaos_report.last_line(faults, verdict, rows), faults.problems)
+    return _result(system, faults, verdict, time.monotonic() - began)
+
+
+def _result(system: System, faults: Run, verdict: chaos_check.Verdict | None, took_s: float) -> Result:
+    rows: dict[str, dict[str, float]] = {}
+    report = verdict.report if verdict is not None else Report()
+    if verdict is not None:
+        steady = {plan.name: verdict.acks_ns[plan.name] for plan in system.streams if plan.steady}
+        rows = chaos_report.by_kind([each for each in faults.injected if each.healthy_ns], steady)
+    figures = {
+        "kinds": rows,
+        "kinds_count": len(rows),
+        "kinds_skipped": len(faults.skipped),
+        "faults": len(faults.injected),
+        "seed": faults.seed,
+        "duration_s": round(took_s, 1),
+        **(verdict.figures() if verdict is not None else {}),
+    }
+    text = "\n".join([chaos_report.table(rows), *faults.problems, *map(str, report.violations), report.summary()])
+    clean = verdict is not None and verdict.clean and not faults.problems
+    return Result(clean, figures, text, chaos_report.last_line(faults, report, rows), faults.problems)
 
 
 def directory_for(root: Path, seed: int) -> Path:

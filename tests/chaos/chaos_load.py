@@ -5,6 +5,7 @@ A second writer takes a stream over when a fault says so; which one is current i
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from pathlib import Path
 import chaos_history
 from chaos_network import Network
 
+import rangelog
 from rangelog_cli.processes import Process, stop_all, wait_until
 
 READY_TIMEOUT_S = 60.0
@@ -86,12 +88,20 @@ class Load:
         client.process.start()
 
     def end(self, stream: str, timeout_s: float) -> None:
-        """Let a stream's writer flush and end. Raises AssertionError when it cannot."""
+        """Let a stream's writer flush and end, and seal the stream: nobody repairs an open range that rests.
+
+        Raises AssertionError when it cannot, and what sealing raises.
+        """
         client = self.current.pop(stream)
         stop_all([client.process], timeout_s)
         state = chaos_history.STATES[client.pulse.state]
         self.retire(client)
         assert state == "done", f"{client.name} could not flush within {timeout_s:g} s ({state})"
+        asyncio.run(self._seal(stream, timeout_s))
+
+    async def _seal(self, stream: str, timeout_s: float) -> None:
+        async with await rangelog.connect(self.connect_string) as client:
+            await client.seal_stream(stream, timeout_s=timeout_s)
 
     def plan(self, stream: str) -> StreamPlan:
         """A stream by name."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import chaos_history as history
+import chaos_history
 from chaos_cluster import System
-from chaos_history import Identity
+from history import Final
 
 import rangelog
 from rangelog_proto.v1 import pd_pb2
@@ -23,22 +21,20 @@ _PAGE = 1_000
 
 @dataclass
 class ReadBack:
-    """One stream as it was read at the end: identities by offset, from 0."""
+    """One stream as it was read at the end."""
 
     end: int
-    hot_first: list[Identity] = field(default_factory=list)
-    cold_first: list[Identity] = field(default_factory=list)
+    finals: list[Final] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
 def read_everything(system: System) -> dict[str, ReadBack]:
     """Stop the writers, seal, wait until all is tiered, read. By stream. Raises what reading raises."""
     system.load.stop_writers(FLUSHED_WITHIN_S)
-    running = [client.name for client in system.load.current.values() if client.pulse.state != history.DONE]
+    stuck = [client for client in system.load.current.values() if client.pulse.state != chaos_history.DONE]
     found = asyncio.run(_read_all(system))
-    for each in found.values():
-        each.problems += [f"{name} could not flush what it had submitted" for name in running]
-        running.clear()
+    for client in stuck:
+        found[client.stream].problems.append(f"{client.name} could not flush what it had submitted")
     return found
 
 
@@ -47,24 +43,15 @@ async def _read_all(system: System) -> dict[str, ReadBack]:
         found = {plan.name: ReadBack(await client.seal_stream(plan.name)) for plan in system.streams}
         for stream, back in found.items():
             back.problems += await _wait_tiered(system, stream)
-            for preference, into in (("hot_first", back.hot_first), ("cold_first", back.cold_first)):
+            for source, preference in (("hot", "hot_first"), ("tier", "cold_first")):
+                end = 0
                 async for chunk in client.reader(stream, read_preference=preference).chunks():
-                    _take(chunk, into, back.problems)
-            for into in (back.hot_first, back.cold_first):
-                if len(into) != back.end:
-                    back.problems.append(f"{stream} ends at {back.end}, but {len(into)} records were read")
+                    end = chunk[-1].offset + 1
+                    identities = tuple(chaos_history.identity_of(record.value) for record in chunk)
+                    back.finals.append(Final(stream, source, chunk[0].offset, identities))
+                if end != back.end:
+                    back.problems.append(f"{stream} ends at {back.end}, but {source} could be read up to {end}")
     return found
-
-
-def _take(chunk: Sequence[Any], into: list[Identity], problems: list[str]) -> None:
-    for record in chunk:
-        if record.offset != len(into):
-            problems.append(f"offset {record.offset} was read where {len(into)} comes")
-        try:
-            into.append(history.identity_of(record.value))
-        except ValueError:
-            problems.append(f"the record at {record.offset} is damaged")
-            into.append(("", 0, record.offset))
 
 
 async def _wait_tiered(system: System, stream: str) -> list[str]:

@@ -7,10 +7,9 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from chaos_check import Verdict
 from chaos_outcome import Injected, Run
+from log_checker import Report
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -53,19 +52,6 @@ def by_kind(faults: Iterable[Injected], acks_by_stream: dict[str, list[int]]) ->
     }
 
 
-def figures(run: Run, verdict: Verdict, kinds: dict[str, dict[str, float]], **more: Any) -> dict[str, Any]:
-    """What is published."""
-    return {
-        "kinds": kinds,
-        "kinds_count": len(kinds),
-        "kinds_skipped": dict.fromkeys(run.skipped, 1),
-        "faults": len(run.injected),
-        "seed": run.seed,
-        **verdict.figures(),
-        **more,
-    }
-
-
 def table(kinds: dict[str, dict[str, float]]) -> str:
     """For people."""
     lines = [f"{'fault':28} {'n':>3} {'gap p50':>9} {'p99':>9} {'heal p50':>9} {'max':>7}"]
@@ -77,9 +63,7 @@ def table(kinds: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def last_line(run: Run, verdict: Verdict, kinds: dict[str, dict[str, float]]) -> str:
+def last_line(run: Run, report: Report, kinds: dict[str, dict[str, float]]) -> str:
     """The summary."""
-    return (
-        f"chaos: kinds={len(kinds)} faults={len(run.injected)} acked={verdict.acked} lost={verdict.lost}"
-        f" duplicated={verdict.duplicated} misordered={verdict.misordered}"
-    )
+    counts = " ".join(f"{kind}={report.counts[kind]}" for kind in ("lost", "duplicated", "misordered"))
+    return f"chaos: kinds={len(kinds)} faults={len(run.injected)} acked={report.acked} {counts}"

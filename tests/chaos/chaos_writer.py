@@ -2,23 +2,22 @@
 
 It opens the stream at start (with `--standby` once told on standard input), which fences any earlier writer. Fenced
 itself, it ends: another process owns the stream. After any other stop it opens anew. SIGTERM: flush, close, end.
-
-Lines: ["open", epoch, start, ns], ["invoke", epoch, first sequence, count, ns], ["ok", epoch, first sequence, first
-offset, count, ns], ["fail", …] and ["unknown", epoch, first sequence, count, error code, ns], ["stop", epoch, error, ns].
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import chaos_history as history
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
+
+import chaos_history
+from history import Ended, FileHistory, Outcome
 
 import rangelog
 from rangelog.errors import RangelogError, WriterFenced
@@ -31,6 +30,8 @@ PENDING_BYTES_MAX = 4 * 1024 * 1024
 PATIENCE_S = 20.0
 """An append that waits longer is counted as a missed bound; it goes on."""
 REOPEN_PAUSE_S = 0.1
+CATCH_UP_S_MAX = 0.2
+"""What was missed in an outage is not made up for."""
 OPEN_TIMEOUT_S = 10.0
 
 
@@ -38,16 +39,16 @@ class Appending:
     """The appends of one open writer."""
 
     def __init__(
-        self, writer: Any, options: argparse.Namespace, lines: history.LineFile, pulse: history.PulseFile
+        self, writer: Any, options: argparse.Namespace, notes: FileHistory, pulse: chaos_history.PulseFile
     ) -> None:
         self._writer = writer
-        self._options = options
-        self._lines = lines
+        self._stream, self._name, self._size = options.stream, options.name, options.size
+        self._rate = options.rate
+        self._notes = notes
         self._pulse = pulse
-        self._epoch = writer.epoch
         self._pending: dict[int, float] = {}
         self._pending_max = min(PENDING_MAX, PENDING_BYTES_MAX // options.size)
-        self._outcomes: list[tuple[int, int | None, str]] = []
+        self._outcomes: list[tuple[int, int | None]] = []
         self._noting = False
         self.failure: BaseException | None = None
 
@@ -57,65 +58,56 @@ class Appending:
         while not stopping.is_set() and self.failure is None:
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
-            due = max(due, now - 0.2)  # what was missed in an outage is not made up for
-            count = min(int((now - due) * self._options.rate), self._pending_max - len(self._pending))
+            due = max(due, now - CATCH_UP_S_MAX)
+            count = min(int((now - due) * self._rate), self._pending_max - len(self._pending))
             if count > 0:
-                due += count / self._options.rate
+                due += count / self._rate
                 self._submit(sequence, count)
                 sequence += count
             self._look_for_the_late(now)
         return sequence
 
     def _submit(self, first: int, count: int) -> None:
-        self._lines.write([json.dumps(["invoke", self._epoch, first, count, time.monotonic_ns()])])
+        now = time.monotonic()
+        numbers = range(first, first + count)
+        identities = [chaos_history.identity(self._name, sequence) for sequence in numbers]
+        self._notes.invoked(self._stream, self._name, first, identities, now, self._writer.epoch)
         self._pulse.beat(invoked=self._pulse.last.invoked + count)
-        for sequence in range(first, first + count):
-            value = history.value_of(self._options.name, self._epoch, sequence, self._options.size)
+        for sequence in numbers:
             try:
-                future = self._writer.submit(value)
+                future = self._writer.submit(chaos_history.value_of(self._name, sequence, self._size))
             except RangelogError as error:
                 self.failure = error
-                self._lines.write(
-                    [
-                        json.dumps(
-                            ["fail", self._epoch, sequence, first + count - sequence, error.code, time.monotonic_ns()]
-                        )
-                    ]
-                )
+                self._notes.failed(self._stream, self._name, sequence, time.monotonic(), first + count - sequence)
                 return
-            self._pending[sequence] = time.monotonic()
+            self._pending[sequence] = now
             future.add_done_callback(lambda done, sequence=sequence: self._done(sequence, done))
 
     def _done(self, sequence: int, future: asyncio.Future[Any]) -> None:
         self._pending.pop(sequence, None)
         error = future.exception()
-        if error is None:
-            self._outcomes.append((sequence, future.result().offset, ""))
-        else:
-            self.failure = self.failure or error
-            self._outcomes.append((sequence, None, getattr(error, "code", repr(error))))
+        self.failure = self.failure or error
+        self._outcomes.append((sequence, future.result().offset if error is None else None))
         if not self._noting:
             self._noting = True
             asyncio.get_running_loop().call_soon(self.note)
 
     def note(self) -> None:
-        """Write down the outcomes that came since, runs of equal ones as one line."""
+        """Write down the outcomes that came since, runs of equal ones as one event."""
         self._noting = False
         outcomes, self._outcomes = self._outcomes, []
-        now, lines, acked = time.monotonic_ns(), [], 0
-        start = 0
+        now, events, acked, start = time.monotonic(), [], 0, 0
         for index in range(1, len(outcomes) + 1):
             if index < len(outcomes) and _follows(outcomes[start], outcomes[index], index - start):
                 continue
-            sequence, offset, code = outcomes[start]
-            count, start = index - start, index
-            if offset is None:
-                lines.append(json.dumps(["unknown", self._epoch, sequence, count, code, now]))
-            else:
+            (sequence, offset), count, start = outcomes[start], index - start, index
+            outcome: Outcome = "unknown" if offset is None else "ok"
+            events.append(Ended(self._stream, self._name, sequence, count, outcome, now, offset))
+            if offset is not None:
                 acked += count
-                lines.append(json.dumps(["ok", self._epoch, sequence, offset, count, now]))
-                self._pulse.beat(offset=max(self._pulse.last.offset, offset + count), last_ns=now)
-        self._lines.write(lines)
+                end = max(self._pulse.last.offset, offset + count)
+                self._pulse.beat(offset=end, last_ns=time.monotonic_ns())
+        self._notes.note(*events)
         self._pulse.beat(records=self._pulse.last.records + acked)
 
     def _look_for_the_late(self, now: float) -> None:
@@ -125,50 +117,62 @@ class Appending:
             self._pulse.beat(waits=self._pulse.last.waits + 1)
 
 
-def _follows(first: tuple[int, int | None, str], other: tuple[int, int | None, str], distance: int) -> bool:
+def _follows(first: tuple[int, int | None], other: tuple[int, int | None], distance: int) -> bool:
     if other[0] != first[0] + distance or (first[1] is None) != (other[1] is None):
         return False
-    return other[2] == first[2] if first[1] is None else other[1] == first[1] + distance
+    return first[1] is None or other[1] == first[1] + distance
+
+
+async def append_once(
+    client: Any,
+    options: argparse.Namespace,
+    notes: FileHistory,
+    pulse: chaos_history.PulseFile,
+    first: int,
+    stop: asyncio.Event,
+) -> tuple[int, BaseException | None]:
+    """Open the stream and append until told to stop or the writer does: the next sequence number, and what stopped it."""
+    writer = client.writer(options.stream, open_timeout_s=OPEN_TIMEOUT_S)
+    try:
+        await writer.open()
+        pulse.beat(state=chaos_history.OPEN, epoch=writer.epoch)
+        print(f"opened at epoch {writer.epoch}, offset {writer.next_offset}", flush=True)
+        work = Appending(writer, options, notes, pulse)
+        first = await work.run(first, stop)
+        if work.failure is None:
+            await writer.flush(timeout_s=OPEN_TIMEOUT_S)
+        await writer.close(flush=False)
+        await asyncio.sleep(0)
+        work.note()
+        return first, work.failure
+    except RangelogError as error:
+        await writer.close(flush=False)
+        return first, error
 
 
 async def write(options: argparse.Namespace) -> None:
     """The whole life of the process."""
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-    lines, pulse = history.LineFile(options.history), history.PulseFile(options.pulse)
+    notes, pulse = FileHistory(options.history), chaos_history.PulseFile(options.pulse)
     async with await rangelog.connect(options.pds) as client:
-        pulse.beat(state=history.READY)
+        pulse.beat(state=chaos_history.READY)
         if options.standby:
             await asyncio.to_thread(sys.stdin.readline)
         sequence = 0
         while not stopping.is_set():
-            writer = client.writer(options.stream, open_timeout_s=OPEN_TIMEOUT_S)
-            try:
-                await writer.open()
-                pulse.beat(state=history.OPEN, epoch=writer.epoch)
-                lines.write([json.dumps(["open", writer.epoch, writer.next_offset, time.monotonic_ns()])])
-                work = Appending(writer, options, lines, pulse)
-                sequence = await work.run(sequence, stopping)
-                if work.failure is None:
-                    await writer.flush(timeout_s=OPEN_TIMEOUT_S)
-                await writer.close(flush=False)
-                await asyncio.sleep(0)
-                work.note()
-                error = work.failure
-            except RangelogError as failed:
-                await writer.close(flush=False)
-                error = failed
+            sequence, error = await append_once(client, options, notes, pulse, sequence, stopping)
             if error is None:
                 break
-            lines.write([json.dumps(["stop", pulse.last.epoch, repr(error), time.monotonic_ns()])])
+            print(f"stopped at epoch {pulse.last.epoch}: {error!r}", flush=True)
             if isinstance(error, WriterFenced):
-                pulse.beat(state=history.FENCED)
+                pulse.beat(state=chaos_history.FENCED)
                 return
             if not getattr(error, "retriable", False):
                 pulse.beat(errors=pulse.last.errors + 1)
-            pulse.beat(state=history.STOPPED)
+            pulse.beat(state=chaos_history.STOPPED)
             await asyncio.sleep(REOPEN_PAUSE_S)
-    pulse.beat(state=history.DONE)
+    pulse.beat(state=chaos_history.DONE)
 
 
 def main() -> None:
