@@ -82,8 +82,8 @@ def replay(findings: Findings) -> Replayed:
     _judge_missing_segments(result, findings)
     for damage in findings.middle:
         _judge_middle(result, damage)
-    if findings.tail is not None:
-        _doubt_all(result, findings.tail, "the tail of the log was damaged and cut")
+    for tail in findings.tails:
+        _doubt_all(result, tail, "the tail of the log was damaged and cut")
     return result
 
 

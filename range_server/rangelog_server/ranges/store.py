@@ -62,7 +62,7 @@ class Store:
         if replayed.problems:
             self._write_server()
         self.wal.kick()
-        self.wal.close_torn_tail()
+        self.wal.close_torn_tails()
         self.changed = dict.fromkeys(self.replicas)
         return replayed
 

@@ -62,7 +62,10 @@ class SegmentFiles:
         return self.directory / f"wal-{sequence:016x}.idx"
 
     def open_all(self) -> list[Segment]:
-        """Open every segment there is, oldest first; remember the free ones."""
+        """Open every segment there is, oldest first; remember the free ones. Raises OSError."""
+        # A process that was killed may have renamed files and not flushed the names: what is written from here on into
+        # one of them must not go with its name.
+        self.io.sync_directory(self.directory)
         segments: list[Segment] = []
         for name in self.io.list(self.directory):
             path = self.directory / name

@@ -68,7 +68,7 @@ class Wal:
         self._worker: threading.Thread | None = None
         self._current: Segment
         self._position = 0
-        self._torn_end: tuple[Segment, int] | None = None
+        self._torn_ends: list[tuple[Segment, int]] = []
 
     # ---- opening
 
@@ -80,7 +80,7 @@ class Wal:
         findings = judge(logs)
         self._spares = segments[findings.tail_index + 1 :]
         next_sequence = segments[-1].sequence + 1 if segments else 1
-        if findings.tail_index >= 0 and findings.tail is None and logs[findings.tail_index].ending is Ending.END:
+        if findings.tail_index >= 0 and not findings.tails and logs[findings.tail_index].ending is Ending.END:
             last = logs[findings.tail_index]
             self._current, self._position = self.segments[last.sequence], last.end
             self._current.rows += rows_of(list(last.entries))
@@ -89,9 +89,9 @@ class Wal:
             if last.leftovers:
                 self.io.fdatasync(self._current.fd)
         else:
-            if findings.tail is not None:
-                sequence, position = split_lsn(findings.tail.lsn)
-                self._torn_end = (self.segments[sequence], position)
+            for tail in findings.tails:
+                sequence, position = split_lsn(tail.lsn)
+                self._torn_ends.append((self.segments[sequence], position))
             if not self._spares:
                 self._spares.append(self.files.prepare(next_sequence))
             self._current, self._position = self._spares.pop(0), SEGMENT_HEADER_BYTES
@@ -103,7 +103,7 @@ class Wal:
         return findings
 
     def _rebuild_sidecars(self, full: list[SegmentLog], findings: Findings) -> None:
-        damaged = {split_lsn(damage.lsn)[0] for damage in findings.middle}
+        damaged = {split_lsn(damage.lsn)[0] for damage in [*findings.middle, *findings.tails]}
         for log in full:
             if log.scanned and log.sequence not in damaged:
                 self._write_sidecar(log.sequence, log.end, bytes(rows_of(list(log.entries))))
@@ -128,15 +128,14 @@ class Wal:
             self.io.close(segment.fd)
         self.segments.clear()
 
-    def close_torn_tail(self) -> None:
+    def close_torn_tails(self) -> None:
         """Make the cut of a damaged tail final, once what it puts in doubt is durable. Blocking. Raises OSError."""
-        if self._torn_end is None:
-            return
-        segment, position = self._torn_end
-        marker = pack_header(self.salt, Kind.NEXT, make_lsn(segment.sequence, position), 0, 0, 0, 0, b"")
-        write_all(self.io, segment.fd, [marker], position)
-        self.io.fdatasync(segment.fd)
-        self._torn_end = None
+        while self._torn_ends:
+            segment, position = self._torn_ends[-1]  # the oldest last: while it is torn, so may be those after it
+            marker = pack_header(self.salt, Kind.NEXT, make_lsn(segment.sequence, position), 0, 0, 0, 0, b"")
+            write_all(self.io, segment.fd, [marker], position)
+            self.io.fdatasync(segment.fd)
+            self._torn_ends.pop()
 
     # ---- writing
 

@@ -70,6 +70,16 @@ class SegmentLog:
         """Whether anything was ever written after the preparation."""
         return bool(self.entries or self.damages) or self.ending is not Ending.END
 
+    @property
+    def torn_in_last_write(self) -> bool:
+        """Whether damage begins in the last write."""
+        return any(split_lsn(damage.lsn)[1] >= self.last_group_start for damage in self.damages)
+
+    @property
+    def of_a_start(self) -> bool:
+        """Whether nothing is there but what a start writes after a torn tail."""
+        return all(entry.kind in (Kind.STATE, Kind.SERVER) for entry in self.entries)
+
 
 @dataclass(slots=True)
 class Findings:
@@ -77,7 +87,7 @@ class Findings:
 
     segments: list[SegmentLog]
     middle: list[Damage]  # in flushed bytes
-    tail: Damage | None  # in the last write: all from there on was cut
+    tails: list[Damage]  # in the last write: all from there on was cut; of starts that were cut short, theirs too
     tail_index: int  # the last segment in use, -1: none
 
 
@@ -152,26 +162,38 @@ def _look_beyond(data: bytes, end: int, salt: int, log: SegmentLog) -> None:
 
 
 def judge(segments: list[SegmentLog]) -> Findings:
-    """Tell middle from tail damage and cut the tail. `segments`: oldest first."""
+    """Tell middle from tail damage and cut the tail. `segments`: oldest first.
+
+    A start that finds a torn tail goes on in a new segment, and closes the tail once its own entries there are durable. If
+    it is cut short, that tail is still torn, and its own may be: neither is damage to flushed bytes.
+    """
     used = [index for index, log in enumerate(segments) if log.used]
     if not used:
-        return Findings(segments, [], None, -1)
-    tail_index = used[-1]
+        return Findings(segments, [], [], -1)
+    tail_index = first = used[-1]
+    while first > 0 and segments[first].of_a_start and segments[first - 1].torn_in_last_write:
+        first -= 1
     middle: list[Damage] = []
-    for log in segments[:tail_index]:
+    for log in segments[:first]:
         middle += log.damages
         if log.ending is not Ending.NEXT and not log.damages:
             middle.append(Damage(make_lsn(log.sequence, log.end), None))
-    last = segments[tail_index]
+    tails: list[Damage] = []
+    for log in segments[first : tail_index + 1]:
+        _cut_tail(log, middle, tails)
+    return Findings(segments, middle, tails, tail_index)
+
+
+def _cut_tail(log: SegmentLog, middle: list[Damage], tails: list[Damage]) -> None:
     tail: Damage | None = None
-    for damage in last.damages:
-        if split_lsn(damage.lsn)[1] < last.last_group_start:
+    for damage in log.damages:
+        if split_lsn(damage.lsn)[1] < log.last_group_start:
             middle.append(damage)
         elif tail is None:
             tail = damage
     if tail is not None:
         cut = tail.lsn
-        last.entries = [entry for entry in last.entries if entry.lsn < cut]
-        last.end = split_lsn(cut)[1]
-        last.ending = Ending.TORN
-    return Findings(segments, middle, tail, tail_index)
+        log.entries = [entry for entry in log.entries if entry.lsn < cut]
+        log.end = split_lsn(cut)[1]
+        log.ending = Ending.TORN
+        tails.append(tail)

@@ -1,0 +1,109 @@
+"""What cutting the store at every call found: crashes whose second half comes at or after the next start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+
+from rangelog.batch import batch_crc, check_batch
+from rangelog_server.ranges.reading import make_plan, read_batches
+from rangelog_server.ranges.replica import Health, NewBatch
+from rangelog_server.ranges.store import Store
+from rangelog_server.testing import batch
+from rangelog_server.wal.log import Wal
+from rangelog_server.wal.memory_io import MemoryIo, PowerCut
+
+SEGMENT_BYTES = 4096
+
+
+def open_store(disk: MemoryIo) -> Store:
+    """Recover from a disk."""
+    store = Store(Wal(Path("/log"), 3, io=disk, segment_bytes=SEGMENT_BYTES), cache_bytes=0)
+    store.open()
+    return store
+
+
+def append(store: Store, stream_id: int, base: int) -> bytes:
+    """Append one record."""
+    data = batch(base, [b"%d" % base * 40], stream_id=stream_id)
+    message = SimpleNamespace(
+        stream_id=stream_id, range_index=0, epoch=1, start_offset=0, confirm_offset=0, recovery=False, memory=False
+    )
+    store.append(None, 0, message, [NewBatch(check_batch(data), batch_crc(data), data)], data)
+    return data
+
+
+def torn_in_a_write(disk: MemoryIo) -> None:
+    """Two ranges with one flushed batch each, and a write of both that was torn by a kill."""
+    store = open_store(disk)
+    for stream_id in (1, 2):
+        append(store, stream_id, 0)
+    store.wal.kick()
+    for base in (1, 2, 3):
+        for stream_id in (1, 2):
+            append(store, stream_id, base)
+    disk.cut_after = 0
+    with pytest.raises(PowerCut):
+        store.wal.kick()
+    disk.kill()
+
+
+@pytest.mark.parametrize("crashes", [1, 2, 3])
+@pytest.mark.parametrize("after", range(4))
+def test_a_torn_tail_stays_one_when_its_recovery_is_cut_short(after: int, crashes: int) -> None:
+    """A crash while a torn tail is being recovered was taken for damage to flushed bytes, and quarantined replicas."""
+    disk = MemoryIo()
+    torn_in_a_write(disk)
+    for _ in range(crashes):
+        disk.cut_after = after
+        try:
+            open_store(disk)
+        except PowerCut:
+            pass
+        disk.kill()
+    store = open_store(disk)
+    for stream_id in (1, 2):
+        core = store.replicas[stream_id, 0].core
+        assert core.health is Health.DOUBTFUL
+        assert core.problem.startswith("the tail of the log was damaged and cut")
+        assert core.durable_offset >= 1
+    again = open_store(disk)
+    assert not again.problems  # its consequences are written down
+    assert again.replicas[1, 0].core.health is Health.DOUBTFUL
+
+
+def test_damage_before_the_last_write_is_still_damage_to_flushed_bytes() -> None:
+    """Rot in an earlier write beside a torn tail and an unfinished start quarantines the range it is in."""
+    disk = MemoryIo()
+    torn_in_a_write(disk)
+    disk.cut_after = 1
+    with pytest.raises(PowerCut):
+        open_store(disk)
+    disk.kill()
+    content = disk.content("wal-0000000000000001.seg")
+    content[bytes(content).index(b"0" * 40)] ^= 1
+    assert open_store(disk).replicas[1, 0].core.health is Health.QUARANTINED
+
+
+def test_names_that_a_killed_process_left_unflushed_are_flushed_before_anything_goes_there() -> None:
+    """A segment renamed by a process that was killed before the directory's flush took acked batches with it."""
+    disk = MemoryIo()
+    disk.cut_after = 4  # create, write, flush, rename
+    with pytest.raises(PowerCut):
+        open_store(disk)
+    disk.kill()
+    store = open_store(disk)
+    data = append(store, 1, 0)
+    store.wal.kick()
+    assert store.replicas[1, 0].core.durable_offset == 1
+
+    class Nothing(Random):
+        def random(self) -> float:
+            return 0.0  # the power cut keeps durable names alone
+
+    disk.power_loss(Nothing())
+    store = open_store(disk)
+    assert read_batches(store.wal, make_plan(store.replicas[1, 0], 0, 1)) == [data]
