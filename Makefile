@@ -8,7 +8,7 @@ PYTEST := $(PY) -m pytest -q
 SEEDS  ?= 300
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
-.PHONY: help demo test unit integration spark check sim chaos bench proto lock clean
+.PHONY: help demo test unit integration spark check sim chaos fuzz bench proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ demo: $(READY) ## the main job: 336,776 flights through failures, tiering and Sp
 test: check unit integration spark ## everything that must hold
 
 unit: $(READY) ## cores, codecs, state machines, simulation
-	$(PYTEST) -n 2 --dist loadfile tests/unit tests/simulation
+	$(PYTEST) -n 2 --dist loadfile tests/unit tests/simulation tests/fuzz
 
 integration: $(READY) ## real processes on loopback
 	$(PYTEST) tests/integration
@@ -50,6 +50,9 @@ sim: $(READY) ## simulated clusters: SEEDS=n of them, or SEED=k alone with its t
 
 chaos: $(READY) ## a real cluster through every kind of fault: TIMES=n of each, KINDS=a,b, in the order of SEED=k
 	$(PY) tests/chaos/run.py --times $(or $(TIMES),5) --kinds "$(KINDS)" $(if $(SEED),--seed $(SEED))
+
+fuzz: $(READY) ## every decoder, SECONDS=n each: TARGET=name alone, other inputs with SEED=k
+	$(PY) tests/fuzz/run.py --seconds $(or $(SECONDS),8) $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED))
 
 bench: ## not there yet
 	@echo "make bench: the benchmark is not there yet; it comes with the work on speed"; exit 1

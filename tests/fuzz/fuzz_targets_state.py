@@ -192,7 +192,7 @@ def change_snapshot(data: bytes, random: Random) -> bytes:
 TARGETS = (
     Target(
         "pd-commands", lambda: [framed(history()), framed(history()[:9])], run_commands, None, (change_history,),
-        plain_share=0.05, ci_inputs=300,
+        plain_share=0.05, ci_inputs=200,
     ),
     Target(
         "pd-state-snapshot", snapshot_seeds, run_restore, None, (change_snapshot,), plain_share=0.15,

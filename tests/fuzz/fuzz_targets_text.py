@@ -345,8 +345,9 @@ _URLS = (
 TARGETS = (
     Target(
         "pd-settings", lambda: [_PD_TOML, b"a = " + DEEP, b"n = " + b"9" * 5_000], run_pd_toml, None, words(*_TOML_WORDS),
+        ci_inputs=60,
     ),
-    Target("server-settings", lambda: [_SERVER_TOML], run_server_toml, None, words(*_TOML_WORDS), ci_inputs=250),
+    Target("server-settings", lambda: [_SERVER_TOML], run_server_toml, None, words(*_TOML_WORDS), ci_inputs=100),
     Target(
         "local-plan", lambda: [plan_seed(), DEEP], run_plan, None,
         words('"pds"', '"format"', "1", "null", "[]", "{}", '"x"', '"tier_url"', '"host"'), ci_inputs=250,
@@ -366,7 +367,7 @@ TARGETS = (
     Target(
         "tier-url", lambda: list(_URLS), run_tier_url, None,
         words("s3://", "file://", "?", "&", "#", "@", "endpoint=", "region=", "create=true", "[", "]", "%2e%2e", "..", "//", "http://"),
-        peak_bytes_max=64 * MIB, time_s_max=10.0, ci_inputs=60,
+        peak_bytes_max=64 * MIB, time_s_max=10.0, ci_inputs=30,
     ),
     Target(
         "object-key", lambda: [b"streams/1/ranges/00000003/0-1-42.parquet"], run_key, None,
@@ -378,7 +379,7 @@ TARGETS = (
         words("ms", "w", "KiB", ".", "1e9", "T", "Z", "+14:00", "-12:00", "0001-01-01", "9999-12-31T23:59:59"),
     ),
     Target("lines", lambda: [b"one\ntwo\r\n\nlast", b"\r\n" * 5, b"x" * 300], run_lines),
-    Target("rendering", lambda: [b"key and value", bytes(range(256)), b'\xff{"a": 1}\r\n'], run_rendering, ci_inputs=150),
+    Target("rendering", lambda: [b"key and value", bytes(range(256)), b'\xff{"a": 1}\r\n'], run_rendering, ci_inputs=80),
     Target("record", lambda: [b"value", b"12345678\xff\xff", b"abc"], run_record),
     Target(
         "spark-options", lambda: [b"pd=a:1\nstream=s\nstart=earliest\nend=7\nrecords_per_partition=10"],

@@ -77,6 +77,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--plain", action="store_true", help="without line feedback: faster, learns nothing")
     parser.add_argument("--input", type=bytes.fromhex, metavar="HEX", help="run this one input and show what happens")
     parser.add_argument("--save", action="store_true", help="add what reached new lines to the corpus")
+    parser.add_argument("--no-figures", action="store_true", help="do not publish the figures")
     parser.add_argument("--list", action="store_true", help="names of the targets")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
@@ -210,7 +211,9 @@ def finish(results: dict[str, dict[str, Any]], asked: argparse.Namespace) -> int
     if asked.save:
         for name, result in results.items():
             fuzz_corpus.save(name, [*fuzz_corpus.load(name), *map(bytes.fromhex, result["kept"])])
-    totals = publish_figures(results)
+    totals = figures_of(results)
+    if not asked.no_figures:
+        publish_figures(totals, results)
     print(
         f"fuzz: targets={totals['targets']} inputs={totals['inputs']} accepted={totals['accepted']} "
         f"refused={totals['refused']} corpus={totals['corpus_inputs']} peak_mib={totals['peak_bytes'] >> 20} "
@@ -219,11 +222,9 @@ def finish(results: dict[str, dict[str, Any]], asked: argparse.Namespace) -> int
     return 1 if crashes else 0
 
 
-def publish_figures(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Write the figures of the run; return them."""
-    from figures import publish
-
-    totals: dict[str, Any] = {
+def figures_of(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The sums of a run."""
+    return {
         "targets": len(results),
         "inputs": sum(each["inputs"] for each in results.values()),
         "accepted": sum(each["accepted"] for each in results.values()),
@@ -236,8 +237,13 @@ def publish_figures(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "rss_grown_bytes_max": max(each["rss_bytes"] for each in results.values()),
         "slowest_ms": round(max(each["slowest_s"] for each in results.values()) * 1000),
     }
+
+
+def publish_figures(totals: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+    """Write the figures of the run."""
+    from figures import publish
+
     publish("fuzz", totals | {"inputs_by_target": {name: each["inputs"] for name, each in results.items()}})
-    return totals
 
 
 if __name__ == "__main__":

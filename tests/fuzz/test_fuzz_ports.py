@@ -1,0 +1,150 @@
+"""Noise, mutated frames and mutated HTTP/2 at the ports of a running cluster: it goes on serving and does not grow."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from fuzz_mutation import mutated
+from fuzz_targets_batches import repair_frames
+from fuzz_targets_data_plane import HELLO, change_append, change_frames, request, request_seeds
+from fuzz_targets_raft import hello_seeds
+
+import rangelog
+from rangelog._transport.addresses import split_address
+from rangelog_cli.health import wait_healthy
+from rangelog_cli.processes import Cluster
+from rangelog_proto.frame import Opcode
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+ATTEMPTS = 300
+"""Connections per port and kind."""
+GROWTH_BYTES_MAX = 48 << 20
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """One placement driver of three, and three range servers."""
+    env = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 << 20)}
+    made = Cluster.open(tmp_path / "cluster", env=env)
+    try:
+        with made:
+            wait_healthy(made)
+            yield made
+    finally:
+        made.kill_all()
+
+
+def rss_bytes(cluster: Cluster) -> dict[str, int]:
+    """Resident memory of each member."""
+    found = {}
+    for name, process in cluster.members.items():
+        lines = Path(f"/proc/{process.pid}/status").read_text().split("\n")
+        found[name] = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) << 10
+    return found
+
+
+def send(address: str, data: bytes) -> bool:
+    """Say this, hear a little of the answer, hang up; return whether there was one."""
+    try:
+        with socket.create_connection(split_address(address), timeout=5) as sock:
+            sock.settimeout(0.005)
+            sock.sendall(data)
+            return bool(sock.recv(4_096))
+    except OSError:
+        return False  # refused, reset or silent: as it likes
+
+
+def http2(kind: int, flags: int, stream_id: int, payload: bytes) -> bytes:
+    """One frame of HTTP/2."""
+    return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + struct.pack(">I", stream_id) + payload
+
+
+def http2_seed() -> bytes:
+    """A connection that opens a stream, with a header block of literals and a message that is none."""
+    pairs = (
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/rangelog.v1.PlacementDriver/ListStreams"),
+        ("te", "trailers"),
+    )
+    block = b"".join(
+        bytes((0, len(name))) + name.encode() + bytes((len(value),)) + value.encode() for name, value in pairs
+    )
+    message = b"\0" + struct.pack(">I", 2) + b"\x0a\xff"
+    return PREFACE + http2(4, 0, 0, b"") + http2(1, 4, 1, block) + http2(0, 1, 1, message)
+
+
+def attacks(server: str, incarnation: int) -> dict[str, Callable[[Random], bytes]]:
+    """What is sent to a data port, a gRPC port and a Raft port."""
+    hello = request(Opcode.HELLO, 1, protocol_version=1, server=server, incarnation=incarnation)
+    bodies = [hello + seed[len(HELLO) :] for seed in request_seeds()[:3]]
+
+    def frames(random: Random) -> bytes:
+        data = random.choice((change_frames, change_append))(random.choice(bodies), random)
+        return repair_frames(mutated(data, random), random) if random.random() < 0.3 else data
+
+    return {
+        "frames": frames,
+        "http2": lambda random: PREFACE + mutated(http2_seed()[len(PREFACE) :], random),
+        "raft": lambda random: mutated(random.choice(hello_seeds()), random),
+        "noise": lambda random: random.randbytes(random.choice((1, 24, 500, 20_000))),
+    }
+
+
+async def append_and_read(cluster: Cluster, name: str, *, create: bool) -> None:
+    """The cluster serves: what is appended is read."""
+    async with await rangelog.connect(cluster.connect_string) as client:
+        if create:
+            await client.create_stream(name)
+        before = await client.end_offset(name)
+        values = [b"%d" % number for number in range(100)]
+        async with client.writer(name) as writer:
+            for value in values:
+                await writer.ready()
+                writer.submit(value)
+            await writer.flush()
+        read = [record.value async for record in client.reader(name, start=before)]
+    assert read == values
+
+
+async def test_garbage_at_every_port_changes_nothing(cluster: Cluster) -> None:
+    """Connections that say nonsense end; the members keep their memory, and records go in and out as before."""
+    await append_and_read(cluster, "s", create=True)
+    plan = cluster.plan
+    random = Random(5)
+    server = plan.range_servers[0]
+    endpoint = json.loads((cluster.directory / server.name / "endpoint.json").read_text())
+    kinds = attacks(server.name, endpoint["incarnation"])
+    ports = {
+        endpoint["data_address"]: ("frames", "noise", "http2"),
+        endpoint["control_address"]: ("http2", "noise", "frames"),
+        plan.pds[0].api_address: ("http2", "noise"),
+        plan.pds[0].raft_address: ("raft", "noise"),
+    }
+    growth: list[dict[str, int]] = []
+    answered = dict.fromkeys(kinds, 0)
+    for _turn in range(2):
+        before = rss_bytes(cluster)
+        for address, chosen in ports.items():
+            for kind in chosen:
+                for _ in range(ATTEMPTS // 2):
+                    answered[kind] += send(address, kinds[kind](random))
+        after = rss_bytes(cluster)
+        growth.append({name: after[name] - before[name] for name in before})
+    await append_and_read(cluster, "s", create=False)
+    assert all(process.running for process in cluster.members.values()), "a member ended"
+    assert min(answered["frames"], answered["http2"], answered["raft"]) > ATTEMPTS // 10, answered
+    assert max(growth[1].values()) < GROWTH_BYTES_MAX, growth
+    for name in cluster.members:
+        log = (cluster.directory / "logs" / f"{name}.log").read_text()
+        assert "Traceback" not in log, f"{name}: {log[-2_000:]}"
+    sent = ATTEMPTS * sum(map(len, ports.values()))
+    print(f"ports: connections={sent} grown_kib_max={max(growth[1].values()) >> 10} crashes=0")
