@@ -193,23 +193,35 @@ class FileHistory(History):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._cut_off_a_torn_line()
-
-    def _cut_off_a_torn_line(self) -> None:
-        size_bytes = os.fstat(self._descriptor).st_size
-        tail = os.pread(self._descriptor, LINE_BYTES_MAX, max(0, size_bytes - LINE_BYTES_MAX))
-        os.ftruncate(self._descriptor, size_bytes - len(tail) + tail.rfind(b"\n") + 1)
+        self._descriptor = open_for_appending(path)
+        cut_off_a_torn_line(self._descriptor)
 
     def note(self, *events: Event) -> None:
         """Append lines. Raises OSError."""
-        data = "".join(f"{to_line(event)}\n" for event in events).encode()
-        while data:
-            data = data[os.write(self._descriptor, data) :]
+        write_all(self._descriptor, "".join(f"{to_line(event)}\n" for event in events))
 
     def close(self) -> None:
         """Nothing is noted any more."""
         os.close(self._descriptor)
+
+
+def open_for_appending(path: Path) -> int:
+    """A descriptor whose writes go to the end of the file, which is made when it is not there."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def cut_off_a_torn_line(descriptor: int) -> None:
+    """What a killed client left behind its last whole line goes."""
+    size_bytes = os.fstat(descriptor).st_size
+    tail = os.pread(descriptor, LINE_BYTES_MAX, max(0, size_bytes - LINE_BYTES_MAX))
+    os.ftruncate(descriptor, size_bytes - len(tail) + tail.rfind(b"\n") + 1)
+
+
+def write_all(descriptor: int, text: str) -> None:
+    """All of it is with the kernel then."""
+    data = text.encode()
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def read_history(*paths: Path) -> Iterator[Event]:

@@ -33,7 +33,7 @@ class Story:
             self._read(f"r{reader}", early=True)
         if self.dice.random() < 0.4:
             self.trimmed = self.dice.randrange(len(self.log) + 1)
-            self.history.trimmed(S, self.trimmed, self._tick())
+            self.history.trimmed(S, self.trimmed, self._tick() + 0.01)  # it excuses nothing that was read before
         self._read("last", early=False)
         start = self.dice.randrange(self.trimmed + 1)
         self.history.final(S, "hot", start, self.log[start:], [hash(each) & 0xFFFF for each in self.log[start:]])
