@@ -71,6 +71,8 @@ class VirtualDisk(Files):
         self.random = random
         self.full = False
         self.failing_flushes = False
+        self.failing_append = False
+        """The next flush of what was appended fails, and all after it work again."""
         self.slow_s = 0.0
         self.calls = 0
         self.cut_after: int | None = None
@@ -234,19 +236,23 @@ class VirtualDisk(Files):
 
     def fdatasync(self, fd: int) -> None:
         """See Files."""
+        fails, self.failing_append = self.failing_append, False
+        self._flush(fd, fails=fails)
+
+    def fsync(self, fd: int) -> None:
+        """See Files."""
+        self._flush(fd, fails=False)
+
+    def _flush(self, fd: int, *, fails: bool) -> None:
         self._call("fdatasync")
         self.on_latency(self.random.uniform(0.0001, 0.001) + self.slow_s * self.random.random())
         file = self._open[fd]
-        if self.failing_flushes and file.dirty:
+        if (fails or self.failing_flushes) and file.dirty:
             self.counts["flush failed"] += 1
             file.never_flushed.update(file.dirty)
             file.dirty.clear()
             raise OSError(errno.EIO, "Input/output error")
         file.flush()
-
-    def fsync(self, fd: int) -> None:
-        """See Files."""
-        self.fdatasync(fd)
 
     def rename(self, source: Path, target: Path) -> None:
         """See Files."""

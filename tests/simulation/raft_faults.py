@@ -43,6 +43,7 @@ class Faults:
             self._all_at_once,
             self._leave,
             self._new_disk,
+            self._new_disk_while_one_is_away,
             self._lossy,
             self._slow_network,
         ]
@@ -60,7 +61,7 @@ class Faults:
         self._world.blocked.clear()
         self._world.loss = self._world.slow_share = 0.0
         for name, process in self._group.processes.items():
-            process.disk.full = process.disk.failing_flushes = False
+            process.disk.full = process.disk.failing_flushes = process.disk.failing_append = False
             process.disk.slow_s = 0.0
             process.disk.cut_after = process.disk.cut_once_after = None
             self._group.resume(name)
@@ -153,37 +154,71 @@ class Faults:
         self._later(0.0001, 0.002, crash)
 
     def _new_disk(self) -> None:
-        """One at a time: the next one only after the last one holds everything again."""
-        if self._wiped is not None:
-            process = self._group.processes[self._wiped]
-            if not process.running or not process.opened or process.raft is None or not process.raft._log.voter:
-                return
         name = self._member()
-        others = [self._group.processes[each] for each in self._names if each != name]
-        if not others or not all(each.running and each.raft is not None and each.raft._log.voter for each in others):
-            return
+        if self._may_replace(name):
+            self._replace(name)
+
+    def _may_replace(self, name: str) -> bool:
+        """One at a time: the next one only after the last one holds everything again."""
+        holding = [each for each in self._group.processes.values() if each.running and each.raft is not None]
+        voters = {each.name for each in holding if each.raft is not None and each.raft._log.voter}
+        others = {each for each in self._names if each != name}
+        return bool(others) and others <= voters and self._wiped in (None, *voters)
+
+    def _replace(self, name: str) -> None:
         self._wiped = name
         self._group.counters["disks replaced"] += 1
         self._group.crash(name, power_loss=True)
         self._group.wipe(name)
         self._restart_soon(name)
 
+    def _new_disk_while_one_is_away(self) -> None:
+        """What was acked meanwhile is on two members. One gets a new disk, and the other dies while it is copied."""
+        leader = self._group.leader()
+        others = [name for name in self._names if name != leader]
+        if leader is None or len(others) != 2:
+            return
+        away, empty = self._world.random.sample(others, 2)
+        self._world.blocked.update(self._around(away))
+
+        def replace() -> None:
+            if self._may_replace(empty):
+                self._replace(empty)
+                self._soon_as(lambda: 1 < self._group.last_index(empty) < self._group.last_index(leader), crash)
+
+        def crash() -> None:
+            self._world.blocked.difference_update(self._around(away))
+            self._group.counters["died while a new disk was filled"] += 1
+            self._group.crash(leader, power_loss=True)
+            self._later(3.0, 6.0, lambda: self._group.restart(leader))
+
+        self._later(0.5, 2.0, replace)
+        self._later(4.0, 4.0, lambda: self._world.blocked.difference_update(self._around(away)))
+
+    def _soon_as(self, holds: Callable[[], bool], call: Callable[[], None], tries: int = 3000) -> None:
+        if holds():
+            call()
+        elif tries:
+            self._later(0.0005, 0.0005, lambda: self._soon_as(holds, call, tries - 1))
+
     # ---- the network
+
+    def _around(self, name: str) -> list[tuple[str, str]]:
+        return [pair for other in self._names if other != name for pair in ((name, other), (other, name))]
 
     def _block(self, pairs: list[tuple[str, str]]) -> None:
         self._world.blocked.update(pairs)
         self._later(0.1, 4.0, lambda: self._world.blocked.difference_update(pairs))
 
     def _isolate(self) -> None:
-        name = self._member()
-        self._block([pair for other in self._names if other != name for pair in ((name, other), (other, name))])
+        self._block(self._around(self._member()))
 
     def _strand_the_leader(self) -> None:
         """Nobody hears it any more, and it is asked again and again while the others elect another."""
         name = self._group.leader()
         if name is None:
             return
-        self._block([pair for other in self._names if other != name for pair in ((name, other), (other, name))])
+        self._block(self._around(name))
         for number in range(20):
             self._later(number * 0.1, number * 0.1, lambda: self._read_at(name))
 
@@ -222,7 +257,10 @@ class Faults:
         """Flushes fail; soon after, the power goes as well, as often as not."""
         name = self._member()
         disk = self._group.processes[name].disk
-        disk.failing_flushes = True
-        self._later(0.02, 0.5, lambda: setattr(disk, "failing_flushes", False))
+        if self._world.random.random() < 0.7:
+            disk.failing_append = True
+        else:
+            disk.failing_flushes = True
+            self._later(0.02, 0.5, lambda: setattr(disk, "failing_flushes", False))
         if self._world.random.random() < 0.5:
             self._later(0.1, 3.0, lambda: self._crash(name, power_loss=True))

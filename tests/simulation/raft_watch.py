@@ -115,15 +115,10 @@ class Watch:
         raft, promised = process.raft, self.promises[process.name]
         assert raft is not None
         log = raft._log
-        if log.getCurrentTerm() < promised.term:
-            self.violations.append(
-                f"{process.name} forgot its term: {log.getCurrentTerm()} after it spoke in {promised.term}"
-            )
-        elif (
-            log.getCurrentTerm() == promised.term
-            and promised.voted_for
-            and log.getVotedForNodeId() != promised.voted_for
-        ):
+        term = raft.raftCurrentTerm  # of the vote file, or of the last entry when that is later
+        if term < promised.term:
+            self.violations.append(f"{process.name} forgot its term: {term} after it spoke in {promised.term}")
+        elif term == promised.term and promised.voted_for and log.getVotedForNodeId() != promised.voted_for:
             self.violations.append(f"{process.name} forgot its vote in term {promised.term}")
         if log.journal.last_index < promised.entry:
             self.violations.append(

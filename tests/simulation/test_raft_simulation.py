@@ -29,6 +29,7 @@ CORNER_CASES = (
     "crashed soon after create snapshot.new",
     "crashed soon after rename journal",
     "crashed soon after rename snapshot",
+    "died while a new disk was filled",
     "disks replaced",
     "elections won",
     "fault: all at once",
