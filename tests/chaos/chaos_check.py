@@ -9,7 +9,8 @@ import chaos_history
 from chaos_load import Client, Load
 from chaos_reading import ReadBack
 from history import Ended, Event, read_history
-from log_checker import Report, check_log
+from log_checker import check_log
+from log_report import Report
 
 
 @dataclass

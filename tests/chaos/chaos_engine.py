@@ -22,7 +22,7 @@ from chaos_cluster import System
 from chaos_faults import REGISTRY, Fault
 from chaos_health import ONCE_MORE, Examination
 from chaos_outcome import Injected, Run
-from log_checker import Report
+from log_report import Report
 
 HEALED_WITHIN_S = 60.0
 HEALTHY_AT_START_S = 60.0

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from chaos_outcome import Injected, Run
-from log_checker import Report
+from log_report import Report
 
 
 def percentile(values: Sequence[float], share: float) -> float:
