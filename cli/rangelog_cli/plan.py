@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 
 from rangelog.errors import ConfigInvalid, InvalidArgument
@@ -145,15 +146,26 @@ def read_plan(directory: Path) -> ClusterPlan | None:
         fields = json.loads(path.read_text())
         if fields.pop("format") != _FORMAT:
             raise ValueError("unknown format")
-        return ClusterPlan(
+        plan = ClusterPlan(
             pds=tuple(PdPlan(**pd) for pd in fields.pop("pds")),
             range_servers=tuple(ServerPlan(**server) for server in fields.pop("range_servers")),
             **fields,
         )
+        for part in (plan, *plan.pds, *plan.range_servers):
+            _check_kinds(part)
+        return plan
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigInvalid(f"{path} is damaged ({error}): restore it, or choose another --data-dir") from None
+
+
+def _check_kinds(part: ClusterPlan | PdPlan | ServerPlan) -> None:
+    """Raises TypeError for a field of another kind than it is declared."""
+    for each in dataclass_fields(part):
+        wanted = {"str": str, "int": int}.get(str(each.type))
+        if wanted is not None and type(getattr(part, each.name)) is not wanted:
+            raise TypeError(f"{each.name} is no {each.type}")
 
 
 def write_plan(directory: Path, plan: ClusterPlan) -> None:

@@ -174,7 +174,7 @@ def run_segment(data: bytes) -> bool:
         if Health.QUARANTINED in (twin.health, hosted.core.health):
             assert twin.health is hosted.core.health
             continue
-        assert (twin.end_offset, twin.fenced, twin.health) == (
+        assert (twin.durable_offset, twin.fenced, twin.health) == (
             hosted.core.durable_offset,
             hosted.core.fenced,
             hosted.core.health,

@@ -19,7 +19,7 @@ from rangelog_pd.consensus import hard_state, messages, snapshot_file
 from rangelog_pd.consensus.connection import Connection
 from rangelog_pd.consensus.files import Files
 from rangelog_pd.consensus.handshake import Identity, SessionKeys, group_digest, listen
-from rangelog_pd.consensus.journal import Entry, Journal
+from rangelog_pd.consensus.journal import INDEX_MAX, Entry, Journal
 from rangelog_pd.consensus.packing import pack, unpack
 from rangelog_pd.consensus.snapshot_file import Snapshot
 from rangelog_pd.consensus.snapshots import Snapshots
@@ -151,6 +151,8 @@ def run_journal(data: bytes) -> bool:
         assert after.term >= before.term
     assert data.startswith(bytes(files.names[PATH]))
     term = entries[-1].term if entries else 1
+    if journal.last_index == INDEX_MAX:
+        return True
     journal.append(b"\0next", journal.last_index + 1, term)
     journal.sync()
     again = Journal(PATH, files=files, must_hold=journal.last_index)

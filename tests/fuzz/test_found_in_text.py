@@ -16,7 +16,7 @@ from rangelog._transport.grpc_errors import _ours
 from rangelog.errors import ConfigInvalid, InvalidArgument, OffsetOutOfRange
 from rangelog.ids import Incarnation, ReplicaId
 from rangelog.spark.options import parse_options
-from rangelog_cli.plan import read_plan
+from rangelog_cli.plan import make_plan, read_plan, write_plan
 from rangelog_cli.servers import read_toml
 from rangelog_pd.consensus.dialing import parse_address
 from rangelog_pd.settings import MemberSettings, PdSettings
@@ -63,6 +63,15 @@ def test_plan_and_context_that_python_gives_up_on(
     monkeypatch.setattr(context, "context_path", lambda: tmp_path / "cluster.json")
     with pytest.raises(ConfigInvalid, match="cannot be read"):
         context.read_context()
+
+
+def test_a_plan_whose_port_is_no_number(tmp_path: Path) -> None:
+    """It was believed, and failed later and elsewhere."""
+    write_plan(tmp_path, make_plan(pds=1, range_servers=1, tier_url="file:///t", base_port=7000))
+    path = tmp_path / "cluster.json"
+    path.write_text(path.read_text().replace("7000,", '"7000",'))
+    with pytest.raises(ConfigInvalid, match="no int"):
+        read_plan(tmp_path)
 
 
 def test_a_directory_with_a_zero_byte_in_its_name() -> None:
