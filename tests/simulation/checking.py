@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from virtual_clients import Histories
+from history import Ended, Event, Final, Invoked, Saw, Trimmed
+from log_checker import check_log
+from virtual_clients import STREAM, Histories
 from virtual_cluster import VirtualCluster
 
 from rangelog.batch import decode_records
@@ -14,60 +16,27 @@ from rangelog_server.ranges.reading import make_plan, read_batches
 
 
 def check_histories(histories: Histories, final: list[tuple[int, bytes]]) -> None:
-    """Nothing acked is lost, nothing is there twice or out of order, nobody saw what is not there."""
-    offsets = [offset for offset, _ in final]
-    trimmed = histories.trimmed
-    if offsets:
-        assert offsets[0] <= trimmed, f"the log starts at {offsets[0]}, but was trimmed at {trimmed} only"
-        assert offsets == list(range(offsets[0], offsets[0] + len(offsets))), "the log has a hole"
-    log = dict(final)
-    places: dict[bytes, int] = {}
-    for offset, identity in final:
-        assert identity not in places, f"{identity!r} is at {places[identity]} and at {offset}"
-        places[identity] = offset
-    known = {each.identity for each in histories.appends}
-    for identity in places:
-        assert identity in known, f"{identity!r} was appended by nobody"
-    last: dict[str, int] = {}
-    epochs: dict[int, int] = {}
-    for each in histories.appends:
-        place = places.get(each.identity)
-        if each.outcome == "ok":
-            if each.offset >= trimmed:
-                assert place == each.offset, f"{each.identity!r} was acked at {each.offset} and is at {place}"
-            epochs[each.offset] = each.epoch
-        assert each.outcome != "failed" or place is None, f"{each.identity!r} failed and is in the log"
-        if place is not None:
-            assert last.get(each.writer, -1) < place, f"{each.identity!r} is before what was appended before it"
-            last[each.writer] = place
-    in_order = [epochs[offset] for offset in sorted(epochs)]
-    assert in_order == sorted(in_order), "a lower epoch acked behind a higher one"
-    _check_real_time(histories)
-    for name, seen in histories.reads.items():
-        _check_reader(name, seen, log, offsets[0] if offsets else 0)
-
-
-def _check_real_time(histories: Histories) -> None:
-    """What was acked before something else was appended lies before it."""
-    acked = sorted((each for each in histories.appends if each.outcome == "ok"), key=lambda each: each.returned)
-    began = sorted(acked, key=lambda each: each.invoked)
-    highest, number = -1, 0
-    for each in began:
-        while number < len(acked) and acked[number].returned < each.invoked:
-            highest = max(highest, acked[number].offset)
-            number += 1
-        assert each.offset > highest, f"{each.identity!r} lies before what was acked before it was appended"
-
-
-def _check_reader(name: str, seen: list[tuple[int, bytes]], log: dict[int, bytes], first: int) -> None:
-    before = -1
-    for offset, identity in seen:
-        assert offset > before, f"{name} went back from {before} to {offset}"
-        gap = before >= 0 and offset != before + 1
-        assert not gap or offset <= first, f"{name} skipped from {before} to {offset}"
-        if offset >= first:
-            assert log.get(offset) == identity, f"{name} saw {identity!r} at {offset}, where {log.get(offset)!r} is"
-        before = offset
+    """Nothing acked is lost, nothing is there twice or out of order, nobody saw what is not there. See log_checker."""
+    writers: dict[str, list[tuple[float, int, Event]]] = {}
+    for number, each in enumerate(histories.appends):
+        events = writers.setdefault(each.writer, [])
+        invoked = Invoked(STREAM, each.writer, each.epoch, each.sequence, (each.identity,), each.invoked)
+        events.append((each.invoked, number, invoked))
+        if each.outcome != "unknown":
+            offset = each.offset if each.outcome == "ok" else None
+            ended = Ended(STREAM, each.writer, each.sequence, 1, each.outcome, each.returned, offset)
+            events.append((each.returned, number, ended))
+    readers = [
+        [Saw(STREAM, name, offset, (identity,), "unknown", time_s) for offset, identity, time_s in seen]
+        for name, seen in histories.reads.items()
+    ]
+    trims = [Trimmed(STREAM, offset, time_s) for offset, time_s in histories.trims]
+    first = final[0][0] if final else 0
+    end = [Final(STREAM, "reader", first, tuple(identity for _, identity in final))]
+    assert [offset for offset, _ in final] == list(range(first, first + len(final))), "the last read has a hole"
+    in_order = [[event for _, _, event in sorted(events, key=lambda one: one[:2])] for events in writers.values()]
+    report = check_log(*in_order, *readers, trims, end)
+    assert report.clean, f"{report.summary()}: {report.violations[0]}"
 
 
 def check_copies(cluster: VirtualCluster, log: dict[int, bytes]) -> None:

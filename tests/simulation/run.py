@@ -7,7 +7,6 @@ python tests/simulation/run.py --seed 17 --trace     # one seed again, with all 
 from __future__ import annotations
 
 import argparse
-import logging
 import multiprocessing
 import os
 import sys
@@ -18,10 +17,10 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
 
-import structlog
-from figures import publish
-from probes import CORNER_CASES
-from simulate import Outcome, run_seed
+from figures import publish  # noqa: E402
+from probes import CORNER_CASES  # noqa: E402
+from run_quiet import quiet  # noqa: E402
+from simulate import Outcome, run_seed  # noqa: E402
 
 TWICE = 20
 """So many seeds are run again in another process; their traces must be the same."""
@@ -33,12 +32,6 @@ FAULTS = (
     "object store in trouble", "object store unavailable", "object stored wrong", "object stored, answer lost",
     "object read wrong", "clock skew",
 )  # fmt: skip
-
-
-def quiet() -> None:
-    """Simulated servers log as real ones do; that is noise here."""
-    logging.disable(logging.CRITICAL)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 def outcomes(seeds: list[int], processes: int) -> Iterator[Outcome]:

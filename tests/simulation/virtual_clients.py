@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from virtual_cluster import VirtualCluster
 from virtual_time import Process
@@ -18,7 +18,6 @@ import rangelog
 from rangelog.errors import (
     AppendTimeout,
     Corruption,
-    OffsetOutOfRange,
     OffsetTrimmed,
     RangelogError,
     WriterClosed,
@@ -39,7 +38,7 @@ class Append:
     invoked: float
     returned: float = 0.0
     offset: int = -1
-    outcome: str = "unknown"
+    outcome: Literal["ok", "failed", "unknown"] = "unknown"
 
 
 @dataclass
@@ -47,10 +46,15 @@ class Histories:
     """What clients were told."""
 
     appends: list[Append] = field(default_factory=list)
-    reads: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
+    reads: dict[str, list[tuple[int, bytes, float]]] = field(default_factory=dict)
+    """One pass of a reader → offset, identity, when; behind a trim a new pass begins."""
     acked: dict[int, bytes] = field(default_factory=dict)
-    trimmed: int = 0
-    ack_times: list[float] = field(default_factory=list)
+    trims: list[tuple[int, float]] = field(default_factory=list)
+
+    @property
+    def trimmed(self) -> int:
+        """The highest offset that anybody asked to trim at."""
+        return max((offset for offset, _ in self.trims), default=0)
 
 
 class Clients:
@@ -155,7 +159,6 @@ class Clients:
         before = self.histories.acked.setdefault(noted.offset, noted.identity)
         if before != noted.identity:
             self.cluster.fail(f"offset {noted.offset} was acked for {before!r} and for {noted.identity!r}")
-        self.histories.ack_times.append(self.loop.now)
         self._check_durable(noted.offset, f"{noted.identity.decode()} was acked")
 
     def _check_durable(self, offset: int, what: str) -> None:
@@ -168,20 +171,23 @@ class Clients:
     async def read(self, name: str, preference: str) -> None:
         """Follow the stream for ever, going on where it was after every error."""
         client = await rangelog.connect(self.cluster.pd_addresses)
-        seen = self.histories.reads.setdefault(name, [])
+        seen = self.histories.reads.setdefault(f"{name}/0", [])
+        passes = 0
         position: Any = "earliest"
         while True:
             reader = client.reader(STREAM, start=position, follow=True, read_preference=preference, timeout_s=5.0)
             try:
                 async for chunk in reader.chunks():
                     for record in chunk:
-                        seen.append((record.offset, record.value.partition(b"|")[0]))
+                        seen.append((record.offset, record.value.partition(b"|")[0], self.loop.now))
                     self._check_durable(chunk[-1].offset, f"{name} was served")
                     position = chunk[-1].offset + 1
             except OffsetTrimmed as error:
                 self.cluster.note("reader: trimmed")
                 position = max(error.offset or 0, position if isinstance(position, int) else 0)
                 self._check_trimmed(name, position)
+                passes += 1
+                seen = self.histories.reads[f"{name}/{passes}"] = []
             except Corruption:
                 self.cluster.note("reader: corruption seen")
             except RangelogError as error:
@@ -200,14 +206,10 @@ class Clients:
             acked = max(self.histories.acked, default=0)
             target = self.chance.randrange(0, acked + 1)
             if target > self.histories.trimmed and self.chance.random() < 0.5:
-                before, self.histories.trimmed = self.histories.trimmed, target
-                try:
+                self.histories.trims.append((target, self.loop.now))
+                with contextlib.suppress(RangelogError):  # it may be trimmed, or not
                     await client.trim_stream(STREAM, target)
                     self.cluster.note("stream trimmed")
-                except OffsetOutOfRange:
-                    self.histories.trimmed = before
-                except RangelogError:
-                    pass  # it may be trimmed, or not
 
     async def read_all(self, preference: str = "hot_first") -> list[tuple[int, bytes]]:
         """One read of everything, at the end."""

@@ -34,7 +34,7 @@ class Faults:
         self._ambushes = {
             moment: self.chance.choice([0.0, 0.0, often])
             for moment, often in (
-                ("flush", 0.03),
+                ("flush", 0.1),
                 ("copy", 0.7),
                 ("seal_range", 0.3),
                 ("open_writer", 0.2),
@@ -140,6 +140,9 @@ class Faults:
         """Something that matters begins on a host: now and then it is struck in the middle of it."""
         if not self.running or self.chance.random() >= self._ambushes[moment]:
             return
+        if moment == "copy":  # whoever has the longer answer goes, at once
+            self._strike(self.cluster.servers[host], power=False)
+            return
         if moment in ("seal_range", "open_writer"):
             self.pd_crash()
             return
@@ -185,6 +188,8 @@ class Faults:
         if not self.running:
             return
         self.cluster.note("power cut of all")
+        if self.chance.random() < 0.6:
+            self.client_kill()
         for server in self.cluster.servers.values():
             server.stop(power=True)
             self._later(lambda s=server: self._start_again(s))  # type: ignore[misc]

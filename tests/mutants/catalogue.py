@@ -1,0 +1,138 @@
+"""The wrong choices: each an edit of production source, made in the memory of one test process only.
+
+Names follow the protocol model's. An edit whose text is not found exactly once is an error: the catalogue keeps up with the
+code. What is not here: `two-disks` is the promise's own bound, not a choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Edit:
+    """In this module, this text becomes that."""
+
+    module: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One wrong choice, and what it would do to people."""
+
+    name: str
+    harm: str
+    edits: tuple[Edit, ...]
+
+
+_QUORUM = "rangelog.protocol.quorum"
+_RECOVERY = "rangelog.protocol.recovery"
+_APPENDER = "rangelog.protocol.appender"
+_WINDOW = "rangelog.protocol.window"
+_REPLICA = "rangelog_server.ranges.replica"
+_STORE = "rangelog_server.ranges.store"
+_REPLAY = "rangelog_server.ranges.replay"
+_COMMITTER = "rangelog_server.wal.committer"
+_UPLOAD = "rangelog_server.tier.upload"
+_PD_RANGES = "rangelog_pd.state.ranges"
+_DIRECTIVES = "rangelog_pd.reconcile.directives"
+
+
+def _one(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
+    return Mutant(name, harm, (Edit(module, old, new),))
+
+
+_END = "    return known[-rank] if rank > 0 else None\n"
+
+MUTANTS: tuple[Mutant, ...] = (
+    # ---- where a range ends
+    _one("min", "the seal ends at the shortest answer", _QUORUM, _END,
+         "    return known[0] if rank > 0 else None\n"),
+    _one("ack-formula", "the seal ends at the second largest of what came in", _QUORUM, _END,
+         "    return (known[-acks] if len(known) >= acks else None) if rank > 0 else None\n"),
+    _one("confirm-offset", "replicas answer a seal with the confirm offset they heard of", _REPLICA,
+         "return SealAnswer(outcome, self.durable_offset, crc, self.readable_end())",
+         "return SealAnswer(outcome, self.readable_end(), crc, self.readable_end())"),
+    Mutant("seal-one", "one answer of three is enough for a seal", (
+        Edit(_QUORUM, "    rank = acks - silent  # the silent ones are the largest\n", "    rank = acks - silent + 1\n"),
+        Edit(_QUORUM, _END, "    return known[-max(1, rank - 1)] if known and rank > 0 else None\n"),
+        Edit(_RECOVERY, "len(answers) < min(self.acks, left)", "len(answers) < min(self.acks - 1, left)"))),
+    _one("no-copy", "a seal commits before two disks hold everything", _RECOVERY,
+         "order[1 : self.acks] if answers[target] < end", "order[1 : self.acks] if answers[target] < 0"),
+    _one("doubtful-counts", "an answer from a torn tail counts as the truth", _RECOVERY,
+         "if dead >= self.acks - 1 > 0 else (Answer.TRUTHFUL,)", "if True else (Answer.TRUTHFUL,)"),
+    # ---- fences
+    _one("fence-one", "a replica that still flushes forgets its fence", _REPLICA,
+         "        self.epoch = epoch\n        self.fenced = True\n\n    def seal_answer",
+         "        if self.durable_offset == self.end_offset:\n            self.epoch = epoch\n"
+         "            self.fenced = True\n\n    def seal_answer"),
+    _one("no-fence", "a seal reads the ends and fences nobody", _STORE,
+         "        hosted.core.seal(epoch)\n", "        hosted.core.seal(hosted.core.epoch)\n        hosted.core.fenced = False\n"),
+    _one("answer-before-fence", "a seal is answered before its fence is durable", _STORE,
+         "        self.write_state(hosted, lambda: done(hosted))\n\n    def commit_end",
+         "        done(hosted)\n\n    def commit_end"),
+    _one("fence-volatile", "a fence does not survive a restart", "rangelog_server.ranges.state",
+         "    replica.epoch = max(replica.epoch, state.epoch)\n    replica.fenced = state.fenced\n",
+         "    replica.fenced = state.sealed_end_offset is not None\n"),
+    _one("stale-recovery", "a recovery copy of an older epoch is taken", _REPLICA,
+         "if epoch < self.epoch or (epoch == self.epoch and self.fenced and not recovery):",
+         "if (epoch < self.epoch and not recovery) or (epoch == self.epoch and self.fenced and not recovery):"),
+    # ---- amnesia
+    Mutant("wiped-answers", "a server with an empty disk answers for the one it had", (
+        Edit("rangelog_server.handlers.hello", "hello.incarnation not in (0, identity.incarnation)", "False"),
+        Edit("rangelog_pd.reconcile.view", "registered is not None and registered.server.incarnation == replica.incarnation",
+             "registered is not None"))),
+    _one("quarantine-answers", "a replica with damage in the middle answers as if it were whole", _REPLICA,
+         "Health.QUARANTINED: Outcome.UNKNOWN", "Health.QUARANTINED: Outcome.FENCED"),
+    _one("tail-cut-unsaid", "a damaged tail is cut and nobody is told", _REPLAY,
+         '        _doubt_all(result, findings.tail, "the tail of the log was damaged and cut")\n', "        pass\n"),
+    _one("rolled-back-serves", "an older copy of a disk is taken for the disk", "rangelog_pd.state.servers",
+         "(request.boot < known.server.boot or request.log_end < known.log_end)", "False"),
+    # ---- acks
+    _one("ack-before-fsync", "the log is written and never flushed", _COMMITTER,
+         "            self._io.fdatasync(segment.fd)\n", ""),
+    _one("reply-before-flush", "an append is answered when it was taken", _STORE,
+         "        memory = memory and core.durable_offset >= hosted.strict_end\n", "        memory = True\n"),
+    _one("ack-at-one", "one durable copy is enough for an ack", _WINDOW,
+         "for link in self.links.values()], self.acks)", "for link in self.links.values()], 1)"),
+    _one("gaps", "a replica takes a batch beyond its end", _REPLICA, "            if base == expected:\n",
+         "            if base >= expected:\n"),
+    _one("no-freeze", "the writer goes on acking while its range is sealed", _APPENDER,
+         "        self._window.frozen = True\n", ""),
+    _one("cut-before-commit", "replicas are cut before the placement driver agreed", _APPENDER,
+         "        bad, strictly = self._to_avoid()\n        self._effects.append(SealRange(",
+         "        bad, strictly = self._to_avoid()\n        old = self._range\n"
+         "        self._effects.append(Leave(old.index, old.start_offset, self._window.confirm_offset, old.replicas))\n"
+         "        self._effects.append(SealRange("),
+    _one("late-acks-count", "acks of the range that was left count for the next one", _APPENDER,
+         "        if range_index != self._range.index or self.phase is Phase.STOPPED:\n",
+         "        if self.phase is Phase.STOPPED:\n"),
+    # ---- the placement driver
+    Mutant("pd-last-wins", "a second seal changes a range's end", (
+        Edit(_PD_RANGES, "    if sealed.state == common_pb2.RANGE_STATE_SEALED:\n        if request",
+             "    if sealed.state == common_pb2.RANGE_STATE_SEALED and request.create_next:\n        if request"),
+        Edit(_PD_RANGES, "    state.check_epoch(stream, request.epoch)\n    sealed = state.range",
+             "    sealed = state.range"))),
+    _one("pd-any-epoch", "a deposed writer may still seal", _PD_RANGES,
+         "    state.check_epoch(stream, request.epoch)\n    sealed = state.range", "    sealed = state.range"),
+    _one("open-without-epoch", "opening a stream fences nobody", "rangelog_pd.state.streams",
+         "    stream.epoch += 1\n", "    stream.epoch = max(stream.epoch, 1)\n"),
+    # ---- reads
+    _one("read-log-end", "readers are served what is not acked", _REPLICA,
+         "        return min(self.durable_offset, max(self.confirm_offset, known))\n",
+         "        return self.durable_offset if self.sealed_end_offset is None else min(self.durable_offset, known)\n"),
+    # ---- the tier and repair
+    Mutant("drop-before-commit", "hot copies go before objects cover the range", (
+        Edit(_PD_RANGES, " or found.tiered_end_offset != found.end_offset:\n", ":\n"),
+        Edit("rangelog_pd.reconcile.proposals", "whole = each.tiered_end_offset == each.end_offset  # so is an empty one",
+             "whole = True"))),
+    _one("commit-unverified", "an object counts although other bytes were stored", _UPLOAD,
+         "    problem = _difference(objects, key, written)\n", '    problem = ""\n'),
+    _one("short-is-whole", "a replica that lacks records counts as whole", _DIRECTIVES,
+         "if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:", "if report is None:"),
+    _one("unread-served", "bytes from the disk are served unchecked", "rangelog_server.ranges.reading",
+         "            batches.append(_check(plan, one, data[place : place + one.length]))\n",
+         "            batches.append(data[place : place + one.length])\n"),
+)  # fmt: skip
