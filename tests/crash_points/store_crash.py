@@ -7,48 +7,20 @@ store serves after a start must survive the next crash like anything else.
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
 from random import Random
 
 from crash_disk import DiskState, Step, crashed
 from crash_faces import CrashIo
+from crash_tally import Tally
 from store_promises import Promises
 from store_workload import Scenario, SteppedWal, Workload, open_store
 
 from rangelog.errors import RangelogError
 from rangelog_server.ranges.store import Store
 
-PROBLEMS_MAX = 20
 KILLED_AGAIN = 5
 """A process that was killed finds bytes and names that were never flushed: one of so many is worked on with."""
 LATER_KINDS = ("nothing unflushed", "names without bytes", "bytes without names")
-
-
-@dataclass
-class Tally:
-    """What was tried and what was found."""
-
-    cuts: Counter[str] = field(default_factory=Counter)
-    disks: Counter[str] = field(default_factory=Counter)
-    recoveries: int = 0
-    second_cuts: int = 0
-    doubts: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    def add(self, other: Tally) -> None:
-        """Put another one's counts to this one's."""
-        self.cuts += other.cuts
-        self.disks += other.disks
-        self.recoveries += other.recoveries
-        self.second_cuts += other.second_cuts
-        self.doubts += other.doubts
-        self.problems += other.problems
-
-    @property
-    def full(self) -> bool:
-        """Whether more problems would not help."""
-        return len(self.problems) >= PROBLEMS_MAX
 
 
 class StoreCrashes:
@@ -72,7 +44,7 @@ class StoreCrashes:
     def _cut(self, step: Step | None) -> None:
         if self.tally.full:
             return
-        self.tally.cuts[step.call if step else "at the end"] += 1
+        self.tally.cut(step)
         where = (
             f"seed {self._scenario.seed}, call {self._io.disk.steps} ({step.call} {step.name})"
             if step

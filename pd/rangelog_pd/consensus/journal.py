@@ -149,7 +149,11 @@ class Journal:
         self._durable_index = self.last_index
 
     def truncate_from(self, index: int) -> None:
-        """Forget the entries from `index` on (they lost an election). Durable after the next `sync`."""
+        """Forget the entries from `index` on (they lost an election). Durable on return.
+
+        What was cut says of itself that it was flushed: it must be gone before anything is written over it, or a power
+        cut could leave the end of it behind the new entries.
+        """
         self._check_usable()
         if not self._entries or index > self.last_index:
             return
@@ -165,6 +169,7 @@ class Journal:
         self._end = end
         self._durable_index = min(self._durable_index, index - 1)
         self._dirty = True
+        self.sync()
 
     def drop_before(self, index: int) -> None:
         """Forget the entries below `index` (a durable snapshot holds them). Durable on return."""

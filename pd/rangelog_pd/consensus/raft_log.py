@@ -24,6 +24,8 @@ class RaftLog:
     def __init__(self, directory: Path, name: str, snapshot: Snapshot | None, *, files: Files = REAL_FILES) -> None:
         """Open or create. Raises Corruption, also for another member's directory."""
         self._files = files
+        # A process that was killed may have renamed files and not flushed the names; what comes rests on them.
+        files.sync_directory(directory)
         self._state_path = directory / "vote"
         state = hard_state.load(self._state_path, files=files)
         if state is None:
