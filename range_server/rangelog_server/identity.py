@@ -108,9 +108,13 @@ class DataDirectory:
         return identity
 
     def set_aside(self, identity: Identity) -> Path:
-        """Move this incarnation's log away: the next boot makes a new one. Returns where it lies now."""
-        target = self._set_aside_log(f"{identity.incarnation:016x}-{identity.boot}")
+        """Move this incarnation's log away: the next boot makes a new one. Returns where it lies now.
+
+        The identity goes first, durably: beside an empty log it would be an incarnation that has forgotten everything.
+        """
         (self.path / _FILE).unlink(missing_ok=True)
+        self._io.sync_directory(self.path)
+        target = self._set_aside_log(f"{identity.incarnation:016x}-{identity.boot}")
         self._io.sync_directory(self.path)
         return target
 

@@ -59,7 +59,7 @@ def open_store(settings: RangeServerSettings, directory: DataDirectory, identity
         capacity_bytes=settings.capacity_bytes,
     )
     store = Store(wal, cache_bytes=settings.cache_bytes)
-    replayed = store.open()
+    replayed = store.open(started_before=identity.boot > 1)
     for problem in replayed.problems:
         _log.error("damage found", problem=problem)
     _log.info("recovered", replicas=len(store.replicas), segments=len(wal.segments), log_end=wal.log_end)

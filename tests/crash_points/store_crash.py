@@ -36,7 +36,7 @@ class StoreCrashes:
     def run(self) -> Tally:
         """Run the workload; at every call of it, crash."""
         self._io.disk.before = self._cut
-        store = open_store(self._io, self._scenario.segment_bytes)
+        store = open_store(self._io, self._scenario.segment_bytes, started_before=False)
         Workload(store, self._promises, self._scenario).run()
         self._cut(None)
         return self.tally
@@ -71,7 +71,7 @@ class StoreCrashes:
         if store is None:
             return
         tally.doubts += bool(store.problems)
-        if kind == "killed" and store.problems:
+        if kind == "killed" and store.problems and self._promises.lives:
             tally.problems.append(f"{where}: a kill between two calls puts replicas in doubt: {store.problems}")
         if again:
             self._work_on(io, store, f"{where}, {kind}")

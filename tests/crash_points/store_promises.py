@@ -89,9 +89,13 @@ class Promises:
 
     def problems(self, store: Store) -> list[str]:
         """What a recovered store has lost, or has that nobody gave it."""
+        # A crash damages nothing that was flushed; a start that was cut short before there was a log left none.
+        gone = not any(self.lives.values())
         found = [
-            f"start-up: {said}" for said in store.problems if not _torn(said)
-        ]  # a crash damages nothing that was flushed
+            f"start-up: {said}"
+            for said in store.problems
+            if not _torn(said) and not (gone and said.startswith("the log is gone"))
+        ]
         if store.problems and not store.server.doubt_unknown:
             found.append("a torn tail, and unknown ranges are not in doubt")
         for key in {**self.lives, **store.replicas}:

@@ -103,10 +103,10 @@ class Scenario:
     rounds: int = 40
 
 
-def open_store(io: CrashIo, segment_bytes: int) -> Store:
+def open_store(io: CrashIo, segment_bytes: int, *, started_before: bool = True) -> Store:
     """Recover with the production start-up code."""
     store = Store(SteppedWal(io, segment_bytes), cache_bytes=0)
-    store.open()
+    store.open(started_before=started_before)
     return store
 
 

@@ -23,8 +23,8 @@ from rangelog_server.ranges.state import (
     unpack_state,
     unpack_tombstone,
 )
-from rangelog_server.wal.entry import Entry, Kind, iterate_heads, split_lsn
-from rangelog_server.wal.scan import Damage, Findings
+from rangelog_server.wal.entry import Entry, Kind, iterate_heads, make_lsn, split_lsn
+from rangelog_server.wal.scan import Damage, Ending, Findings
 
 Key = tuple[int, int]
 
@@ -68,9 +68,11 @@ class _Found:
     segments: set[int] = field(default_factory=set)
 
 
-def replay(findings: Findings) -> Replayed:
+def replay(findings: Findings, *, started_before: bool = False) -> Replayed:
     """Build every replica from a log's entries and draw the consequences of its damage."""
     result = Replayed()
+    if started_before and not findings.segments:
+        _doubt_all(result, Damage(make_lsn(1, 0), None), "the log is gone")
     found: dict[Key, _Found] = {}
     for log in findings.segments:
         for entry in log.entries:
@@ -190,7 +192,8 @@ def _judge_missing_segments(result: Replayed, findings: Findings) -> None:
     if not there:
         return
     known = result.server.live
-    after = range(max(known) + 1 if known else 1, there[-1] + 1)
+    goes_on = findings.segments[-1].ending is Ending.NEXT  # a full segment: the next one was there before it was full
+    after = range(max(known) + 1 if known else 1, there[-1] + 1 + goes_on)
     for sequence in [*known, *after]:
         if sequence not in there:
             _doubt_all(result, Damage((sequence + 1) << 32, None), f"segment {sequence:016x} is missing")

@@ -52,9 +52,12 @@ class Store:
 
     # ---- opening
 
-    def open(self) -> Replayed:
-        """Recover everything from the log. Blocking, before any thread runs. Raises StorageFull or OSError."""
-        replayed = replay(self.wal.open())
+    def open(self, *, started_before: bool = False) -> Replayed:
+        """Recover everything from the log. Blocking, before any thread runs. Raises StorageFull or OSError.
+
+        `started_before`: a log without a single segment is not a new one, it was lost.
+        """
+        replayed = replay(self.wal.open(), started_before=started_before)
         self.replicas, self.floors, self.tombstones = replayed.replicas, replayed.floors, replayed.tombstones
         self.server, self.server_lsn, self.problems = replayed.server, replayed.server_lsn, replayed.problems
         for hosted in unhealthy(replayed):
