@@ -36,7 +36,7 @@ class StreamView(NamedTuple):
 class RangeView(NamedTuple):
     """A range, as an answer shows it."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
     epoch: int
     start: int
     end: int | None
