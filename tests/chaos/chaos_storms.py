@@ -25,7 +25,7 @@ class TwoAtOnce(Fault):
     name = "two-at-once"
     side = "all"
     hold_s = (2.0, 5.0)
-    often = 3
+    often = 2
     _parts: tuple[Fault, ...] = ()
 
     def inject(self) -> str:
@@ -116,7 +116,6 @@ class Storm(Restarted):
     name = "storm"
     side = "all"
     hold_s = (0.0, 0.1)
-    often = 2
     LASTS_S = 8.0
     AWAY_MAX: ClassVar = {PDS: 1, RANGE_SERVERS: 2}
 
