@@ -151,7 +151,8 @@ def read_plan(directory: Path) -> ClusterPlan | None:
             range_servers=tuple(ServerPlan(**server) for server in fields.pop("range_servers")),
             **fields,
         )
-        for part in (plan, *plan.pds, *plan.range_servers):
+        parts: tuple[ClusterPlan | PdPlan | ServerPlan, ...] = (plan, *plan.pds, *plan.range_servers)
+        for part in parts:
             _check_kinds(part)
         return plan
     except FileNotFoundError:

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from rangelog._cold import ColdReader, records_of
+from rangelog._gathering import ms_of
 from rangelog._hot import HotRange, ProvedEnd
 from rangelog._metadata import Metadata, backoff
 from rangelog._transport.data_connection import DataConnections
@@ -178,7 +179,7 @@ class SpanReader(ABC, Generic[_T]):
             proved = await confirmed_end(self._view, self._connections)
             tail = proved.offset
         if isinstance(start, datetime):
-            found = await self._find_timestamp(int(start.timestamp() * 1000), tail or 0)
+            found = await self._find_timestamp(ms_of(start), tail or 0)
             self.position = found
         elif start == "earliest":
             self.position = trim
