@@ -146,6 +146,56 @@ def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool) -> 
     return run_demo(report, keep=keep, flight_count=flight_count, with_spark=not no_spark)
 
 
+@cli.command()
+@click.option("--quick", is_flag=True, help="One round of a second or two each: to see that it works.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="throughput, catchup, latency, open-loop, tail, failover, "
+    "arrow, streams, pd-failover, takeover or cold; may be repeated.  [default: all]",
+)
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON for each figure instead of tables.")
+@click.option("--against", metavar="PD,…", help="A cluster that runs already.  [default: one of its own, then removed]")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("build/bench"),
+    show_default=True,
+    help="Where its own cluster keeps its data: on a real disk.",
+)
+@click.option("--seconds", type=click.FloatRange(min=0.2), help="How long each measurement takes.  [default: 10]")
+@click.option("--rounds", type=click.IntRange(1, 20), help="Of which the median is shown.  [default: 3]")
+@click.option("--plot", "plot_path", type=click.Path(path_type=Path, dir_okay=False), help="Draw a picture as well.")
+def bench(
+    quick: bool,
+    only: tuple[str, ...],
+    as_json: bool,
+    against: str | None,
+    data_dir: Path,
+    seconds: float | None,
+    rounds: int | None,
+    plot_path: Path | None,
+) -> int:
+    """Measure throughput, latency, reading and failover on this machine.
+
+    All of it takes about 12 minutes: three rounds on a fresh cluster of 3 placement drivers and 3 range servers (4 where
+    one is killed), 10 s each, records of 100 B, 1 KiB and 16 KiB, each flushed on two of three before its ack.
+
+    \b
+    Examples:
+      rangelog bench --quick
+      rangelog bench --only latency --only tail --json
+      rangelog bench --against 10.0.0.1:7100,10.0.0.2:7100 --only throughput
+    """
+    from rangelog_cli.bench.command import run_bench
+
+    return run_bench(
+        quick=quick, only=only, as_json=as_json, against=against, data_dir=data_dir, seconds=seconds, rounds=rounds,
+        plot_path=plot_path,
+    )  # fmt: skip
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every error becomes one line on stderr."""
     from rangelog.errors import RangelogError

@@ -1,0 +1,226 @@
+"""What only rangelog is asked: Arrow, many streams at once, two more kinds of failover, and reads from the tier."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import os
+import time
+from collections.abc import Collection
+from urllib.parse import quote
+
+import rangelog
+from rangelog.errors import RangelogError, RequestTimeout, Unavailable
+from rangelog_cli.bench import measurement as m
+from rangelog_cli.bench.measurement import Measurement
+from rangelog_cli.bench.meter import Meter, memory_bytes
+from rangelog_cli.bench.ours import Rangelog, arrow_chunks, pump_writer
+from rangelog_cli.bench.workload import (
+    ONE_SIZE,
+    Effort,
+    Emit,
+    gap_measurement,
+    longest_gap,
+    make_record,
+    measure_catchup,
+    now,
+)
+from rangelog_cli.demo.s3_server import BUCKET, S3Server, use_credentials
+from rangelog_proto.v1 import common_pb2
+
+ARROW, STREAMS, GAP_PD, TAKEOVER, COLD = "arrow", "streams", "pd-failover", "takeover", "cold"
+OWN = (ARROW, STREAMS, GAP_PD, TAKEOVER, COLD)
+NEEDS_OWN_CLUSTER = frozenset({GAP_PD, COLD})
+
+_OPENING_AT_ONCE = 16
+_STREAMS_INFLIGHT_BYTES = 256 << 10
+_COLD_RANGE_BYTES = 32 << 20
+_TIER_TIMEOUT_S = 180.0
+_POLL_S = 0.05
+
+
+async def run_own_round(ours: Rangelog, effort: Effort, only: Collection[str], emit: Emit) -> None:
+    """Measure everything in `only`, once; `ours` was started. The cold read comes last: it changes the cluster."""
+    if ARROW in only:
+        await measure_arrow(ours, effort, emit)
+    if STREAMS in only:
+        for count in effort.stream_counts:
+            await measure_streams(ours, effort, count, emit)
+    if TAKEOVER in only:
+        await measure_takeover(ours, effort, emit)
+    if GAP_PD in only:
+        await measure_pd_gap(ours, effort, emit)
+    if COLD in only:
+        await measure_cold(ours, effort, emit)
+
+
+async def measure_arrow(ours: Rangelog, effort: Effort, emit: Emit) -> None:
+    """Catch-up as Arrow record batches."""
+    for size in effort.sizes:
+        await ours.fresh_log()
+        count = await ours.pump(make_record(size, 0), effort.seconds / 2)
+        await measure_catchup(ours, m.CATCHUP_ARROW, ours.read_all_arrow, size, count, emit)
+
+
+async def measure_streams(ours: Rangelog, effort: Effort, count: int, emit: Emit) -> None:
+    """`count` streams open at once in one client, all appended to in turn; and what an open stream weighs."""
+    held_before = _held_bytes(ours)
+    names = [await ours.new_stream() for _ in range(count)]
+    writers = [
+        ours.client.writer(name, inflight_bytes_max=max(_STREAMS_INFLIGHT_BYTES, (8 << 20) // count)) for name in names
+    ]
+    try:
+        opening_s = now()
+        for at in range(0, count, _OPENING_AT_ONCE):
+            await asyncio.gather(*(writer.open() for writer in writers[at : at + _OPENING_AT_ONCE]))
+        opened_s = now() - opening_s
+        held = {name: size - held_before.get(name, 0) for name, size in _held_bytes(ours).items()}
+        idle = Meter(ours.pids())
+        await asyncio.sleep(min(2.0, effort.seconds))
+        details = {"open_s": round(opened_s, 2), "idle_cores": idle.stop()["cores"]}
+        details["client_kb_per_stream"] = round(held.pop("client") / count / 1e3, 1)
+        details["servers_kb_per_stream"] = round(sum(held.values()) / count / 1e3, 1)
+        payload, meter, started_s = make_record(ONE_SIZE, 0), Meter(ours.pids()), now()
+        end_s = time.monotonic() + effort.seconds
+        acked = sum(await asyncio.gather(*(pump_writer(writer, payload, end_s) for writer in writers)))
+        took_s = now() - started_s
+        details |= {"mb_per_s": round(acked * ONE_SIZE / took_s / 1e6, 2)} | meter.stop(acked * ONE_SIZE)
+    finally:
+        for writer, name in zip(writers, names, strict=True):
+            await writer.close(flush=False)
+            await ours.client.delete_stream(name)
+    value = round(acked / took_s, 1)
+    emit(Measurement(ours.name, ours.setting, f"{m.STREAMS}_{count}", ONE_SIZE, value, m.RECORDS_PER_S, details))
+
+
+def _held_bytes(ours: Rangelog) -> dict[str, int]:
+    return {"client": memory_bytes(os.getpid())} | {name: memory_bytes(pid) for name, pid in ours.pids().items()}
+
+
+async def measure_pd_gap(ours: Rangelog, effort: Effort, emit: Emit) -> None:
+    """Kill the placement driver that leads while appending: acks should not notice."""
+    await ours.fresh_log()
+    victim = ""
+
+    async def kill() -> None:
+        nonlocal victim
+        victim = await ours.pd_leader()
+        ours.kill(victim)
+
+    gap = await longest_gap(ours, effort, kill)
+    emit(gap_measurement(ours, m.GAP_PD, gap))
+    await ours.restore(victim)
+
+
+async def measure_takeover(ours: Rangelog, effort: Effort, emit: Emit) -> None:
+    """A second client opens a writer while the first one appends: from its start to its first ack."""
+    await ours.fresh_log()
+    first = ours.writer
+    last_ack_s = now()
+
+    async def append_on() -> None:
+        nonlocal last_ack_s
+        try:
+            while True:
+                await first.append(make_record(ONE_SIZE, 0))
+                last_ack_s = now()
+        except RangelogError:
+            return  # fenced, as it must be
+
+    appending = asyncio.create_task(append_on())
+    try:
+        await asyncio.sleep(min(1.0, effort.before_kill_s))
+        async with await rangelog.connect(ours.endpoints) as client:
+            started_s = now()
+            async with client.writer(first.stream) as second:
+                await second.append(make_record(ONE_SIZE, 1))
+                acked_s = now()
+            await asyncio.wait([appending], timeout=effort.resume_s_max)
+    finally:
+        appending.cancel()
+    value = round((acked_s - started_s) * 1e3, 2)
+    details = {"gap_between_acks": round((acked_s - last_ack_s) * 1e3, 2)}
+    emit(Measurement(ours.name, ours.setting, m.TAKEOVER, ONE_SIZE, value, m.MS, details))
+
+
+# ---- the tier
+
+
+async def measure_cold(ours: Rangelog, effort: Effort, emit: Emit) -> None:
+    """Append, seal, wait until all is in a local S3 server, and read it from there only; beside that, plain GETs.
+
+    A cluster of its own: this one keeps its objects in that server.
+    """
+    await ours.stop_cluster()
+    use_credentials()
+    directory = ours.directory / "cold"
+    server = S3Server(directory)
+    cold = Rangelog(directory)
+    try:
+        await asyncio.to_thread(server.start)
+        await cold.start_cluster(3, pds=1, tier_url=server.tier_url)
+        stream, count = await _fill_tier(cold, effort)
+        objects = await cold.client.metadata.objects(stream, 0, page_size=200)
+        await _measure_gets(cold, server, objects, emit)
+        size = ONE_SIZE
+
+        async def records(_count: int) -> int:
+            came = 0
+            async for chunk in cold.client.reader(stream, read_preference="cold_only").chunks():
+                came += len(chunk)
+            return came
+
+        async def arrow(_count: int) -> int:
+            came = 0
+            async for chunk in arrow_chunks(cold.client, stream, end=count, read_preference="cold_only"):
+                came += sum(table.num_rows for table in chunk)
+            return came
+
+        await measure_catchup(cold, m.COLD, records, size, count, emit)
+        await measure_catchup(cold, m.COLD_ARROW, arrow, size, count, emit)
+    finally:
+        await cold.stop()
+        server.process.kill()
+
+
+async def _fill_tier(cold: Rangelog, effort: Effort) -> tuple[str, int]:
+    stream = await cold.new_stream(tiered=True, range_size_bytes_max=_COLD_RANGE_BYTES)
+    payload, wanted = make_record(ONE_SIZE, 0), effort.cold_bytes // ONE_SIZE
+    async with cold.client.writer(stream) as writer:
+        while writer.next_offset < wanted:
+            writer.submit(payload)
+            await writer.ready()
+    count = await cold.client.seal_stream(stream)
+    end_s = now() + _TIER_TIMEOUT_S
+    while now() < end_s:
+        _, ranges = await cold.client.metadata.ranges(stream, 0)
+        if all(each.tiered_end_offset == each.end_offset for each in ranges):
+            return stream, count
+        await asyncio.sleep(_POLL_S)
+    raise RequestTimeout(f"the ranges are not in the object store after {_TIER_TIMEOUT_S:g} s: pdctl task list")
+
+
+async def _measure_gets(cold: Rangelog, server: S3Server, objects: list[common_pb2.Object], emit: Emit) -> None:
+    """What the server itself gives away: whole objects, one after the other, on one connection."""
+    meter = Meter({**cold.pids(), "s3": server.process.pid})
+    started_s = now()
+    size = await asyncio.to_thread(_get_all, server.port, [each.key for each in objects])
+    took_s = now() - started_s
+    details = {"objects": len(objects), "bytes": size, "mb_per_s": round(size / took_s / 1e6, 2)} | meter.stop(size)
+    emit(Measurement(cold.name, cold.setting, m.COLD_GET, ONE_SIZE, round(size / took_s / 1e6, 2), "MB/s", details))
+
+
+def _get_all(port: int, keys: list[str]) -> int:
+    total = 0
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        for key in keys:
+            connection.request("GET", quote(f"/{BUCKET}/tier/{key}"))
+            answer = connection.getresponse()
+            body = answer.read()
+            if answer.status != 200:
+                raise Unavailable(f"the S3 server answered HTTP {answer.status} to a plain GET")
+            total += len(body)
+    finally:
+        connection.close()
+    return total

@@ -1,0 +1,82 @@
+"""What a system must be able to do to be measured. Ours and each peer is one subclass; the workload is the same for all.
+
+Standard library only: the peers' processes import this as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+
+Stop = Callable[[], Awaitable[None]]
+
+
+class System(ABC):
+    """One system in one setting: three copies, one ordered log, one client process.
+
+    `abilities` are the names of the measurements it takes part in (see `workload`).
+    """
+
+    name: str
+    setting: str
+    abilities: frozenset[str]
+    append_timeout_s: float = 1.0
+    """How long a failover measurement waits for one append before it sends it again."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start the servers and connect."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """End everything that `start` started and remove its files. Idempotent, also after a failed start."""
+
+    @abstractmethod
+    def pids(self) -> Mapping[str, int]:
+        """Name → pid of the servers that run."""
+
+    @abstractmethod
+    async def fresh_log(self) -> None:
+        """Go on with a new, empty log; the old one may go."""
+
+    @abstractmethod
+    async def pump(self, payload: bytes, seconds: float) -> int:
+        """Append the payload as often as possible for so long; return how many were acked, once all sent are."""
+
+    @abstractmethod
+    async def append(self, payload: bytes) -> None:
+        """Append one record and return once it is acked."""
+
+    def send(self, payload: bytes, on_acked: Callable[[], None]) -> None:
+        """Append without waiting; `on_acked` is called once it is. By default a task for each record."""
+        task = asyncio.ensure_future(self.append(payload))
+        task.add_done_callback(lambda done: None if done.cancelled() or done.exception() else on_acked())
+
+    @abstractmethod
+    async def read_all(self, count: int) -> int:
+        """Read the log from its start until `count` records came; return how many came."""
+
+    @abstractmethod
+    async def tail(self, on_record: Callable[[bytes], None]) -> Stop:
+        """Deliver every record that is appended from now on; returns what ends it."""
+
+    # ---- failover
+
+    async def prepare_failover(self) -> None:  # noqa: B027 - most have nothing to do
+        """Called once before the first kill."""
+
+    @abstractmethod
+    async def in_charge(self) -> str:
+        """Name of a server whose death hurts the log most."""
+
+    @abstractmethod
+    def kill(self, name: str) -> None:
+        """`kill -9` it."""
+
+    @abstractmethod
+    async def restore(self, name: str) -> None:
+        """Start it again and return once the log has all its copies."""
+
+    async def after_failed_append(self) -> None:  # noqa: B027 - ours connects elsewhere by itself
+        """What a client has to do before it tries again: connect elsewhere."""
