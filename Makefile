@@ -8,7 +8,7 @@ PYTEST := $(PY) -m pytest -q
 SEEDS  ?= 300
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
-.PHONY: help demo test unit integration spark check sim chaos fuzz bench proto lock clean
+.PHONY: help demo test unit integration spark check sim model chaos fuzz bench proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ check: $(READY) ## format, lint, types, import contracts, stubs, lock file, hous
 
 sim: $(READY) ## simulated clusters: SEEDS=n of them, or SEED=k alone with its trace
 	$(PY) tests/simulation/run.py $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
+
+model: $(READY) ## every state of a small instance: the seal and the tier lifecycle, right and wrong
+	$(PY) tests/model/check.py $(if $(QUICK),--quick)
 
 chaos: $(READY) ## a real cluster through every kind of fault: TIMES=n of each, KINDS=a,b, in the order of SEED=k
 	$(PY) tests/chaos/run.py --times $(or $(TIMES),5) --kinds "$(KINDS)" $(if $(SEED),--seed $(SEED))

@@ -11,7 +11,7 @@ import time
 from array import array
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 PROGRESS_EVERY_S = 10.0
 
@@ -28,6 +28,7 @@ class Result:
     violation: str = ""
     dead_ends: int = 0
     trace: list[str] = field(default_factory=list)
+    path: list[Any] = field(default_factory=list)  # the states of the trace, the start included
 
     @property
     def finding(self) -> str:
@@ -57,14 +58,17 @@ class _Graph(Generic[State]):
         self._labels.append(self._texts.setdefault(label, len(self._texts)))
         return number
 
-    def trace(self, number: int) -> list[str]:
-        """Return the labels from the start to this state."""
+    def trace_to(self, number: int, result: Result) -> None:
+        """Note the way from the start to this state: its labels and its states."""
         texts = list(self._texts)
-        steps: list[str] = []
-        while number:
-            steps.append(texts[self._labels[number]])
-            number = self._parents[number]
-        return steps[::-1]
+        way = [number]
+        while way[-1]:
+            way.append(self._parents[way[-1]])
+        way.reverse()
+        wanted = dict.fromkeys(way)
+        states = {number: state for number, state in enumerate(self.numbers) if number in wanted}
+        result.trace = [texts[self._labels[number]] for number in way[1:]]
+        result.path = [states[number] for number in way]
 
     def hopeless(self, good: bytearray) -> list[int]:
         """Return the states from which no state marked in `good` is reached, by going the edges backward."""
@@ -122,7 +126,7 @@ def explore(
                     following.append(found)
                     result.violation = invariant(found)
                     if result.violation:
-                        result.trace = graph.trace(number)
+                        graph.trace_to(number, result)
                         result.states, result.depth = len(graph.numbers), result.depth + 1
                         return result
                     if goal is not None:
@@ -142,5 +146,6 @@ def explore(
     if goal is not None:
         hopeless = graph.hopeless(good)
         result.dead_ends = len(hopeless)
-        result.trace = graph.trace(hopeless[0]) if hopeless else []
+        if hopeless:
+            graph.trace_to(hopeless[0], result)
     return result

@@ -6,16 +6,10 @@ directive carried out. Between any two of them anything else may happen. A wrong
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from tier_state import (
-    ABSENT, BUILT, BUILT_WRONG, COLLECTED, COMMITTED, CONTENT, COPY, DATA, DELETE, DELETED, DISK_GONE, DOWNS, DROP,
-    FAULTS, FLIGHT, GHOST, GIVEN_UP, HOT_DROPPED, IDLE, IS_DOWN, IS_PREPARED, IS_UP, KEY_CHANGED, LATES, LIVE, LOSSES,
-    LOST, MEMBER, NO_MEMBER, NOTHING, OBJECT_WIDTH, ORDERED, ORDERS, OWNED, PARTIAL, PLAN_COLD, PLAN_HOT, PLAN_NONE,
-    PLANNED, PREPARED, PUT_RIGHT, PUT_WRONG, QUARANTINED, READER, READER_STUCK, REPORT, RIGHT, ROTTEN, SENT, SENT_WRONG,
-    SERVER_WIDTH, SHORT, SPAN, SPOILS, STATE, STEP, SUSPICIONS, TASK, TIERED, TRIMMED, TRIMMED_AWAY, UNUSED, UP,
-    VERIFIED, VIEW, WHOLE, WRONG, WRONG_BYTES, Instance,
-)  # fmt: skip
+import tier_state as t
+from tier_state import Instance
 
 Step = tuple[str, bytes]
 ACKS = 2
@@ -24,28 +18,36 @@ ACKS = 2
 class TierModel:
     """The successors of a state. Offsets into it: `servers` and `objects` are where their columns begin, `at` scalars."""
 
-    def __init__(self, instance: Instance, *, canonical: bool) -> None:
+    def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.wrong = instance.wrong
         self.at = instance.scalars_at
-        self.servers = list(range(0, instance.objects_at, SERVER_WIDTH))
-        self.objects = list(range(instance.objects_at, instance.scalars_at, OBJECT_WIDTH))
-        self._fold = canonical
+        self.servers = list(range(0, instance.objects_at, t.SERVER_WIDTH))
+        self.objects = list(range(instance.objects_at, instance.scalars_at, t.OBJECT_WIDTH))
 
     def successors(self, state: bytes) -> Iterator[Step]:
         """Every step that can be taken from here."""
         for label, changed in self._all(state):
-            yield label, self.instance.canonical(changed) if self._fold else bytes(changed)
+            yield label, self.instance.canonical(changed)
+
+    def told(self, path: Sequence[bytes]) -> list[str]:
+        """Return the labels of a path of folded states, with each server under one name throughout."""
+        fold, state, labels = self.instance.canonical, path[0], []
+        for target in path[1:]:
+            label, changed = next(step for step in self._all(state) if fold(step[1]) == target)
+            labels.append(label)
+            state = bytes(changed)
+        return labels
 
     def _all(self, state: bytes) -> Iterator[tuple[str, bytearray]]:
         for number, server in enumerate(self.servers):
             yield from self._faults(state, server, f"s{number}")
-            if state[server + UP] == IS_UP:
+            if state[server + t.UP] == t.IS_UP:
                 yield from self._heartbeat(state, server, f"s{number}")
                 yield from self._directives(state, server, f"s{number}")
                 if self.instance.tier:
                     yield from self._upload(state, server, f"s{number}")
-            if state[server + MEMBER]:
+            if state[server + t.MEMBER]:
                 yield from self._replace(state, server, f"s{number}")
         yield from self._range(state)
         for number, item in enumerate(self.objects):
@@ -65,181 +67,193 @@ class TierModel:
     # ---- faults
 
     def _faults(self, state: bytes, server: int, name: str) -> Iterator[tuple[str, bytearray]]:
-        up, data = state[server + UP], state[server + DATA]
-        cleared = [(server + ORDERS, state[server + ORDERS] & PLANNED), (server + STEP, IDLE), (server + TASK, 0)]
-        matters = data != ABSENT and not state[self.at + HOT_DROPPED] and not state[self.at + TRIMMED]
-        if state[self.at + FAULTS] and matters and self._may_fail(state):
-            spent = self._spend(state, FAULTS)
+        up, data = state[server + t.UP], state[server + t.DATA]
+        cleared = [
+            (server + t.ORDERS, state[server + t.ORDERS] & t.PLANNED),
+            (server + t.STEP, t.IDLE),
+            (server + t.TASK, 0),
+        ]
+        matters = data != t.ABSENT and not state[self.at + t.HOT_DROPPED] and not state[self.at + t.TRIMMED]
+        if state[self.at + t.FAULTS] and matters and self._may_fail(state):
+            spent = self._spend(state, t.FAULTS)
             yield (
                 f"{name} LOSES ITS DISK",
-                self._with(state, spent, (server + DATA, ABSENT), (server + UP, DISK_GONE), *cleared),
+                self._with(state, spent, (server + t.DATA, t.ABSENT), (server + t.UP, t.DISK_GONE), *cleared),
             )
-            if self.instance.rot and data == WHOLE:
-                yield f"{name}'s replica ROTS", self._with(state, spent, (server + DATA, ROTTEN))
-        if up == IS_UP:
-            if state[self.at + DOWNS]:
-                yield f"{name} stops", self._with(state, self._spend(state, DOWNS), (server + UP, IS_DOWN), *cleared)
-            if data == ROTTEN:
-                yield f"{name} finds the rot", self._with(state, (server + DATA, QUARANTINED))
-        elif up == IS_DOWN:
-            yield f"{name} starts", self._with(state, (server + UP, IS_UP))
+            if self.instance.rot and data == t.WHOLE:
+                yield f"{name}'s replica ROTS", self._with(state, spent, (server + t.DATA, t.ROTTEN))
+        if up == t.IS_UP:
+            if state[self.at + t.DOWNS]:
+                yield (
+                    f"{name} stops",
+                    self._with(state, self._spend(state, t.DOWNS), (server + t.UP, t.IS_DOWN), *cleared),
+                )
+            if data == t.ROTTEN:
+                yield f"{name} finds the rot", self._with(state, (server + t.DATA, t.QUARANTINED))
+        elif up == t.IS_DOWN:
+            yield f"{name} starts", self._with(state, (server + t.UP, t.IS_UP))
+        elif self.wrong == "count-a-lost-incarnation-as-whole":
+            yield (
+                f"{name} starts with an empty disk, as if nothing had been",
+                self._with(state, (server + t.UP, t.IS_UP)),
+            )
         else:
-            changed = self._with(state, (server + UP, IS_UP), (server + VIEW, ABSENT))
-            if state[server + MEMBER] == LIVE:
-                changed[server + MEMBER] = LOST
+            changed = self._with(state, (server + t.UP, t.IS_UP), (server + t.VIEW, t.ABSENT))
+            if state[server + t.MEMBER] == t.LIVE:
+                changed[server + t.MEMBER] = t.LOST
             self._give_up(changed, server)
             yield f"{name} starts with an empty disk, as a new incarnation", changed
 
     def _may_fail(self, state: bytes) -> bool:
-        """The promise's bound: the next disk only after the last one's replica is there again."""
-        return state[self.at + FAULTS] == self.instance.faults or self.instance.whole_members(state) >= 3
+        """The promise's bound: the next disk only after the last one's replica is there again, and there to stay."""
+        repaired = self.instance.whole_members(state) >= 3
+        leaving = any(state[at + t.MEMBER] and state[at + t.ORDERS] & t.DROP for at in self.servers)
+        return state[self.at + t.FAULTS] == self.instance.faults or (repaired and not leaving)
 
     # ---- replicas
 
     def _wanted(self, state: bytes, server: int) -> int:
         """Which directive this server's heartbeat is answered with: DROP, COPY or none."""
-        data = REPORT[state[server + DATA]]
-        gone = state[self.at + HOT_DROPPED] or state[self.at + TRIMMED]
-        if state[server + MEMBER] != LIVE:
-            if data == ABSENT:
+        data = state[server + t.VIEW]
+        gone = state[self.at + t.HOT_DROPPED] or state[self.at + t.TRIMMED]
+        if state[server + t.MEMBER] != t.LIVE:
+            if data == t.ABSENT:
                 return 0
-            return DROP if gone or self._whole_by_report(state) >= self._enough() else 0
-        sources = any(other != server and state[other + VIEW] == WHOLE for other in self.servers)
-        if data == WHOLE or not sources:
+            return t.DROP if gone or self._whole_by_report(state) >= self._enough() else 0
+        sources = any(other != server and state[other + t.VIEW] == t.WHOLE for other in self.servers)
+        if data == t.WHOLE or not sources:
             return 0
-        return DROP if data == QUARANTINED else COPY
+        return t.DROP if data == t.QUARANTINED else t.COPY
 
     def _enough(self) -> int:
         return 0 if self.wrong == "drop-superfluous-too-early" else ACKS
 
     def _whole_by_report(self, state: bytes) -> int:
         """Members that count as whole: by what they last said, however long ago."""
-        count = 0
-        for at in self.servers:
-            if state[at + MEMBER] == LIVE and state[at + VIEW] == WHOLE:
-                count += 1
-            elif state[at + MEMBER] == LOST and self.wrong == "count-a-lost-incarnation-as-whole":
-                count += 1
-        return count
+        return sum(state[at + t.MEMBER] == t.LIVE and state[at + t.VIEW] == t.WHOLE for at in self.servers)
 
     def _heartbeat(self, state: bytes, server: int, name: str) -> Iterator[tuple[str, bytearray]]:
-        reported = self._with(state, (server + VIEW, REPORT[state[server + DATA]]))
+        reported = self._with(state, (server + t.VIEW, t.REPORT[state[server + t.DATA]]))
+        if self.wrong == "count-a-lost-incarnation-as-whole" and state[server + t.DATA] == t.ABSENT:
+            reported[server + t.VIEW] = state[server + t.VIEW]  # nothing changed since it reported, it believes
         wanted = self._wanted(bytes(reported), server)
-        late = state[server + ORDERS] & DROP if self.instance.late_drops else 0
-        reported[server + ORDERS] = state[server + ORDERS] & PLANNED | wanted | late
-        told = {DROP: ", told to drop", COPY: ", told to copy"}.get(wanted, "")
+        late = state[server + t.ORDERS] & t.DROP if self.instance.late_drops else 0
+        reported[server + t.ORDERS] = state[server + t.ORDERS] & t.PLANNED | wanted | late
+        if (wanted | late) & t.DROP and self.wrong != "count-what-is-being-dropped":
+            reported[server + t.VIEW] = t.ABSENT  # it may be gone at any moment, and counts for nothing
+        told = {t.DROP: ", told to drop", t.COPY: ", told to copy"}.get(wanted, "")
         yield f"{name} reports{told}", reported
         if late and not wanted:
             yield (
                 f"{name}'s old directive is withdrawn",
-                self._with(reported, (server + ORDERS, state[server + ORDERS] & PLANNED)),
+                self._with(reported, (server + t.ORDERS, state[server + t.ORDERS] & t.PLANNED)),
             )
 
     def _directives(self, state: bytes, server: int, name: str) -> Iterator[tuple[str, bytearray]]:
-        orders, data = state[server + ORDERS], state[server + DATA]
-        if orders & DROP:
+        orders, data = state[server + t.ORDERS], state[server + t.DATA]
+        if orders & t.DROP:
             yield (
                 f"{name} drops its replica",
-                self._with(state, (server + DATA, ABSENT), (server + ORDERS, orders & PLANNED)),
+                self._with(state, (server + t.DATA, t.ABSENT), (server + t.ORDERS, orders & t.PLANNED)),
             )
-        if not orders & COPY:
+        if not orders & t.COPY:
             return
-        if data == QUARANTINED:
-            yield f"{name} drops its damaged replica to copy anew", self._with(state, (server + DATA, ABSENT))
-        if data not in (ABSENT, PARTIAL):
+        if data == t.QUARANTINED:
+            yield f"{name} drops its damaged replica to copy anew", self._with(state, (server + t.DATA, t.ABSENT))
+        if data not in (t.ABSENT, t.PARTIAL):
             return
         for source in self.servers:
-            if source == server or state[source + UP] != IS_UP:
+            if source == server or state[source + t.UP] != t.IS_UP:
                 continue
-            if state[source + DATA] == WHOLE:
-                done = orders & ~COPY if data == PARTIAL else orders
+            if state[source + t.DATA] == t.WHOLE:
+                done = orders & ~t.COPY if data == t.PARTIAL else orders
                 yield (
                     f"{name} copies record {data}",
-                    self._with(state, (server + DATA, data + 1), (server + ORDERS, done)),
+                    self._with(state, (server + t.DATA, data + 1), (server + t.ORDERS, done)),
                 )
-            elif state[source + DATA] == ROTTEN:
-                yield f"{name} copies from rot: noticed", self._with(state, (source + DATA, QUARANTINED))
-            elif state[source + DATA] == PARTIAL and self.wrong == "repair-from-partial":
+            elif state[source + t.DATA] == t.ROTTEN:
+                yield f"{name} copies from rot: noticed", self._with(state, (source + t.DATA, t.QUARANTINED))
+            elif state[source + t.DATA] == t.PARTIAL and self.wrong == "repair-from-partial":
                 yield (
                     f"{name} copies from a partial replica, to its end",
-                    self._with(state, (server + DATA, SHORT), (server + ORDERS, orders & ~COPY)),
+                    self._with(state, (server + t.DATA, t.SHORT), (server + t.ORDERS, orders & ~t.COPY)),
                 )
 
     def _replace(self, state: bytes, server: int, name: str) -> Iterator[tuple[str, bytearray]]:
         """A member that is lost, or seems to be, gives its place to a server that is up."""
         spent: list[tuple[int, int]] = []
-        if state[server + MEMBER] == LIVE and state[server + UP] == IS_UP:
-            if not state[self.at + SUSPICIONS]:
+        if state[server + t.MEMBER] == t.LIVE and state[server + t.UP] == t.IS_UP:
+            if not state[self.at + t.SUSPICIONS]:
                 return
-            spent.append(self._spend(state, SUSPICIONS))
+            spent.append(self._spend(state, t.SUSPICIONS))
         for number, target in enumerate(self.servers):
-            same = target == server and state[server + MEMBER] == LOST
-            if state[target + UP] != IS_UP or not (same or state[target + MEMBER] == NO_MEMBER):
+            same = target == server and state[server + t.MEMBER] == t.LOST
+            if state[target + t.UP] != t.IS_UP or not (same or state[target + t.MEMBER] == t.NO_MEMBER):
                 continue
             yield (
                 f"{name}'s place goes to s{number}",
-                self._with(state, *spent, (server + MEMBER, NO_MEMBER), (target + MEMBER, LIVE)),
+                self._with(state, *spent, (server + t.MEMBER, t.NO_MEMBER), (target + t.MEMBER, t.LIVE)),
             )
 
     # ---- the range at the placement driver
 
     def _range(self, state: bytes) -> Iterator[tuple[str, bytearray]]:
-        if state[self.at + TRIMMED]:
+        if state[self.at + t.TRIMMED]:
             return
         if self.instance.trim:
-            changed = self._unhosted(state, TRIMMED)
+            changed = self._unhosted(state, t.TRIMMED)
             for item in self.objects:
-                kind = changed[item + STATE]
-                changed[item + STATE] = {COMMITTED: TRIMMED_AWAY, IS_PREPARED: GIVEN_UP}.get(kind, kind)
+                kind = changed[item + t.STATE]
+                changed[item + t.STATE] = {t.COMMITTED: t.TRIMMED_AWAY, t.IS_PREPARED: t.GIVEN_UP}.get(kind, kind)
             yield "the range is trimmed", changed
-        if state[self.at + HOT_DROPPED]:
+        if state[self.at + t.HOT_DROPPED]:
             return
-        covered = state[self.at + TIERED] == self.instance.spans
+        covered = state[self.at + t.TIERED] == self.instance.spans
         if self.wrong == "drop-hot-before-commit":
-            covered = any(state[item + STATE] == IS_PREPARED for item in self.objects)
+            covered = any(state[item + t.STATE] == t.IS_PREPARED for item in self.objects)
         if self.instance.tier and covered and not self.instance.hot_stays:
-            yield "the hot copies are given up", self._unhosted(state, HOT_DROPPED)
-        members = sum(state[at + MEMBER] != NO_MEMBER for at in self.servers)
-        if members < 3 and state[self.at + TIERED] < self.instance.spans:
+            yield "the hot copies are given up", self._unhosted(state, t.HOT_DROPPED)
+        members = sum(state[at + t.MEMBER] != t.NO_MEMBER for at in self.servers)
+        if members < 3 and state[self.at + t.TIERED] < self.instance.spans:
             for number, target in enumerate(self.servers):
-                if state[target + UP] == IS_UP and state[target + MEMBER] == NO_MEMBER:
-                    yield f"s{number} becomes a member too", self._with(state, (target + MEMBER, LIVE))
+                if state[target + t.UP] == t.IS_UP and state[target + t.MEMBER] == t.NO_MEMBER:
+                    yield f"s{number} becomes a member too", self._with(state, (target + t.MEMBER, t.LIVE))
 
     def _unhosted(self, state: bytes, flag: int) -> bytearray:
         changed = self._with(state, (self.at + flag, 1))
         for at in self.servers:
-            changed[at + MEMBER] = NO_MEMBER
-            changed[at + OWNED] = changed[at + OWNED] if flag == HOT_DROPPED else 0
+            changed[at + t.MEMBER] = t.NO_MEMBER
+            changed[at + t.OWNED] = changed[at + t.OWNED] if flag == t.HOT_DROPPED else 0
         return changed
 
     # ---- uploads
 
     def _give_up(self, changed: bytearray, server: int) -> None:
         """What this server has prepared becomes a tombstone."""
-        if changed[server + OWNED]:
-            changed[self.objects[changed[server + OWNED] - 1] + STATE] = GIVEN_UP
-            changed[server + OWNED] = 0
+        if changed[server + t.OWNED]:
+            changed[self.objects[changed[server + t.OWNED] - 1] + t.STATE] = t.GIVEN_UP
+            changed[server + t.OWNED] = 0
 
     def _upload(self, state: bytes, server: int, name: str) -> Iterator[tuple[str, bytearray]]:
-        step, task = state[server + STEP], state[server + TASK]
-        end = [(server + STEP, IDLE), (server + TASK, 0)]
-        if step == IDLE:
+        step, task = state[server + t.STEP], state[server + t.TASK]
+        end = [(server + t.STEP, t.IDLE), (server + t.TASK, 0)]
+        if step == t.IDLE:
             if self._may_upload(state, server):
-                yield f"{name} is told to upload", self._with(state, (server + STEP, ORDERED))
-        elif step == ORDERED:
+                yield f"{name} is told to upload", self._with(state, (server + t.STEP, t.ORDERED))
+        elif step == t.ORDERED:
             yield from self._prepare(state, server, name)
-        elif step == PREPARED:
+        elif step == t.PREPARED:
             yield from self._build(state, server, name)
-        elif step in (BUILT, BUILT_WRONG):
+        elif step in (t.BUILT, t.BUILT_WRONG):
             yield from self._put(state, server, name)
-        elif step in (SENT, SENT_WRONG):
-            content = state[self.objects[task - 1] + CONTENT]
-            if self.wrong == "commit-without-verify" or content == (RIGHT if step == SENT else WRONG):
-                yield f"{name} verified o{task - 1}", self._with(state, (server + STEP, VERIFIED))
-            elif content == NOTHING or self.wrong == "spoiled-key-retried-for-ever":
+        elif step in (t.SENT, t.SENT_WRONG):
+            content = state[self.objects[task - 1] + t.CONTENT]
+            if self.wrong == "commit-without-verify" or content == (t.RIGHT if step == t.SENT else t.WRONG):
+                yield f"{name} verified o{task - 1}", self._with(state, (server + t.STEP, t.VERIFIED))
+            elif content == t.NOTHING or self.wrong == "spoiled-key-retried-for-ever":
                 yield f"{name} cannot verify o{task - 1}", self._with(state, *end)
             else:
-                yield f"{name} finds o{task - 1} spoiled", self._with(state, (server + STEP, IDLE))
+                yield f"{name} finds o{task - 1} spoiled", self._with(state, (server + t.STEP, t.IDLE))
         else:
             changed = self._with(state, *end)
             if self._commit(changed, server, self.objects[task - 1], task):
@@ -248,105 +262,105 @@ class TierModel:
                 yield f"{name}'s commit of o{task - 1} is refused", changed
 
     def _may_upload(self, state: bytes, server: int) -> bool:
-        if state[server + MEMBER] != LIVE or state[server + VIEW] != WHOLE:
+        if state[server + t.MEMBER] != t.LIVE or state[server + t.VIEW] != t.WHOLE:
             return False
-        if state[self.at + TIERED] >= self.instance.spans:
+        if state[self.at + t.TIERED] >= self.instance.spans:
             return False
-        others = [at for at in self.servers if at != server and state[at + OWNED] and state[at + UP] == IS_UP]
-        return not others or bool(state[self.at + LATES])
+        others = [at for at in self.servers if at != server and state[at + t.OWNED] and state[at + t.UP] == t.IS_UP]
+        return not others or bool(state[self.at + t.LATES])
 
     def _prepare(self, state: bytes, server: int, name: str) -> Iterator[tuple[str, bytearray]]:
-        refused = f"{name} may not prepare", self._with(state, (server + STEP, IDLE), (server + TASK, 0))
-        tiered, spoiled = state[self.at + TIERED], state[server + TASK]
-        if state[server + MEMBER] != LIVE or tiered >= self.instance.spans:
+        refused = f"{name} may not prepare", self._with(state, (server + t.STEP, t.IDLE), (server + t.TASK, 0))
+        tiered, spoiled = state[self.at + t.TIERED], state[server + t.TASK]
+        if state[server + t.MEMBER] != t.LIVE or tiered >= self.instance.spans:
             yield refused
             return
         spent: list[tuple[int, int]] = []
-        mine = state[server + OWNED]
+        mine = state[server + t.OWNED]
         if mine and mine != spoiled:
             yield (
                 f"{name} is given o{mine - 1} again",
-                self._with(state, (server + STEP, PREPARED), (server + TASK, mine)),
+                self._with(state, (server + t.STEP, t.PREPARED), (server + t.TASK, mine)),
             )
             return
         racing = self.wrong == "two-commits-of-one-span"
-        if not racing and any(at != server and state[at + OWNED] for at in self.servers):
+        if not racing and any(at != server and state[at + t.OWNED] for at in self.servers):
             yield refused
-            if not state[self.at + LATES]:
+            if not state[self.at + t.LATES]:
                 return
-            spent.append(self._spend(state, LATES))  # the other's deadline is over
-        number = next((n for n, item in enumerate(self.objects) if state[item + STATE] == UNUSED), None)
+            spent.append(self._spend(state, t.LATES))  # the other's deadline is over
+        number = next((n for n, item in enumerate(self.objects) if state[item + t.STATE] == t.UNUSED), None)
         if number is None:
             return
-        changed = self._with(state, *spent, (server + STEP, PREPARED), (server + TASK, number + 1))
+        changed = self._with(state, *spent, (server + t.STEP, t.PREPARED), (server + t.TASK, number + 1))
         for at in self.servers:
             if at == server or not racing:
                 self._give_up(changed, at)
-        changed[server + OWNED] = number + 1
-        changed[self.objects[number] + STATE], changed[self.objects[number] + SPAN] = IS_PREPARED, tiered
+        changed[server + t.OWNED] = number + 1
+        changed[self.objects[number] + t.STATE], changed[self.objects[number] + t.SPAN] = t.IS_PREPARED, tiered
         yield f"{name} prepares o{number}", changed
 
     def _build(self, state: bytes, server: int, name: str) -> Iterator[tuple[str, bytearray]]:
-        data = state[server + DATA]
-        end = [(server + STEP, IDLE), (server + TASK, 0)]
-        if data == WHOLE:
-            yield f"{name} builds its object", self._with(state, (server + STEP, BUILT))
-        elif data == ROTTEN and self.wrong == "upload-without-checksum":
-            yield f"{name} builds its object from rot", self._with(state, (server + STEP, BUILT_WRONG))
-        elif data == ROTTEN:
-            yield f"{name} finds the rot as it builds", self._with(state, (server + DATA, QUARANTINED), *end)
+        data = state[server + t.DATA]
+        end = [(server + t.STEP, t.IDLE), (server + t.TASK, 0)]
+        if data == t.WHOLE:
+            yield f"{name} builds its object", self._with(state, (server + t.STEP, t.BUILT))
+        elif data == t.ROTTEN and self.wrong == "upload-without-checksum":
+            yield f"{name} builds its object from rot", self._with(state, (server + t.STEP, t.BUILT_WRONG))
+        elif data == t.ROTTEN:
+            yield f"{name} finds the rot as it builds", self._with(state, (server + t.DATA, t.QUARANTINED), *end)
         else:
             yield f"{name} has nothing to build from", self._with(state, *end)
 
     def _put(self, state: bytes, server: int, name: str) -> Iterator[tuple[str, bytearray]]:
         """Only a key that holds nothing takes an object. The answer may be lost, or the object itself, or come late."""
-        number = state[server + TASK] - 1
+        number = state[server + t.TASK] - 1
         item = self.objects[number]
-        right = state[server + STEP] == BUILT
-        sent = (server + STEP, SENT if right else SENT_WRONG)
-        end = [(server + STEP, IDLE), (server + TASK, 0)]
-        landed = (item + CONTENT, RIGHT if right else WRONG)
+        right = state[server + t.STEP] == t.BUILT
+        sent = (server + t.STEP, t.SENT if right else t.SENT_WRONG)
+        end = [(server + t.STEP, t.IDLE), (server + t.TASK, 0)]
+        landed = (item + t.CONTENT, t.RIGHT if right else t.WRONG)
         if self.wrong == "key-reuse":
             yield from self._put_over(state, server, name)
-        elif state[item + CONTENT]:
+        elif state[item + t.CONTENT]:
             yield f"o{number} is there already", self._with(state, sent)
         else:
             yield f"{name} puts o{number}", self._with(state, sent, landed)
-            if state[self.at + SPOILS]:
+            if state[self.at + t.SPOILS]:
                 yield (
                     f"{name} puts o{number}, the store keeps it WRONG",
-                    self._with(state, sent, (item + CONTENT, WRONG), self._spend(state, SPOILS)),
+                    self._with(state, sent, (item + t.CONTENT, t.WRONG), self._spend(state, t.SPOILS)),
                 )
-        if state[self.at + LOSSES] and not state[item + CONTENT]:
-            spent = self._spend(state, LOSSES)
+        if state[self.at + t.LOSSES] and not state[item + t.CONTENT]:
+            spent = self._spend(state, t.LOSSES)
             yield f"{name}'s put of o{number}: landed, answer LOST", self._with(state, spent, landed, *end)
-            if not state[item + FLIGHT]:
-                late = (item + FLIGHT, PUT_RIGHT if right else PUT_WRONG)
+            if not state[item + t.FLIGHT]:
+                late = (item + t.FLIGHT, t.PUT_RIGHT if right else t.PUT_WRONG)
                 yield f"{name}'s put of o{number} is LATE", self._with(state, spent, late, *end)
 
     def _put_over(self, state: bytes, server: int, name: str) -> Iterator[tuple[str, bytearray]]:
         """The wrong way: one key for a span, whoever uploads it, and what is there is replaced."""
-        span = state[self.objects[state[server + TASK] - 1] + SPAN]
-        for content in (RIGHT, WRONG) if state[self.at + SPOILS] else (RIGHT,):
-            changed = self._with(state, (server + STEP, SENT))
-            if content == WRONG:
-                changed[self.at + SPOILS] -= 1
+        span = state[self.objects[state[server + t.TASK] - 1] + t.SPAN]
+        for content in (t.RIGHT, t.WRONG) if state[self.at + t.SPOILS] else (t.RIGHT,):
+            changed = self._with(state, (server + t.STEP, t.SENT))
+            if content == t.WRONG:
+                changed[self.at + t.SPOILS] -= 1
             for item in self.objects:
-                if state[item + STATE] != UNUSED and state[item + SPAN] == span:
-                    if state[item + CONTENT] not in (NOTHING, content):
-                        changed[self.at + GHOST] |= KEY_CHANGED
-                    changed[item + CONTENT] = content
+                if state[item + t.STATE] != t.UNUSED and state[item + t.SPAN] == span:
+                    if state[item + t.CONTENT] not in (t.NOTHING, content):
+                        changed[self.at + t.GHOST] |= t.KEY_CHANGED
+                    changed[item + t.CONTENT] = content
             yield f"{name} puts what is {('right', 'wrong')[content - 1]} under the span's key", changed
 
     def _commit(self, changed: bytearray, server: int, item: int, task: int) -> bool:
-        known = changed[item + STATE] == IS_PREPARED and changed[server + OWNED] == task
-        follows = changed[item + SPAN] == changed[self.at + TIERED]
+        known = changed[item + t.STATE] == t.IS_PREPARED and changed[server + t.OWNED] == task
+        follows = changed[item + t.SPAN] == changed[self.at + t.TIERED]
         if self.wrong == "two-commits-of-one-span":
             follows = True
         if not known or not follows:
             return False
-        changed[item + STATE], changed[server + OWNED] = COMMITTED, 0
-        changed[self.at + TIERED] = changed[item + SPAN] + 1
+        changed[item + t.STATE], changed[server + t.OWNED] = t.COMMITTED, 0
+        changed[self.at + t.TIERED] = changed[item + t.SPAN] + 1
         return True
 
     # ---- objects
@@ -355,76 +369,80 @@ class TierModel:
         """Whether an upload under this key may still reach the store. The grace after its deadline rules that out."""
         if self.wrong == "delete-without-grace":
             return False
-        writing = (PREPARED, BUILT, BUILT_WRONG)
-        busy = any(state[at + TASK] == number + 1 and state[at + STEP] in writing for at in self.servers)
-        return busy or state[self.objects[number] + FLIGHT] in (PUT_RIGHT, PUT_WRONG)
+        writing = (t.PREPARED, t.BUILT, t.BUILT_WRONG)
+        busy = any(state[at + t.TASK] == number + 1 and state[at + t.STEP] in writing for at in self.servers)
+        return busy or state[self.objects[number] + t.FLIGHT] in (t.PUT_RIGHT, t.PUT_WRONG)
 
     def _object(self, state: bytes, item: int, name: str) -> Iterator[tuple[str, bytearray]]:
-        kind, flight, number = state[item + STATE], state[item + FLIGHT], self.objects.index(item)
-        if flight in (PUT_RIGHT, PUT_WRONG):
-            landed = RIGHT if flight == PUT_RIGHT else WRONG
-            content = state[item + CONTENT] or landed
-            yield f"the late put of {name} lands", self._with(state, (item + FLIGHT, 0), (item + CONTENT, content))
-            yield f"the late put of {name} is lost", self._with(state, (item + FLIGHT, 0))
-        elif flight == DELETE:
-            after = DELETED if kind in (GIVEN_UP, TRIMMED_AWAY) else 0
-            yield f"{name} is deleted", self._with(state, (item + CONTENT, NOTHING), (item + FLIGHT, after))
-            yield f"the delete of {name} is lost", self._with(state, (item + FLIGHT, 0))
-        elif flight == DELETED:
-            yield f"{name} is collected", self._with(state, (item + STATE, COLLECTED), (item + FLIGHT, 0))
-        elif kind == TRIMMED_AWAY or (kind == GIVEN_UP and not self._at_work(state, number)):
-            changed = self._with(state, (item + FLIGHT, DELETE))
+        kind, flight, number = state[item + t.STATE], state[item + t.FLIGHT], self.objects.index(item)
+        if flight in (t.PUT_RIGHT, t.PUT_WRONG):
+            landed = t.RIGHT if flight == t.PUT_RIGHT else t.WRONG
+            content = state[item + t.CONTENT] or landed
+            yield f"the late put of {name} lands", self._with(state, (item + t.FLIGHT, 0), (item + t.CONTENT, content))
+            yield f"the late put of {name} is lost", self._with(state, (item + t.FLIGHT, 0))
+        elif flight == t.DELETE:
+            after = t.DELETED if kind in (t.GIVEN_UP, t.TRIMMED_AWAY) else 0
+            yield f"{name} is deleted", self._with(state, (item + t.CONTENT, t.NOTHING), (item + t.FLIGHT, after))
+            yield f"the delete of {name} is lost", self._with(state, (item + t.FLIGHT, 0))
+        elif flight == t.DELETED:
+            yield f"{name} is collected", self._with(state, (item + t.STATE, t.COLLECTED), (item + t.FLIGHT, 0))
+        elif kind == t.TRIMMED_AWAY or (kind == t.GIVEN_UP and not self._at_work(state, number)):
+            changed = self._with(state, (item + t.FLIGHT, t.DELETE))
             if self.wrong == "collect-before-delete":
-                changed[item + STATE] = COLLECTED
+                changed[item + t.STATE] = t.COLLECTED
             yield f"{name} is to be deleted", changed
-        elif kind == IS_PREPARED:
+        elif kind == t.IS_PREPARED:
             yield from self._abandon(state, item, name)
 
     def _abandon(self, state: bytes, item: int, name: str) -> Iterator[tuple[str, bytearray]]:
-        owner = next((at for at in self.servers if state[at + OWNED] == self.objects.index(item) + 1), None)
+        owner = next((at for at in self.servers if state[at + t.OWNED] == self.objects.index(item) + 1), None)
         spent: list[tuple[int, int]] = []
-        if owner is not None and state[owner + UP] == IS_UP and not state[self.at + HOT_DROPPED]:
-            if not state[self.at + LATES]:
+        if owner is not None and state[owner + t.UP] == t.IS_UP and not state[self.at + t.HOT_DROPPED]:
+            if not state[self.at + t.LATES]:
                 return
-            spent.append(self._spend(state, LATES))
-        if self.wrong == "delete-a-committed-object" and not state[item + FLIGHT]:
-            yield f"{name} is out of time, and to be deleted", self._with(state, *spent, (item + FLIGHT, DELETE))
+            spent.append(self._spend(state, t.LATES))
+        if self.wrong == "delete-a-committed-object" and not state[item + t.FLIGHT]:
+            yield f"{name} is out of time, and to be deleted", self._with(state, *spent, (item + t.FLIGHT, t.DELETE))
             return
-        changed = self._with(state, *spent, (item + STATE, GIVEN_UP))
+        changed = self._with(state, *spent, (item + t.STATE, t.GIVEN_UP))
         if owner is not None:
-            changed[owner + OWNED] = 0
+            changed[owner + t.OWNED] = 0
         yield f"{name} is given up", changed
 
     # ---- a reader
 
     def _read(self, state: bytes) -> Iterator[tuple[str, bytearray]]:
-        plan = state[self.at + READER]
-        if plan == PLAN_NONE:
-            if state[self.at + TRIMMED]:
+        plan = state[self.at + t.READER]
+        if plan == t.PLAN_NONE:
+            if state[self.at + t.TRIMMED]:
                 return
-            changed = self._with(state, (self.at + READER, PLAN_COLD if state[self.at + HOT_DROPPED] else PLAN_HOT))
+            changed = self._with(
+                state, (self.at + t.READER, t.PLAN_COLD if state[self.at + t.HOT_DROPPED] else t.PLAN_HOT)
+            )
             for at in self.servers:
-                changed[at + ORDERS] |= PLANNED if state[at + MEMBER] == LIVE else 0
+                changed[at + t.ORDERS] |= t.PLANNED if state[at + t.MEMBER] == t.LIVE else 0
             yield "a reader asks where the range is", changed
             return
-        planned = [at for at in self.servers if state[at + ORDERS] & PLANNED]
+        planned = [at for at in self.servers if state[at + t.ORDERS] & t.PLANNED]
         changed = self._with(
-            state, (self.at + READER, PLAN_NONE), *((at + ORDERS, state[at + ORDERS] & ~PLANNED) for at in planned)
+            state,
+            (self.at + t.READER, t.PLAN_NONE),
+            *((at + t.ORDERS, state[at + t.ORDERS] & ~t.PLANNED) for at in planned),
         )
-        served, rotten = self._served(state, planned, cold=plan == PLAN_COLD)
+        served, rotten = self._served(state, planned, cold=plan == t.PLAN_COLD)
         if rotten and self.wrong == "serve-without-checksum":
-            changed[self.at + GHOST] |= WRONG_BYTES
+            changed[self.at + t.GHOST] |= t.WRONG_BYTES
         elif not served:
-            members = [at for at in self.servers if state[at + MEMBER] == LIVE]
-            again, _ = self._served(state, members, cold=bool(state[self.at + HOT_DROPPED]))
+            members = [at for at in self.servers if state[at + t.MEMBER] == t.LIVE]
+            again, _ = self._served(state, members, cold=bool(state[self.at + t.HOT_DROPPED]))
             if again and self.wrong == "reader-not-re-resolving":
-                changed[self.at + GHOST] |= READER_STUCK
+                changed[self.at + t.GHOST] |= t.READER_STUCK
         yield "the reader reads by its plan", changed
 
     def _served(self, state: bytes, hot: list[int], *, cold: bool) -> tuple[bool, bool]:
         """Whether this plan serves the range; and whether rot would be served."""
         if cold:
-            kept = [item for item in self.objects if state[item + STATE] == COMMITTED]
-            return len(kept) == self.instance.spans and all(state[item + CONTENT] for item in kept), False
-        up = [state[at + DATA] for at in hot if state[at + UP] == IS_UP]
-        return WHOLE in up, ROTTEN in up
+            kept = [item for item in self.objects if state[item + t.STATE] == t.COMMITTED]
+            return len(kept) == self.instance.spans and all(state[item + t.CONTENT] for item in kept), False
+        up = [state[at + t.DATA] for at in hot if state[at + t.UP] == t.IS_UP]
+        return t.WHOLE in up, t.ROTTEN in up

@@ -1,0 +1,90 @@
+"""All cases of the models: the protocol as it should be, in small instances, and each wrong choice with what it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from search import Result, explore
+from tier_state import Instance
+from tier_steps import TierModel
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One search. `expect` is the finding it must end in; empty: nothing may be broken, and no state a dead end."""
+
+    model: str
+    name: str
+    why: str
+    search: Callable[[], Result]
+    expect: str = ""
+    large: bool = False
+
+
+def _tier(name: str, why: str, instance: Instance, expect: str = "", *, large: bool = False) -> Case:
+    def search() -> Result:
+        model = TierModel(instance, canonical=not expect)
+        return explore(instance.initial(), model.successors, instance.invariant, instance.goal, name=name)
+
+    return Case("tier", name, why, search, expect, large)
+
+
+def _repair(**budgets: int | bool | str) -> Instance:
+    return Instance(tier=False, keys=0, **budgets)  # type: ignore[arg-type]
+
+
+def _upload(**budgets: int | bool | str) -> Instance:
+    return Instance(**{"servers": 3, "spans": 1, "keys": 2, **budgets})  # type: ignore[arg-type]
+
+
+TIER_RIGHT = [
+    _tier("repair", "two disks, one after the other, lost or rotten", _repair(faults=2, rot=True)),
+    _tier("repair-suspected", "a disk lost, two living servers taken for dead", _repair(faults=1, suspicions=2)),
+    _tier(
+        "repair-late-drops", "directives that outlive their reason", _repair(faults=2, suspicions=1, late_drops=True)
+    ),
+    _tier("repair-two-members", "made while servers were few", _repair(members="WW", faults=1, suspicions=1)),
+    _tier("tier-two-objects", "uploaded as two objects", Instance(keys=2)),
+    _tier("tier-read", "a reader with a plan of any age", _upload(keys=1, reader=True)),
+    _tier("tier-spoils", "the store keeps something else, a put is lost or late", _upload(spoils=1, losses=1)),
+    _tier("tier-late", "a deadline passes under a living uploader", _upload(lates=1, losses=1), large=True),
+    _tier("tier-trim", "trimmed at any moment", _upload(lates=1, trim=True), large=True),
+    _tier("tier-faults", "a disk lost or rotten on the way", _upload(servers=4, faults=1, rot=True), large=True),
+    _tier("tier-hot-stays", "hot copies kept and repaired", _upload(servers=4, faults=1, hot_stays=True)),
+]
+
+TIER_WRONG = [
+    _tier("drop-hot-before-commit", "hot copies go once an upload is prepared",
+          _upload(wrong="drop-hot-before-commit"), "RECORD-LOST"),
+    _tier("commit-without-verify", "what was sent is taken for what is stored",
+          _upload(wrong="commit-without-verify", spoils=1), "COMMITTED-WRONG"),
+    _tier("key-reuse", "one key for a span, whoever uploads it",
+          _upload(wrong="key-reuse", spoils=1, lates=1), "KEY-CHANGED"),
+    _tier("two-commits-of-one-span", "no check that an object starts where the last one ended",
+          _upload(wrong="two-commits-of-one-span"), "SPAN-TWICE"),
+    _tier("delete-a-committed-object", "deleted by deadline alone, not given up first",
+          _upload(wrong="delete-a-committed-object", lates=1), "COMMITTED-MISSING"),
+    _tier("delete-without-grace", "deleted while the upload may still be on its way",
+          _upload(wrong="delete-without-grace", lates=1), "GARBAGE-FOR-EVER"),
+    _tier("collect-before-delete", "forgotten before it is gone from the store",
+          _upload(wrong="collect-before-delete", lates=1), "GARBAGE-FOR-EVER"),
+    _tier("upload-without-checksum", "an object built from rot",
+          _upload(wrong="upload-without-checksum", faults=1, rot=True), "COMMITTED-WRONG"),
+    _tier("spoiled-key-retried-for-ever", "a spoiled key is tried again and again",
+          _upload(wrong="spoiled-key-retried-for-ever", spoils=1), "dead-end"),
+    _tier("reader-not-re-resolving", "a reader that does not ask again where the range is",
+          _upload(wrong="reader-not-re-resolving", keys=1, reader=True), "READER-STUCK"),
+    _tier("serve-without-checksum", "a reader is served rot",
+          _repair(wrong="serve-without-checksum", faults=1, rot=True, reader=True), "WRONG-BYTES"),
+    _tier("repair-from-partial", "a copy of a partial replica passes for whole",
+          _repair(wrong="repair-from-partial", suspicions=2), "RECORD-LOST"),
+    _tier("count-a-lost-incarnation-as-whole", "a server without its disk keeps its identity",
+          _repair(wrong="count-a-lost-incarnation-as-whole", faults=1), "dead-end"),
+    _tier("drop-superfluous-too-early", "a replaced replica goes before others are whole",
+          _repair(wrong="drop-superfluous-too-early", faults=1, suspicions=1), "RECORD-LOST"),
+    _tier("count-what-is-being-dropped", "a replica that is told to go still counts as whole",
+          _repair(wrong="count-what-is-being-dropped", faults=1, suspicions=2), "RECORD-LOST"),
+]  # fmt: skip
+
+CASES = TIER_WRONG + TIER_RIGHT
