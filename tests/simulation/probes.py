@@ -203,6 +203,11 @@ def _watch_others(watch: Any, note: Any, cluster: VirtualCluster) -> None:
         note("active seal")
         inner(self, *args)
 
+    def probed(self: Appender, inner: Any, now_ms: float, *, possible: bool) -> None:
+        inner(self, now_ms, possible=possible)
+        if self.phase is Phase.SEALING:
+            ambush("frozen", here().name)
+
     def run(self: Machine, inner: Any, command: Any) -> Any:
         action = command.WhichOneof("action")
         if action == "drop_hot":
@@ -247,6 +252,7 @@ def _watch_others(watch: Any, note: Any, cluster: VirtualCluster) -> None:
     watch(Store, "repair", repair)
     watch(Appender, "fenced", fenced)
     watch(Appender, "sealed", sealed)
+    watch(Appender, "probed", probed)
     watch(Machine, "_run", run)
     watch(Machine, "apply", apply)
     watch(Wal, "check_room", check_room)

@@ -133,14 +133,25 @@ class Disk:
         places = [each for found in self.written.values() for each in found if each.durable()]
         if not places:
             return False
-        place = chance.choice(places)
+        self._rot_at(chance.choice(places), chance)
+        return True
+
+    def rot_last(self, chance: Random) -> bool:
+        """Flip bits of what was written last; return whether there was anything."""
+        places = [each for found in self.written.values() for each in found[-1:] if each.durable()]
+        if not places:
+            return False
+        self._rot_at(places[-1], chance)
+        return True
+
+    @staticmethod
+    def _rot_at(place: Written, chance: Random) -> None:
         place.excuse()
         file = place.file
         at = place.position + chance.randrange(-ENTRY_HEADER_BYTES, len(place.payload))
         flip = chance.randrange(1, 256)
         file.now[at] ^= flip
         file.flushed[at] ^= flip
-        return True
 
 
 class VirtualCommitter:

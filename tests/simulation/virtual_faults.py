@@ -26,7 +26,8 @@ class Faults:
         kinds: list[Callable[[], None]] = [
             self.crash, self.power_cut, self.power_cut_all, self.pause, self.partition, self.one_way, self.reset,
             self.pd_crash, self.pd_pause, self.client_pause, self.client_kill, self.lose_disk, self.roll_back,
-            self.rot, self.flush_fails, self.disk_full, self.slow_disk, self.slow_host, self.object_trouble, self.skew,
+            self.rot, self.rot_tail, self.flush_fails, self.disk_full, self.slow_disk, self.slow_host,
+            self.object_trouble, self.skew,
         ]  # fmt: skip
         self._kinds = [kind for kind in kinds if self.chance.random() < 0.5] or kinds
         self._mean_s = self.chance.choice([0.2, 0.5, 1.5])
@@ -39,6 +40,7 @@ class Faults:
                 ("seal_range", 0.3),
                 ("open_writer", 0.2),
                 ("stored", 0.3),
+                ("frozen", 0.1),
             )
         }
         cluster.ambush = self.ambush
@@ -140,6 +142,9 @@ class Faults:
         """Something that matters begins on a host: now and then it is struck in the middle of it."""
         if not self.running or self.chance.random() >= self._ambushes[moment]:
             return
+        if moment == "frozen":
+            self.loop.call_later(self.chance.uniform(0, 0.003), lambda: self._strike_client(host))
+            return
         if moment == "copy":  # whoever has the longer answer goes, at once
             self._strike(self.cluster.servers[host], power=False)
             return
@@ -162,6 +167,24 @@ class Faults:
             self.cluster.note("power cut" if power else "crash")
             server.stop(power=power)
             self._later(lambda: self._start_again(server))
+
+    def _strike_client(self, name: str) -> None:
+        """A writer that is about to leave its range is gone, or comes back much later; another one takes the stream."""
+        process = self.clients.processes[name]
+        if not process.alive or process.paused or not self.running:
+            return
+        if self.chance.random() < 0.5:
+            self.clients.kill(name)
+        else:
+            self.cluster.note("client paused")
+            self.loop.pause(process)
+            self.loop.call_later(self.chance.uniform(1, 6), lambda: process.paused and self.loop.resume(process))
+        self._another_writer()
+
+    def _another_writer(self) -> None:
+        if len(self.clients.processes) < 12:
+            name = f"w{len(self.clients.processes)}x"
+            self.clients.start(name, self.clients.write(name, self.chance.randrange(20, 300), 0.02))
 
     # ---- processes
 
@@ -234,8 +257,7 @@ class Faults:
         writers = [name for name, each in self.clients.processes.items() if each.alive and name.startswith("w")]
         if writers and len(self.clients.processes) < 12:
             self.clients.kill(self.chance.choice(writers))
-            name = f"w{len(self.clients.processes)}x"
-            self.clients.start(name, self.clients.write(name, self.chance.randrange(20, 300), 0.02))
+            self._another_writer()
 
     # ---- network
 
@@ -348,6 +370,25 @@ class Faults:
         if server.disk.rot(self.chance):
             self._rotten = True
             self.cluster.note("bit rot")
+
+    def rot_tail(self) -> None:
+        """The power goes, and what one disk wrote last is rotten when it comes back; another server stays away."""
+        if not self._disks_are_whole():
+            return
+        rotten, away = self.chance.sample(list(self.cluster.servers.values()), 2)
+        self._cut_all()
+        if rotten.disk.rot_last(self.chance):
+            self._rotten = True
+            self.cluster.note("bit rot")
+        self.client_kill()
+        self.loop.call_later(0.0, lambda: self._keep_away(away, self.loop.now + self.chance.uniform(0.5, 8.0)))
+
+    def _keep_away(self, server: VirtualServer, until: float) -> None:
+        if self.running and self.loop.now < until:
+            server.stop(power=True)
+            self.loop.call_later(0.05, lambda: self._keep_away(server, until))
+        elif self.running:
+            self._start_again(server)
 
     # ---- else
 

@@ -2,7 +2,7 @@
 
 What holds: `apply` never raises, an error is a result; a request id that the same call brought before gets its first
 result; time and choices come inside the command, so nothing here asks a clock or draws lots. Results are kept for an hour
-of command time and at most 20,000 of them. A refusal that says "try again" is no result, with one exception: a seal
+of command time, the last 1,000 whatever the clocks say, and at most 20,000 of them. A refusal that says "try again" is no result, with one exception: a seal
 refused for want of a place. Its writer goes on with the range, so no late copy of that request may ever seal it.
 """
 
@@ -22,6 +22,8 @@ COMMAND_VERSION = 1
 SNAPSHOT_VERSION = 1
 RESULTS_MAX = 20_000
 RESULTS_AGE_MS_MAX = 3_600_000
+RESULTS_KEPT_MIN = 1_000
+"""A leader whose wall clock is hours ahead must not make the group forget what it answered a second ago."""
 
 
 def _name_cluster(state: State, command: pd_state_pb2.NameCluster, now_ms: int) -> None:
@@ -89,6 +91,8 @@ class Machine:
         self._results[request_id] = (now_ms, result)
         while self._results:
             oldest = next(iter(self._results))
+            if len(self._results) <= RESULTS_KEPT_MIN:
+                return
             if len(self._results) <= RESULTS_MAX and self._results[oldest][0] > now_ms - RESULTS_AGE_MS_MAX:
                 return
             del self._results[oldest]

@@ -155,6 +155,7 @@ class Pd:
         end: int,
         server: str,
         ttl: int = 60_000,
+        spoiled_object_id: int = 0,
     ) -> Any:
         request = pd_pb2.PrepareObjectRequest(
             stream_id=stream_id,
@@ -163,6 +164,7 @@ class Pd:
             end_offset=end,
             server=server,
             incarnation=self.state.servers[server].server.incarnation,
+            spoiled_object_id=spoiled_object_id,
         )
         timed = pd_state_pb2.TimedPrepareObject(request=request, deadline_ms=self.wall_ms + ttl)
         return self.do(pd_pb2.PrepareObjectResponse, prepare_object=timed).object

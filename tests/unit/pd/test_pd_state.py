@@ -146,6 +146,15 @@ def test_each_open_raises_the_epoch_and_a_repeat_does_not(pd: Any) -> None:
     assert pd.state.streams[1].epoch == 2
 
 
+def test_a_leader_whose_clock_is_ahead_does_not_forget_answers(pd: Any) -> None:
+    """What was answered a moment ago is answered the same, although the next leader's wall clock says two hours later."""
+    pd.create_stream()
+    first = pd.open_writer(request_id="a")
+    pd.wall_ms += 2 * 3_600_000
+    pd.create_stream("another", request_id="b")
+    assert pd.open_writer(request_id="a") == first
+
+
 def test_the_same_request_id_of_another_call_is_another_request(pd: Any) -> None:
     """Request ids are told apart by call: an answer of one call is never given to another."""
     pd.create_stream("s", request_id="same")
@@ -330,6 +339,18 @@ def test_only_one_uploads_a_span_at_a_time(pd: Any) -> None:
     pd.pass_ms(60_001)
     second = pd.prepare(found.stream_id, 0, 0, 10, "rs2")
     assert second.key != first.key
+    with pytest.raises(PreconditionFailed, match="given up"):
+        pd.commit(first)
+    pd.commit(second)
+
+
+def test_a_spoiled_object_is_given_up_for_another_key(pd: Any) -> None:
+    """What lies under a key cannot be written again: who found something else there gets a new key at once."""
+    found = sealed(pd)
+    first = pd.prepare(found.stream_id, 0, 0, 10, "rs1")
+    second = pd.prepare(found.stream_id, 0, 0, 10, "rs1", spoiled_object_id=first.object_id)
+    assert second.key != first.key
+    assert pd.state.objects[first.object_id].state == common_pb2.OBJECT_STATE_DELETED
     with pytest.raises(PreconditionFailed, match="given up"):
         pd.commit(first)
     pd.commit(second)
