@@ -231,6 +231,11 @@ class Clients:
         self.read_at(self._member(), go_on)
         self._world.call_later(PATIENCE_S, go_on)
 
+    def write_at(self, member: str | None) -> None:
+        """One more command, most likely at this member."""
+        self._leader_hint = member or ""
+        self.start(lambda operation: None, open_writer=pd_pb2.OpenWriterRequest(name=STREAMS[0]))
+
     def read_at(self, member: str, then: Callable[[], None] = lambda: None) -> None:
         """Read behind a barrier: everything seen before must be there."""
         seen = self.seen_index

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from raft_clients import Clients
 from raft_group import RaftGroup
 from raft_world import PlainWorld
 
@@ -19,9 +20,9 @@ _COMPACTION_CALLS = [
 class Faults:
     """Breaks things until `stop`; then everything is mended, and stays so."""
 
-    def __init__(self, world: PlainWorld, group: RaftGroup, read_at: Callable[[str], None]) -> None:
+    def __init__(self, world: PlainWorld, group: RaftGroup, clients: Clients) -> None:
         self._world = world
-        self._read_at = read_at
+        self._clients = clients
         self._group = group
         self._names = list(group.processes)
         self._stopped = False
@@ -128,7 +129,7 @@ class Faults:
 
         def resume() -> None:
             self._group.resume(name)
-            self._read_at(name)
+            self._clients.read_at(name)
 
         self._later(0.05, 3.0, resume)
 
@@ -219,8 +220,15 @@ class Faults:
         if name is None:
             return
         self._block(self._around(name))
-        for number in range(20):
-            self._later(number * 0.1, number * 0.1, lambda: self._read_at(name))
+
+        def look() -> None:
+            self._clients.read_at(name)
+            leader = self._group.leader()
+            if leader not in (None, name):
+                self._clients.write_at(leader)
+
+        for number in range(40):
+            self._later(number * 0.05, number * 0.05, look)
 
     def _cut_one_way(self) -> None:
         name = self._member()

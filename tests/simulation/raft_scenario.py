@@ -56,7 +56,7 @@ class Scenario:
 
     def run(self) -> Outcome:
         """Everything."""
-        faults = Faults(self.world, self.group, self.clients.read_at)
+        faults = Faults(self.world, self.group, self.clients)
         self.world.run_until(FAULTS_S)
         faults.stop()
         self._check_liveness()
