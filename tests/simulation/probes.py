@@ -90,7 +90,9 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
             stack.enter_context(mock.patch.object(owner, "_log", _Listener(cluster)))
         _watch_recovery(watch, note, lambda moment, host: cluster.ambush(moment, host))
         _watch_replica(watch, note)
-        _watch_others(watch, note, cluster)
+        _watch_writers(watch, cluster)
+        _watch_servers(watch, note)
+        _watch_others(watch, cluster)
         yield
 
 
@@ -179,20 +181,8 @@ def _watch_replica(watch: Any, note: Any) -> None:
         watch(Replica, name, around)
 
 
-def _watch_others(watch: Any, note: Any, cluster: VirtualCluster) -> None:
-    problems = cluster.loop.problems
-
-    def ambush(moment: str, host: str) -> None:
-        cluster.ambush(moment, host)
-
-    def seal(self: Store, inner: Any, stream_id: int, range_index: int, *more: Any) -> None:
-        if (stream_id, range_index) not in self.replicas:
-            note("a seal reached a server that never knew the range")
-        inner(self, stream_id, range_index, *more)
-
-    def repair(self: Store, inner: Any, hosted: Any, batches: Any, done: Any) -> None:
-        note("a sealed replica was copied from a peer")
-        inner(self, hosted, batches, done)
+def _watch_writers(watch: Any, cluster: VirtualCluster) -> None:
+    note = cluster.note
 
     def fenced(self: Appender, inner: Any, error: WriterFenced) -> None:
         if self.phase is Phase.SEALING:
@@ -206,7 +196,46 @@ def _watch_others(watch: Any, note: Any, cluster: VirtualCluster) -> None:
     def probed(self: Appender, inner: Any, now_ms: float, *, possible: bool) -> None:
         inner(self, now_ms, possible=possible)
         if self.phase is Phase.SEALING:
-            ambush("frozen", here().name)
+            cluster.ambush("frozen", here().name)
+
+    def ended(self: FailoverSeal, inner: Any, task: Any) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, RangelogError):
+            cluster.loop.problems.append(f"a failover seal failed: {error!r}")
+        if isinstance(error, WriterFenced):
+            note("a recoverer was fenced by a later one")
+        inner(self, task)
+
+    watch(Appender, "fenced", fenced)
+    watch(Appender, "sealed", sealed)
+    watch(Appender, "probed", probed)
+    watch(FailoverSeal, "_ended", ended)
+
+
+def _watch_servers(watch: Any, note: Any) -> None:
+    def seal(self: Store, inner: Any, stream_id: int, range_index: int, *more: Any) -> None:
+        if (stream_id, range_index) not in self.replicas:
+            note("a seal reached a server that never knew the range")
+        inner(self, stream_id, range_index, *more)
+
+    def repair(self: Store, inner: Any, hosted: Any, batches: Any, done: Any) -> None:
+        note("a sealed replica was copied from a peer")
+        inner(self, hosted, batches, done)
+
+    def check_room(self: Wal, inner: Any, size: int) -> None:
+        try:
+            inner(self, size)
+        except StorageFull:
+            note("disk full: an append was refused")
+            raise
+
+    watch(Store, "seal", seal)
+    watch(Store, "repair", repair)
+    watch(Wal, "check_room", check_room)
+
+
+def _watch_others(watch: Any, cluster: VirtualCluster) -> None:
+    note = cluster.note
 
     def run(self: Machine, inner: Any, command: Any) -> Any:
         action = command.WhichOneof("action")
@@ -222,39 +251,17 @@ def _watch_others(watch: Any, note: Any, cluster: VirtualCluster) -> None:
             note("a request was repeated and got its first answer")
         return inner(self, index, command)
 
-    def check_room(self: Wal, inner: Any, size: int) -> None:
-        try:
-            inner(self, size)
-        except StorageFull:
-            note("disk full: an append was refused")
-            raise
-
     async def read_cold(self: ColdReader, inner: Any, *args: Any) -> Any:
         found = await inner(self, *args)
         note("a cold read")
         return found
 
     async def commit(self: TierWork, inner: Any, *args: Any) -> None:
-        ambush("stored", here().name)
+        cluster.ambush("stored", here().name)
         await inner(self, *args)
         note("range uploaded")
 
-    def ended(self: FailoverSeal, inner: Any, task: Any) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, RangelogError):
-            problems.append(f"a failover seal failed: {error!r}")
-        if isinstance(error, WriterFenced):
-            note("a recoverer was fenced by a later one")
-        inner(self, task)
-
-    watch(FailoverSeal, "_ended", ended)
-    watch(Store, "seal", seal)
-    watch(Store, "repair", repair)
-    watch(Appender, "fenced", fenced)
-    watch(Appender, "sealed", sealed)
-    watch(Appender, "probed", probed)
     watch(Machine, "_run", run)
     watch(Machine, "apply", apply)
-    watch(Wal, "check_room", check_room)
     watch(ColdReader, "read", read_cold)
     watch(TierWork, "_commit", commit)

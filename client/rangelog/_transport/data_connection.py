@@ -1,9 +1,9 @@
 """One connection of the data plane to one range server, shared by everything this client does there.
 
 What holds: a request is answered by a reply of its id, an error, a typed timeout, or the connection's end; a connection
-on which nothing at all came for seconds while a request waited is dead, and closed. Replies to appends go to the listener of their
-range. The peer is the server and incarnation that was meant, or the connection is refused. Whatever breaks the protocol
-breaks the connection, with a reason.
+on which nothing at all came for seconds while a request waited is dead, and closed. Replies to appends go to the listener
+of their range. The peer is the server and incarnation that was meant, or the connection is refused. Whatever breaks the
+protocol breaks the connection, with a reason.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 What holds: `apply` never raises, an error is a result; a request id that the same call brought before gets its first
 result; time and choices come inside the command, so nothing here asks a clock or draws lots. Results are kept for an hour
-of command time, the last 1,000 whatever the clocks say, and at most 20,000 of them. A refusal that says "try again" is no result, with one exception: a seal
-refused for want of a place. Its writer goes on with the range, so no late copy of that request may ever seal it.
+of command time, the last 1,000 whatever the clocks say, and at most 20,000 of them. A refusal that says "try again" is no
+result, with one exception: a seal refused for want of a place. Its writer goes on with the range, so no late copy of that
+request may ever seal it.
 """
 
 from __future__ import annotations
