@@ -24,8 +24,10 @@ class Case:
 
 def _tier(name: str, why: str, instance: Instance, expect: str = "", *, large: bool = False) -> Case:
     def search() -> Result:
-        model = TierModel(instance, canonical=not expect)
-        return explore(instance.initial(), model.successors, instance.invariant, instance.goal, name=name)
+        model = TierModel(instance)
+        result = explore(instance.initial(), model.successors, instance.invariant, instance.goal, name=name)
+        result.trace = model.told(result.path) if result.path else []
+        return result
 
     return Case("tier", name, why, search, expect, large)
 
