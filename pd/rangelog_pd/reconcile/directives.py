@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rangelog_pd.placement import Health
-from rangelog_pd.reconcile.view import ClusterView, RangeKey
+from rangelog_pd.reconcile.view import ClusterView, RangeKey, drop_task_id
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
@@ -30,7 +30,7 @@ DELETE_OBJECTS_MAX = 100
 
 @dataclass(slots=True)
 class Planner:
-    """Makes directives for the server that reports."""
+    """Makes directives for the server that reports; notes in the view what it is told to drop."""
 
     state: State
     view: ClusterView
@@ -48,7 +48,11 @@ class Planner:
         if self.tier:
             wanted += self._uploads(view.reports, server, incarnation)
             wanted += self._deletions(server)
-        return wanted[:DIRECTIVES_MAX]
+        told = wanted[:DIRECTIVES_MAX]
+        for directive in told:
+            if directive.HasField("drop_replica"):  # from here on it may be gone: no other one goes for its sake
+                view.dropping[directive.stream_id, directive.range_index] = None
+        return told
 
     def _for_reports(
         self, reports: dict[RangeKey, pd_pb2.ReplicaReport], server: str, incarnation: int
@@ -127,7 +131,7 @@ class Planner:
 
     def is_whole(self, found: common_pb2.Range, replica: common_pb2.Replica) -> bool:
         """Whether a living server reports that it holds a sealed range up to the end."""
-        report = self.view.report(replica.server, replica.incarnation, (found.stream_id, found.index))
+        report = self.view.held(replica.server, replica.incarnation, (found.stream_id, found.index))
         if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:
             return False
         return self.view.health(self.state, replica.server, replica.incarnation, self.now_ms) is Health.ALIVE
@@ -204,7 +208,7 @@ def _directive(kind: str, found: common_pb2.Range, server: str) -> pd_pb2.Direct
 
 
 def _drop(key: RangeKey, server: str, reason: str) -> pd_pb2.Directive:
-    directive = pd_pb2.Directive(task_id=f"drop-{key[0]}/{key[1]}@{server}", stream_id=key[0], range_index=key[1])
+    directive = pd_pb2.Directive(task_id=drop_task_id(key, server), stream_id=key[0], range_index=key[1])
     directive.drop_replica.CopyFrom(pd_pb2.DropReplica(reason=reason))
     return directive
 

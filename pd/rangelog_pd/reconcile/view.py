@@ -1,11 +1,13 @@
 """What the range servers told this leader: heartbeats, replica reports, how tasks went. In memory only.
 
 What holds: health follows the leader's own monotonic clock, never a server's; a leader that just took over holds servers
-for alive until their lease is over; reports count only for the incarnation that is registered.
+for alive until their lease is over; reports count only for the incarnation that is registered. A replica is `held` only
+while nothing that was said of it can be out of date, and while no directive to drop it can still be carried out.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -14,11 +16,23 @@ from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 RangeKey = tuple[int, int]
+_DROP_TASK = re.compile(r"drop-(\d{1,20})/(\d{1,20})@", re.ASCII)
 HEALTH = {
     Health.ALIVE: common_pb2.SERVER_HEALTH_ALIVE,
     Health.SUSPECT: common_pb2.SERVER_HEALTH_SUSPECT,
     Health.DEAD: common_pb2.SERVER_HEALTH_DEAD,
 }
+
+
+def drop_task_id(key: RangeKey, server: str) -> str:
+    """Return the name of the directive to drop a replica."""
+    return f"drop-{key[0]}/{key[1]}@{server}"
+
+
+def drop_task_key(task_id: str) -> RangeKey | None:
+    """Return which replica a directive of this name drops, or None."""
+    match = _DROP_TASK.match(task_id)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 @dataclass(slots=True)
@@ -31,6 +45,7 @@ class ServerView:
     complete: bool = False  # its whole report came, and every change since
     sequence: int = 0  # of its last heartbeat
     reports: dict[RangeKey, pd_pb2.ReplicaReport] = field(default_factory=dict)
+    dropping: dict[RangeKey, None] = field(default_factory=dict)  # told to go; perhaps gone already, perhaps not
     used_bytes: int = 0
     capacity_bytes: int = 0
     log_end: int = 0
@@ -62,6 +77,9 @@ class ClusterView:
         view.heard_ms, view.heard_wall_ms = now_ms, wall_ms
         view.used_bytes, view.capacity_bytes = request.used_bytes, request.capacity_bytes
         view.log_end = max(view.log_end, request.log_end)
+        if request.sequence <= view.sequence:  # late, and overtaken; or the first of a new process
+            view.sequence, view.complete = request.sequence, False
+            return True
         if request.sequence != view.sequence + 1:
             view.complete = False  # what changed in between was said to another leader, or to nobody
         view.sequence = request.sequence
@@ -74,6 +92,8 @@ class ClusterView:
                 view.reports.pop(key, None)  # it is gone
             else:
                 view.reports[key] = report
+        at_hand = [drop_task_key(task.task_id) for task in request.tasks if not task.done]
+        view.dropping = {key: None for key in at_hand if key is not None}
         return not view.complete
 
     def health(self, state: State, server: str, incarnation: int, now_ms: float) -> Health:
@@ -97,6 +117,13 @@ class ClusterView:
         """Return what a server said of one replica."""
         view = self.servers.get(server)
         return view.reports.get(key) if view is not None and view.incarnation == incarnation else None
+
+    def held(self, server: str, incarnation: int, key: RangeKey) -> pd_pb2.ReplicaReport | None:
+        """Return what a server said of a replica that it still has, and that it has not been told to drop."""
+        view = self.servers.get(server)
+        if view is None or not view.complete or key in view.dropping:
+            return None
+        return self.report(server, incarnation, key)
 
     def candidates(self, state: State, now_ms: float) -> list[Candidate]:
         """Return every registered server, for placement."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import pytest
@@ -134,15 +135,21 @@ class Pd:
         *reports: pd_pb2.ReplicaReport,
         complete: bool = True,
         log_end: int = 0,
+        sequence: int | None = None,
+        tasks: Mapping[str, bool] | None = None,
     ) -> bool:
-        """One heartbeat; returns whether the whole report is wanted."""
+        """One heartbeat, the next by its number unless that is given; returns whether the whole report is wanted.
+
+        `tasks`: the directives at hand, and whether they are done.
+        """
         view = self.view.servers.get(name)
         request = pd_pb2.HeartbeatRequest(
             server=name,
             incarnation=self.state.servers[name].server.incarnation,
-            sequence=(view.sequence if view is not None else 0) + 1,
+            sequence=(view.sequence if view is not None else 0) + 1 if sequence is None else sequence,
             replicas=reports,
             complete=complete,
+            tasks=[pd_pb2.TaskReport(task_id=name, done=done) for name, done in (tasks or {}).items()],
             log_end=log_end,
         )
         return self.view.heartbeat(request, self.now_ms, self.wall_ms)
@@ -180,6 +187,16 @@ class Pd:
         }
         request = pd_pb2.CommitObjectRequest(**(fields | changes))
         return self.do(pd_pb2.CommitObjectResponse, commit_object=request).object
+
+    def replace(self, stream_id: int, index: int, lost: str, replacement: str) -> None:
+        """Give a member's place to another server."""
+        command = pd_state_pb2.ReplaceReplica(
+            stream_id=stream_id,
+            range_index=index,
+            lost=self.members(lost)[0],
+            replacement=self.members(replacement)[0],
+        )
+        response_of(self.apply(pd_state_pb2.Command(replace_replica=command)))
 
     def tier(self, stream_id: int, index: int, server: str) -> None:
         """Upload a sealed range whole."""

@@ -75,7 +75,8 @@ def test_a_lost_heartbeat_makes_the_leader_ask_for_everything(pd: Any, make_repo
     assert not beat(11)
     assert beat(13)
     assert beat(14)
-    assert not beat(1, complete=True)
+    assert beat(1, complete=True), "an old one that was late, or the first of a new process: that cannot be told"
+    assert not beat(2, complete=True)
 
 
 # ---- seal
@@ -254,6 +255,37 @@ def test_a_replaced_replica_stays_until_the_others_are_whole(pd: Any, whole: int
     pd.beat("rs3", make_report(whole, 0, "SEALED", end=10))
     assert "drop_replica" not in pd.directives("rs3")
     assert {each.server for each in pd.directives("rs4")["copy_replica"].copy_replica.sources} == {"rs1", "rs3"}
+    pd.beat("rs4", make_report(whole, 0, "SEALED", end=10))
+    assert "drop_replica" in pd.directives("rs3")
+
+
+def spare(pd: Any, whole: int, make_report: Any) -> str:
+    """rs4 took the place of rs3, which is told to drop its replica; return the name of that directive."""
+    silence(pd, "rs3", REPLACE_AFTER_MS + 6_000)
+    assert "replace_replica" in pd.reconcile()
+    pd.beat("rs4", make_report(whole, 0, "SEALED", end=10))
+    pd.beat("rs3", make_report(whole, 0, "SEALED", end=10))
+    return str(pd.directives("rs3")["drop_replica"].task_id)
+
+
+def test_what_was_told_to_go_counts_for_nothing(pd: Any, whole: int, make_report: Any) -> None:
+    """A spare replica that takes a place again before it is gone lets no other one go: nothing might be left."""
+    task = spare(pd, whole, make_report)
+    pd.replace(whole, 0, "rs2", "rs3")
+    pd.beat("rs1", make_report(whole, 0, "INCOMPLETE", end=3))
+    assert "drop_replica" not in pd.directives("rs2"), "rs4 is whole, rs3 may be gone"
+    pd.beat("rs3", complete=False, tasks={task: False})
+    assert "drop_replica" not in pd.directives("rs2"), "rs3 is still at it"
+    pd.beat("rs3", complete=False)
+    assert "drop_replica" in pd.directives("rs2"), "rs3 has stopped, and holds it"
+
+
+def test_reports_with_a_gap_before_them_count_for_nothing(pd: Any, whole: int, make_report: Any) -> None:
+    """What a server held before its last heartbeats got lost, or came in another order, is no reason to drop a replica."""
+    spare(pd, whole, make_report)
+    pd.beat("rs4", make_report(whole, 0, "SEALED", end=10), complete=True, sequence=1)
+    pd.beat("rs1", complete=False, sequence=10_000)
+    assert "drop_replica" not in pd.directives("rs3"), "only rs2 is known to be whole"
     pd.beat("rs4", make_report(whole, 0, "SEALED", end=10))
     assert "drop_replica" in pd.directives("rs3")
 
