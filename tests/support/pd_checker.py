@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from pd_history import Call, ObjectView, RangeView, by_stream
+from pd_history import READS, Call, ObjectView, RangeView, by_stream
 from pd_model import Facts, StreamState, next_states
 
 PLACES_MAX = 300_000
@@ -82,10 +82,12 @@ def check_pd(calls: Iterable[Call], *, places_max: int = PLACES_MAX) -> PdReport
 
 
 def _merge_repeats(calls: list[Call], report: PdReport) -> list[Call]:
-    """Calls of one request id are one call; their answers must be one answer."""
+    """Calls of one request id are one call; their answers must be one answer. Reads without an answer say nothing."""
     first: dict[str, Call] = {}
     merged: list[Call] = []
     for call in calls:
+        if call.name in READS and call.outcome == "unknown":
+            continue
         known = first.get(call.request_id) if call.request_id else None
         if known is None:
             call = replace(call)

@@ -241,7 +241,7 @@ def test_a_correct_log_gives_no_violation(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 1 << 32), spoiler=st.sampled_from(SPOILERS))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_no_spoiled_history_goes_unnoticed(seed: int, spoiler: Callable[[Story], bool]) -> None:
     """Each way of spoiling is found in every story in which it changes something."""
     story = Story(seed)

@@ -90,7 +90,7 @@ class Story:
         stream_id = state.names.get(stream)
         last = state.last_range(stream_id) if stream_id else None
         end = state.streams[stream_id].next_offset if stream_id else 0
-        epoch = self.epochs[stream][-1 if self.dice.random() < 0.85 else 0]
+        epoch = self.epochs[stream][-1 if self.dice.random() < 0.85 else max(-2, -len(self.epochs[stream]))]
         index = last.index if last and self.dice.random() < 0.8 else self.dice.randrange(4)
         start = last.start_offset if last else 0
         some = [each for each in self.objects if each[0] == stream]
@@ -185,7 +185,7 @@ class Story:
 
 
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_the_production_state_machine_passes(seed: int) -> None:
     """Whatever is called at once and whichever answers are lost, two independent writings of the rules agree."""
     report = check_pd(Story(seed).history.calls)
@@ -272,7 +272,7 @@ def refuse_what_was_right(story: Story) -> bool:
     """A seal that nothing was wrong with is refused as if there were."""
     seals = [call for call in answered(story, "seal_range") if call.reply and call.reply.next_range]
     for call in one(story, seals):
-        call.outcome, call.code, call.reply = "refused", "INVALID_ARGUMENT", None
+        call.outcome, call.code, call.reply = "refused", "PRECONDITION_FAILED", None
     return bool(seals)
 
 
@@ -305,7 +305,7 @@ SPOILERS = [
 
 
 @given(seed=st.integers(0, 1 << 32), spoiler=st.sampled_from(SPOILERS))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_no_spoiled_history_passes(seed: int, spoiler: Callable[[Story], bool]) -> None:
     """Each way of spoiling is found in every story in which it changes something."""
     story = Story(seed)
@@ -318,7 +318,7 @@ def test_no_spoiled_history_passes(seed: int, spoiler: Callable[[Story], bool]) 
 def test_every_way_of_spoiling_applies_often() -> None:
     """None of the ways is vacuous."""
     for spoiler in SPOILERS:
-        assert sum(spoiler(Story(seed)) for seed in range(60)) >= 10, spoiler.__name__
+        assert sum(spoiler(Story(seed)) for seed in range(30)) >= 8, spoiler.__name__
 
 
 def stream_view(epoch: int, next_offset: int = 0, ranges: int = 0) -> Reply:
