@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from seal_model import Seal, SealModel
 from search import Result, explore
 from tier_state import Instance
 from tier_steps import TierModel
@@ -30,6 +31,17 @@ def _tier(name: str, why: str, instance: Instance, expect: str = "", *, large: b
         return result
 
     return Case("tier", name, why, search, expect, large)
+
+
+def _seal(name: str, why: str, instance: Seal, expect: str = "", *, large: bool = False) -> Case:
+    def search() -> Result:
+        model = SealModel(instance)
+        live = instance.goal if not expect or expect == "dead-end" else None
+        result = explore(instance.initial(), model.successors, instance.invariant, live, name=name)
+        result.trace = model.told(result.path) if result.path else []
+        return result
+
+    return Case("seal", name, why, search, expect, large)
 
 
 def _repair(**budgets: int | bool | str) -> Instance:
@@ -89,4 +101,56 @@ TIER_WRONG = [
           _repair(wrong="count-what-is-being-dropped", faults=1, suspicions=2), "RECORD-LOST"),
 ]  # fmt: skip
 
-CASES = TIER_WRONG + TIER_RIGHT
+SEAL_RIGHT = [
+    _seal("seal", "three records, a disk lost", Seal(records=3, disks=1)),
+    _seal("seal-rot", "a disk lost, or damaged at its tail or in its middle", Seal(disks=1, rot=True)),
+    _seal("seal-torn", "power lost: a torn last write", Seal(restarts=1)),
+    _seal("seal-torn-and-gone", "a torn last write and a disk lost for good", Seal(restarts=1, disks=1)),
+    _seal("seal-two-replicas", "two replicas; a disk lost and a torn last write", Seal(replicas=2, disks=1, restarts=1)),
+    _seal("seal-two-replicas-rot", "two replicas; one damaged", Seal(replicas=2, disks=1, rot=True, restarts=1)),
+    _seal("seal-all-torn", "power lost everywhere", Seal(restarts=3), large=True),
+    _seal("seal-rot-and-torn", "damage and a torn write", Seal(disks=1, rot=True, restarts=1), large=True),
+    _seal("seal-gone-and-all-torn", "a disk lost and power lost twice", Seal(disks=1, restarts=2), large=True),
+    _seal("seal-two-recoverers", "two recoverers, a disk lost", Seal(recoverers=2, disks=1), large=True),
+    _seal("seal-two-recoverers-torn", "two recoverers, a torn write and a disk lost",
+          Seal(records=1, recoverers=2, disks=1, restarts=1), large=True),
+    _seal("seal-active", "the active seal and a recoverer, a disk lost", Seal(active=True, disks=1), large=True),
+    _seal("seal-active-torn", "the active seal and a recoverer, a torn write and a disk lost",
+          Seal(records=1, active=True, disks=1, restarts=1), large=True),
+    _seal("seal-active-two-recoverers", "the active seal and two recoverers", Seal(records=1, active=True, recoverers=2,
+          disks=1), large=True),
+    _seal("seal-3-of-3", "three acks of three, two disks", Seal(acks=3, disks=2), large=True),
+    _seal("seal-2-of-4", "two acks of four, a disk lost or damaged", Seal(replicas=4, disks=1, rot=True), large=True),
+    _seal("seal-3-of-4", "three acks of four, two disks", Seal(replicas=4, acks=3, disks=2), large=True),
+]  # fmt: skip
+
+SEAL_WRONG = [
+    _seal("min", "the smallest of the answers", Seal(wrong="min"), "ACKED-TRUNCATED"),
+    _seal("ack-formula", "the A-th largest of the answers that are in", Seal(wrong="ack-formula"), "ACKED-TRUNCATED"),
+    _seal("seal-one", "one answer is enough", Seal(wrong="seal-one"), "ACKED-TRUNCATED"),
+    _seal("seal-one-max-copy", "one answer, and copies", Seal(wrong="seal-one-max-copy"), "ACKED-TRUNCATED"),
+    _seal("third-unfenced", "two answers and the third's unfenced end", Seal(wrong="third-unfenced"), "ACKED-TRUNCATED"),
+    _seal("read-then-fence", "ends are read before the fence", Seal(wrong="read-then-fence"), "ACKED-TRUNCATED"),
+    _seal("no-copy", "committed without copies", Seal(wrong="no-copy", disks=1), "SEALED-HOLE"),
+    _seal("wiped-answers", "an empty disk answers", Seal(wrong="wiped-answers", disks=1), "ACKED-TRUNCATED"),
+    _seal("wiped-accepts", "an empty disk takes appends", Seal(wrong="wiped-accepts", disks=1), "ACKED-TRUNCATED"),
+    _seal("doubtful-counts", "a damaged tail counts, and nobody is gone",
+          Seal(wrong="doubtful-counts", disks=1, rot=True), "ACKED-TRUNCATED"),
+    _seal("doubt-never-counts", "a torn tail counts for nothing even when a member is gone",
+          Seal(wrong="doubt-never-counts", disks=1, restarts=1), "dead-end"),
+    _seal("always-a-copies", "A answers are waited for even when fewer members are left",
+          Seal(wrong="always-a-copies", replicas=2, disks=1), "dead-end"),
+    _seal("fence-volatile", "a fence in memory", Seal(wrong="fence-volatile", restarts=1), "ACKED-TRUNCATED"),
+    _seal("ack-before-fsync", "acked before it is flushed", Seal(wrong="ack-before-fsync", restarts=1), "ACKED-TRUNCATED"),
+    _seal("gaps", "an append beyond the log's end is taken", Seal(wrong="gaps", disks=1), "ACKED-LOST"),
+    _seal("stale-recovery", "late copies are taken, and acked again when fenced",
+          Seal(wrong="stale-recovery", recoverers=2), "ACKED-TRUNCATED"),
+    _seal("pd-last-wins", "a later end replaces the first", Seal(wrong="pd-last-wins", recoverers=2), "END-CHANGED"),
+    _seal("pd-ok-without-end", "a late seal is told OK, not the end", Seal(wrong="pd-ok-without-end", recoverers=2), "BELIEF"),
+    _seal("no-freeze", "acks go on after the active seal", Seal(wrong="no-freeze", active=True), "ACKED-TRUNCATED"),
+    _seal("late-cut", "a replica cuts its tail for an older epoch", Seal(wrong="late-cut", active=True, disks=1), "SEALED-HOLE"),
+    _seal("read-log-end", "readers are served beyond the confirm offset", Seal(wrong="read-log-end"), "DIRTY-READ"),
+    _seal("two-disks", "the promise's bound: two disks lost at once", Seal(disks=2), "ACKED-LOST"),
+]  # fmt: skip
+
+CASES = SEAL_WRONG + SEAL_RIGHT + TIER_WRONG + TIER_RIGHT
