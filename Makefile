@@ -8,10 +8,10 @@ PYTEST := $(PY) -m pytest -q
 SEEDS  ?= 300
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
-.PHONY: help demo test unit integration spark check sim model chaos fuzz bench proto lock clean
+.PHONY: help demo test unit integration spark check sim model chaos fuzz crash-points corruption bench proto lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is needed (or: make PYTHON=python3 …)"; exit 1; }
@@ -27,7 +27,7 @@ demo: $(READY) ## the main job: 336,776 flights through failures, tiering and Sp
 test: check unit integration spark ## everything that must hold
 
 unit: $(READY) ## cores, codecs, state machines, simulation
-	$(PYTEST) -n 2 --dist loadfile tests/unit tests/simulation tests/fuzz
+	$(PYTEST) -n 2 --dist loadfile tests/unit tests/simulation tests/fuzz tests/crash_points
 
 integration: $(READY) ## real processes on loopback
 	$(PYTEST) tests/integration
@@ -56,6 +56,13 @@ chaos: $(READY) ## a real cluster through every kind of fault: TIMES=n of each, 
 
 fuzz: $(READY) ## every decoder, SECONDS=n each: TARGET=name alone, other inputs with SEED=k
 	$(PY) tests/fuzz/run.py --seconds $(or $(SECONDS),8) $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED))
+
+crash-points: $(READY) ## the log and the Raft files cut at every call, all of it: SEEDS=n workloads
+	$(PY) tests/crash_points/run.py --all $(if $(filter file,$(origin SEEDS)),,--seeds $(SEEDS))
+	CRASH_POINTS_ALL=1 $(PYTEST) tests/crash_points tests/integration/test_crash_points_process.py
+
+corruption: $(READY) ## every byte flipped, every length cut, an S3 that lies: all of it
+	$(PY) tests/corruption/run.py --all
 
 bench: ## not there yet
 	@echo "make bench: the benchmark is not there yet; it comes with the work on speed"; exit 1

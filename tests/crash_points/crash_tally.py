@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from crash_disk import Step
 
 PROBLEMS_MAX = 20
+WRONG = ("never written", "out of nothing", "differs", "is back", "never here", "above the writer's", "too early")
+LOST = (" is lost", "it is gone", "does not start", "forgot", "its vote went", "unreadable", "quarantined", "a hole")
 
 
 @dataclass
@@ -33,6 +35,16 @@ class Tally:
         self.second_cuts += other.second_cuts
         self.doubts += other.doubts
         self.problems += other.problems
+
+    @property
+    def lost(self) -> int:
+        """Promises that did not hold."""
+        return sum(any(word in problem for word in LOST) for problem in self.problems)
+
+    @property
+    def served_wrong(self) -> int:
+        """Bytes or metadata that nobody wrote."""
+        return sum(any(word in problem for word in WRONG) for problem in self.problems)
 
     @property
     def full(self) -> bool:

@@ -13,7 +13,7 @@ from rangelog.errors import RangelogError
 
 
 class MemberCrashes:
-    """One workload. `draws`: disks drawn at each cut; every `again`-th opening is itself cut at every call."""
+    """One workload. `draws`: disks drawn at each cut; every `again`-th opening is itself cut at every call (0: none)."""
 
     def __init__(self, seed: int, rounds: int, *, draws: int, again: int) -> None:
         self.tally = Tally()
@@ -40,10 +40,10 @@ class MemberCrashes:
 
     def _try(self, state: DiskState, where: str, *, killed: bool) -> None:
         files = CrashFiles(state)
-        if killed or self.tally.recoveries % self._again == 0:
+        if self._again and (killed or self.tally.recoveries % self._again == 0):
             files.disk.before = lambda step: self._cut_again(files, step, where)
         member = self._open(files, self._promises, where)
-        if member is not None and killed:
+        if member is not None and killed and self._again:
             files.disk.before = lambda step: None
             self._crash_later(files, MemberPromises.of_opened(member, self._promises), f"{where}, then at rest")
 

@@ -24,7 +24,7 @@ LATER_KINDS = ("nothing unflushed", "names without bytes", "bytes without names"
 
 
 class StoreCrashes:
-    """One scenario. `draws`: disks drawn at each cut; every `again`-th recovery is itself cut at every call."""
+    """One scenario. `draws`: disks drawn at each cut; every `again`-th recovery is itself cut at every call (0: none)."""
 
     def __init__(self, scenario: Scenario, *, draws: int, again: int) -> None:
         self.tally = Tally()
@@ -63,7 +63,7 @@ class StoreCrashes:
         tally.disks[kind] += 1
         tally.recoveries += 1
         unsure = bool(self._io.disk.state.changes) or self._io.disk.steps % KILLED_AGAIN == 0
-        again = tally.recoveries % self._again == 0 or (kind == "killed" and unsure)
+        again = bool(self._again) and (tally.recoveries % self._again == 0 or (kind == "killed" and unsure))
         io = CrashIo(state)
         if again:
             io.disk.before = lambda step: self._cut_again(io, step, f"{where}, {kind}")

@@ -1,0 +1,214 @@
+"""The crash points can fail: each step of durability, left out on purpose, loses something that the suite finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import crash_tally
+import pytest
+from crash_faces import CrashFiles, CrashIo
+from crash_points import small
+from journal_crash import MemberCrashes
+from store_crash import StoreCrashes
+
+from rangelog_pd.consensus import hard_state, journal, snapshot_file
+from rangelog_pd.consensus.durable_file import write_fully
+from rangelog_pd.consensus.files import Files
+from rangelog_pd.consensus.journal import Journal
+from rangelog_server.ranges.store import Store
+from rangelog_server.wal.committer import Committer, Pending
+from rangelog_server.wal.entry import SEGMENT_HEADER_BYTES, Kind, make_lsn, pack_header, pack_segment_header
+from rangelog_server.wal.files import Segment, SegmentFiles
+from rangelog_server.wal.io import write_all
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(autouse=True)
+def one_is_enough(monkeypatch: Patch) -> None:
+    """Stop at the first problem."""
+    monkeypatch.setattr(crash_tally, "PROBLEMS_MAX", 1)
+
+
+# ---- the range server
+
+
+def _ack_before_flush(patch: Patch) -> None:
+    real = Committer.commit
+
+    def commit(self: Committer, entries: list[Pending]) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(CrashIo, "fdatasync", lambda io, fd: None)
+            real(self, entries)
+
+    patch.setattr(Committer, "commit", commit)
+
+
+def _no_flush_of_the_directory(patch: Patch) -> None:
+    patch.setattr(CrashIo, "sync_directory", lambda self, directory: None)
+
+
+def _no_flush_of_the_directory_on_opening(patch: Patch) -> None:
+    real = SegmentFiles.open_all
+
+    def open_all(self: SegmentFiles) -> list[Segment]:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(CrashIo, "sync_directory", lambda io, directory: None)
+            return real(self)
+
+    patch.setattr(SegmentFiles, "open_all", open_all)
+
+
+def _rename_before_the_first_bytes(patch: Patch) -> None:
+    """A recycled file gets its new name while the old bytes are in it."""
+
+    def prepare(self: SegmentFiles, sequence: int) -> Segment:
+        path = self.directory / f"free-{sequence:016x}.seg"
+        if self._free:
+            path = self._free.pop()
+            fd = self.io.open(path)
+        else:
+            fd = self.io.create(path, self.segment_bytes)
+        self.io.rename(path, self.path(sequence))
+        self.io.sync_directory(self.directory)
+        end = pack_header(self.salt, Kind.END, make_lsn(sequence, SEGMENT_HEADER_BYTES), 0, 0, 0, 0, b"")
+        write_all(self.io, fd, [pack_segment_header(sequence, self.segment_bytes), end], 0)
+        return Segment(sequence, fd, self.segment_bytes)
+
+    patch.setattr(SegmentFiles, "prepare", prepare)
+
+
+def _release_before_what_is_carried_forward_is_flushed(patch: Patch) -> None:
+    real = Store.reclaim
+
+    def reclaim(self: Store, segments_max: int = 4) -> int:
+        def write_server(store: Store, done: Callable[[], None] | None = None) -> None:
+            real_write(store)
+            if done is not None:
+                done()
+
+        real_write = Store._write_server
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Store, "_write_server", write_server)
+            return real(self, segments_max)
+
+    patch.setattr(Store, "reclaim", reclaim)
+
+
+def _no_carrying_forward(patch: Patch) -> None:
+    patch.setattr(Store, "_carry_forward", lambda self, sequence: None)
+
+
+def _fence_before_flush(patch: Patch) -> None:
+    real = Store.write_state
+
+    def write_state(self: Store, hosted: Any, done: Callable[[], None] | None = None) -> None:
+        real(self, hosted)
+        if done is not None:
+            done()
+
+    patch.setattr(Store, "write_state", write_state)
+
+
+STORE_MUTANTS = [
+    _ack_before_flush,
+    _no_flush_of_the_directory,
+    _no_flush_of_the_directory_on_opening,
+    _rename_before_the_first_bytes,
+    _release_before_what_is_carried_forward_is_flushed,
+    _no_carrying_forward,
+    _fence_before_flush,
+]
+
+
+@pytest.mark.parametrize("mutant", STORE_MUTANTS, ids=lambda each: each.__name__.strip("_"))
+def test_a_step_left_out_of_the_log_is_found(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    """The range server's log without one of its flushes, or with its steps in another order."""
+    mutant(monkeypatch)
+    again = 10**9 if mutant is _no_flush_of_the_directory_on_opening else 0
+    for seed in range(6):
+        if StoreCrashes(small(seed, 25), draws=1, again=again).run().problems:
+            return
+    pytest.fail("nothing was lost that anybody noticed")
+
+
+# ---- the placement driver
+
+
+def _journal_without_flush(patch: Patch) -> None:
+    real = Journal.sync
+
+    def sync(self: Journal) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(CrashFiles, "fdatasync", lambda files, fd: None)
+            real(self)
+
+    patch.setattr(Journal, "sync", sync)
+
+
+def _cut_without_flush(patch: Patch) -> None:
+    real = Journal.truncate_from
+
+    def truncate_from(self: Journal, index: int) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Journal, "sync", lambda journal: None)
+            real(self, index)
+
+    patch.setattr(Journal, "truncate_from", truncate_from)
+
+
+def _write_in_place(files: Files, path: Path, chunks: Iterable[bytes | memoryview]) -> None:
+    fd = files.create(path)
+    position = 0
+    for chunk in chunks:
+        write_fully(files, fd, chunk, position)
+        position += len(chunk)
+    files.fsync(fd)
+    files.close(fd)
+    files.sync_directory(path.parent)
+
+
+def _vote_in_place(patch: Patch) -> None:
+    patch.setattr(hard_state, "write_atomically", _write_in_place)
+
+
+def _snapshot_in_place(patch: Patch) -> None:
+    patch.setattr(snapshot_file, "write_atomically", _write_in_place)
+
+
+def _rename_without_flush_of_the_directory(patch: Patch) -> None:
+    patch.setattr(CrashFiles, "sync_directory", lambda self, path: None)
+
+
+def _compact_without_flush(patch: Patch) -> None:
+    def write_new_file(files: Files, path: Path, chunks: Sequence[bytes]) -> int:
+        fd = files.create(path)
+        position = 0
+        for chunk in chunks:
+            write_fully(files, fd, chunk, position)
+            position += len(chunk)
+        return fd
+
+    patch.setattr(journal, "write_new_file", write_new_file)
+
+
+MEMBER_MUTANTS = [
+    _journal_without_flush,
+    _cut_without_flush,
+    _vote_in_place,
+    _snapshot_in_place,
+    _rename_without_flush_of_the_directory,
+    _compact_without_flush,
+]
+
+
+@pytest.mark.parametrize("mutant", MEMBER_MUTANTS, ids=lambda each: each.__name__.strip("_"))
+def test_a_step_left_out_of_the_raft_files_is_found(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    """The placement driver's files without one of their flushes, or written in place."""
+    mutant(monkeypatch)
+    for seed in range(1, 7):
+        if MemberCrashes(seed, 60, draws=2, again=0).run().problems:
+            return
+    pytest.fail("nothing was lost that anybody noticed")
