@@ -148,7 +148,8 @@ SEAL_WRONG = [
     _seal("pd-last-wins", "a later end replaces the first", Seal(wrong="pd-last-wins", recoverers=2), "END-CHANGED"),
     _seal("pd-ok-without-end", "a late seal is told OK, not the end", Seal(wrong="pd-ok-without-end", recoverers=2), "BELIEF"),
     _seal("no-freeze", "acks go on after the active seal", Seal(wrong="no-freeze", active=True), "ACKED-TRUNCATED"),
-    _seal("late-cut", "a replica cuts its tail for an older epoch", Seal(wrong="late-cut", active=True, disks=1), "SEALED-HOLE"),
+    _seal("late-cut", "a replica cuts its tail for an older epoch", Seal(wrong="late-cut", active=True, disks=1),
+          "SEALED-HOLE"),
     _seal("read-log-end", "readers are served beyond the confirm offset", Seal(wrong="read-log-end"), "DIRTY-READ"),
     _seal("two-disks", "the promise's bound: two disks lost at once", Seal(disks=2), "ACKED-LOST"),
 ]  # fmt: skip

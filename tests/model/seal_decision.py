@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
-from rangelog.ids import ReplicaId
+from rangelog.ids import Incarnation, ReplicaId
 from rangelog.protocol.quorum import confirmed_offset, seal_end_offset, seal_quorum
 from rangelog.protocol.recovery import Answer, Copy, Phase, Recovery
 
@@ -25,10 +25,10 @@ class Decision:
     targets: tuple[int, ...]
 
 
-@lru_cache(maxsize=None)
+@cache
 def decide(answers: Answers, acks: int) -> Decision | None:
     """Ask the recovery core, as when no further answer came within its grace."""
-    replicas = [ReplicaId(f"r{number}", 1) for number in range(len(answers))]
+    replicas = [ReplicaId(f"r{number}", Incarnation(1)) for number in range(len(answers))]
     recovery = Recovery(replicas, acks, 0, grace_ms=1)
     recovery.effects()
     for replica, (kind, offset) in zip(replicas, answers, strict=True):
