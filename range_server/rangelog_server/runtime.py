@@ -20,10 +20,12 @@ import structlog
 
 from rangelog.errors import StorageFull, Unavailable
 from rangelog_server.agent.agent import Agent
+from rangelog_server.agent.scrubbing import Scrubbing
 from rangelog_server.control import ControlPlane
 from rangelog_server.data_plane import DataPlane
 from rangelog_server.handlers import make_connection_factory
 from rangelog_server.identity import DataDirectory, Identity
+from rangelog_server.ranges.scrub import Scrub
 from rangelog_server.ranges.store import Store
 from rangelog_server.settings import RangeServerSettings, split_listen
 from rangelog_server.wal.io import Io, replace_file
@@ -116,6 +118,10 @@ class Runtime:
         """Say where it listens, and stay until stopped, or until the placement driver does not want this server."""
         sweeper = asyncio.create_task(self._sweep(plane))
         stack.callback(sweeper.cancel)
+        if self._settings.scrub_bytes_per_s:
+            scrub = Scrub(self._settings.scrub_bytes_per_s, self._settings.scrub_interval_s)
+            scrubber = asyncio.create_task(Scrubbing(self._store, scrub).run())
+            stack.callback(scrubber.cancel)
         self._write_endpoint(data_address, control_address)
         stack.callback((self._directory.path / ENDPOINT_FILE).unlink, missing_ok=True)
         _log.info("serving", data=data_address, control=control_address, boot=self._identity.boot)

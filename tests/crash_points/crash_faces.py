@@ -55,7 +55,7 @@ class CrashIo(Io):
         """See Io."""
         self.disk.flush(fd)
 
-    def drop_cache(self, fd: int) -> None:
+    def drop_cache(self, fd: int, position: int = 0, length: int = 0) -> None:
         """See Io."""
 
     def rename(self, source: Path, target: Path) -> None:

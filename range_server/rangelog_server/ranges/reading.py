@@ -50,15 +50,15 @@ def make_plan(hosted: Hosted, first: int, last: int) -> ReadPlan:
     return ReadPlan(core.stream_id, core.range_index, wanted)
 
 
-def read_batches(wal: Wal, plan: ReadPlan) -> list[bytes]:
-    """Read and check the batches of a plan. Blocking; any thread. Raises Corruption."""
+def read_batches(wal: Wal, plan: ReadPlan, *, from_disk: bool = False) -> list[bytes]:
+    """Read and check the batches of a plan; `from_disk`: not what is cached. Blocking; any thread. Raises Corruption."""
     batches: list[bytes] = []
     wanted = plan.wanted
     start = 0
     while start < len(wanted):
         stop, begin, end = _span(wanted, start)
         try:
-            data = wal.read(begin - ENTRY_HEADER_BYTES, 0, end - begin)
+            data = wal.read(begin - ENTRY_HEADER_BYTES, 0, end - begin, from_disk=from_disk)
         except (OSError, KeyError) as error:
             raise Corruption(f"the log of range {plan.stream_id}/{plan.range_index} cannot be read") from error
         for one in wanted[start:stop]:

@@ -27,6 +27,7 @@ from rangelog_server.wal.io import Io, read_all, replace_file, write_all
 from rangelog_server.wal.scan import Ending, SegmentLog, scan_segment
 
 FREE_FILES_MAX = 4
+_PAGE_BYTES = 4096  # of the cache; a page that is not covered whole is not forgotten
 
 
 class Segment:
@@ -150,8 +151,11 @@ class SegmentFiles:
         """Write the sidecar of a full and flushed segment."""
         replace_file(self.io, self.sidecar_path(sequence), pack_sidecar(self.salt, sequence, end, rows))
 
-    def read(self, segment: Segment, position: int, length: int) -> bytes:
-        """Return bytes of a segment. Raises OSError."""
+    def read(self, segment: Segment, position: int, length: int, *, from_disk: bool = False) -> bytes:
+        """Return bytes of a segment; `from_disk`: not those that are cached. Raises OSError."""
+        if from_disk:
+            start = position - position % _PAGE_BYTES
+            self.io.drop_cache(segment.fd, start, position - start + length + _PAGE_BYTES)
         return read_all(self.io, segment.fd, length, position)
 
 

@@ -50,9 +50,9 @@ class Io:
         """Return once what was written is on the disk."""
         os.fdatasync(fd)
 
-    def drop_cache(self, fd: int) -> None:
-        """Forget clean cached pages, so that the next read comes from the disk."""
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    def drop_cache(self, fd: int, position: int = 0, length: int = 0) -> None:
+        """Forget clean cached pages (length 0: all from there on), so that the next read comes from the disk."""
+        os.posix_fadvise(fd, position, length, os.POSIX_FADV_DONTNEED)
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename a file; durable after sync_directory."""

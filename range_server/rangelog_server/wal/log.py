@@ -323,7 +323,8 @@ class Wal:
 
     # ---- reading, on any thread
 
-    def read(self, lsn: int, skip: int, length: int) -> bytes:
+    def read(self, lsn: int, skip: int, length: int, *, from_disk: bool = False) -> bytes:
         """Return `length` bytes at `skip` in the payload of the entry at `lsn`. Raises OSError, KeyError."""
         sequence, position = split_lsn(lsn)
-        return self.files.read(self.segments[sequence], position + ENTRY_HEADER_BYTES + skip, length)
+        place = position + ENTRY_HEADER_BYTES + skip
+        return self.files.read(self.segments[sequence], place, length, from_disk=from_disk)

@@ -151,7 +151,7 @@ class MemoryIo(Io):
             file.flushed[start : start + SECTOR_BYTES] = file.now[start : start + SECTOR_BYTES]
         file.dirty.clear()
 
-    def drop_cache(self, fd: int) -> None:
+    def drop_cache(self, fd: int, position: int = 0, length: int = 0) -> None:
         """See Io."""
 
     def rename(self, source: Path, target: Path) -> None:

@@ -1,0 +1,53 @@
+"""Reads sealed replicas again in the background, so that rot is found while another replica or an object is still whole.
+
+What is damaged is quarantined: never served again, and reported with the next heartbeat, upon which the placement driver
+has it copied anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from rangelog.errors import Corruption
+from rangelog_server.ranges.reading import read_batches
+from rangelog_server.ranges.scrub import Scrub, Step
+from rangelog_server.ranges.store import Store
+
+ASK_AGAIN_S = 1.0
+"""At least so often there is a look at whether something is to be done."""
+
+_log = structlog.get_logger("scrub")
+
+
+class Scrubbing:
+    """Runs a scrub on the event loop; the reading is done on a thread of its own. `run` until cancelled."""
+
+    def __init__(self, store: Store, scrub: Scrub) -> None:
+        self._store = store
+        self._scrub = scrub
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="scrub")
+
+    async def run(self) -> None:
+        """For ever."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                step = self._scrub.next(self._store.replicas, loop.time())
+                if step is not None:
+                    await self._check(step)
+                await asyncio.sleep(min(ASK_AGAIN_S, self._scrub.wait_s(loop.time())))
+        finally:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _check(self, step: Step) -> None:
+        read = functools.partial(read_batches, self._store.wal, step.plan, from_disk=True)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, read)
+        except Corruption as error:
+            if not step.hosted.dropped:
+                _log.error("damage found", range=str(step.hosted), problem=error.message)
+                self._store.quarantine(step.hosted, error.message)

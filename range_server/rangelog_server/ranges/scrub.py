@@ -1,0 +1,77 @@
+"""Scrubbing: which batches to read again next, and when. Pure: the caller reads them and keeps the time.
+
+What holds: each pass reads every batch of every replica that is sealed and whole when its turn comes, once, from the disk;
+over any time it asks for no more than `bytes_per_s`, plus one step; passes begin at least `interval_s` apart. Replicas
+that are open are left alone: their ranges are sealed in time, and what is read of them is checked as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.reading import ReadPlan, make_plan
+
+STEP_BYTES = 1024 * 1024
+
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Batches of one replica to be read and checked now."""
+
+    hosted: Hosted
+    plan: ReadPlan
+    size_bytes: int
+
+
+class Scrub:
+    """See the module. Times in seconds on the caller's monotonic clock."""
+
+    def __init__(self, bytes_per_s: int, interval_s: float) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._interval_s = interval_s
+        self._left: list[Key] = []
+        self._position: tuple[Key, int] | None = None  # the replica in turn, and its next batch
+        self._begun_s: float | None = None
+        self._next_s = 0.0
+        self.passes = 0
+        """Passes that came to their end."""
+        self.read_bytes = 0
+
+    def next(self, replicas: Mapping[Key, Hosted], now_s: float) -> Step | None:
+        """Return what to read now, or None: ask again after `wait_s`."""
+        if now_s < self._next_s:
+            return None
+        if self._begun_s is None:
+            self._begun_s = now_s
+            self._left = sorted(replicas, reverse=True)
+        while self._left or self._position is not None:
+            step = self._take(replicas)
+            if step is not None:
+                self._next_s = now_s + step.size_bytes / self._bytes_per_s
+                self.read_bytes += step.size_bytes
+                return step
+        self.passes += 1
+        self._next_s = max(now_s, self._begun_s + self._interval_s)
+        self._begun_s = None
+        return None
+
+    def wait_s(self, now_s: float) -> float:
+        """How long there is nothing to do."""
+        return max(0.0, self._next_s - now_s)
+
+    def _take(self, replicas: Mapping[Key, Hosted]) -> Step | None:
+        key, first = self._position or (self._left.pop(), 0)
+        self._position = None
+        hosted = replicas.get(key)
+        if hosted is None or not hosted.core.complete or first >= hosted.core.batch_count:
+            return None
+        last, size = first, 0
+        while last < hosted.core.batch_count and (last == first or size + hosted.lengths[last] <= STEP_BYTES):
+            size += hosted.lengths[last]
+            last += 1
+        self._position = (key, last)
+        return Step(hosted, make_plan(hosted, first, last), size)
