@@ -175,10 +175,10 @@ class TierModel(Uploads):
             same = target == server and state[server + t.MEMBER] == t.LOST
             if state[target + t.UP] != t.IS_UP or not (same or state[target + t.MEMBER] == t.NO_MEMBER):
                 continue
-            yield (
-                f"{name}'s place goes to s{number}",
-                self._with(state, *spent, (server + t.MEMBER, t.NO_MEMBER), (target + t.MEMBER, t.LIVE)),
-            )
+            changed = self._with(state, *spent, (server + t.MEMBER, t.NO_MEMBER), (target + t.MEMBER, t.LIVE))
+            if not same:
+                changed[server + t.VIEW] = t.ABSENT  # held for dead: what it said counts no more, until it reports
+            yield f"{name}'s place goes to s{number}", changed
 
     # ---- the range at the placement driver
 
