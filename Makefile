@@ -8,7 +8,7 @@ PYTEST := $(PY) -m pytest -q
 SEEDS  ?= 300
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
-.PHONY: help demo test unit integration spark check sim model chaos fuzz crash-points corruption bench proto lock clean
+.PHONY: help demo test unit integration spark check sim mutants model chaos fuzz crash-points corruption reliability reliability-table bench proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ check: $(READY) ## format, lint, types, import contracts, stubs, lock file, hous
 sim: $(READY) ## simulated clusters: SEEDS=n of them, or SEED=k alone with its trace
 	$(PY) tests/simulation/run.py $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
 
+mutants: $(READY) ## wrong choices put in on purpose: each must be caught by the simulation: ONLY=a,b
+	$(PY) tests/mutants/run.py $(if $(ONLY),--only $(ONLY))
+
 model: $(READY) ## every state of a small instance: the seal and the tier lifecycle, right and wrong
 	$(PY) tests/model/check.py $(if $(QUICK),--quick)
 
@@ -63,6 +66,21 @@ crash-points: $(READY) ## the log and the Raft files cut at every call, all of i
 
 corruption: $(READY) ## every byte flipped, every length cut, an S3 that lies: all of it
 	$(PY) tests/corruption/run.py --all
+
+# Each suite in its whole form; one that fails does not keep the others from running.
+reliability: $(READY) ## all of these one after the other (hours), then the table of docs/RELIABILITY.md
+	rm -rf build/reliability
+	@failed=; for each in "sim SEEDS=2000" mutants model crash-points corruption fuzz chaos; do \
+		echo "== make $$each"; grep -q "^$${each%% *}:" Makefile && $(MAKE) --no-print-directory $$each || failed="$$failed $$each"; \
+	done; \
+	for each in tests/simulation/test_raft_simulation.py tests/integration/test_pd_histories.py; do \
+		echo "== $$each"; SEEDS=300 $(PYTEST) $$each || failed="$$failed $$each"; \
+	done; \
+	$(MAKE) --no-print-directory reliability-table; \
+	test -z "$$failed" || { echo "make reliability: failed:$$failed"; exit 1; }
+
+reliability-table: $(READY) ## write that table from what the suites left in build/reliability
+	$(PY) tools/reliability_table.py
 
 bench: ## not there yet
 	@echo "make bench: the benchmark is not there yet; it comes with the work on speed"; exit 1
