@@ -8,7 +8,8 @@ PYTEST := $(PY) -m pytest -q
 SEEDS  ?= 300
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
-.PHONY: help demo test unit integration spark check sim mutants model chaos fuzz crash-points corruption reliability reliability-table bench proto lock clean
+.PHONY: help demo test unit integration spark check sim mutants model chaos fuzz crash-points corruption raft-sim pd-histories whole \
+	reliability reliability-table bench proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,17 +68,18 @@ crash-points: $(READY) ## the log and the Raft files cut at every call, all of i
 corruption: $(READY) ## every byte flipped, every length cut, an S3 that lies: all of it
 	$(PY) tests/corruption/run.py --all
 
-# Each suite in its whole form; one that fails does not keep the others from running.
-reliability: $(READY) ## all of these one after the other (hours), then the table of docs/RELIABILITY.md
+reliability: $(READY) ## every suite in its whole form, one after the other (hours), then the table of docs/RELIABILITY.md
 	rm -rf build/reliability
-	@failed=; for each in "sim SEEDS=2000" mutants model crash-points corruption fuzz chaos; do \
-		echo "== make $$each"; grep -q "^$${each%% *}:" Makefile && $(MAKE) --no-print-directory $$each || failed="$$failed $$each"; \
-	done; \
-	for each in tests/simulation/test_raft_simulation.py tests/integration/test_pd_histories.py; do \
-		echo "== $$each"; SEEDS=300 $(PYTEST) $$each || failed="$$failed $$each"; \
-	done; \
-	$(MAKE) --no-print-directory reliability-table; \
-	test -z "$$failed" || { echo "make reliability: failed:$$failed"; exit 1; }
+	@$(MAKE) --no-print-directory --keep-going whole; failed=$$?; $(MAKE) --no-print-directory reliability-table; exit $$failed
+
+whole: SEEDS = 2000
+whole: sim raft-sim mutants model crash-points corruption fuzz chaos pd-histories
+
+raft-sim: $(READY) ## the placement drivers' Raft alone, simulated: 300 seeds
+	SEEDS=300 $(PYTEST) tests/simulation/test_raft_simulation.py
+
+pd-histories: $(READY) ## calls on three real placement drivers whose leaders die: one order must fit them all
+	$(PYTEST) tests/integration/test_pd_histories.py
 
 reliability-table: $(READY) ## write that table from what the suites left in build/reliability
 	$(PY) tools/reliability_table.py

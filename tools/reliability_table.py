@@ -47,7 +47,7 @@ SUITES: Mapping[str, Suite] = {
     ),
     "raft_simulation": Suite(
         "Simulated placement drivers (Raft)",
-        "pytest tests/simulation/test_raft_simulation.py",
+        "make raft-sim",
         {"Schedules of the placement drivers' Raft, violations": "{seeds}; {violations}"},
     ),
     "mutants": Suite(
@@ -96,7 +96,7 @@ SUITES: Mapping[str, Suite] = {
     ),
     "pd_histories": Suite(
         "Histories of the placement driver",
-        "pytest tests/integration/test_pd_histories.py",
+        "make pd-histories",
         {"Calls on the placement driver judged, violations": "{ok} answered, {refused} refused; {violations}"},
     ),
 }
