@@ -18,6 +18,10 @@ from figures import publish  # noqa: E402
 from model_cases import CASES, Case  # noqa: E402
 from search import Result  # noqa: E402
 
+FIGURES = (
+    "cases", "as_expected", "states", "transitions", "right_instances", "wrong_choices", "wrong_choices_found", "bounds"
+)  # fmt: skip
+
 
 def report(case: Case, result: Result, took_s: float, *, trace: bool) -> bool:
     """Print one line, and the way to the finding where it is asked for or unexpected; return whether it is expected."""
@@ -36,9 +40,7 @@ def report(case: Case, result: Result, took_s: float, *, trace: bool) -> bool:
 
 def check(cases: list[Case], *, trace: bool = False) -> dict[str, int]:
     """Search these cases; return the figures."""
-    figures = dict.fromkeys(
-        ("cases", "as_expected", "states", "transitions", "right_instances", "wrong_choices", "wrong_choices_found"), 0
-    )
+    figures = dict.fromkeys(FIGURES, 0)
     for case in cases:
         began = time.monotonic()
         result = case.search()
@@ -47,8 +49,9 @@ def check(cases: list[Case], *, trace: bool = False) -> dict[str, int]:
         figures["as_expected"] += good
         figures["states"] += result.states
         figures["transitions"] += result.transitions
-        figures["wrong_choices" if case.expect else "right_instances"] += 1
-        figures["wrong_choices_found"] += bool(case.expect) and good
+        kind = "bounds" if case.bound else "wrong_choices" if case.expect else "right_instances"
+        figures[kind] += 1
+        figures["wrong_choices_found"] += kind == "wrong_choices" and good
     return figures
 
 

@@ -21,6 +21,7 @@ class Case:
     search: Callable[[], Result]
     expect: str = ""
     large: bool = False
+    bound: bool = False  # beyond what is promised: it ends in a finding although nothing is done wrongly
 
 
 def _tier(name: str, why: str, instance: Instance, expect: str = "", *, large: bool = False) -> Case:
@@ -33,7 +34,7 @@ def _tier(name: str, why: str, instance: Instance, expect: str = "", *, large: b
     return Case("tier", name, why, search, expect, large)
 
 
-def _seal(name: str, why: str, instance: Seal, expect: str = "", *, large: bool = False) -> Case:
+def _seal(name: str, why: str, instance: Seal, expect: str = "", *, large: bool = False, bound: bool = False) -> Case:
     def search() -> Result:
         model = SealModel(instance)
         live = instance.goal if not expect or expect == "dead-end" else None
@@ -41,7 +42,7 @@ def _seal(name: str, why: str, instance: Seal, expect: str = "", *, large: bool 
         result.trace = model.told(result.path) if result.path else []
         return result
 
-    return Case("seal", name, why, search, expect, large)
+    return Case("seal", name, why, search, expect, large, bound)
 
 
 def _repair(**budgets: int | bool | str) -> Instance:
@@ -64,6 +65,17 @@ TIER_RIGHT = [
     _tier("tier-spoils", "the store keeps something else, a put is lost or late", _upload(spoils=1, losses=1)),
     _tier("tier-late", "a deadline passes under a living uploader", _upload(lates=1, losses=1), large=True),
     _tier("tier-trim", "trimmed at any moment", _upload(lates=1, trim=True), large=True),
+    _tier(
+        "repair-all",
+        "disks, rot, a server away, living ones taken for dead, late directives",
+        _repair(faults=2, rot=True, suspicions=2, downs=1, late_drops=True),
+        large=True,
+    ),
+    _tier(
+        "repair-five-servers",
+        "the same among five servers",
+        _repair(servers=5, faults=2, rot=True, suspicions=1, late_drops=True),
+    ),
     _tier("tier-faults", "a disk lost or rotten on the way", _upload(servers=4, faults=1, rot=True), large=True),
     _tier("tier-hot-stays", "hot copies kept and repaired", _upload(servers=4, faults=1, hot_stays=True)),
 ]
@@ -119,6 +131,14 @@ SEAL_RIGHT = [
           Seal(records=1, active=True, disks=1, restarts=1), large=True),
     _seal("seal-active-two-recoverers", "the active seal and two recoverers", Seal(records=1, active=True, recoverers=2,
           disks=1), large=True),
+    _seal("seal-two-recoverers-3", "two recoverers, three records", Seal(records=3, recoverers=2, disks=1), large=True),
+    _seal("seal-two-recoverers-rot", "two recoverers, damage and a torn write",
+          Seal(records=1, recoverers=2, disks=1, rot=True, restarts=1), large=True),
+    _seal("seal-active-3", "the active seal, three records", Seal(records=3, active=True, disks=1), large=True),
+    _seal("seal-active-rot", "the active seal, damage and a torn write",
+          Seal(active=True, disks=1, rot=True, restarts=1), large=True),
+    _seal("seal-3-of-5", "three acks of five, two disks lost or damaged",
+          Seal(records=1, replicas=5, acks=3, disks=2, rot=True), large=True),
     _seal("seal-3-of-3", "three acks of three, two disks", Seal(acks=3, disks=2), large=True),
     _seal("seal-2-of-4", "two acks of four, a disk lost or damaged", Seal(replicas=4, disks=1, rot=True), large=True),
     _seal("seal-3-of-4", "three acks of four, two disks", Seal(replicas=4, acks=3, disks=2), large=True),
@@ -151,7 +171,9 @@ SEAL_WRONG = [
     _seal("late-cut", "a replica cuts its tail for an older epoch", Seal(wrong="late-cut", active=True, disks=1),
           "SEALED-HOLE"),
     _seal("read-log-end", "readers are served beyond the confirm offset", Seal(wrong="read-log-end"), "DIRTY-READ"),
-    _seal("two-disks", "the promise's bound: two disks lost at once", Seal(disks=2), "ACKED-LOST"),
+    _seal("two-disks", "two disks lost at once", Seal(disks=2), "ACKED-LOST", bound=True),
+    _seal("seal-3-of-3-rot", "three acks of three: one disk lost and another's tail rotten, no end is decided",
+          Seal(acks=3, disks=2, rot=True), "dead-end", bound=True),
 ]  # fmt: skip
 
 CASES = SEAL_WRONG + SEAL_RIGHT + TIER_WRONG + TIER_RIGHT

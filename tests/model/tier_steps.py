@@ -89,11 +89,14 @@ class TierModel(Uploads):
             yield f"{name} starts with an empty disk, as a new incarnation", changed
 
     def _may_fail(self, state: bytes) -> bool:
-        """The promise's bound: the next disk only after the last one's damage is found, and repaired to stay."""
+        """The promise's bound: the next disk only after the last one's damage is known, and repaired to stay."""
         repaired = self.instance.whole_members(state) >= 3
-        unfound = any(state[at + t.DATA] == t.ROTTEN for at in self.servers)
+        unknown = any(
+            state[at + t.DATA] == t.ROTTEN or (state[at + t.DATA] == t.QUARANTINED and state[at + t.VIEW] == t.WHOLE)
+            for at in self.servers
+        )
         leaving = any(state[at + t.MEMBER] and state[at + t.ORDERS] & t.DROP for at in self.servers)
-        return state[self.at + t.FAULTS] == self.instance.faults or (repaired and not unfound and not leaving)
+        return state[self.at + t.FAULTS] == self.instance.faults or (repaired and not unknown and not leaving)
 
     # ---- replicas
 

@@ -1,0 +1,326 @@
+"""Walks through the seal model, taken by the product in step: replicas on their logs, recoveries, the writer, the driver.
+
+Each label of a step is carried out with the product's own classes; then what the model says of every replica, of the end
+and of what is confirmed must be what the product holds. What the model does not offer, the product must refuse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import seal_model as m
+from conformance_driver import Driver
+from conformance_servers import Server, record
+
+from rangelog.errors import Corruption, RangelogError, WriterFenced
+from rangelog.ids import ReplicaId
+from rangelog.protocol.appender import Appender, OpenRange, Probe, SealRange
+from rangelog.protocol.appender import Phase as WriterPhase
+from rangelog.protocol.recovery import Answer, Commit, Copy, Phase, Recovery
+from rangelog_server.ranges.replica import Health, Outcome
+
+GRACE_MS = 1_000.0
+WEIGHTS = {"opens": 0.25, "gives": 0.15, "is lost": 0.4, "DISK": 0.15, "DAMAGED": 0.1, "freezes": 0.3, "TAIL ROTS": 0.5}
+"""How likely a step with this word is beside the others: else walks are over before much is written."""
+_ANSWERS = {Outcome.FENCED: Answer.TRUTHFUL, Outcome.DOUBTFUL: Answer.DOUBTFUL, Outcome.UNKNOWN: Answer.UNKNOWN}
+_HEALTHS = {m.SOUND: Health.SOUND, m.TORN: Health.DOUBTFUL, m.DAMAGED: Health.QUARANTINED}
+
+
+@dataclass(slots=True)
+class _Recoverer:
+    """One client that opens the stream."""
+
+    epoch: int
+    core: Recovery
+    commits: list[Commit] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+
+    def take(self) -> None:
+        """Note what is to be done now; fences are sent when the model says so."""
+        for effect in self.core.effects():
+            if isinstance(effect, Copy):
+                self.copies.append(effect)
+            elif isinstance(effect, Commit):
+                self.commits.append(effect)
+
+    @property
+    def decided(self) -> bool:
+        """Whether it has chosen an end."""
+        return self.core.phase is not Phase.FENCING
+
+
+class SealWalk:
+    """The product's side of one walk."""
+
+    def __init__(self, instance: m.Seal) -> None:
+        self.instance = instance
+        self.now_ms = 0.0
+        self.replicas = [ReplicaId(f"s{number}", number + 1) for number in range(instance.replicas)]
+        self.servers: list[Server | None] = [Server() for _ in self.replicas]
+        self.driver = Driver(self.replicas, instance.acks)
+        self.recoverers: dict[int, _Recoverer] = {}
+        opened = OpenRange(0, 0, instance.acks, tuple(self.replicas), 0.0, 1 << 30, 0)
+        self.writer = Appender(1, opened, self.now_ms)
+        for offset in range(instance.records):
+            self.writer.submit(self.now_ms, offset, offset + 1, record(offset))
+        for replica in self.replicas:
+            self.writer.connected(self.now_ms, 0, replica)
+        self.frozen: int | None = None
+        self.refused = 0  # what the product was asked though the model does not offer it
+        self._steps: list[tuple[re.Pattern[str], Callable[..., bool | None]]] = [
+            (re.compile(pattern), step)
+            for pattern, step in (
+                (r"append (\d) reaches r(\d)", self._append),
+                (r"r(\d) flushes", self._flush),
+                (r"r(\d) LOSES ITS DISK", self._lose_disk),
+                (r"r(\d) IS DAMAGED in the middle", self._damage),
+                (r"r(\d)'s TAIL ROTS from (\d) on", self._rot),
+                (r"r(\d) LOSES POWER, nothing is left of its last write", self._lose_power),
+                (r"r(\d) LOSES POWER, its last write is torn", self._tear),
+                (r"the writer gets r(\d)'s ack up to (\d)", self._ack),
+                (r"the writer freezes at (\d)", self._freeze),
+                (r"the writer commits the end (\d): (\w+)", self._writer_commits),
+                (r"r(\d) learns from the writer that the range ends at (\d)", self._learn),
+                (r"W(\d) opens the stream", self._open),
+                (r"W(\d) fences r(\d), the answer is lost", self._fence),
+                (r"W(\d) fences r(\d): (\d)", self._fence),
+                (r"W(\d) decides on (\d) .*", self._decide),
+                (r"W(\d) commits the end (\d): (\w+)", self._commit),
+                (r"W(\d) copies (\d) to r(\d)", self._copy),
+                (r"W(\d) gives r(\d) up for (good|now)", self._give_up),
+            )
+        ]
+
+    def take(self, label: str) -> bool:
+        """Do as the label says; return whether the product could (False: this way to damage a disk is not open)."""
+        for pattern, step in self._steps:
+            match = pattern.fullmatch(label)
+            if match is not None:
+                done = step(*(int(word) if word.isdigit() else word for word in match.groups()))
+                for recoverer in self.recoverers.values():
+                    recoverer.take()
+                return done is not False
+        raise AssertionError(f"the product's side of {label!r} is missing")
+
+    def _server(self, number: int) -> Server:
+        server = self.servers[number]
+        assert server is not None, f"r{number} has lost its disk"
+        return server
+
+    # ---- steps of the writer and of replicas
+
+    def _append(self, offset: int, number: int) -> None:
+        self._server(number).append(offset, 1)
+        if not self.instance.restarts:
+            self._server(number).flush()
+
+    def _flush(self, number: int) -> None:
+        self._server(number).flush()
+
+    def _lose_disk(self, number: int) -> None:
+        self.servers[number] = None
+
+    def _damage(self, number: int) -> None:
+        self._server(number).damage()
+
+    def _rot(self, number: int, keep: int) -> bool:
+        return self._server(number).rot(keep)
+
+    def _lose_power(self, number: int) -> None:
+        self._server(number).lose_power()
+
+    def _tear(self, number: int) -> None:
+        self._server(number).tear()
+
+    def _ack(self, number: int, offset: int) -> None:
+        self.writer.acked(self.now_ms, 0, self.replicas[number], offset)
+
+    def _freeze(self, end: int) -> None:
+        self.writer.effects()
+        self.writer.roll(self.now_ms)
+        assert [type(effect) for effect in self.writer.effects()] == [Probe]
+        self.writer.probed(self.now_ms, possible=True)
+        (asked,) = self.writer.effects()
+        assert isinstance(asked, SealRange)
+        assert asked.end_offset == end
+        self.frozen = end
+
+    def _writer_commits(self, end: int, told: int | str) -> None:
+        if self.writer.phase is not WriterPhase.SEALING:
+            return  # the product was answered before, and a repeat gets the same answer
+        try:
+            answer = self.driver.seal(1, end, create_next=True)
+        except WriterFenced as error:
+            assert told == "refused" or self.driver.epoch > 1
+            self.writer.fenced(error)
+            return
+        assert answer == told == end
+        following = OpenRange(1, end, self.instance.acks, tuple(self.replicas), self.now_ms, 1 << 30, 0)
+        self.writer.sealed(self.now_ms, end, following)
+        assert self.writer.phase is WriterPhase.OPEN
+
+    def _learn(self, number: int, end: int) -> None:
+        self._server(number).commit_end(end, 1)
+
+    # ---- steps of recoverers
+
+    def _open(self, who: int) -> None:
+        epoch = self.driver.open_writer()
+        self.recoverers[who] = _Recoverer(epoch, Recovery(self.replicas, self.instance.acks, 0, grace_ms=int(GRACE_MS)))
+
+    def _fence(self, who: int, number: int, offset: int | None = None) -> None:
+        recoverer = self.recoverers[who]
+        answer = self._server(number).seal(recoverer.epoch)
+        if offset is not None:
+            assert answer.durable_offset == offset or answer.outcome is Outcome.UNKNOWN
+            kind = _ANSWERS[answer.outcome]
+            recoverer.core.answered(self.now_ms, self.replicas[number], kind, answer.durable_offset)
+
+    def _decide(self, who: int, end: int) -> None:
+        recoverer = self.recoverers[who]
+        if not recoverer.decided:
+            self.now_ms += GRACE_MS
+            recoverer.core.tick(self.now_ms)
+        assert recoverer.decided, recoverer.core.blocked_because()
+        assert recoverer.core.end_offset == end
+
+    def _copy(self, who: int, offset: int, number: int) -> None:
+        recoverer, replica = self.recoverers[who], self.replicas[number]
+        server = self._server(number)
+        server.append(offset, recoverer.epoch, recovery=True)
+        server.flush()
+        for copy in recoverer.copies:
+            if copy.target == replica and copy.end_offset == offset + 1:
+                recoverer.core.copied(self.now_ms, copy)
+
+    def _commit(self, who: int, end: int, told: int | str) -> None:
+        recoverer = self.recoverers[who]
+        assert recoverer.commits[-1].end_offset == end
+        assert recoverer.core.phase is Phase.COMMITTING
+        try:
+            answer = self.driver.seal(recoverer.epoch, end)
+        except WriterFenced:
+            assert recoverer.epoch < self.driver.epoch, "whoever holds the epoch is answered"
+            return
+        assert answer == told
+        recoverer.core.committed(answer)
+
+    def _give_up(self, who: int, number: int, how: str) -> None:
+        recoverer = self.recoverers[who]
+        recoverer.copies.clear()
+        recoverer.core.lost(self.now_ms, self.replicas[number], "lost", gone=how == "good")
+
+    # ---- comparing
+
+    def compare(self, model: m.SealModel, state: bytes) -> None:
+        """Assert that the product stands where the model does."""
+        for number, column in enumerate(model.columns):
+            server = self.servers[number]
+            assert (server is None) == (state[column + m.DISK] == m.LOST)
+            if server is not None:
+                self._compare_replica(server, state, column)
+        end = state[model.at + m.END]
+        assert self.driver.end_offset == (None if end == m.NONE else end)
+        for who in range(self.instance.recoverers):
+            self._compare_recoverer(state, model, who)
+        if self.instance.active and self.writer.phase is not WriterPhase.STOPPED and self.writer.range_index == 0:
+            assert self.writer.confirm_offset == self.instance.confirmed(state)
+
+    def _compare_replica(self, server: Server, state: bytes, column: int) -> None:
+        end, durable, fence, health = server.seen()
+        assert health is _HEALTHS[state[column + m.DISK]] or self._sealed(server)
+        if health is Health.QUARANTINED:
+            return  # it holds what it holds; nobody is told
+        assert (end, durable) == (state[column + m.LOG].bit_length(), state[column + m.DURABLE].bit_length())
+        level = state[column + m.FENCE]
+        who = next((who for who in self.recoverers if m.LEVELS[who - 2] == level), None)
+        wanted = self.recoverers[who].epoch if who is not None else 0
+        assert fence == wanted or (self._sealed(server) and level == 2 and fence == 1)
+
+    @staticmethod
+    def _sealed(server: Server) -> bool:
+        return server.core is not None and server.core.sealed_end_offset is not None
+
+    def _compare_recoverer(self, state: bytes, model: m.SealModel, who: int) -> None:
+        phase, recoverer = state[model.at + m.PHASE + who], self.recoverers.get(who + 2)
+        assert (phase == m.IDLE) == (recoverer is None)
+        if recoverer is not None and phase == m.DECIDED:
+            targets = [number for number, at in enumerate(model.columns) if state[at + m.ANSWER + who] & m.TARGET]
+            assert (recoverer.core.phase is Phase.COPYING) == bool(targets)
+            assert recoverer.core.end_offset == state[model.at + m.CHOSEN + who]
+
+    def refuse(self, model: m.SealModel, state: bytes, offered: set[str]) -> None:
+        """Ask for what the model does not offer: late appends, late copies, late ends. All must be refused."""
+        for number, column in enumerate(model.columns):
+            server = self.servers[number]
+            if server is None or server.core is None:
+                continue
+            offset = server.core.end_offset
+            if offset < self.instance.records and f"append {offset} reaches r{number}" not in offered:
+                self._must_refuse(lambda s=server, o=offset: s.append(o, 1))
+            for recoverer in self.recoverers.values():
+                if state[column + m.FENCE] > m.LEVELS[0] and recoverer.epoch < server.core.epoch:
+                    self._must_refuse(lambda s=server, o=offset, e=recoverer.epoch: s.append(o, e, recovery=True))
+                    self._must_refuse(lambda s=server, e=recoverer.epoch: s.seal(e))
+                    self._must_refuse(lambda s=server, e=recoverer.epoch: s.commit_end(0, e))
+        if self.frozen is not None and self.writer.phase is WriterPhase.SEALING:
+            for replica in self.replicas:
+                self.writer.acked(self.now_ms, 0, replica, self.instance.records)
+            assert self.writer.confirm_offset == self.frozen, "what is acked late counts for nothing"
+
+    def _must_refuse(self, ask: Callable[[], object]) -> None:
+        try:
+            ask()
+        except (WriterFenced, Corruption):
+            self.refused += 1
+        except RangelogError as error:
+            raise AssertionError(f"refused for another reason: {error!r}") from error
+        else:
+            raise AssertionError("the product took what the model does not offer")
+
+
+def walk(instance: m.Seal, seed: int, kinds: Counter[str], *, steps: int = 60) -> SealWalk:
+    """Take one random walk; `kinds` counts what was done."""
+    random, model = Random(seed), m.SealModel(instance)
+    product, state = SealWalk(instance), bytes(instance.initial())
+    told: list[str] = []
+    for _ in range(steps):
+        offered = list(model._all(state))
+        offered = _forced(product, state, model, offered) or offered
+        if not offered:
+            break
+        label, changed = random.choices(offered, [_weight(label) for label, _ in offered])[0]
+        told.append(label)
+        try:
+            if not product.take(label):
+                told.pop()
+                continue
+            state = bytes(changed)
+            product.compare(model, state)
+            if random.random() < 0.3:
+                product.refuse(model, state, {one for one, _ in model._all(state)})
+        except (AssertionError, RangelogError) as problem:
+            lines = "\n  ".join(told)
+            raise AssertionError(f"seed {seed}, {instance}: {problem!r} after\n  {lines}") from problem
+        kinds[re.sub(r"\d", "#", label.split("(", maxsplit=1)[0].strip())] += 1
+    return product
+
+
+def _weight(label: str) -> float:
+    return next((weight for word, weight in WEIGHTS.items() if word in label), 1.0)
+
+
+def _forced(
+    product: SealWalk, state: bytes, model: m.SealModel, offered: list[tuple[str, bytearray]]
+) -> list[tuple[str, bytearray]]:
+    """The product decides in the moment it can; the model has a step of its own for that: take it at once."""
+    for who, recoverer in product.recoverers.items():
+        if recoverer.decided and state[model.at + m.PHASE + who - 2] == m.SEALING:
+            found = [step for step in offered if step[0].startswith(f"W{who} decides")]
+            assert found, "the product decided where the model cannot"
+            return found
+    return []

@@ -1,0 +1,136 @@
+"""One replica of the seal model as the product has it: a store over its own log on a disk in memory.
+
+`append` without `flush` leaves it in memory; `lose_power` forgets that, or tears the write that would have held it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+from rangelog.batch import batch_crc, check_batch
+from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.replica import Health, NewBatch, Replica, SealAnswer
+from rangelog_server.ranges.store import Store
+from rangelog_server.testing import batch
+from rangelog_server.wal.entry import split_lsn
+from rangelog_server.wal.log import Wal
+from rangelog_server.wal.memory_io import MemoryIo
+
+SEGMENT_BYTES = 8 * 1024
+STREAM, INDEX = 1, 0
+
+
+def record(offset: int) -> bytes:
+    """Return the one record at an offset as a batch of its own."""
+    return batch(offset, [b"record %d" % offset], stream_id=STREAM, range_index=INDEX)
+
+
+class Server:
+    """See the module. Calls raise what the product raises."""
+
+    def __init__(self) -> None:
+        self._disk = MemoryIo()
+        self._store = self._opened()
+
+    def _opened(self) -> Store:
+        store = Store(Wal(Path("/log"), 1, io=self._disk, segment_bytes=SEGMENT_BYTES), cache_bytes=0)
+        store.open()
+        return store
+
+    @property
+    def _hosted(self) -> Hosted | None:
+        return self._store.replicas.get((STREAM, INDEX))
+
+    @property
+    def core(self) -> Replica | None:
+        """The replica, once it was heard of."""
+        return self._hosted.core if self._hosted is not None else None
+
+    # ---- what clients ask
+
+    def append(self, offset: int, epoch: int, *, recovery: bool = False) -> None:
+        """Take a record; it is durable after `flush`."""
+        data = record(offset)
+        message = SimpleNamespace(
+            stream_id=STREAM,
+            range_index=INDEX,
+            epoch=epoch,
+            start_offset=0,
+            confirm_offset=0,
+            recovery=recovery,
+            memory=False,
+        )
+        self._store.append(None, 0, message, [NewBatch(check_batch(data), batch_crc(data), data)], data)
+
+    def flush(self) -> None:
+        """Make durable what was taken."""
+        self._store.wal.kick()
+
+    def seal(self, epoch: int) -> SealAnswer:
+        """Fence, flush, answer."""
+        answers: list[SealAnswer] = []
+        self._store.seal(STREAM, INDEX, epoch, 0, lambda hosted: answers.append(hosted.core.seal_answer()))
+        assert not answers, "no answer before the fence is durable"
+        self.flush()
+        return answers[0]
+
+    def commit_end(self, end_offset: int, epoch: int) -> None:
+        """Learn the end from a client."""
+        self._store.commit_end(STREAM, INDEX, 0, end_offset, epoch, lambda hosted: None)
+        self.flush()
+
+    # ---- what befalls it
+
+    def lose_power(self) -> None:
+        """Nothing is left of what was not flushed."""
+        self._disk.kill()
+        self._store = self._opened()
+
+    def tear(self) -> None:
+        """Power is lost in the middle of the write: its first bytes are there, the others are not."""
+        before = self._disk.copy()
+        self.flush()
+        for name in before.names:
+            old, new = before.content(name), self._disk.content(name)
+            start = next((at for at, (one, other) in enumerate(zip(old, new, strict=True)) if one != other), None)
+            if start is not None:
+                new[start + 8 :] = old[start + 8 :]
+        self._disk.settle()
+        self.lose_power()
+
+    def rot(self, keep: int) -> bool:
+        """Damage everything from a record on; return whether that is what the log holds last."""
+        hosted = self._hosted
+        assert hosted is not None
+        sequence, position = split_lsn(hosted.lsns[keep])
+        if hosted.state_lsn > hosted.lsns[keep] or self._store.wal.current_sequence != sequence:
+            return False  # its own state stands behind it, so that this would be damage in the middle
+        self.flush()
+        content = self._disk.content(self._name(sequence))
+        content[position + 4 : position + 60] = bytes(byte ^ 0xFF for byte in content[position + 4 : position + 60])
+        content[position + 60 :] = bytes(len(content) - position - 60)
+        self._disk.settle()
+        self.lose_power()
+        return True
+
+    def damage(self) -> None:
+        """A reader finds that nothing here can be trusted."""
+        if self._hosted is None:
+            self._store.host(self._store.new_core(STREAM, INDEX, 0, 1))
+        assert self._hosted is not None
+        self._store.quarantine(self._hosted, "a checksum that does not fit")
+        self.flush()
+
+    def _name(self, sequence: int) -> str:
+        segment = self._store.wal.segments[sequence]
+        return next(name for name, file in self._disk.names.items() if file is self._disk._open[segment.fd])
+
+    # ---- what it holds
+
+    def seen(self) -> tuple[int, int, int, Health]:
+        """Return the log's end, how much of it is durable, the epoch of the fence or 0, and the health."""
+        core = self.core
+        if core is None:
+            return 0, 0, 0, Health.DOUBTFUL if self._store.server.doubt_unknown else Health.SOUND
+        return core.end_offset, core.durable_offset, core.epoch if core.fenced else 0, core.health
