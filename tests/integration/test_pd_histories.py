@@ -124,12 +124,12 @@ async def upload(noting: NotingPd, dice: random.Random, stopping: asyncio.Event)
             if each.end is None or each.tiered_end == each.end:
                 continue
             holder = dice.choice(("rs1", "rs2", "rs3", "rs4"))
-            owner = {"server": holder, "incarnation": 999 + int(holder[-1])}
+            owner: dict[str, Any] = {"server": holder, "incarnation": 999 + int(holder[-1])}
             span = {"range_index": each.index, "start_offset": each.tiered_end, "end_offset": each.end}
-            asked = {"stream_id": listed.stream.stream_id, **span, **owner}
+            asked: dict[str, Any] = {"stream_id": listed.stream.stream_id, **span, **owner}
             prepared = await noting.call("prepare_object", stream, timeout_s=CALL_S, **asked)
             if prepared is not None:
-                content = {"size_bytes": 9, "digest": DIGEST, "epoch": each.epoch}
+                content: dict[str, Any] = {"size_bytes": 9, "digest": DIGEST, "epoch": each.epoch}
                 object_id = prepared.objects[0].object_id
                 await noting.call("commit_object", stream, timeout_s=CALL_S, object_id=object_id, **content, **owner)
 
