@@ -28,7 +28,7 @@ demo: $(READY) ## the main job: 336,776 flights through failures, tiering and Sp
 test: check unit integration spark ## everything that must hold
 
 unit: $(READY) ## cores, codecs, state machines, simulation
-	$(PYTEST) -n 2 --dist loadfile tests/unit tests/simulation tests/fuzz tests/crash_points
+	$(PYTEST) -n 2 --dist loadfile tests/unit tests/simulation tests/fuzz tests/crash_points tests/model
 
 integration: $(READY) ## real processes on loopback
 	$(PYTEST) tests/integration
@@ -84,8 +84,12 @@ pd-histories: $(READY) ## calls on three real placement drivers whose leaders di
 reliability-table: $(READY) ## write that table from what the suites left in build/reliability
 	$(PY) tools/reliability_table.py
 
-bench: ## not there yet
-	@echo "make bench: the benchmark is not there yet; it comes with the work on speed"; exit 1
+bench: $(READY) ## rangelog and its peers side by side, 45 minutes: ARGS="--quick", ARGS="--system nats --only latency"
+	bench/peers/install.sh
+	$(PY) bench/side_by_side.py $(ARGS)
+
+bench-smoke: $(READY) ## one minute: whether anything became twice as slow as it was
+	$(VENV)/bin/rangelog bench --smoke bench/baseline.json
 
 proto: $(READY) ## generate the stubs from the .proto files
 	$(PY) tools/generate_stubs.py
