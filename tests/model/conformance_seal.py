@@ -7,7 +7,6 @@ and of what is confirmed must be what the product holds. What the model does not
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -28,6 +27,28 @@ WEIGHTS = {"opens": 0.25, "gives": 0.15, "is lost": 0.4, "DISK": 0.15, "DAMAGED"
 """How likely a step with this word is beside the others: else walks are over before much is written."""
 _ANSWERS = {Outcome.FENCED: Answer.TRUTHFUL, Outcome.DOUBTFUL: Answer.DOUBTFUL, Outcome.UNKNOWN: Answer.UNKNOWN}
 _HEALTHS = {m.SOUND: Health.SOUND, m.TORN: Health.DOUBTFUL, m.DAMAGED: Health.QUARANTINED}
+
+STEPS = {
+    r"append (\d) reaches r(\d)": "_append",
+    r"r(\d) flushes": "_flush",
+    r"r(\d) LOSES ITS DISK": "_lose_disk",
+    r"r(\d) IS DAMAGED in the middle": "_damage",
+    r"r(\d)'s TAIL ROTS from (\d) on": "_rot",
+    r"r(\d) LOSES POWER, nothing is left of its last write": "_lose_power",
+    r"r(\d) LOSES POWER, its last write is torn": "_tear",
+    r"the writer gets r(\d)'s ack up to (\d)": "_ack",
+    r"the writer freezes at (\d)": "_freeze",
+    r"the writer commits the end (\d): (\w+)": "_writer_commits",
+    r"r(\d) learns from the writer that the range ends at (\d)": "_learn",
+    r"W(\d) opens the stream": "_open",
+    r"W(\d) fences r(\d), the answer is lost": "_fence",
+    r"W(\d) fences r(\d): (\d)": "_fence",
+    r"W(\d) decides on (\d) .*": "_decide",
+    r"W(\d) commits the end (\d): (\w+)": "_commit",
+    r"W(\d) copies (\d) to r(\d)": "_copy",
+    r"W(\d) gives r(\d) up for (good|now)": "_give_up",
+}
+"""The labels of the model's steps, and the method of `SealWalk` that takes each; the words in brackets are its arguments."""
 
 
 @dataclass(slots=True)
@@ -70,40 +91,20 @@ class SealWalk:
         for replica in self.replicas:
             self.writer.connected(self.now_ms, 0, replica)
         self.frozen: int | None = None
+        self.taken = dict.fromkeys(STEPS, 0)
         self.refused = 0  # what the product was asked though the model does not offer it
-        self._steps: list[tuple[re.Pattern[str], Callable[..., bool | None]]] = [
-            (re.compile(pattern), step)
-            for pattern, step in (
-                (r"append (\d) reaches r(\d)", self._append),
-                (r"r(\d) flushes", self._flush),
-                (r"r(\d) LOSES ITS DISK", self._lose_disk),
-                (r"r(\d) IS DAMAGED in the middle", self._damage),
-                (r"r(\d)'s TAIL ROTS from (\d) on", self._rot),
-                (r"r(\d) LOSES POWER, nothing is left of its last write", self._lose_power),
-                (r"r(\d) LOSES POWER, its last write is torn", self._tear),
-                (r"the writer gets r(\d)'s ack up to (\d)", self._ack),
-                (r"the writer freezes at (\d)", self._freeze),
-                (r"the writer commits the end (\d): (\w+)", self._writer_commits),
-                (r"r(\d) learns from the writer that the range ends at (\d)", self._learn),
-                (r"W(\d) opens the stream", self._open),
-                (r"W(\d) fences r(\d), the answer is lost", self._fence),
-                (r"W(\d) fences r(\d): (\d)", self._fence),
-                (r"W(\d) decides on (\d) .*", self._decide),
-                (r"W(\d) commits the end (\d): (\w+)", self._commit),
-                (r"W(\d) copies (\d) to r(\d)", self._copy),
-                (r"W(\d) gives r(\d) up for (good|now)", self._give_up),
-            )
-        ]
 
     def take(self, label: str) -> bool:
         """Do as the label says; return whether the product could (False: this way to damage a disk is not open)."""
-        for pattern, step in self._steps:
-            match = pattern.fullmatch(label)
+        for pattern, method in STEPS.items():
+            match = re.fullmatch(pattern, label)
             if match is not None:
-                done = step(*(int(word) if word.isdigit() else word for word in match.groups()))
+                words = [int(word) if word.isdigit() else word for word in match.groups()]
+                done = getattr(self, method)(*words) is not False
+                self.taken[pattern] += done
                 for recoverer in self.recoverers.values():
                     recoverer.take()
-                return done is not False
+                return done
         raise AssertionError(f"the product's side of {label!r} is missing")
 
     def _server(self, number: int) -> Server:
@@ -283,8 +284,8 @@ class SealWalk:
             raise AssertionError("the product took what the model does not offer")
 
 
-def walk(instance: m.Seal, seed: int, kinds: Counter[str], *, steps: int = 60) -> SealWalk:
-    """Take one random walk; `kinds` counts what was done."""
+def walk(instance: m.Seal, seed: int, *, steps: int = 60) -> SealWalk:
+    """Take one random walk."""
     random, model = Random(seed), m.SealModel(instance)
     product, state = SealWalk(instance), bytes(instance.initial())
     told: list[str] = []
@@ -306,7 +307,6 @@ def walk(instance: m.Seal, seed: int, kinds: Counter[str], *, steps: int = 60) -
         except (AssertionError, RangelogError) as problem:
             lines = "\n  ".join(told)
             raise AssertionError(f"seed {seed}, {instance}: {problem!r} after\n  {lines}") from problem
-        kinds[re.sub(r"\d", "#", label.split("(", maxsplit=1)[0].strip())] += 1
     return product
 
 

@@ -227,8 +227,7 @@ class SealModel:
             return
         fence = max(2, state[column + FENCE])
         kept = state[column + LOG] & _below(frozen)
-        durable = state[column + DURABLE] & _below(frozen)
-        changed = self._with(state, (column + LOG, kept), (column + DURABLE, durable), (column + FENCE, fence))
+        changed = self._with(state, (column + LOG, kept), (column + DURABLE, kept), (column + FENCE, fence))
         if changed != state:
             yield f"{name} learns from the writer that the range ends at {frozen}", changed
 
