@@ -91,7 +91,7 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
         _watch_recovery(watch, note, lambda moment, host: cluster.ambush(moment, host))
         _watch_replica(watch, note)
         _watch_writers(watch, cluster)
-        _watch_servers(watch, note)
+        _watch_servers(watch, cluster)
         _watch_others(watch, cluster)
         yield
 
@@ -124,6 +124,10 @@ def _watch_recovery(watch: Any, note: Any, ambush: Any) -> None:
             note("the longer answer's owner was lost before its copy")
         inner(self, now_ms, replica, why, **more)
 
+    def commit(self: Recovery, inner: Any) -> None:
+        inner(self)
+        ambush("decided", here().name)
+
     def blocked(self: Recovery, inner: Any) -> str:
         note("a seal was blocked for want of answers")
         return str(inner(self))
@@ -139,7 +143,7 @@ def _watch_recovery(watch: Any, note: Any, ambush: Any) -> None:
             note("a seal was answered in doubt")
         inner(self, now_ms, replica, answer, durable, *more)
 
-    for name, around in (("_plan_copies", plan_copies), ("lost", lost), ("blocked_because", blocked),
+    for name, around in (("_plan_copies", plan_copies), ("lost", lost), ("_commit", commit), ("blocked_because", blocked),
                          ("committed", committed), ("answered", answered)):  # fmt: skip
         watch(Recovery, name, around)
 
@@ -212,11 +216,32 @@ def _watch_writers(watch: Any, cluster: VirtualCluster) -> None:
     watch(FailoverSeal, "_ended", ended)
 
 
-def _watch_servers(watch: Any, note: Any) -> None:
-    def seal(self: Store, inner: Any, stream_id: int, range_index: int, *more: Any) -> None:
-        if (stream_id, range_index) not in self.replicas:
+def _watch_servers(watch: Any, cluster: VirtualCluster) -> None:
+    note = cluster.note
+    fences: dict[tuple[int, int, int], int] = {}  # of one incarnation, one range: the highest fence it told anybody of
+
+    def key_of(stream_id: int, range_index: int) -> tuple[int, int, int]:
+        identity = cluster.servers[here().name].disk.identity
+        return identity.incarnation if identity is not None else 0, stream_id, range_index
+
+    def seal(self: Store, inner: Any, stream_id: int, index: int, epoch: int, start: int, done: Any) -> None:
+        if (stream_id, index) not in self.replicas:
             note("a seal reached a server that never knew the range")
-        inner(self, stream_id, range_index, *more)
+        key = key_of(stream_id, index)
+
+        def answered(hosted: Any) -> None:
+            fences[key] = max(fences.get(key, 0), epoch)
+            done(hosted)
+
+        inner(self, stream_id, index, epoch, start, answered)
+        if epoch < fences.get(key, 0):
+            cluster.fail(f"{here()} took a seal of epoch {epoch} after it had told of a fence at {fences[key]}")
+
+    def append(self: Store, inner: Any, appender: Any, request_id: int, message: Any, *more: Any) -> None:
+        inner(self, appender, request_id, message, *more)
+        fence = fences.get(key_of(message.stream_id, message.range_index), 0)
+        if message.epoch < fence or (message.epoch == fence and not message.recovery):
+            cluster.fail(f"{here()} took an append of epoch {message.epoch} after it had told of a fence at {fence}")
 
     def repair(self: Store, inner: Any, hosted: Any, batches: Any, done: Any) -> None:
         note("a sealed replica was copied from a peer")
@@ -230,6 +255,7 @@ def _watch_servers(watch: Any, note: Any) -> None:
             raise
 
     watch(Store, "seal", seal)
+    watch(Store, "append", append)
     watch(Store, "repair", repair)
     watch(Wal, "check_room", check_room)
 

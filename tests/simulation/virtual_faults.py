@@ -41,6 +41,7 @@ class Faults:
                 ("open_writer", 0.2),
                 ("stored", 0.3),
                 ("frozen", 0.1),
+                ("decided", 0.3),
             )
         }
         cluster.ambush = self.ambush
@@ -142,6 +143,9 @@ class Faults:
         """Something that matters begins on a host: now and then it is struck in the middle of it."""
         if not self.running or self.chance.random() >= self._ambushes[moment]:
             return
+        if moment == "decided":
+            self._restart_all(host)
+            return
         if moment == "frozen":
             self.loop.call_later(self.chance.uniform(0, 0.003), lambda: self._strike_client(host))
             return
@@ -180,6 +184,17 @@ class Faults:
             self.loop.pause(process)
             self.loop.call_later(self.chance.uniform(1, 6), lambda: process.paused and self.loop.resume(process))
         self._another_writer()
+
+    def _restart_all(self, recoverer: str) -> None:
+        """A recoverer has its answers: all servers start anew, and other writers do not hear from the placement drivers."""
+        others = [name for name in self.clients.processes if name != recoverer]
+        pairs = [(name, pd) for name in others for pd in self.cluster.pds]
+        self._cut(pairs + [(pd, name) for name, pd in pairs], "partition")
+        for server in self.cluster.servers.values():
+            if server.up:
+                self.cluster.note("crash")
+                server.stop(power=False)
+                self.loop.call_later(self.chance.uniform(0, 0.1), lambda s=server: self._start_again(s))  # type: ignore[misc]
 
     def _another_writer(self) -> None:
         if len(self.clients.processes) < 12:
