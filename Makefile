@@ -9,7 +9,7 @@ SEEDS  ?= 300
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
 .PHONY: help demo test unit integration spark check sim mutants model chaos fuzz crash-points corruption raft-sim pd-histories whole \
-	reliability reliability-table bench proto lock clean
+	reliability reliability-table bench bench-smoke proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rangelog_cli.bench.command import NAMES, file_system_of
+from rangelog_cli.bench.command import NAMES
 from rangelog_cli.bench.measurement import Measurement, medians, read_lines
 from rangelog_cli.bench.report import plot, print_tables, summary_line
+from rangelog_cli.bench.scratch import file_system_of
 from rangelog_cli.bench.workload import SHARED, Effort
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -167,6 +167,13 @@ def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool) -> 
 @click.option("--seconds", type=click.FloatRange(min=0.2), help="How long each measurement takes.  [default: 10]")
 @click.option("--rounds", type=click.IntRange(1, 20), help="Of which the median is shown.  [default: 3]")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path, dir_okay=False), help="Draw a picture as well.")
+@click.option(
+    "--smoke",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Only compare, in a minute, with the ratios kept in FILE: fails when something became much slower.",
+)
+@click.option("--write-baseline", is_flag=True, help="With --smoke: write FILE instead of comparing with it.")
 def bench(
     quick: bool,
     only: tuple[str, ...],
@@ -176,6 +183,8 @@ def bench(
     seconds: float | None,
     rounds: int | None,
     plot_path: Path | None,
+    smoke: Path | None,
+    write_baseline: bool,
 ) -> int:
     """Measure throughput, latency, reading and failover on this machine.
 
@@ -186,10 +195,14 @@ def bench(
     Examples:
       rangelog bench --quick
       rangelog bench --only latency --only tail --json
+      rangelog bench --smoke baseline.json --write-baseline
       rangelog bench --against 10.0.0.1:7100,10.0.0.2:7100 --only throughput
     """
     from rangelog_cli.bench.command import run_bench
+    from rangelog_cli.bench.smoke import run_smoke
 
+    if smoke is not None:
+        return run_smoke(smoke, data_dir, write=write_baseline)
     return run_bench(
         quick=quick, only=only, as_json=as_json, against=against, data_dir=data_dir, seconds=seconds, rounds=rounds,
         plot_path=plot_path,

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
-import tempfile
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from rangelog.errors import InvalidArgument
+from rangelog_cli.bench.loop import run_on_loop
 from rangelog_cli.bench.measurement import Measurement, medians
 from rangelog_cli.bench.ours import Rangelog
 from rangelog_cli.bench.own_workload import NEEDS_OWN_CLUSTER, OWN, run_own_round
 from rangelog_cli.bench.progress import Progress
 from rangelog_cli.bench.report import plot, print_tables
+from rangelog_cli.bench.scratch import scratch
 from rangelog_cli.bench.workload import (
     CATCHUP,
     FAILOVER,
@@ -32,10 +29,8 @@ from rangelog_cli.bench.workload import (
     run_round,
 )
 
-_T = TypeVar("_T")
 NAMES = (THROUGHPUT, CATCHUP, LATENCY, OPEN_LOOP, TAIL, FAILOVER, *OWN)
 """What --only takes."""
-_MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
 _FIGURES = {THROUGHPUT: 3, CATCHUP: 3, LATENCY: 3, "arrow": 3, "streams": 3, "cold": 3}
 
 
@@ -54,7 +49,7 @@ def run_bench(
     effort = QUICK if quick else Effort()
     effort = replace(effort, seconds=seconds or effort.seconds, rounds=rounds or effort.rounds)
     wanted = choose(only, own_cluster=against is None)
-    results = run_on_loop(lambda: _run(effort, wanted, against, data_dir))
+    results, failed = run_on_loop(lambda: _run(effort, wanted, against, data_dir))
     if as_json:
         for each in results:
             click.echo(each.to_json())
@@ -63,7 +58,9 @@ def run_bench(
     if plot_path is not None:
         drawn = plot(results, plot_path)
         click.echo(f"plot: {plot_path}" if drawn else "no plot: pip install matplotlib", err=True)
-    return 0
+    for what in failed:
+        click.echo(f"not measured: {what}", err=True)
+    return 1 if failed else 0
 
 
 def choose(only: Sequence[str], *, own_cluster: bool) -> list[str]:
@@ -77,8 +74,11 @@ def choose(only: Sequence[str], *, own_cluster: bool) -> list[str]:
     return wanted if own_cluster else [name for name in wanted if name not in NEEDS_OWN_CLUSTER | {FAILOVER}]
 
 
-async def _run(effort: Effort, wanted: Collection[str], against: str | None, data_dir: Path) -> list[Measurement]:
+async def _run(
+    effort: Effort, wanted: Collection[str], against: str | None, data_dir: Path
+) -> tuple[list[Measurement], list[str]]:
     found: list[Measurement] = []
+    failed: list[str] = []
     expected = effort.rounds * sum(_FIGURES.get(name, 1) for name in wanted)
     with Progress(expected) as progress, scratch(data_dir) as directory:
 
@@ -88,62 +88,17 @@ async def _run(effort: Effort, wanted: Collection[str], against: str | None, dat
 
         for number in range(effort.rounds):
             progress.say(f"round {number + 1} of {effort.rounds}: starting a cluster")
-            await measure_ours(directory / str(number), against, effort, wanted, emit)
-    return medians(found)
+            failed += await measure_ours(Rangelog(directory / str(number), against), effort, wanted, emit)
+    return medians(found), failed
 
 
-async def measure_ours(
-    directory: Path, against: str | None, effort: Effort, wanted: Collection[str], emit: Emit
-) -> None:
-    """One round, on a fresh cluster."""
-    ours = Rangelog(directory, against)
+async def measure_ours(ours: Rangelog, effort: Effort, wanted: Collection[str], emit: Emit) -> list[str]:
+    """One round, on a fresh cluster; what kills servers comes last. Returns what failed, in words."""
     try:
         await ours.start()
-        await run_own_round(ours, effort, [name for name in wanted if name in ("arrow", "streams", "takeover")], emit)
-        await run_round(ours, effort, wanted, emit)
-        await run_own_round(ours, effort, [name for name in wanted if name in NEEDS_OWN_CLUSTER], emit)
+        failed = await run_own_round(ours, effort, set(wanted) - NEEDS_OWN_CLUSTER, emit)
+        failed += await run_round(ours, effort, wanted, emit)
+        failed += await run_own_round(ours, effort, NEEDS_OWN_CLUSTER & set(wanted), emit)
+        return failed
     finally:
         await ours.stop()
-
-
-def run_on_loop(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """asyncio.run, on uvloop where it is installed; Ctrl-C cancels the work, which cleans up, and is raised then."""
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    try:
-        import uvloop
-
-        factory = uvloop.new_event_loop
-    except ImportError:
-        pass
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(work())
-
-
-@contextmanager
-def scratch(parent: Path) -> Iterator[Path]:
-    """A new directory below `parent` that goes at the end; warns when it is in memory: flushes cost nothing there."""
-    parent.mkdir(parents=True, exist_ok=True)
-    kind = file_system_of(parent)
-    if kind in _MEMORY_FILE_SYSTEMS:
-        click.echo(f"warning: {parent} is on {kind}: flushing costs nothing there; use --data-dir", err=True)
-    path = Path(tempfile.mkdtemp(prefix="run-", dir=parent))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def file_system_of(path: Path) -> str:
-    """The type of file system that `path` is on, as the kernel names it; empty when it cannot be told."""
-    try:
-        mounts = Path("/proc/mounts").read_text().splitlines()
-    except OSError:
-        return ""
-    best, kind = "", ""
-    where = str(path.resolve())
-    for line in mounts:
-        point, fs_type = line.split()[1:3]
-        inside = where == point or where.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, fs_type
-    return kind

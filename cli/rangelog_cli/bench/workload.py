@@ -76,24 +76,34 @@ def read_record(payload: bytes) -> tuple[int, float]:
     return _HEAD.unpack_from(payload)
 
 
-async def run_round(system: System, effort: Effort, only: Collection[str], emit: Emit) -> None:
-    """Measure everything in `only` that the system can, once; it was started."""
+async def run_round(system: System, effort: Effort, only: Collection[str], emit: Emit) -> list[str]:
+    """Measure everything in `only` that the system can, once; it was started. Returns what failed, in words."""
     wanted = system.abilities & set(only)
+    failed: list[str] = []
     await system.fresh_log()
     await system.pump(make_record(ONE_SIZE, _WARM_UP), min(1.0, effort.seconds / 2))
     if wanted & {THROUGHPUT, CATCHUP}:
         for size in effort.sizes:
-            await measure_throughput(system, effort, size, wanted, emit)
+            failed += await attempt(THROUGHPUT, measure_throughput(system, effort, size, wanted, emit))
     if LATENCY in wanted:
         for size in effort.sizes:
-            await measure_latency(system, effort, size, emit)
+            failed += await attempt(LATENCY, measure_latency(system, effort, size, emit))
     if OPEN_LOOP in wanted:
-        await measure_open_loop(system, effort, emit)
+        failed += await attempt(OPEN_LOOP, measure_open_loop(system, effort, emit))
     if TAIL in wanted:
-        await measure_tail(system, effort, emit)
+        failed += await attempt(TAIL, measure_tail(system, effort, emit))
     if FAILOVER in wanted:
-        await system.prepare_failover()
-        await measure_failover(system, effort, emit)
+        failed += await attempt(FAILOVER, measure_failover(system, effort, emit))
+    return failed
+
+
+async def attempt(name: str, measuring: Awaitable[None]) -> list[str]:
+    """Await one measurement; what went wrong does not stop the others: it is returned."""
+    try:
+        await measuring
+    except Exception as error:
+        return [f"{name}: {type(error).__name__}: {error}"]
+    return []
 
 
 async def measure_throughput(system: System, effort: Effort, size: int, wanted: Collection[str], emit: Emit) -> None:
@@ -195,6 +205,7 @@ async def measure_tail(system: System, effort: Effort, emit: Emit) -> None:
 
 async def measure_failover(system: System, effort: Effort, emit: Emit) -> None:
     """Kill the server in charge while appending."""
+    await system.prepare_failover()
     await system.fresh_log()
     victim = ""
 

@@ -1,0 +1,43 @@
+"""Where measured systems keep their files: on a disk, below the current directory, and gone afterwards."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+_MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
+
+
+@contextmanager
+def scratch(parent: Path) -> Iterator[Path]:
+    """A new directory below `parent` that goes at the end; warns when it is in memory: flushes cost nothing there."""
+    parent.mkdir(parents=True, exist_ok=True)
+    kind = file_system_of(parent)
+    if kind in _MEMORY_FILE_SYSTEMS:
+        click.echo(f"warning: {parent} is on {kind}: flushing costs nothing there; use --data-dir", err=True)
+    path = Path(tempfile.mkdtemp(prefix="run-", dir=parent))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def file_system_of(path: Path) -> str:
+    """The type of file system that `path` is on, as the kernel names it; empty when it cannot be told."""
+    try:
+        mounts = Path("/proc/mounts").read_text().splitlines()
+    except OSError:
+        return ""
+    best, kind = "", ""
+    where = str(path.resolve())
+    for line in mounts:
+        point, fs_type = line.split()[1:3]
+        inside = where == point or where.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, fs_type
+    return kind

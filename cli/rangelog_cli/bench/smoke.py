@@ -1,0 +1,138 @@
+"""Whether anything became much slower: our figures over the floor's of the same run, against the same ratios kept earlier.
+
+Never absolute figures, so that a busy or a slower machine fails nothing; a wide margin, so that noise does not either; a
+slowdown by two does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from rangelog.errors import ConfigInvalid
+from rangelog_cli.bench import measurement as m
+from rangelog_cli.bench.floor import Floor
+from rangelog_cli.bench.loop import run_on_loop
+from rangelog_cli.bench.measurement import Measurement
+from rangelog_cli.bench.ours import Rangelog
+from rangelog_cli.bench.progress import Progress
+from rangelog_cli.bench.scratch import scratch
+from rangelog_cli.bench.system import System
+from rangelog_cli.bench.workload import (
+    CATCHUP,
+    ONE_SIZE,
+    QUICK,
+    THROUGHPUT,
+    Emit,
+    measure_latency,
+    measure_throughput,
+)
+
+SLOWER_MAX = 1.7
+"""Fails when a ratio is worse than the kept one by more than this: below 2, above what noise does."""
+_EFFORT = replace(QUICK, seconds=1.0, rounds=5)
+_SMALL = 100
+_RATIOS = {
+    "append_1k": (m.APPEND, ONE_SIZE),
+    "append_100": (m.APPEND, _SMALL),
+    "catchup_1k": (m.CATCHUP, ONE_SIZE),
+    "latency_1k": (m.LATENCY, ONE_SIZE),
+}
+
+
+def ratios(ours: Sequence[Measurement], floor: Sequence[Measurement]) -> dict[str, float]:
+    """Each of ours over the floor's (for a latency the floor's over ours: higher is better everywhere), 0 to about 1."""
+    found: dict[str, float] = {}
+    for name, (metric, size) in _RATIOS.items():
+        mine, least = (
+            next(each.value for each in measured if (each.metric, each.record_size) == (metric, size))
+            for measured in (ours, floor)
+        )
+        found[name] = least / mine if metric == m.LATENCY else mine / least
+    return found
+
+
+def slower(kept: Mapping[str, float], found: Mapping[str, float]) -> list[str]:
+    """What became slower than the margin allows, in words. A ratio that was not kept is not judged."""
+    return [
+        f"{name} is {kept[name] / found[name]:.1f} times slower than it was against the floor of the same run"
+        for name in found
+        if name in kept and kept[name] > SLOWER_MAX * found[name]
+    ]
+
+
+def read_baseline(path: Path) -> dict[str, float]:
+    """Raises ConfigInvalid for a file that is none."""
+    try:
+        return {name: float(value) for name, value in json.loads(path.read_text())["ratios"].items()}
+    except FileNotFoundError:
+        raise ConfigInvalid(f"{path} is not there: make it with --write-baseline") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ConfigInvalid(f"{path} is no baseline: make it anew with --write-baseline") from None
+
+
+def write_baseline(path: Path, found: Mapping[str, float]) -> None:
+    """Keep the ratios."""
+    kept = {name: round(value, 4) for name, value in found.items()}
+    path.write_text(json.dumps({"ratios": kept}, indent=2) + "\n")
+
+
+def run_smoke(path: Path, data_dir: Path, *, write: bool) -> int:
+    """Measure and compare with the baseline (or write it); 1 when something became slower."""
+    kept = {} if write else read_baseline(path)
+    rounds = run_on_loop(lambda: _measure(data_dir))
+    found = {name: statistics.median(each[name] for each in rounds) for name in _RATIOS}
+    if write:
+        write_baseline(path, found)
+    worse = slower(kept, found)
+    for line in worse:
+        click.echo(f"slower: {line}", err=True)
+    fields = " ".join(
+        f"{name}={value:.3f}" + (f"/{kept[name]:.3f}" if name in kept else "") for name, value in found.items()
+    )
+    click.echo(f"bench-smoke: {'FAILED' if worse else 'OK'} {fields}")
+    return 1 if worse else 0
+
+
+async def _big(system: System, emit: Emit) -> None:
+    await measure_throughput(system, _EFFORT, ONE_SIZE, {THROUGHPUT, CATCHUP}, emit)
+
+
+async def _small(system: System, emit: Emit) -> None:
+    await measure_throughput(system, _EFFORT, _SMALL, {THROUGHPUT}, emit)
+
+
+async def _alone(system: System, emit: Emit) -> None:
+    await measure_latency(system, _EFFORT, ONE_SIZE, emit)
+
+
+_STEPS = (_big, _small, _alone)
+
+
+async def _measure(data_dir: Path) -> list[dict[str, float]]:
+    """The ratios of each round; ours and the floor take turns."""
+    rounds: list[dict[str, float]] = []
+    with scratch(data_dir) as directory, Progress(_EFFORT.rounds * 2 * len(_STEPS)) as progress:
+        ours, floor = Rangelog(directory / "ours"), Floor(directory / "floor")
+        try:
+            await asyncio.gather(ours.start(), floor.start())
+            for number in range(_EFFORT.rounds):
+                progress.say(f"round {number + 1} of {_EFFORT.rounds}")
+                mine: list[Measurement] = []
+                least: list[Measurement] = []
+                for step in _STEPS:  # step by step in turn: what disturbs one is likely to disturb the other
+                    await step(ours, mine.append)
+                    progress.measured(mine[-1])
+                    await step(floor, least.append)
+                    progress.measured(least[-1])
+                rounds.append(ratios(mine, least))
+        finally:
+            await ours.stop()
+            await floor.stop()
+    return rounds
