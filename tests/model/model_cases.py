@@ -78,6 +78,36 @@ TIER_RIGHT = [
     ),
     _tier("tier-faults", "a disk lost or rotten on the way", _upload(servers=4, faults=1, rot=True), large=True),
     _tier("tier-hot-stays", "hot copies kept and repaired", _upload(servers=4, faults=1, hot_stays=True)),
+    _tier(
+        "tier-two-objects-late",
+        "two objects, a disk lost or rotten, a deadline that passes",
+        Instance(servers=3, keys=4, faults=1, rot=True, lates=1),
+        large=True,
+    ),
+    _tier(
+        "tier-spoils-late",
+        "spoiled, lost and late puts, and a deadline that passes",
+        _upload(keys=3, spoils=1, lates=1, losses=1),
+        large=True,
+    ),
+    _tier(
+        "tier-trim-faults",
+        "trimmed, a disk lost, a deadline that passes",
+        _upload(faults=1, lates=1, trim=True),
+        large=True,
+    ),
+    _tier(
+        "tier-read-faults",
+        "a reader, a disk lost, a server away",
+        _upload(keys=3, faults=1, downs=1, reader=True),
+        large=True,
+    ),
+    _tier(
+        "tier-suspected",
+        "a disk lost, a living uploader taken for dead",
+        _upload(servers=4, keys=3, faults=1, suspicions=1),
+        large=True,
+    ),
 ]
 
 TIER_WRONG = [

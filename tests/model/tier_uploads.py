@@ -195,10 +195,16 @@ class Uploads:
         elif kind == t.IS_PREPARED:
             yield from self._abandon(state, item, name)
 
+    @staticmethod
+    def _may_renew(state: bytes, owner: int) -> bool:
+        """Whether the owner of an upload is still there to finish it, or to ask for its key again before its deadline."""
+        at_work = state[owner + t.TASK] == state[owner + t.OWNED] and state[owner + t.STEP] >= t.PREPARED
+        return state[owner + t.UP] == t.IS_UP and (at_work or state[owner + t.MEMBER] == t.LIVE)
+
     def _abandon(self, state: bytes, item: int, name: str) -> Iterator[tuple[str, bytearray]]:
         owner = next((at for at in self.servers if state[at + t.OWNED] == self.objects.index(item) + 1), None)
         spent: list[tuple[int, int]] = []
-        if owner is not None and state[owner + t.UP] == t.IS_UP and not state[self.at + t.HOT_DROPPED]:
+        if owner is not None and self._may_renew(state, owner) and not state[self.at + t.HOT_DROPPED]:
             if not state[self.at + t.LATES]:
                 return
             spent.append(self._spend(state, t.LATES))
