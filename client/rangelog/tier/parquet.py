@@ -35,6 +35,8 @@ ROW_GROUP_ROWS_MAX = 131_072
 ROW_GROUP_BYTES_MAX = 32 * MIB
 READ_AHEAD_GROUPS = 3
 BATCH_ROWS = 65_536
+READ_ATTEMPTS = 3
+"""For bytes that do not fit their checksum: an object store may answer wrongly and hold the right ones."""
 _CRCS = "rangelog.row_group_crcs"
 _ENDS = "rangelog.row_group_ends"
 _MAGIC_BYTES = 4  # before the first row group
@@ -230,6 +232,8 @@ class ObjectReader:
             self._parquet = pq.ParquetFile(
                 pa.PythonFile(self._file, mode="r"), page_checksum_verification=True, pre_buffer=False
             )
+            if described.footer_size_bytes:
+                self._file.spans.clear()
             self._check_metadata()
 
     def close(self) -> None:
@@ -247,10 +251,22 @@ class ObjectReader:
         if described.footer_size_bytes > described.size_bytes:
             raise Corruption(f"object {described.key} is described with a footer larger than itself")
         size = min(described.size_bytes, max(described.footer_size_bytes, _TAIL_READ_BYTES))
-        tail = self._store.get_range(described.key, described.size_bytes - size, size)
-        if google_crc32c.value(tail[size - described.footer_size_bytes :]) != described.footer_crc:
-            raise Corruption(f"object {described.key} is damaged: its footer's checksum does not fit")
-        self._file.spans[described.size_bytes - size] = tail
+        start, before = described.size_bytes - size, size - described.footer_size_bytes
+        tail = self._fetch(start, size, before, described.footer_crc, "its footer's checksum does not fit")
+        self._file.spans[start] = tail  # for as long as Parquet opens the file: only the footer in it was checked
+
+    def _fetch(self, start: int, length: int, skip: int, crc: int, problem: str) -> bytes:
+        """Return bytes of the object whose checksum, from `skip` on, is `crc`. Raises Corruption."""
+        for attempt in range(1, READ_ATTEMPTS + 1):
+            try:
+                data = self._store.get_range(self._object.key, start, length)
+            except InvalidArgument:  # an answer that was too short
+                if attempt == READ_ATTEMPTS:
+                    raise
+                continue
+            if google_crc32c.value(data[skip:]) == crc:
+                return data
+        raise Corruption(f"object {self._object.key} is damaged: {problem}")
 
     def _check_metadata(self) -> None:
         described = self._object
@@ -309,10 +325,8 @@ class ObjectReader:
 
     def _fetch_group(self, number: int) -> tuple[int, bytes]:
         begin, finish = self._ends[number - 1] if number else _MAGIC_BYTES, self._ends[number]
-        data = self._store.get_range(self._object.key, begin, finish - begin)
-        if google_crc32c.value(data) != self._crcs[number]:
-            raise Corruption(f"object {self._object.key} is damaged: the checksum of row group {number} does not fit")
-        return begin, data
+        problem = f"the checksum of row group {number} does not fit"
+        return begin, self._fetch(begin, finish - begin, 0, self._crcs[number], problem)
 
 
 class _as_corruption:  # noqa: N801  # reads as a phrase

@@ -197,3 +197,29 @@ def test_hostile_description_is_corruption(tmp_path: Path) -> None:
         setattr(wrong, name, value)
         with pytest.raises(Corruption):
             read(store, wrong, 100, 120)
+
+
+@pytest.mark.parametrize("answer", [0, 1])
+def test_a_store_that_answers_wrongly_once_is_asked_again(tmp_path: Path, answer: int) -> None:
+    """Any byte of one answer may be wrong, or its end missing: the object is whole, and so is what is read of it."""
+    batches, records = make_batches(20, 20)
+    _, described = put(tmp_path, batches, 100, 120)
+
+    class Wrong(FileStore):
+        asked = 0
+        place = 0
+
+        def get_range(self, key: str, start: int, length: int) -> bytes:
+            data = super().get_range(key, start, length)
+            self.asked += 1
+            if self.asked == answer + 1:
+                place = self.place % len(data)
+                data = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+            elif self.asked == answer + 2:
+                raise InvalidArgument("a short answer")
+            return data
+
+    store = Wrong(tmp_path / "store")
+    for store.place in range(0, described.size_bytes, 23):
+        store.asked = 0
+        assert read(store, described, 100, 120) == records

@@ -1,0 +1,150 @@
+"""A tiered object damaged in every byte and cut at every length: a reader gets the true records or Corruption."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from damage_tally import Damages, Thoroughness
+
+from rangelog.batch import encode_batch
+from rangelog.errors import Corruption, InvalidArgument
+from rangelog.record import Record
+from rangelog.tier import parquet
+from rangelog.tier.cold import read_object, records_from_arrow
+from rangelog.tier.object_store import ObjectInfo
+from rangelog_proto.v1 import common_pb2
+
+KEY = "streams/1/ranges/0/object.parquet"
+PER_BATCH = 10
+MAGIC_BYTES = 4
+"""At the beginning, which nobody looks at."""
+
+
+class OneObject:
+    """An object store that holds one object. What it holds may change, and one of its answers may be wrong."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.asked = 0
+        self.wrong_answer = -1
+        self.wrong_data = b""
+
+    def get(self, key: str) -> bytes:
+        """See ObjectStore."""
+        return self.data
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """See ObjectStore."""
+        data = self.wrong_data if self.asked == self.wrong_answer else self.data
+        self.asked += 1
+        found = data[start : start + length]
+        if len(found) != length:
+            raise InvalidArgument(f"object {key} is shorter than what was asked of it")
+        return found
+
+    def head(self, key: str) -> ObjectInfo:
+        """See ObjectStore."""
+        return ObjectInfo(key, len(self.data), "")
+
+
+def write(path: Path, values: list[bytes]) -> common_pb2.Object:
+    """Write an object of several batches; return what the placement driver knows of it."""
+    batches = [
+        encode_batch(
+            stream_id=1,
+            range_index=0,
+            epoch=1,
+            base_offset=base,
+            timestamps_ms=list(range(base, base + PER_BATCH)),
+            values=values[base : base + PER_BATCH],
+        )
+        for base in range(0, len(values), PER_BATCH)
+    ]
+    place = {"stream_id": 1, "range_index": 0, "start_offset": 0, "end_offset": len(values)}
+    written = parquet.write_object(path, batches, stream_name="s", epoch=1, **place)  # type: ignore[arg-type]
+    return common_pb2.Object(
+        **place,  # type: ignore[arg-type]
+        key=KEY,
+        size_bytes=written.size_bytes,
+        digest=written.digest,
+        row_groups=written.row_groups,
+        footer_size_bytes=written.footer_size_bytes,
+        footer_crc=written.footer_crc,
+    )
+
+
+class ObjectDamage:
+    """See the module."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.tally = Damages()
+        self._chance = Random(seed)
+        values = [self._chance.randbytes(self._chance.randrange(8)) for _ in range(3 * PER_BATCH)]
+        path = directory / "object"
+        self._described = write(path, values)
+        self._store = OneObject(path.read_bytes())
+        self._true = self._read()
+        assert [record.value for record in self._true] == values
+
+    def _read(self) -> list[Record]:
+        tables = read_object(self._store, self._described, 0, self._described.end_offset)  # type: ignore[arg-type]
+        return [record for table in tables for record in records_from_arrow(table)]
+
+    def run(self, how: Thoroughness) -> Damages:
+        """Flipped and cut."""
+        true = self._store.data
+        for position, mask in how.flips(len(true), self._chance):
+            self.tally.flips += 1
+            changed = true[:position] + bytes([true[position] ^ mask]) + true[position + 1 :]
+            self._try(changed, f"bit {mask:#04x} of byte {position} flipped", position < MAGIC_BYTES)
+        for length in how.cuts(len(true), self._chance):
+            self.tally.cuts += 1
+            self._try(true[:length], f"cut at {length}", False)
+        self._store.data = true
+        self._wrong_once(how)
+        return self.tally
+
+    def _wrong_once(self, how: Thoroughness) -> None:
+        """The object is whole; one answer is not: asked again, the store tells the truth."""
+        store, true = self._store, self._store.data
+        for answer in range(2):
+            store.wrong_answer = answer
+            for position, mask in how.flips(len(true), self._chance):
+                self.tally.wrong_answers += 1
+                store.wrong_data = true[:position] + bytes([true[position] ^ mask]) + true[position + 1 :]
+                self._ask(f"answer {answer}: bit {mask:#04x} of byte {position} flipped")
+            for length in how.cuts(len(true), self._chance):
+                self.tally.wrong_answers += 1
+                store.wrong_data = true[:length]
+                self._ask(f"answer {answer}: short, as if the object had {length} bytes")
+        store.wrong_answer = -1
+
+    def _ask(self, what: str) -> None:
+        self._store.asked = 0
+        try:
+            found = self._read()
+        except Exception as error:  # the object is whole: there is no reason for one
+            self.tally.problems.append(f"object: {what}: {type(error).__name__}: {error}")
+            return
+        if found != self._true:
+            self.tally.served_wrong += 1
+            self.tally.problems.append(f"object: {what}: other records were served")
+
+    def _try(self, data: bytes, what: str, harmless: bool) -> None:
+        self._store.data = data
+        try:
+            found = self._read()
+        except Corruption as error:
+            assert KEY in error.message
+            self.tally.outcomes["detected when read"] += 1
+            return
+        except Exception as error:  # whatever else it is, it is not a typed error
+            self.tally.problems.append(f"object: {what}: {type(error).__name__}: {error}")
+            return
+        self.tally.outcomes["harmless"] += 1
+        if found != self._true:
+            self.tally.served_wrong += 1
+            self.tally.problems.append(f"object: {what}: other records were served")
+        elif not harmless:
+            self.tally.problems.append(f"object: {what}: nobody noticed")
