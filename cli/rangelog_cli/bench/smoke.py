@@ -1,7 +1,8 @@
 """Whether anything became much slower: our figures over the floor's of the same run, against the same ratios kept earlier.
 
-Never absolute figures, so that a busy or a slower machine fails nothing; a wide margin, so that noise does not either; a
-slowdown by two does.
+Never absolute figures, so that a slower machine fails nothing; a wide margin, so that noise does not either; a slowdown
+by two does. Rates and latencies are judged by the rounds in which others left the machine alone; processor time per
+byte, which they disturb much less, by all rounds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -38,7 +39,9 @@ SLOWER_MAX = 1.7
 """Fails when a ratio is worse than the kept one by more than this: below 2, above what noise does."""
 _EFFORT = replace(QUICK, seconds=1.0, rounds=5)
 _SMALL = 100
-_RATIOS = {
+_OTHERS_CORES_MAX = 0.3
+_QUIET_ROUNDS_MIN = 2
+_TIMED = {
     "append_1k": (m.APPEND, ONE_SIZE),
     "append_100": (m.APPEND, _SMALL),
     "catchup_1k": (m.CATCHUP, ONE_SIZE),
@@ -46,15 +49,43 @@ _RATIOS = {
 }
 
 
-def ratios(ours: Sequence[Measurement], floor: Sequence[Measurement]) -> dict[str, float]:
-    """Each of ours over the floor's (for a latency the floor's over ours: higher is better everywhere), 0 to about 1."""
-    found: dict[str, float] = {}
-    for name, (metric, size) in _RATIOS.items():
-        mine, least = (
-            next(each.value for each in measured if (each.metric, each.record_size) == (metric, size))
-            for measured in (ours, floor)
-        )
-        found[name] = least / mine if metric == m.LATENCY else mine / least
+_WORKED = {
+    "append_1k_cpu": (m.APPEND, ONE_SIZE),
+    "append_100_cpu": (m.APPEND, _SMALL),
+    "catchup_1k_cpu": (m.CATCHUP, ONE_SIZE),
+}
+"""Processor time per byte, of all processes; the floor's is that of its appends of 1 KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Ratios to the floor, 0 to about 1, higher is better; `quiet`: nobody else used the machine much."""
+
+    timed: dict[str, float]
+    worked: dict[str, float]
+    quiet: bool
+
+
+def make_round(ours: Sequence[Measurement], floor: Sequence[Measurement]) -> Round:
+    """Set the measurements of one round against each other."""
+    mine = {(each.metric, each.record_size): each for each in ours}
+    least = {(each.metric, each.record_size): each for each in floor}
+    timed: dict[str, float] = {}
+    for name, key in _TIMED.items():
+        ratio = mine[key].value / least[key].value
+        timed[name] = 1 / ratio if key[0] == m.LATENCY else ratio
+    work = float(least[m.APPEND, ONE_SIZE].details["cpu_s_per_gb"])
+    worked = {name: work / float(mine[key].details["cpu_s_per_gb"]) for name, key in _WORKED.items()}
+    others = statistics.median(float(each.details["cores_of_others"]) for each in (*ours, *floor))
+    return Round(timed, worked, others <= _OTHERS_CORES_MAX)
+
+
+def combine(rounds: Sequence[Round]) -> dict[str, float]:
+    """Medians; without the timed ones when too few rounds were quiet."""
+    found = {name: statistics.median(each.worked[name] for each in rounds) for name in _WORKED}
+    quiet = [each for each in rounds if each.quiet]
+    if len(quiet) >= _QUIET_ROUNDS_MIN:
+        found |= {name: statistics.median(each.timed[name] for each in quiet) for name in _TIMED}
     return found
 
 
@@ -78,7 +109,9 @@ def read_baseline(path: Path) -> dict[str, float]:
 
 
 def write_baseline(path: Path, found: Mapping[str, float]) -> None:
-    """Keep the ratios."""
+    """Keep the ratios. Raises ConfigInvalid when the machine was too busy to measure all of them."""
+    if not _TIMED.keys() <= found.keys():
+        raise ConfigInvalid("others keep this machine busy: write the baseline when it is quiet")
     kept = {name: round(value, 4) for name, value in found.items()}
     path.write_text(json.dumps({"ratios": kept}, indent=2) + "\n")
 
@@ -87,7 +120,9 @@ def run_smoke(path: Path, data_dir: Path, *, write: bool) -> int:
     """Measure and compare with the baseline (or write it); 1 when something became slower."""
     kept = {} if write else read_baseline(path)
     rounds = run_on_loop(lambda: _measure(data_dir))
-    found = {name: statistics.median(each[name] for each in rounds) for name in _RATIOS}
+    found = combine(rounds)
+    if "append_1k" not in found:
+        click.echo("others keep this machine busy: only processor time is compared", err=True)
     if write:
         write_baseline(path, found)
     worse = slower(kept, found)
@@ -115,9 +150,9 @@ async def _alone(system: System, emit: Emit) -> None:
 _STEPS = (_big, _small, _alone)
 
 
-async def _measure(data_dir: Path) -> list[dict[str, float]]:
-    """The ratios of each round; ours and the floor take turns."""
-    rounds: list[dict[str, float]] = []
+async def _measure(data_dir: Path) -> list[Round]:
+    """Ours and the floor take turns."""
+    rounds: list[Round] = []
     with scratch(data_dir) as directory, Progress(_EFFORT.rounds * 2 * len(_STEPS)) as progress:
         ours, floor = Rangelog(directory / "ours"), Floor(directory / "floor")
         try:
@@ -131,7 +166,7 @@ async def _measure(data_dir: Path) -> list[dict[str, float]]:
                     progress.measured(mine[-1])
                     await step(floor, least.append)
                     progress.measured(least[-1])
-                rounds.append(ratios(mine, least))
+                rounds.append(make_round(mine, least))
         finally:
             await ours.stop()
             await floor.stop()

@@ -1,0 +1,224 @@
+"""The workload of `rangelog bench`, on a system in memory whose faults are known: what is measured is what happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from rangelog_cli.bench import measurement as m
+from rangelog_cli.bench.measurement import Measurement
+from rangelog_cli.bench.system import Stop, System
+from rangelog_cli.bench.ticker import tick
+from rangelog_cli.bench.workload import (
+    FAILOVER,
+    QUICK,
+    SHARED,
+    TAIL,
+    longest_gap,
+    make_record,
+    measure_open_loop,
+    measure_tail,
+    read_record,
+    run_round,
+)
+
+EFFORT = replace(QUICK, seconds=0.2, before_kill_s=0.05, after_kill_s=0.2, resume_s_max=2.0)
+
+
+class MemorySystem(System):
+    """Keeps records in a list; acks are given at once, but while it is stalled."""
+
+    name = "memory"
+    setting = "none"
+    abilities = SHARED
+    append_timeout_s = 0.02
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self.readers: list[Callable[[bytes], None]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.show_before_ack = False
+        self.forgets = 0
+        self.restored: list[str] = []
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    def pids(self) -> Mapping[str, int]:
+        return {}
+
+    async def fresh_log(self) -> None:
+        self.records = []
+
+    async def pump(self, payload: bytes, seconds: float) -> int:
+        self.records += [payload] * 1_000
+        await asyncio.sleep(seconds / 10)
+        return 1_000
+
+    async def append(self, payload: bytes) -> None:
+        if self.show_before_ack:
+            self._show(payload)
+        await self.open.wait()
+        await asyncio.sleep(0)
+        self.records.append(payload)
+        if not self.show_before_ack:
+            asyncio.get_running_loop().call_later(0.001, self._show, payload)
+
+    def _show(self, payload: bytes) -> None:
+        for reader in self.readers:
+            reader(payload)
+
+    async def read_all(self, count: int) -> int:
+        return len(self.records) - self.forgets
+
+    async def tail(self, on_record: Callable[[bytes], None]) -> Stop:
+        self.readers.append(on_record)
+
+        async def stop() -> None:
+            self.readers.clear()
+
+        return stop
+
+    async def in_charge(self) -> str:
+        return "leader"
+
+    def kill(self, name: str) -> None:
+        self.stall(0.1)
+
+    async def restore(self, name: str) -> None:
+        self.restored.append(name)
+
+    def stall(self, seconds: float) -> None:
+        """Give no ack for so long."""
+        self.open.clear()
+        asyncio.get_running_loop().call_later(seconds, self.open.set)
+
+
+def test_a_record_carries_its_number_and_time() -> None:
+    """Records of each size hold what the reader needs, and noise."""
+    for size in (16, 100, 16_384):
+        record = make_record(size, 77, 1.25)
+        assert len(record) == size
+        assert read_record(record) == (77, 1.25)
+
+
+async def test_the_ticker_gives_every_tick_once_and_not_early() -> None:
+    """A hundred ticks at 1,000/s come in order, none before it is due."""
+    loop_time = []
+    seen: list[tuple[int, float]] = []
+
+    def due(number: int, due_s: float) -> None:
+        import time
+
+        loop_time.append(time.perf_counter() - due_s)
+        seen.append((number, due_s))
+
+    await tick(1_000, 100, due)
+    assert [number for number, _ in seen] == list(range(100))
+    assert min(loop_time) >= 0
+    assert all(abs(due_s - seen[0][1] - number / 1_000) < 1e-9 for number, due_s in seen)
+
+
+async def test_an_error_of_a_tick_ends_the_ticker() -> None:
+    """What the callback raises, the caller gets."""
+
+    def due(number: int, due_s: float) -> None:
+        raise KeyError(number)
+
+    with pytest.raises(KeyError):
+        await tick(1_000, 10, due)
+
+
+async def test_a_stall_is_charged_to_everything_that_was_due_meanwhile() -> None:
+    """With no acks for 100 ms of 200, about half of the open loop's latencies are long: no coordinated omission."""
+    system, found = MemorySystem(), list[Measurement]()
+    measuring = asyncio.create_task(measure_open_loop(system, EFFORT, found.append))
+    while len(system.records) < 20:
+        await asyncio.sleep(0.001)
+    system.stall(0.1)
+    await measuring
+    details = found[0].details
+    assert details["count"] == 200
+    assert details["missing"] == 0
+    assert 60 <= details["max"] <= 1_000
+    assert details["p90"] > 20
+
+
+async def test_a_stalled_sender_is_charged_as_well() -> None:
+    """Ticks that a busy loop fired late count from when they were due."""
+    system, found = MemorySystem(), list[Measurement]()
+    measuring = asyncio.create_task(measure_open_loop(system, EFFORT, found.append))
+    while len(system.records) < 20:
+        await asyncio.sleep(0.001)
+    end_s = asyncio.get_running_loop().time() + 0.08
+    while asyncio.get_running_loop().time() < end_s:
+        pass  # the loop is busy: nothing can be sent
+    await measuring
+    assert found[0].details["max"] >= 70
+    assert found[0].details["sender_late_p99"] >= 50
+
+
+@pytest.mark.parametrize("early", [False, True])
+async def test_records_seen_before_their_ack_are_counted(early: bool) -> None:
+    """A system that shows records before it acks them is found out, and one that does not is not accused."""
+    system, found = MemorySystem(), list[Measurement]()
+    system.show_before_ack = early
+    await measure_tail(system, EFFORT, found.append)
+    assert found[0].details["count"] == 200
+    assert found[0].details["seen_before_acked"] == (200 if early else 0)
+
+
+async def test_the_longest_gap_is_the_one_of_the_kill() -> None:
+    """100 ms without acks are seen as such, and appends that timed out were sent again."""
+    system = MemorySystem()
+
+    async def kill() -> None:
+        system.kill("leader")
+
+    gap = await longest_gap(system, EFFORT, kill)
+    assert 0.09 <= gap.longest_s <= 0.5
+    assert gap.failed_appends >= 2
+    assert gap.found >= gap.acked > 0
+
+
+async def test_a_lost_record_is_no_figure() -> None:
+    """A system that lost an acked record gets an error instead of a gap."""
+    system = MemorySystem()
+    system.forgets = 10_000_000
+
+    async def kill() -> None:
+        system.kill("leader")
+
+    with pytest.raises(RuntimeError, match="lost"):
+        await longest_gap(system, EFFORT, kill)
+
+
+async def test_a_round_measures_everything_and_restores_what_it_killed() -> None:
+    """All measurements of the shared workload come out of one round."""
+    system, found = MemorySystem(), list[Measurement]()
+    assert await run_round(system, EFFORT, SHARED, found.append) == []
+    sizes = [each.record_size for each in found if each.metric == m.APPEND]
+    assert sizes == [100, 1024, 16384]
+    expected = {m.APPEND, m.CATCHUP, m.LATENCY, m.OPEN_LOOP, m.TAIL, m.GAP_SERVER}
+    assert {each.metric for each in found} == expected
+    assert system.restored == ["leader"]
+
+
+async def test_what_fails_does_not_stop_the_rest() -> None:
+    """A measurement that raises is reported in words; the others are made."""
+
+    class NoTail(MemorySystem):
+        async def tail(self, on_record: Callable[[bytes], None]) -> Stop:
+            raise OSError("no such thing")
+
+    found = list[Measurement]()
+    failed = await run_round(NoTail(), EFFORT, [TAIL, FAILOVER], found.append)
+    assert failed == ["tail: OSError: no such thing"]
+    assert [each.metric for each in found] == [m.GAP_SERVER]
