@@ -155,8 +155,12 @@ async def trouble(group: Group, history: PdHistory) -> int:
 async def answers(history: PdHistory, count: int) -> None:
     """Until this many calls more were answered that began after now."""
     began, deadline = time.monotonic(), time.monotonic() + 15
-    while sum(call.outcome == "ok" and call.invoked_s > began for call in history.calls[-1000:]) < count:
-        assert time.monotonic() < deadline, "calls are not answered any more"
+    while True:
+        since = [call for call in history.calls[-1000:] if call.invoked_s > began]
+        if (answered := sum(call.outcome == "ok" for call in since)) >= count:
+            return
+        told = "\n".join(f"{call} {call.code}" for call in since[-10:])
+        assert time.monotonic() < deadline, f"{answered} calls were answered in 15 s, {count} are due:\n{told}"
         await asyncio.sleep(0.05)
 
 
