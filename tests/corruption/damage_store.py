@@ -8,6 +8,7 @@ calls itself sound has all that it ever acked, its fence and its end.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -136,7 +137,7 @@ class LogDamage:
                 self.tally.others += 1
                 self._try({name: changed}, f"{name}: {what}")
         segments = [name for name in names if name.endswith(".seg")]
-        for one, other in zip(segments, segments[1:]):
+        for one, other in pairwise(segments):
             self.tally.others += 1
             swapped = {one: self._disk.content(other)[:], other: self._disk.content(one)[:]}
             self._try(swapped, f"{one} and {other} swapped")

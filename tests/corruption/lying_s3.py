@@ -1,0 +1,241 @@
+"""An S3 of our own on loopback that fails and lies as it is told: real HTTP, objects in memory.
+
+It honours If-None-Match, ranges and multipart uploads. A fault is asked for at each request; what it does:
+
+    busy, error       503 or 500 before anything is done          conflict   409 to a conditional put
+    dropped request   closed before anything is done              slow       an answer after the client has given up
+    dropped reply     done, then closed                           lost reply done, then 500
+    cut short         half of the body, then closed               shortened  half of the body, and a length that fits it
+    wrong bytes       a bit of the body flipped                   stale      the bytes of another object
+    stored wrong      a bit flipped in what is stored             stored short   half of it is stored, and 200
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+READING = ("busy", "error", "dropped request", "slow", "cut short", "shortened", "wrong bytes", "stale")
+WRITING = ("busy", "error", "dropped request", "dropped reply", "lost reply", "conflict", "slow", "stored wrong",
+           "stored short")  # fmt: skip
+SLOW_S = 0.6
+
+
+class LyingS3:
+    """See the module. A context manager; `choose(verb, key)` names the fault of a request, "" for none."""
+
+    def __init__(self, seed: int) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.parts: dict[str, dict[int, bytes]] = {}
+        self.chance = Random(seed)
+        self.choose: Callable[[str, str], str] = lambda verb, key: ""
+        self.faults: Counter[str] = Counter()
+        self.requests = 0
+        self.lock = threading.Lock()
+        self.leaving = threading.Event()
+        owner = self
+
+        class Handler(_Handler):
+            s3 = owner
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def url(self) -> str:
+        """A tier URL."""
+        return f"s3://lying/t?endpoint=http://127.0.0.1:{self._server.server_port}"
+
+    def draw(self, share: float) -> Callable[[str, str], str]:
+        """Return a choice that draws a fault for that share of the requests, each kind about as often."""
+
+        def choose(verb: str, key: str) -> str:
+            if self.chance.random() >= share:
+                return ""
+            kinds = WRITING if verb in ("PUT", "POST") else READING
+            fewest = min(self.faults[kind] for kind in kinds)
+            return self.chance.choice([kind for kind in kinds if self.faults[kind] == fewest])
+
+        return choose
+
+    def __enter__(self) -> LyingS3:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leaving.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    s3: LyingS3
+    protocol_version = "HTTP/1.1"
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self._with_fault(lambda fault: self._put(body, fault))
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self._with_fault(lambda fault: self._post(fault))
+
+    def do_GET(self) -> None:
+        self._with_fault(lambda fault: self._get(fault))
+
+    do_HEAD = do_GET
+
+    def do_DELETE(self) -> None:
+        self._with_fault(lambda fault: self._delete())
+
+    # ---- faults
+
+    def _with_fault(self, act: Callable[[str], tuple[int, bytes, dict[str, str]]]) -> None:
+        s3 = self.s3
+        with s3.lock:
+            s3.requests += 1
+            fault = s3.choose(self.command, self._key)
+            if fault:
+                s3.faults[fault] += 1
+            if fault in ("busy", "error", "conflict"):
+                answer = _error({"busy": 503, "error": 500, "conflict": 409}[fault])
+            elif fault == "dropped request":
+                self.close_connection = True
+                return
+            else:
+                answer = act(fault)
+        if fault == "dropped reply":
+            self.close_connection = True
+            return
+        if fault == "lost reply":
+            answer = _error(500)
+        if fault == "slow":
+            s3.leaving.wait(SLOW_S)
+        self._answer(*answer, cut=fault == "cut short")
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str], *, cut: bool) -> None:
+        try:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            if "Content-Length" not in headers:
+                self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body[: len(body) // 2] if cut else body)
+            if cut:
+                self.close_connection = True
+        except OSError:  # the client has given up
+            self.close_connection = True
+
+    # ---- S3
+
+    @property
+    def _key(self) -> str:
+        return unquote(urlsplit(self.path).path).removeprefix("/lying").lstrip("/")
+
+    @property
+    def _query(self) -> dict[str, str]:
+        return {name: found[0] for name, found in parse_qs(urlsplit(self.path).query, keep_blank_values=True).items()}
+
+    def _stored(self, data: bytes, fault: str) -> bytes:
+        if fault == "stored short":
+            return data[: len(data) // 2]
+        return _flipped(data, self.s3.chance) if fault == "stored wrong" else data
+
+    def _put(self, body: bytes, fault: str) -> tuple[int, bytes, dict[str, str]]:
+        s3, query = self.s3, self._query
+        if "uploadId" in query:
+            if query["uploadId"] not in s3.parts:
+                return _error(404, "NoSuchUpload")
+            s3.parts[query["uploadId"]][int(query["partNumber"])] = self._stored(body, fault)
+        elif self._key in s3.objects and self.headers.get("If-None-Match") == "*":
+            return _error(412)
+        else:
+            s3.objects[self._key] = self._stored(body, fault)
+        return 200, b"", {"ETag": '"e"'}
+
+    def _post(self, fault: str) -> tuple[int, bytes, dict[str, str]]:
+        s3, query = self.s3, self._query
+        if "uploads" in query:
+            upload_id = f"u{len(s3.parts)}"
+            s3.parts[upload_id] = {}
+            return 200, _xml("InitiateMultipartUploadResult", f"<UploadId>{upload_id}</UploadId>"), {}
+        if query["uploadId"] not in s3.parts:
+            return _error(404, "NoSuchUpload")
+        if self._key in s3.objects and self.headers.get("If-None-Match") == "*":
+            return _error(412)
+        parts = s3.parts.pop(query["uploadId"])
+        s3.objects[self._key] = b"".join(data for _, data in sorted(parts.items()))
+        return 200, _xml("CompleteMultipartUploadResult", "<ETag>e</ETag>"), {}
+
+    def _get(self, fault: str) -> tuple[int, bytes, dict[str, str]]:
+        s3, key = self.s3, self._key
+        if not key:
+            return self._listed()
+        data = s3.objects.get(key)
+        if fault == "stale":
+            others = [each for name, each in sorted(s3.objects.items()) if name != key]
+            data = s3.chance.choice([None, *others])
+        if data is None:
+            return _error(404)
+        headers: dict[str, str] = {"ETag": '"e"'}
+        status, body = 200, data
+        wanted = self.headers.get("Range")
+        if wanted:
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            body = data[int(first) : int(last) + 1]
+            if not body:
+                return _error(416)
+            status = 206
+            headers["Content-Range"] = f"bytes {first}-{int(first) + len(body) - 1}/{len(data)}"
+        if fault == "shortened":
+            body = body[: len(body) // 2]
+        if fault == "wrong bytes":
+            body = _flipped(body, s3.chance)
+        return status, body, headers
+
+    def _listed(self) -> tuple[int, bytes, dict[str, str]]:
+        prefix = self._query.get("prefix", "")
+        found = "".join(
+            f"<Contents><Key>{escape(key)}</Key><Size>{len(data)}</Size><ETag>e</ETag></Contents>"
+            for key, data in sorted(self.s3.objects.items())
+            if key.startswith(prefix)
+        )
+        return 200, _xml("ListBucketResult", f"<IsTruncated>false</IsTruncated>{found}"), {}
+
+    def _delete(self) -> tuple[int, bytes, dict[str, str]]:
+        query = self._query
+        if "uploadId" in query:
+            self.s3.parts.pop(query["uploadId"], None)
+        else:
+            self.s3.objects.pop(self._key, None)
+        return 204, b"", {}
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def _flipped(data: bytes, chance: Random) -> bytes:
+    if not data:
+        return data
+    place = chance.randrange(len(data))
+    return data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :]
+
+
+def _xml(name: str, content: str) -> bytes:
+    return f"<?xml version='1.0'?><{name}>{content}</{name}>".encode()
+
+
+def _error(status: int, code: str = "") -> tuple[int, bytes, dict[str, str]]:
+    codes = {503: "SlowDown", 500: "InternalError", 409: "ConditionalRequestConflict", 412: "PreconditionFailed",
+             404: "NoSuchKey", 416: "InvalidRange"}  # fmt: skip
+    return status, _xml("Error", f"<Code>{code or codes[status]}</Code><Message>as asked</Message>"), {}

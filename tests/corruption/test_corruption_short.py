@@ -1,0 +1,75 @@
+"""Damaged files and an object store that lies: the short form of `make corruption`; and checks left out, which it finds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from corruption import S3_SHARE, Results, figures, last_line, run
+from damage_member import MemberDamage
+from damage_object import ObjectDamage
+from damage_store import LogDamage
+from damage_tally import Thoroughness
+from figures import publish
+from lying_s3 import READING, WRITING
+from s3_faults import S3Faults, impatient
+
+from rangelog.tier import parquet
+from rangelog_pd.consensus import journal
+from rangelog_server.ranges import reading, replay
+from rangelog_server.tier import upload
+
+COARSE = Thoroughness(29, 1, 97)
+
+
+def test_damage_is_noticed_and_never_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is read is true or a typed error, what is missing is in doubt, what is sealed is made good, no bad object counts."""
+    results = Results()
+    lines = list(run(tmp_path, results, whole=False))
+    counted = figures(results)
+    publish("corruption", counted)
+    with capsys.disabled():
+        print(f"\n{last_line(counted)}")
+    assert not results.problems, "\n".join([*lines, *results.problems])
+    assert counted["detected"]
+    assert counted["repaired"]
+    assert set(counted["s3_faults_by_kind"]) == {*READING, *WRITING}
+    assert counted["s3_keys_given_up"]
+
+
+def test_reads_without_a_checksum_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range server that serves what lies there."""
+    monkeypatch.setattr(reading, "_check", lambda plan, one, data: data)
+    assert LogDamage(1, sidecars=True).run(COARSE).served_wrong
+
+
+def test_a_start_that_draws_no_consequences_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range server that takes what is left for all there was."""
+    monkeypatch.setattr(replay, "_doubt_all", lambda result, damage, problem: None)
+    monkeypatch.setattr(replay, "_judge_middle", lambda result, damage: None)
+    assert LogDamage(2, sidecars=False).run(COARSE).problems
+
+
+def test_a_journal_without_a_checksum_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A placement driver that takes any record."""
+    monkeypatch.setattr(journal, "_crc", lambda record: int.from_bytes(record[4:8], "little"))
+    assert any(MemberDamage(seed).run(COARSE).problems for seed in (1, 2, 3))
+
+
+def test_an_object_without_a_checksum_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that leaves checking to Parquet."""
+
+    def unchecked(self: parquet.ObjectReader, start: int, length: int, *_: object) -> bytes:
+        return self._store.get_range(self._object.key, start, length)
+
+    monkeypatch.setattr(parquet.ObjectReader, "_fetch", unchecked)
+    assert ObjectDamage(tmp_path, 1).run(COARSE).problems
+
+
+def test_an_upload_that_is_not_read_back_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An uploader that believes a 200, and a 412."""
+    monkeypatch.setattr(upload, "_difference", lambda objects, key, written: "")
+    with impatient():
+        outcome = asyncio.run(S3Faults(tmp_path, 1, share=S3_SHARE, uploads=4, reads=1).run())
+    assert outcome.committed_wrong
