@@ -17,22 +17,25 @@ _T = TypeVar("_T", bound=Message)
 class Driver:
     """One stream with one open range of epoch 1, on these servers."""
 
-    def __init__(self, replicas: Sequence[ReplicaId], acks: int, **config: Any) -> None:
+    def __init__(
+        self, servers: Sequence[ReplicaId], acks: int, *, size: int = 0, placed: int = 0, tiered: bool = False
+    ) -> None:
+        """`size` replicas are wanted, and the first `placed` servers have them (0: all)."""
         self.machine = Machine()
         self.wall_ms = 1_000_000
         self._applied = 0
-        for replica in replicas:
+        for replica in servers:
             self.register(replica.server, replica.incarnation)
-        count = config.pop("replicas", len(replicas))
-        wanted = common_pb2.StreamConfig(replicas=count, acks=acks, **config)
+        wanted = common_pb2.StreamConfig(replicas=size or len(servers), acks=acks, tiered=tiered)
         self.do(pd_pb2.CreateStreamResponse, create_stream=pd_pb2.CreateStreamRequest(name="s", config=wanted))
         self.open_writer()
         self.members = [
-            common_pb2.Replica(server=replica.server, incarnation=replica.incarnation) for replica in replicas[:count]
+            common_pb2.Replica(server=replica.server, incarnation=replica.incarnation)
+            for replica in servers[: placed or len(servers)]
         ]
         create = pd_pb2.CreateRangeRequest(stream_id=1, epoch=1, start_offset=0)
-        placed = pd_state_pb2.PlacedCreateRange(request=create, replicas=self.members)
-        self.do(pd_pb2.CreateRangeResponse, create_range=placed)
+        command = pd_state_pb2.PlacedCreateRange(request=create, replicas=self.members)
+        self.do(pd_pb2.CreateRangeResponse, create_range=command)
 
     def do(self, response: type[_T], **action: Any) -> _T:
         """Apply one command; return its response or raise its error."""
@@ -60,6 +63,16 @@ class Driver:
             return int(ranges[1].start_offset)
         found = ranges[0]
         return int(found.end_offset) if found.state == common_pb2.RANGE_STATE_SEALED else None
+
+    def members_now(self) -> list[common_pb2.Replica]:
+        """Who holds range 0, by the state."""
+        found = self.machine.state.ranges[1].get(0)
+        return list(found.replicas) if found is not None else []
+
+    def replace(self, replacement: common_pb2.Replica, lost: common_pb2.Replica | None) -> None:
+        """Give a lost member's place, or a free one, to another server. Raises PreconditionFailed."""
+        command = pd_state_pb2.ReplaceReplica(stream_id=1, range_index=0, lost=lost, replacement=replacement)
+        self.do(pd_pb2.ListTasksResponse, replace_replica=command)
 
     def open_writer(self) -> int:
         """Open the stream; return the epoch."""

@@ -7,13 +7,14 @@ and of what is confirmed must be what the product holds. What the model does not
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 import seal_model as m
 from conformance_driver import Driver
 from conformance_servers import Server, record
+from conformance_walks import Step
 
 from rangelog.errors import Corruption, RangelogError, WriterFenced
 from rangelog.ids import ReplicaId
@@ -79,6 +80,7 @@ class SealWalk:
 
     def __init__(self, instance: m.Seal) -> None:
         self.instance = instance
+        self.model = m.SealModel(instance)
         self.now_ms = 0.0
         self.replicas = [ReplicaId(f"s{number}", number + 1) for number in range(instance.replicas)]
         self.servers: list[Server | None] = [Server() for _ in self.replicas]
@@ -94,7 +96,7 @@ class SealWalk:
         self.taken = dict.fromkeys(STEPS, 0)
         self.refused = 0  # what the product was asked though the model does not offer it
 
-    def take(self, label: str) -> bool:
+    def take(self, label: str, before: bytes, after: bytes) -> bool:
         """Do as the label says; return whether the product could (False: this way to damage a disk is not open)."""
         for pattern, method in STEPS.items():
             match = re.fullmatch(pattern, label)
@@ -217,8 +219,30 @@ class SealWalk:
 
     # ---- comparing
 
-    def compare(self, model: m.SealModel, state: bytes) -> None:
+    def start(self) -> bytes:
+        """The model's first state."""
+        return self.instance.initial()
+
+    def steps(self, state: bytes) -> Iterator[Step]:
+        """What the model can do from here."""
+        return ((label, bytes(changed)) for label, changed in self.model._all(state))
+
+    def fold(self, state: bytes) -> bytes:
+        """The state with the replicas in a fixed order."""
+        return self.instance.canonical(state)
+
+    def narrowed(self, state: bytes, offered: Sequence[Step]) -> Sequence[Step]:
+        """The product decides in the moment it can; the model has a step of its own for that, which comes at once."""
+        for who, recoverer in self.recoverers.items():
+            if recoverer.decided and state[self.model.at + m.PHASE + who - 2] == m.SEALING:
+                found = [step for step in offered if step[0].startswith(f"W{who} decides")]
+                assert found, "the product decided where the model cannot"
+                return found
+        return offered
+
+    def compare(self, state: bytes, random: Random) -> None:
         """Assert that the product stands where the model does."""
+        model = self.model
         for number, column in enumerate(model.columns):
             server = self.servers[number]
             assert (server is None) == (state[column + m.DISK] == m.LOST)
@@ -227,9 +251,11 @@ class SealWalk:
         end = state[model.at + m.END]
         assert self.driver.end_offset == (None if end == m.NONE else end)
         for who in range(self.instance.recoverers):
-            self._compare_recoverer(state, model, who)
+            self._compare_recoverer(state, who)
         if self.instance.active and self.writer.phase is not WriterPhase.STOPPED and self.writer.range_index == 0:
             assert self.writer.confirm_offset == self.instance.confirmed(state)
+        if random.random() < 0.3:
+            self._refuse(state, {label for label, _ in model._all(state)})
 
     def _compare_replica(self, server: Server, state: bytes, column: int) -> None:
         end, durable, fence, health = server.seen()
@@ -246,7 +272,8 @@ class SealWalk:
     def _sealed(server: Server) -> bool:
         return server.core is not None and server.core.sealed_end_offset is not None
 
-    def _compare_recoverer(self, state: bytes, model: m.SealModel, who: int) -> None:
+    def _compare_recoverer(self, state: bytes, who: int) -> None:
+        model = self.model
         phase, recoverer = state[model.at + m.PHASE + who], self.recoverers.get(who + 2)
         assert (phase == m.IDLE) == (recoverer is None)
         if recoverer is not None and phase == m.DECIDED:
@@ -254,9 +281,9 @@ class SealWalk:
             assert (recoverer.core.phase is Phase.COPYING) == bool(targets)
             assert recoverer.core.end_offset == state[model.at + m.CHOSEN + who]
 
-    def refuse(self, model: m.SealModel, state: bytes, offered: set[str]) -> None:
+    def _refuse(self, state: bytes, offered: set[str]) -> None:
         """Ask for what the model does not offer: late appends, late copies, late ends. All must be refused."""
-        for number, column in enumerate(model.columns):
+        for number, column in enumerate(self.model.columns):
             server = self.servers[number]
             if server is None or server.core is None:
                 continue
@@ -282,45 +309,3 @@ class SealWalk:
             raise AssertionError(f"refused for another reason: {error!r}") from error
         else:
             raise AssertionError("the product took what the model does not offer")
-
-
-def walk(instance: m.Seal, seed: int, *, steps: int = 60) -> SealWalk:
-    """Take one random walk."""
-    random, model = Random(seed), m.SealModel(instance)
-    product, state = SealWalk(instance), bytes(instance.initial())
-    told: list[str] = []
-    for _ in range(steps):
-        offered = list(model._all(state))
-        offered = _forced(product, state, model, offered) or offered
-        if not offered:
-            break
-        label, changed = random.choices(offered, [_weight(label) for label, _ in offered])[0]
-        told.append(label)
-        try:
-            if not product.take(label):
-                told.pop()
-                continue
-            state = bytes(changed)
-            product.compare(model, state)
-            if random.random() < 0.3:
-                product.refuse(model, state, {one for one, _ in model._all(state)})
-        except (AssertionError, RangelogError) as problem:
-            lines = "\n  ".join(told)
-            raise AssertionError(f"seed {seed}, {instance}: {problem!r} after\n  {lines}") from problem
-    return product
-
-
-def _weight(label: str) -> float:
-    return next((weight for word, weight in WEIGHTS.items() if word in label), 1.0)
-
-
-def _forced(
-    product: SealWalk, state: bytes, model: m.SealModel, offered: list[tuple[str, bytearray]]
-) -> list[tuple[str, bytearray]]:
-    """The product decides in the moment it can; the model has a step of its own for that: take it at once."""
-    for who, recoverer in product.recoverers.items():
-        if recoverer.decided and state[model.at + m.PHASE + who - 2] == m.SEALING:
-            found = [step for step in offered if step[0].startswith(f"W{who} decides")]
-            assert found, "the product decided where the model cannot"
-            return found
-    return []

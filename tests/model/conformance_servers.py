@@ -9,11 +9,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from rangelog.batch import batch_crc, check_batch
+from rangelog.errors import Corruption
+from rangelog_proto.v1 import pd_pb2
 from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health, NewBatch, Replica, SealAnswer
+from rangelog_server.ranges.report import report_of
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
-from rangelog_server.wal.entry import split_lsn
+from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, split_lsn
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
 
@@ -121,6 +125,57 @@ class Server:
         assert self._hosted is not None
         self._store.quarantine(self._hosted, "a checksum that does not fit")
         self.flush()
+
+    # ---- a sealed range: what directives do
+
+    def hold(self, count: int, end_offset: int) -> None:
+        """Be the replica of a range sealed at `end_offset` with its first `count` records."""
+        for offset in range(count):
+            self.append(offset, 1)
+        self.learn_end(end_offset)
+
+    def learn_end(self, end_offset: int) -> None:
+        """Learn the end from the placement driver."""
+        self._store.commit_end(STREAM, INDEX, 0, end_offset, 1, lambda hosted: None, by_placement_driver=True)
+        self.flush()
+
+    def drop(self) -> None:
+        """Forget the replica."""
+        self._store.drop(STREAM, INDEX, lambda: None)
+        self.flush()
+
+    def repair(self, source: Server, end_offset: int) -> None:
+        """Take one more record from another server. Raises Corruption when that one's is rotten."""
+        self.learn_end(end_offset)
+        hosted = self._hosted
+        assert hosted is not None
+        data = source.read(hosted.core.end_offset)
+        self._store.repair(hosted, [NewBatch(check_batch(data), batch_crc(data), data)], lambda: None)
+        self.flush()
+
+    def read(self, offset: int) -> bytes:
+        """Return the batch at an offset. Raises Corruption, and has quarantined the replica then."""
+        hosted = self._hosted
+        assert hosted is not None
+        try:
+            number = hosted.core.batch_number(offset)
+            return read_batches(self._store.wal, make_plan(hosted, number, number + 1))[0]
+        except Corruption as error:
+            self._store.quarantine(hosted, error.message)
+            self.flush()
+            raise
+
+    def rot_unseen(self, offset: int) -> None:
+        """Flip bits of a record that is not looked at now."""
+        hosted = self._hosted
+        assert hosted is not None
+        sequence, position = split_lsn(hosted.lsns[hosted.core.batch_number(offset)])
+        at = position + ENTRY_HEADER_BYTES + 70
+        self._disk.content(self._name(sequence))[at] ^= 0x10
+
+    def report(self) -> pd_pb2.ReplicaReport | None:
+        """Return what it says of the replica."""
+        return report_of(self._hosted) if self._hosted is not None else None
 
     def _name(self, sequence: int) -> str:
         segment = self._store.wal.segments[sequence]

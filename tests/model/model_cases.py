@@ -18,6 +18,7 @@ class Case:
     model: str
     name: str
     why: str
+    instance: Instance | Seal
     search: Callable[[], Result]
     expect: str = ""
     large: bool = False
@@ -31,7 +32,7 @@ def _tier(name: str, why: str, instance: Instance, expect: str = "", *, large: b
         result.trace = model.told(result.path) if result.path else []
         return result
 
-    return Case("tier", name, why, search, expect, large)
+    return Case("tier", name, why, instance, search, expect, large)
 
 
 def _seal(name: str, why: str, instance: Seal, expect: str = "", *, large: bool = False, bound: bool = False) -> Case:
@@ -42,7 +43,7 @@ def _seal(name: str, why: str, instance: Seal, expect: str = "", *, large: bool 
         result.trace = model.told(result.path) if result.path else []
         return result
 
-    return Case("seal", name, why, search, expect, large, bound)
+    return Case("seal", name, why, instance, search, expect, large, bound)
 
 
 def _repair(**budgets: int | bool | str) -> Instance:
