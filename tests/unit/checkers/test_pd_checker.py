@@ -29,7 +29,9 @@ from pd_history import (
 )
 
 from rangelog.errors import RangelogError
+from rangelog_pd.state import machine as machine_module
 from rangelog_pd.state.machine import COMMAND_VERSION, Machine, response_of
+from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -70,6 +72,14 @@ class Story:
                 self._do(waiting.pop(self.dice.randrange(len(waiting))))
         for call in waiting:
             self._do(call)
+        self._repeat_some()
+
+    def _repeat_some(self) -> None:
+        """The same requests once more, under their ids."""
+        commands = [call for call in self.history.calls if call.request_id]
+        for call in self.dice.sample(commands, len(commands) // 8):
+            again = self.history.ask("late", call.name, call.stream, self._tick(), call.request_id, **call.arguments)
+            self._do(again)
 
     def _apply(self, request_id: str, **action: object) -> bytes:
         self.index += 1
@@ -207,7 +217,8 @@ def hand_out_an_epoch_again(story: Story) -> bool:
     """Two writers are told the same epoch."""
     opens = answered(story, "open_writer")
     for call in opens[1:]:
-        before = [each for each in opens if each.stream == call.stream and each.returned_s < call.invoked_s]
+        others = [each for each in opens if each.stream == call.stream and each.request_id != call.request_id]
+        before = [each for each in others if each.returned_s < call.invoked_s]
         if before and call.reply and call.reply.stream and before[-1].reply and before[-1].reply.stream:
             epoch = before[-1].reply.stream.epoch
             call.reply = call.reply._replace(stream=call.reply.stream._replace(epoch=epoch))
@@ -415,3 +426,35 @@ def test_objects_are_kept_apart() -> None:
     """What is kept of an object says which, and what it covers."""
     found = common_pb2.Object(object_id=3, range_index=2, start_offset=5, end_offset=9)
     assert view_of_object(found) == (3, 2, 5, 9)
+
+
+def _any_epoch(self: State, stream: common_pb2.Stream, epoch: int) -> None:
+    """Whoever asks is the writer."""
+
+
+def _same_epoch(state: State, request: pb.OpenWriterRequest, now_ms: int) -> pb.OpenWriterResponse:
+    stream = state.stream(request.name)
+    stream.epoch = max(1, stream.epoch)
+    return pb.OpenWriterResponse(stream=stream, last_range=state.last_range(stream.stream_id))
+
+
+def _nothing_kept(self: Machine, request_id: str, now_ms: int, result: bytes) -> None:
+    """A repeat is done once more."""
+
+
+@pytest.mark.parametrize(
+    ("target", "wrong"),
+    [
+        ("rangelog_pd.state.store.State.check_epoch", _any_epoch),
+        ("rangelog_pd.state.streams.open_writer", _same_epoch),
+        ("rangelog_pd.state.machine.Machine._keep", _nothing_kept),
+    ],
+)
+def test_wrong_rules_in_the_state_machine_are_found(
+    monkeypatch: pytest.MonkeyPatch, target: str, wrong: Callable[..., Any]
+) -> None:
+    """A placement driver with a rule left out does not pass for long."""
+    monkeypatch.setattr(target, wrong)
+    if target.endswith("open_writer"):
+        monkeypatch.setitem(machine_module._OPERATIONS, "open_writer", wrong)
+    assert any(check_pd(Story(seed).history.calls).counts for seed in range(20))
