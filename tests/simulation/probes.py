@@ -118,6 +118,7 @@ def _watch_recovery(watch: Any, note: Any, ambush: Any) -> None:
         if self.phase is rangelog.protocol.recovery.Phase.COPYING:
             note("answers differ: copied before the commit")
             ambush("copy", self._copies[0].source.server)
+            ambush("copying", here().name)
 
     def lost(self: Recovery, inner: Any, now_ms: float, replica: Any, why: str, **more: Any) -> None:
         if self.phase is rangelog.protocol.recovery.Phase.COPYING and any(c.source == replica for c in self._copies):

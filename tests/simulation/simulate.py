@@ -21,6 +21,14 @@ HEAL_S = 240.0
 """Longer than any lease, backoff, replacement delay and deletion grace of the product together."""
 
 
+STORY_EVERY = 8
+STORIES = (
+    "the deposed writer comes back when all servers have restarted",
+    "a recoverer's copy arrives when another one has sealed",
+)
+"""Every eighth seed tells one of these instead of drawing its faults."""
+
+
 @dataclass
 class Outcome:
     """What one seed came to."""
@@ -64,8 +72,12 @@ async def _run(cluster: VirtualCluster, outcome: Outcome) -> None:
     await _create_stream(cluster)
     faults = Faults(cluster, clients)
     duration_s = chance.uniform(4.0, 15.0)
-    for number in range(chance.randrange(1, 4)):
+    if cluster.seed % STORY_EVERY == 0:
+        faults.tell(STORIES[cluster.seed // STORY_EVERY % len(STORIES)])
+    for number in range(chance.randrange(1, 4) if cluster.seed % STORY_EVERY else 4):
         count, pause_s = chance.randrange(50, 500), chance.choice([0.002, 0.02, 0.1])
+        if cluster.seed % STORY_EVERY == 0:
+            count, pause_s = 1_000, 0.02
         begin_s = chance.uniform(0, duration_s) if number else 0.0
         loop.call_later(
             begin_s, lambda n=number, c=count, p=pause_s: clients.start(f"w{n}", clients.write(f"w{n}", c, p))

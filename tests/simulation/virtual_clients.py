@@ -67,6 +67,8 @@ class Clients:
         self.histories = Histories()
         self.processes: dict[str, Process] = {}
         self.stopping = False
+        self.holders: dict[str, None] = {}
+        """Writers that have had the stream."""
         self.value_bytes = self.chance.choice([100, 900, 4_000])
         self._verified: dict[int, None] = {}
         self._tasks: dict[str, asyncio.Task[Any]] = {}
@@ -112,6 +114,7 @@ class Clients:
                 await asyncio.sleep(self.chance.uniform(0.1, 1.0))
                 continue
             self.cluster.note("writer opened")
+            self.holders[name] = None
             while sequence < count and not (self.stopping and name != "last"):
                 try:
                     await writer.ready(timeout_s=60.0)

@@ -9,6 +9,7 @@ from virtual_clients import Clients
 from virtual_cluster import VirtualCluster
 from virtual_disk import Disk
 from virtual_server import VirtualServer
+from virtual_time import WORLD
 
 from rangelog_proto.v1 import common_pb2
 
@@ -33,15 +34,16 @@ class Faults:
         self._mean_s = self.chance.choice([0.2, 0.5, 1.5])
         self._length_s = self.chance.choice([0.3, 1.0, 4.0, 10.0])
         self._ambushes = {
-            moment: self.chance.choice([0.0, 0.0, often])
+            moment: self.chance.choice([0.0, often])
             for moment, often in (
                 ("flush", 0.1),
                 ("copy", 0.7),
                 ("seal_range", 0.3),
-                ("open_writer", 0.2),
+                ("open_writer", 0.5),
                 ("stored", 0.3),
                 ("frozen", 0.1),
-                ("decided", 0.3),
+                ("decided", 0.5),
+                ("copying", 0.5),
             )
         }
         cluster.ambush = self.ambush
@@ -50,10 +52,22 @@ class Faults:
         self._rotten = False
         self._images: dict[str, list[Disk]] = {}
 
+    def tell(self, story: str) -> None:
+        """No drawn faults: one story, whose every turn is an ambush. Some wrong choices need all of them in order."""
+        self._kinds = [self.slow_disk]
+        self._ambushes = dict.fromkeys(self._ambushes, 0.0)
+        if story == "the deposed writer comes back when all servers have restarted":
+            self._ambushes.update(open_writer=1.0, decided=1.0)
+        elif story == "a recoverer's copy arrives when another one has sealed":
+            self._ambushes.update(copying=1.0)
+            self._kinds = [self.slow_disk, self.crash, self.client_kill]
+            self._length_s = 4.0
+        self.cluster.note(f"story: {story}")
+
     def start(self) -> None:
         """Begin."""
         self.running = True
-        self.loop.call_later(self.chance.uniform(0.2, 1.5), self._next)
+        self.loop.call_in(WORLD, self.chance.uniform(0.2, 1.5), self._next)
 
     def stop(self) -> None:
         """No faults any more, and everything that was broken is put right."""
@@ -72,13 +86,13 @@ class Faults:
         for process in self.clients.processes.values():
             if process.paused:
                 self.loop.resume(process)
-        self.loop.call_later(1.0, self._keep_up)
+        self.loop.call_in(WORLD, 1.0, self._keep_up)
 
     def _keep_up(self) -> None:
         """A supervisor starts again what ends by itself."""
         for server in self.cluster.servers.values():
             self._whole(server)
-        self.loop.call_later(1.0, self._keep_up)
+        self.loop.call_in(WORLD, 1.0, self._keep_up)
 
     def _whole(self, server: VirtualServer) -> None:
         server.flush_s = 0.0003
@@ -93,7 +107,7 @@ class Faults:
         if not self.running:
             return
         self.chance.choice(self._kinds)()
-        self.loop.call_later(self.chance.expovariate(1 / self._mean_s), self._next)
+        self.loop.call_in(WORLD, self.chance.expovariate(1 / self._mean_s), self._next)
 
     # ---- choosing
 
@@ -106,7 +120,7 @@ class Faults:
         return self.chance.choice(up)
 
     def _later(self, call: Callable[[], Any]) -> None:
-        self.loop.call_later(self.chance.expovariate(1 / self._length_s), lambda: self.running and call())
+        self.loop.call_in(WORLD, self.chance.expovariate(1 / self._length_s), lambda: self.running and call())
 
     def _start_again(self, server: VirtualServer) -> None:
         if not server.up:
@@ -147,10 +161,16 @@ class Faults:
             self._restart_all(host)
             return
         if moment == "frozen":
-            self.loop.call_later(self.chance.uniform(0, 0.003), lambda: self._strike_client(host))
+            self.loop.call_in(WORLD, self.chance.uniform(0, 0.003), lambda: self._strike_client(host))
             return
         if moment == "copy":  # whoever has the longer answer goes, at once
             self._strike(self.cluster.servers[host], power=False)
+            return
+        if moment == "copying":
+            self.loop.call_in(WORLD, self.chance.uniform(0, 0.002), lambda: self._strike_client(host))
+            return
+        if moment == "open_writer" and self._ambushes["decided"]:
+            self._hold_back()
             return
         if moment in ("seal_range", "open_writer"):
             self.pd_crash()
@@ -161,10 +181,12 @@ class Faults:
             self.cluster.note("connections reset")
             self.cluster.network.reset(host)
         elif kind < 0.7:
-            self.loop.call_later(self.chance.uniform(0, server.flush_s), self._cut_all)
+            self.loop.call_in(WORLD, self.chance.uniform(0, server.flush_s), self._cut_all)
         elif server.up and self._server() is not None:
             power = moment == "flush" or self.chance.random() < 0.5
-            self.loop.call_later(self.chance.uniform(0, 2) * server.flush_s, lambda: self._strike(server, power=power))
+            self.loop.call_in(
+                WORLD, self.chance.uniform(0, 2) * server.flush_s, lambda: self._strike(server, power=power)
+            )
 
     def _strike(self, server: VirtualServer, *, power: bool) -> None:
         if server.up and self.running:
@@ -182,11 +204,29 @@ class Faults:
         else:
             self.cluster.note("client paused")
             self.loop.pause(process)
-            self.loop.call_later(self.chance.uniform(1, 6), lambda: process.paused and self.loop.resume(process))
+            self.loop.call_in(WORLD, self.chance.uniform(1, 6), lambda: process.paused and self.loop.resume(process))
         self._another_writer()
 
+    def _hold_back(self) -> None:
+        """Who had the stream stands still while the next one takes it, and goes on when that is over."""
+        for name in self.clients.holders:
+            process = self.clients.processes[name]
+            if process.alive and not process.paused:
+                self.cluster.note("client paused")
+                self.loop.pause(process)
+                self.loop.call_in(
+                    WORLD, self.chance.uniform(0.1, 0.4), lambda p=process: p.paused and self.loop.resume(p)
+                )  # type: ignore[misc]
+
     def _restart_all(self, recoverer: str) -> None:
-        """A recoverer has its answers: all servers start anew, and other writers do not hear from the placement drivers."""
+        """A recoverer has its answers and stands still; all servers start anew; other writers hear from no placement driver."""
+        process = self.clients.processes[recoverer]
+        if not process.paused:
+            self.cluster.note("client paused")
+            self.loop.pause(process)
+            self.loop.call_in(
+                WORLD, self.chance.uniform(0.4, 1.5), lambda: process.paused and self.loop.resume(process)
+            )
         others = [name for name in self.clients.processes if name != recoverer]
         pairs = [(name, pd) for name in others for pd in self.cluster.pds]
         self._cut(pairs + [(pd, name) for name, pd in pairs], "partition")
@@ -194,7 +234,7 @@ class Faults:
             if server.up:
                 self.cluster.note("crash")
                 server.stop(power=False)
-                self.loop.call_later(self.chance.uniform(0, 0.1), lambda s=server: self._start_again(s))  # type: ignore[misc]
+                self.loop.call_in(WORLD, self.chance.uniform(0, 0.1), lambda s=server: self._start_again(s))  # type: ignore[misc]
 
     def _another_writer(self) -> None:
         if len(self.clients.processes) < 12:
@@ -396,12 +436,12 @@ class Faults:
             self._rotten = True
             self.cluster.note("bit rot")
         self.client_kill()
-        self.loop.call_later(0.0, lambda: self._keep_away(away, self.loop.now + self.chance.uniform(0.5, 8.0)))
+        self.loop.call_in(WORLD, 0.0, lambda: self._keep_away(away, self.loop.now + self.chance.uniform(0.5, 8.0)))
 
     def _keep_away(self, server: VirtualServer, until: float) -> None:
         if self.running and self.loop.now < until:
             server.stop(power=True)
-            self.loop.call_later(0.05, lambda: self._keep_away(server, until))
+            self.loop.call_in(WORLD, 0.05, lambda: self._keep_away(server, until))
         elif self.running:
             self._start_again(server)
 
