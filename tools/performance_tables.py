@@ -32,6 +32,13 @@ def tables(results: str, machine: str) -> str:
     return f"Measured: {described}.\n\n```\n{summary_line(found)}\n```\n\n{markdown(found)}"
 
 
+def kept_tables() -> str:
+    """The tables of the results that are kept."""
+    if not (KEPT / FILES[0]).exists():
+        return "No results are kept: run `make bench`, then `tools/performance_tables.py --take`."
+    return tables(*((KEPT / name).read_text() for name in FILES))
+
+
 def with_tables(page: str, content: str) -> str:
     """The page with other tables. Raises ValueError when it has no place for them."""
     before, begin, rest = page.partition(BEGIN)
@@ -48,10 +55,11 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; 1 when the page is out of date")
     given = parser.parse_args()
     if given.take:
+        KEPT.mkdir(exist_ok=True)
         for name in FILES:
             shutil.copyfile(TAKEN / name, KEPT / name)
     page = PAGE.read_text()
-    written = with_tables(page, tables(*((KEPT / name).read_text() for name in FILES)))
+    written = with_tables(page, kept_tables())
     if given.check:
         if written != page:
             print("docs/PERFORMANCE.md is out of date: run tools/performance_tables.py")

@@ -35,6 +35,8 @@ NEEDS_OWN_CLUSTER = frozenset({GAP_PD, COLD})
 
 _OPENING_AT_ONCE = 16
 _STREAMS_INFLIGHT_BYTES = 256 << 10
+_STREAMS_WEIGHED_MIN = 100
+"""What fewer weigh is lost among what else changes in a process."""
 _COLD_RANGE_BYTES = 32 << 20
 _TIER_TIMEOUT_S = 180.0
 _POLL_S = 0.05
@@ -64,6 +66,9 @@ async def run_own_round(ours: Rangelog, effort: Effort, only: Collection[str], e
 
 async def measure_arrow(ours: Rangelog, effort: Effort, emit: Emit) -> None:
     """Catch-up as Arrow record batches."""
+    await ours.fresh_log()
+    await ours.append(make_record(ONE_SIZE, 0))
+    await ours.read_all_arrow(1)  # so that nothing is imported while it is measured
     for size in effort.sizes:
         await ours.fresh_log()
         count = await ours.pump(make_record(size, 0), effort.seconds / 2)
@@ -86,8 +91,9 @@ async def measure_streams(ours: Rangelog, effort: Effort, count: int, emit: Emit
         idle = Meter(ours.pids())
         await asyncio.sleep(min(2.0, effort.seconds))
         details = {"open_s": round(opened_s, 2), "idle_cores": idle.stop()["cores"]}
-        details["client_kb_per_stream"] = round(held.pop("client") / count / 1e3, 1)
-        details["servers_kb_per_stream"] = round(sum(held.values()) / count / 1e3, 1)
+        if count >= _STREAMS_WEIGHED_MIN:
+            details["client_kb_per_stream"] = round(held.pop("client") / count / 1e3, 1)
+            details["servers_kb_per_stream"] = round(sum(held.values()) / count / 1e3, 1)
         payload, meter, started_s = make_record(ONE_SIZE, 0), Meter(ours.pids()), now()
         end_s = time.monotonic() + effort.seconds
         acked = sum(await asyncio.gather(*(pump_writer(writer, payload, end_s) for writer in writers)))
@@ -184,6 +190,8 @@ async def measure_cold(ours: Rangelog, effort: Effort, emit: Emit) -> None:
                 came += sum(table.num_rows for table in chunk)
             return came
 
+        async for _ in cold.client.reader(stream, end=1, read_preference="cold_only").chunks():
+            pass  # so that nothing is imported while it is measured
         await measure_catchup(cold, m.COLD, records, size, count, emit)
         await measure_catchup(cold, m.COLD_ARROW, arrow, size, count, emit)
     finally:

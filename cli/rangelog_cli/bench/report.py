@@ -25,6 +25,7 @@ _TITLES = {
     m.OPEN_LOOP: "Open loop at a fixed rate, ms: p50 / p99 / p99.9",
     m.TAIL: "Append due until a reader has it, ms: p50 / p99 / p99.9",
 }
+_WIDTH = 120
 _GAPS = {
     m.GAP_SERVER: "longest gap between acks, a server killed",
     m.GAP_PD: "longest gap between acks, the leading placement driver killed",
@@ -85,6 +86,8 @@ def print_tables(results: Sequence[Measurement]) -> None:
     from rich.table import Table
 
     console = Console()
+    if not console.is_terminal:
+        console.width = _WIDTH
     for title, (heading, *rows) in tables(results):
         table = Table(title=title, title_justify="left", title_style="bold")
         for number, name in enumerate(heading):
@@ -201,7 +204,10 @@ def _stream_rows(results: Sequence[Measurement]) -> list[Row]:
                 [
                     each.metric.rpartition("_")[2],
                     show_value(each),
-                    *(f"{details[name]:.3g}" for name in ("client_kb_per_stream", "servers_kb_per_stream", "open_s")),
+                    *(
+                        f"{details[name]:.3g}" if name in details else "–"
+                        for name in ("client_kb_per_stream", "servers_kb_per_stream", "open_s")
+                    ),
                     f"{details['idle_cores']:.2f}",
                 ]
             )
