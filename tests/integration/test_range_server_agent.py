@@ -62,7 +62,7 @@ class PlayedDriver(PlacementDriverServicer):
                 reports[report.stream_id, report.range_index] = report
         for task in request.tasks:
             self.tasks[task.task_id] = task
-        assert request.log_end >= self.log_ends.get(request.server, 0) or request.sequence == 1
+        assert request.log_end >= self.log_ends.get(request.server, 0) or request.sequence % (1 << 32) == 1
         self.log_ends[request.server] = request.log_end
         return pb.HeartbeatResponse(directives=self.directives.get(request.server, []))
 

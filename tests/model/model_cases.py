@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from reports_model import Reports
 from seal_model import Seal, SealModel
 from search import Result, explore
 from tier_state import Instance
@@ -18,7 +19,7 @@ class Case:
     model: str
     name: str
     why: str
-    instance: Instance | Seal
+    instance: Instance | Seal | Reports
     search: Callable[[], Result]
     expect: str = ""
     large: bool = False
@@ -44,6 +45,15 @@ def _seal(name: str, why: str, instance: Seal, expect: str = "", *, large: bool 
         return result
 
     return Case("seal", name, why, instance, search, expect, large, bound)
+
+
+def _reports(
+    name: str, why: str, instance: Reports, expect: str = "", *, large: bool = False, bound: bool = False
+) -> Case:
+    def search() -> Result:
+        return explore(instance.initial(), instance.successors, instance.invariant, name=name)
+
+    return Case("reports", name, why, instance, search, expect, large, bound)
 
 
 def _repair(**budgets: int | bool | str) -> Instance:
@@ -207,4 +217,21 @@ SEAL_WRONG = [
           Seal(acks=3, disks=2, rot=True), "dead-end", bound=True),
 ]  # fmt: skip
 
-CASES = SEAL_WRONG + SEAL_RIGHT + TIER_WRONG + TIER_RIGHT
+REPORTS = [
+    _reports("reports", "heartbeats lost, late, overtaken", Reports()),
+    _reports("reports-new-leader", "and two changes of the leader", Reports(late=1, leaders=2)),
+    _reports("reports-restart", "and a start of the server", Reports(restarts=1), large=True),
+    _reports("reports-restarts", "and two starts, three heartbeats late", Reports(sends=6, restarts=2, late=3), large=True),
+    _reports("take-what-was-overtaken", "an old heartbeat is believed after a newer one",
+             Reports(wrong="take-what-was-overtaken"), "COUNTED-BUT-GOING"),
+    _reports("number-from-one-again", "a new process numbers its heartbeats as the old one did",
+             Reports(restarts=1, wrong="number-from-one-again"), "COUNTED-BUT-GOING"),
+    _reports("believe-the-first-heard", "a new leader believes the first heartbeat that comes",
+             Reports(late=1, leaders=1, wrong="believe-the-first-heard"), "COUNTED-BUT-GOING"),
+    _reports("forget-what-was-told", "what was told to go counts until it is reported gone",
+             Reports(wrong="count-what-was-told-to-go"), "COUNTED-BUT-GOING"),
+    _reports("reports-two-late", "two heartbeats given up before a leader's time reach it", Reports(leaders=1),
+             "COUNTED-BUT-GOING", bound=True),
+]  # fmt: skip
+
+CASES = SEAL_WRONG + SEAL_RIGHT + TIER_WRONG + TIER_RIGHT + REPORTS

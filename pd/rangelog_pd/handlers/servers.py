@@ -37,7 +37,7 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
         mark = pd_state_pb2.MarkLogEnd(server=request.server, incarnation=heard.incarnation, log_end=heard.log_end)
         await driver.propose(pb.ListTasksResponse, "", mark_log_end=mark)
     response = await driver.propose(pb.RegisterServerResponse, request.request_id, register_server=request)
-    driver.view.registered(request.server, request.incarnation, driver.now_ms())
+    driver.view.registered(request.server, request.incarnation, driver.now_ms(), boot=request.boot)
     response.heartbeat_interval_ms = driver.settings.heartbeat_interval_ms
     response.tier_url = driver.settings.tier_url
     return response

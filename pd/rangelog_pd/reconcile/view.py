@@ -16,6 +16,8 @@ from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 RangeKey = tuple[int, int]
+SEQUENCES_PER_BOOT = 1 << 32
+"""A server numbers its heartbeats from its count of starts times this: a later process's are always higher."""
 _DROP_TASK = re.compile(r"drop-(\d{1,20})/(\d{1,20})@", re.ASCII)
 HEALTH = {
     Health.ALIVE: common_pb2.SERVER_HEALTH_ALIVE,
@@ -65,24 +67,28 @@ class ClusterView:
         self.leader_since_ms = now_ms
         self.servers.clear()
 
-    def registered(self, server: str, incarnation: int, now_ms: float) -> None:
-        """A server registered: what it said before is void."""
-        self.servers[server] = ServerView(incarnation, now_ms)
+    def registered(self, server: str, incarnation: int, now_ms: float, *, boot: int = 0) -> None:
+        """A server registered, in the `boot`-th process of its incarnation: what it said before is void."""
+        known = self.servers.get(server)
+        heard = known.sequence if known is not None and known.incarnation == incarnation else 0
+        self.servers[server] = ServerView(incarnation, now_ms, sequence=max(heard, boot * SEQUENCES_PER_BOOT))
 
     def heartbeat(self, request: pd_pb2.HeartbeatRequest, now_ms: float, wall_ms: int) -> bool:
         """Take a heartbeat; return whether the server's whole report is wanted."""
         view = self.servers.get(request.server)
-        if view is None or view.incarnation != request.incarnation:
+        first = view is None or view.incarnation != request.incarnation
+        if view is None or first:
             view = self.servers[request.server] = ServerView(request.incarnation, now_ms)
+        elif request.sequence <= view.sequence:
+            return not view.complete  # late: a newer one was here
         view.heard_ms, view.heard_wall_ms = now_ms, wall_ms
         view.used_bytes, view.capacity_bytes = request.used_bytes, request.capacity_bytes
         view.log_end = max(view.log_end, request.log_end)
-        if request.sequence <= view.sequence:  # late, and overtaken; or the first of a new process
-            view.sequence, view.complete = request.sequence, False
-            return True
         if request.sequence != view.sequence + 1:
             view.complete = False  # what changed in between was said to another leader, or to nobody
         view.sequence = request.sequence
+        if first:
+            return True  # it may have been long on its way: the next one says how things are
         if request.complete:
             view.reports.clear()
             view.complete = True

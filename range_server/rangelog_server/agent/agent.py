@@ -28,6 +28,7 @@ from rangelog_server.tier.upload import TierWork
 
 HEARTBEAT_INTERVAL_MS_DEFAULT = 500
 HEARTBEAT_TIMEOUT_S = 2.0
+SEQUENCES_PER_BOOT = 1 << 32  # heartbeats of a later process have higher numbers: the driver can tell late ones
 LONG_INTERVAL_FACTOR = 0.2  # how soon after news the next heartbeat goes out, in intervals
 
 _log = structlog.get_logger("agent")
@@ -64,7 +65,7 @@ class Agent:
         self._news = asyncio.Event()
         self._tasks = Tasks(executors, self._news.set)
         self._interval_s = HEARTBEAT_INTERVAL_MS_DEFAULT / 1000
-        self._sequence = 0
+        self._sequence = identity.boot * SEQUENCES_PER_BOOT
         self._send_complete = True
         self._loop_task: asyncio.Task[None] | None = None
         self._doubt_task: asyncio.Task[None] | None = None

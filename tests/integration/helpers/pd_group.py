@@ -96,7 +96,7 @@ class FakeServers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _beat(self, name: str) -> None:
-        sequence = 0
+        sequence = 1 << 32
         while True:
             sequence += 1
             request = pb.HeartbeatRequest(

@@ -94,7 +94,7 @@ class Api:
     async def beat(self, name: str, *reports: pb.ReplicaReport, **more: Any) -> pb.HeartbeatResponse:
         self.beats[name] = self.beats.get(name, 0) + 1
         fields = {"incarnation": self.incarnation(name), "complete": True} | more
-        request = pb.HeartbeatRequest(server=name, sequence=self.beats[name], replicas=reports, **fields)
+        request = pb.HeartbeatRequest(server=name, sequence=(1 << 32) + self.beats[name], replicas=reports, **fields)
         return await servers.heartbeat(self.driver, request)
 
     def silence(self, ms: float) -> None:

@@ -75,8 +75,8 @@ def test_a_lost_heartbeat_makes_the_leader_ask_for_everything(pd: Any, make_repo
     assert not beat(11)
     assert beat(13)
     assert beat(14)
-    assert beat(1, complete=True), "an old one that was late, or the first of a new process: that cannot be told"
-    assert not beat(2, complete=True)
+    assert beat(1, complete=True), "late: it says nothing"
+    assert not beat(15, complete=True)
 
 
 # ---- seal
@@ -281,13 +281,30 @@ def test_what_was_told_to_go_counts_for_nothing(pd: Any, whole: int, make_report
 
 
 def test_reports_with_a_gap_before_them_count_for_nothing(pd: Any, whole: int, make_report: Any) -> None:
-    """What a server held before its last heartbeats got lost, or came in another order, is no reason to drop a replica."""
+    """What a server held before heartbeats of it got lost is no reason to drop another replica."""
     spare(pd, whole, make_report)
-    pd.beat("rs4", make_report(whole, 0, "SEALED", end=10), complete=True, sequence=1)
-    pd.beat("rs1", complete=False, sequence=10_000)
+    for name in ("rs1", "rs4"):
+        pd.beat(name, complete=False, sequence=100)
     assert "drop_replica" not in pd.directives("rs3"), "only rs2 is known to be whole"
     pd.beat("rs4", make_report(whole, 0, "SEALED", end=10))
     assert "drop_replica" in pd.directives("rs3")
+
+
+def test_a_late_heartbeat_says_nothing(pd: Any, whole: int, make_report: Any) -> None:
+    """Overtaken by a newer one, by the first of a later process, or by a change of the leader: what it says is old."""
+    sealed = make_report(whole, 0, "SEALED", end=10)
+    incarnation = pd.state.servers["rs1"].server.incarnation
+    pd.beat("rs1", sequence=50)
+    pd.beat("rs1", sealed, sequence=40)
+    assert pd.view.held("rs1", incarnation, (whole, 0)) is None, "it has gone since"
+    pd.view.registered("rs1", incarnation, pd.now_ms, boot=2)
+    pd.beat("rs1", sealed, sequence=51)
+    assert pd.view.held("rs1", incarnation, (whole, 0)) is None, "of the process before"
+    pd.view.start_leading(pd.now_ms)
+    assert pd.beat("rs1", sealed, sequence=52), "a leader believes nothing that may have been sent before its time"
+    assert pd.view.held("rs1", incarnation, (whole, 0)) is None
+    assert not pd.beat("rs1", sealed)
+    assert pd.view.held("rs1", incarnation, (whole, 0)) is not None
 
 
 def test_a_damaged_replica_is_dropped_only_beside_living_whole_ones(pd: Any, whole: int, make_report: Any) -> None:

@@ -42,6 +42,7 @@ class InProcessPd:
     def __init__(self, directory: Path) -> None:
         self.requests: list[tuple[str, Any]] = []
         self._ids = 0
+        self.beats = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -95,6 +96,8 @@ class InProcessPd:
             self.heartbeat(name, incarnation=incarnation)
 
     def heartbeat(self, name: str, *, incarnation: int = 0xABC, **fields: Any) -> pd_pb2.HeartbeatResponse:
+        self.beats += 1
+        fields = {"sequence": (1 << 32) + self.beats} | fields
         request = pd_pb2.HeartbeatRequest(server=name, incarnation=incarnation, complete=True, **fields)
         return self.do("Heartbeat", request, pd_pb2.HeartbeatResponse)
 
