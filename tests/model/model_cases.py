@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ending_model import Ending
 from reports_model import Reports
 from seal_model import Seal, SealModel
 from search import Result, explore
@@ -19,7 +20,7 @@ class Case:
     model: str
     name: str
     why: str
-    instance: Instance | Seal | Reports
+    instance: Instance | Seal | Reports | Ending
     search: Callable[[], Result]
     expect: str = ""
     large: bool = False
@@ -54,6 +55,15 @@ def _reports(
         return explore(instance.initial(), instance.successors, instance.invariant, name=name)
 
     return Case("reports", name, why, instance, search, expect, large, bound)
+
+
+def _ending(name: str, why: str, expect: str = "") -> Case:
+    instance = Ending(name if expect else "")
+
+    def search() -> Result:
+        return explore(instance.initial(), instance.successors, instance.invariant, instance.goal, name=name)
+
+    return Case("ending", name, why, instance, search, expect)
 
 
 def _repair(**budgets: int | bool | str) -> Instance:
@@ -234,4 +244,14 @@ REPORTS = [
              "COUNTED-BUT-GOING", bound=True),
 ]  # fmt: skip
 
-CASES = SEAL_WRONG + SEAL_RIGHT + TIER_WRONG + TIER_RIGHT + REPORTS
+ENDING = [
+    _ending("ending", "the end is learned late, among late appends, reads, repairs and an upload"),
+    _ending("append-after-the-end", "a replica that knows the end takes appends", "HELD-BEYOND-THE-END"),
+    _ending("learn-without-a-cut", "the end is noted, the tail stays", "HELD-BEYOND-THE-END"),
+    _ending("serve-to-the-log-end", "readers are served what is not confirmed", "READ-BEYOND-THE-END"),
+    _ending("repair-beyond-the-end", "any source, all that it has, taken unchecked", "HELD-BEYOND-THE-END"),
+    _ending("upload-by-length", "long enough is taken for whole", "OBJECT-IS-NOT-THE-RANGE"),
+    _ending("upload-in-part", "uploaded by who knows the end and lacks records", "OBJECT-IS-NOT-THE-RANGE"),
+]
+
+CASES = SEAL_WRONG + SEAL_RIGHT + ENDING + TIER_WRONG + TIER_RIGHT + REPORTS
