@@ -102,6 +102,9 @@ async def attempt(name: str, measuring: Awaitable[None]) -> list[str]:
     try:
         await measuring
     except Exception as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # a client library made something else of it
+            raise asyncio.CancelledError from error
         return [f"{name}: {type(error).__name__}: {error}"]
     return []
 

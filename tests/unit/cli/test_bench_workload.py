@@ -222,3 +222,25 @@ async def test_what_fails_does_not_stop_the_rest() -> None:
     failed = await run_round(NoTail(), EFFORT, [TAIL, FAILOVER], found.append)
     assert failed == ["tail: OSError: no such thing"]
     assert [each.metric for each in found] == [m.GAP_SERVER]
+
+
+async def test_ctrl_c_ends_a_round_whatever_a_library_makes_of_it() -> None:
+    """A client library that turns the cancellation into an error of its own does not keep the round going."""
+
+    class Swallows(MemorySystem):
+        asked = asyncio.Event()
+
+        async def append(self, payload: bytes) -> None:
+            self.asked.set()
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                raise ConnectionError("stalled") from None
+
+    found = list[Measurement]()
+    running = asyncio.create_task(run_round(Swallows(), EFFORT, [TAIL, FAILOVER], found.append))
+    await Swallows.asked.wait()
+    running.cancel()
+    await asyncio.wait([running], timeout=5)
+    assert running.cancelled()
+    assert found == []
