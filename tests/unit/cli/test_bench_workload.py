@@ -224,22 +224,26 @@ async def test_what_fails_does_not_stop_the_rest() -> None:
     assert [each.metric for each in found] == [m.GAP_SERVER]
 
 
+class SwallowingSystem(MemorySystem):
+    """Its client turns a cancellation into an error of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def append(self, payload: bytes) -> None:
+        self.asked.set()
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            raise ConnectionError("stalled") from None
+
+
 async def test_ctrl_c_ends_a_round_whatever_a_library_makes_of_it() -> None:
-    """A client library that turns the cancellation into an error of its own does not keep the round going."""
-
-    class Swallows(MemorySystem):
-        asked = asyncio.Event()
-
-        async def append(self, payload: bytes) -> None:
-            self.asked.set()
-            try:
-                await asyncio.sleep(30)
-            except asyncio.CancelledError:
-                raise ConnectionError("stalled") from None
-
-    found = list[Measurement]()
-    running = asyncio.create_task(run_round(Swallows(), EFFORT, [TAIL, FAILOVER], found.append))
-    await Swallows.asked.wait()
+    """A client library that swallows the cancellation does not keep the round going."""
+    system, found = SwallowingSystem(), list[Measurement]()
+    running = asyncio.create_task(run_round(system, EFFORT, [TAIL, FAILOVER], found.append))
+    await system.asked.wait()
     running.cancel()
     await asyncio.wait([running], timeout=5)
     assert running.cancelled()
