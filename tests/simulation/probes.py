@@ -240,6 +240,7 @@ def _watch_servers(watch: Any, cluster: VirtualCluster) -> None:
 
     def append(self: Store, inner: Any, appender: Any, request_id: int, message: Any, *more: Any) -> None:
         inner(self, appender, request_id, message, *more)
+        self.find(message.stream_id, message.range_index).core.validate()
         fence = fences.get(key_of(message.stream_id, message.range_index), 0)
         if message.epoch < fence or (message.epoch == fence and not message.recovery):
             cluster.fail(f"{here()} took an append of epoch {message.epoch} after it had told of a fence at {fence}")
