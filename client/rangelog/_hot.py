@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
+from rangelog._metadata import backoff
 from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
 from rangelog.batch import check_batch, split_batches
 from rangelog.errors import Corruption, OffsetOutOfRange, ProtocolViolation, RangelogError, RangeNotFound, Unavailable
@@ -20,6 +21,7 @@ REPLY_TIMEOUT_S = 5.0
 """Beyond the time the replica was asked to wait."""
 
 _NOTHING_YET_POLL_MS = 100
+_PROOF_ATTEMPTS = 6
 _FAR_FUTURE_MS = 1 << 62
 
 
@@ -159,9 +161,15 @@ class HotRange:
     async def proved_end(self) -> ProvedEnd:
         """Return the end of what is acked, or as good as: what A replicas hold durably, no seal leaves out.
 
+        While fewer than A answer they are asked again for some seconds: one alone may not have heard of the last acks.
         Raises Unavailable when nobody answers.
         """
         replies = await self.ask_all()
+        for attempt in range(_PROOF_ATTEMPTS):
+            if len(replies) >= self.source.acks:
+                break
+            await backoff(attempt)
+            replies = await self.ask_all()
         if not replies:
             where = f"{self.source.stream_id}/{self.source.index}"
             raise Unavailable(f"no replica of the open range {where} answers; see `pdctl server list`")
