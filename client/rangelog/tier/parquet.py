@@ -104,9 +104,11 @@ def write_object(
     epoch: int,
     start_offset: int,
     end_offset: int,
+    object_id: int = 0,
 ) -> WrittenObject:
     """Write the encoded batches that cover [start, end) to a Parquet file; memory is bounded by a row group.
 
+    `object_id` makes its bytes unlike those of another object of the same span, so that one cannot pass for the other.
     Raises InvalidArgument when they do not cover it without gap, Corruption when one is damaged.
     """
     metadata = {
@@ -118,6 +120,8 @@ def write_object(
         "rangelog.start_offset": str(start_offset),
         "rangelog.end_offset": str(end_offset),
     }
+    if object_id:
+        metadata["rangelog.object_id"] = str(object_id)
     groups: list[common_pb2.RowGroup] = []
     group = _Group()
     position = start_offset
@@ -279,6 +283,8 @@ class ObjectReader:
             b"rangelog.start_offset": described.start_offset,
             b"rangelog.end_offset": described.end_offset,
         }
+        if b"rangelog.object_id" in told:  # not in those of an early version
+            expected[b"rangelog.object_id"] = described.object_id
         for name, value in expected.items():
             if told.get(name) != str(value).encode():
                 raise Corruption(

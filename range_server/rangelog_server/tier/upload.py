@@ -220,6 +220,7 @@ def _build(wal: Wal, hosted: Hosted, path: Path, prepared: common_pb2.Object, ac
         epoch=action.epoch,
         start_offset=prepared.start_offset,
         end_offset=prepared.end_offset,
+        object_id=prepared.object_id,
     )
 
 

@@ -148,6 +148,29 @@ def test_another_objects_bytes_are_refused(tmp_path: Path) -> None:
         read(store, described, 130, 190)
 
 
+def test_objects_of_one_span_are_not_the_same_bytes(tmp_path: Path) -> None:
+    """A store that answers with an earlier upload of the same span cannot pass it for a later one that it spoiled."""
+    batches, _ = make_batches(20, 20)
+    place = {"stream_id": 1, "range_index": 0, "start_offset": 100, "end_offset": 120}
+    written = [
+        write_object(tmp_path / f"{number}", iter(batches), stream_name="s", epoch=2, object_id=number, **place)
+        for number in (1, 2)
+    ]
+    assert written[0].digest != written[1].digest
+    store = FileStore(tmp_path / "store")
+    store.put_if_absent(KEY, tmp_path / "1")
+    described = common_pb2.Object(
+        **place,
+        object_id=2,
+        key=KEY,
+        size_bytes=written[0].size_bytes,
+        footer_size_bytes=written[0].footer_size_bytes,
+        footer_crc=written[0].footer_crc,
+    )
+    with pytest.raises(Corruption, match="another one"):
+        read(store, described, 100, 120)
+
+
 def test_row_groups_are_bounded_and_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A larger object has several row groups; the index says what each holds, and only what is needed is fetched."""
     monkeypatch.setattr(parquet, "ROW_GROUP_ROWS_MAX", 13_000)
