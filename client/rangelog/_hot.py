@@ -173,7 +173,11 @@ class HotRange:
         if not replies:
             where = f"{self.source.stream_id}/{self.source.index}"
             raise Unavailable(f"no replica of the open range {where} answers; see `pdctl server list`")
-        ends = [reply.confirm_offset for reply in replies] + [self.source.start_offset]
+        confirmed = max(reply.confirm_offset for reply in replies)
+        if len(replies) > len(self._replicas) - self.source.acks:
+            # One of these holds all that was acked: a confirm offset beyond them all is nothing a writer said.
+            confirmed = min(confirmed, max(reply.durable_offset for reply in replies))
+        ends = [confirmed, self.source.start_offset]
         ends += [reply.sealed_end_offset for reply in replies if reply.sealed]
         if len(replies) >= self.source.acks:
             ends.append(confirmed_offset([reply.durable_offset for reply in replies], self.source.acks))

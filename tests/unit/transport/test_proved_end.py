@@ -46,3 +46,11 @@ async def test_when_the_others_stay_silent_the_confirmed_end_is_told(monkeypatch
     assert (end.offset, end.exact) == (95, False)
     with pytest.raises(Unavailable):
         await hot_range(monkeypatch, []).proved_end()
+
+
+async def test_a_confirm_offset_that_nobody_holds_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody told one replica that offsets are acked which were never written: the end is what is held."""
+    end = await hot_range(monkeypatch, [(195, 100), (100, 100), (100, 100)]).proved_end()
+    assert (end.offset, end.exact) == (100, True)
+    end = await hot_range(monkeypatch, [(195, 100), (95, 95)]).proved_end()
+    assert (end.offset, end.exact) == (100, False)
