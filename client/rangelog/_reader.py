@@ -18,8 +18,8 @@ from rangelog._cold import ColdReader, records_of
 from rangelog._gathering import ms_of
 from rangelog._hot import HotRange, ProvedEnd
 from rangelog._metadata import Metadata, backoff
+from rangelog._records import RecordChunk
 from rangelog._transport.data_connection import DataConnections
-from rangelog.batch import decode_records
 from rangelog.errors import (
     Corruption,
     InvalidArgument,
@@ -281,7 +281,7 @@ class SpanReader(ABC, Generic[_T]):
         return tail
 
 
-class Reader(SpanReader[list[Record]]):
+class Reader(SpanReader[Sequence[Record]]):
     """An asynchronous iterator of records; make it with `client.reader(...)`."""
 
     def __aiter__(self) -> AsyncIterator[Record]:
@@ -292,16 +292,13 @@ class Reader(SpanReader[list[Record]]):
             for record in chunk:
                 yield record
 
-    async def _from_batches(self, batches: Sequence[bytes], start: int, end: int) -> list[Record]:
-        records: list[Record] = []
-        for batch in batches:
-            records += decode_records(batch, start, end)
-        return records
+    async def _from_batches(self, batches: Sequence[bytes], start: int, end: int) -> Sequence[Record]:
+        return RecordChunk(batches, start, end)
 
-    async def _from_arrow(self, table: Any) -> list[Record]:
+    async def _from_arrow(self, table: Any) -> Sequence[Record]:
         return await asyncio.to_thread(records_of, table)
 
-    def _first_at(self, chunk: list[Record], timestamp_ms: int) -> int | None:
+    def _first_at(self, chunk: Sequence[Record], timestamp_ms: int) -> int | None:
         for record in chunk:
             if record.timestamp_ms >= timestamp_ms:
                 return record.offset

@@ -9,9 +9,11 @@ from __future__ import annotations
 from array import array
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rangelog.batch import Columns, decode_columns, decode_headers
 from rangelog.errors import ProtocolViolation
+from rangelog.limits import BATCH_RECORDS_MAX
 
 HEADERS_TYPE = pa.map_(pa.string(), pa.binary())
 
@@ -26,6 +28,8 @@ SCHEMA = pa.schema(
 )
 """What a stream is as a table. Timestamps are stored in ms; Arrow, Parquet and Spark see µs."""
 
+_FROM_ZERO = pa.array(array("q", range(BATCH_RECORDS_MAX)))  # offsets are dense: a batch's are these, moved
+
 
 def batch_to_arrow(data: bytes, start: int = 0, end: int | None = None) -> pa.RecordBatch:
     """Return the records of one encoded batch whose offsets are in [start, end).
@@ -35,7 +39,7 @@ def batch_to_arrow(data: bytes, start: int = 0, end: int | None = None) -> pa.Re
     columns = decode_columns(data)
     header = columns.header
     count = header.count
-    offsets = pa.array(range(header.base_offset, header.end_offset), type=pa.int64())
+    offsets = pc.add(_FROM_ZERO.slice(0, count), header.base_offset)
     stamps = _timestamps(columns)
     values = _binary(count, columns.value_offsets, columns.values, None)
     if columns.key_offsets is None:

@@ -10,6 +10,7 @@ import zstandard
 from fuzz_engine import MIB, Target
 from fuzz_mutation import BORDERS, fields_changed
 
+from rangelog._records import RecordChunk
 from rangelog.batch import (
     CODEC_ZSTD,
     HEADER_BYTES,
@@ -114,6 +115,8 @@ def run_batch(data: bytes) -> bool:
     assert [each.offset for each in records] == list(range(header.base_offset, header.end_offset))
     middle = header.base_offset + header.count // 2
     assert decode_records(data, 0, middle) + decode_records(data, middle) == records
+    chunk = RecordChunk([data], middle, None)
+    assert list(chunk) == records[header.count // 2 :] == [*chunk[:-1], chunk[-1]]
     again = encode_batch(
         stream_id=header.stream_id,
         range_index=header.range_index,

@@ -159,10 +159,13 @@ class Rangelog(System):
         self.writer.submit(payload).add_done_callback(lambda done: on_acked() if done.exception() is None else None)
 
     async def read_all(self, count: int) -> int:
-        """See System: in chunks, as the SDK hands them out."""
-        came = 0
+        """See System: in chunks, as the SDK hands them out, and every record made and looked at."""
+        came = size_bytes = 0
         async for chunk in self.client.reader(self._stream).chunks():
+            for record in chunk:
+                size_bytes += len(record.value)
             came += len(chunk)
+        assert size_bytes
         return came
 
     async def read_all_arrow(self, count: int) -> int:
