@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 
+from rangelog._allocator import keep_large_blocks
 from rangelog._cold import ColdReader
 from rangelog._config import Compression, Durability, Seconds, StreamInfo, stream_config, stream_info
 from rangelog._metadata import Metadata
@@ -30,6 +31,7 @@ class Client:
         self._pd = PdClient([each.strip() for each in listed if each.strip()], token=token, tls=tls)
         self._tier_url = tier_url
         self._metadata = Metadata(self._pd)
+        keep_large_blocks()
         self._connections = DataConnections(
             token=token,
             tls=tls.ssl_context() if tls is not None else None,

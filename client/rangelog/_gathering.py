@@ -1,7 +1,7 @@
 """Records on their way into a batch: checked one by one, kept column by column, encoded once.
 
 What holds: a record that is not allowed is refused before anything is kept. Every future resolves with the offset of its
-own record; who waits for the whole batch is told apart from that.
+own record; who waits for the whole batch is told apart from that. A record that nobody waits for costs no future.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from rangelog.batch import encode_batch, encode_headers
 from rangelog.errors import InvalidArgument, RangelogError, RecordTooLarge
@@ -18,11 +18,10 @@ from rangelog.limits import BATCH_RECORDS_MAX, MIB, RECORD_SIZE_BYTES_MAX, TIMES
 from rangelog.record import Ack
 
 BATCH_BYTES_MAX = 1 * MIB
-_RECORD_OVERHEAD_BYTES = 64
+RECORD_OVERHEAD_BYTES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedRecord:
+class CheckedRecord(NamedTuple):
     """A record that may be appended, and what it weighs."""
 
     value: bytes
@@ -44,7 +43,7 @@ def check_record(
         raise RecordTooLarge(
             f"a record of {size} bytes; the limit is {RECORD_SIZE_BYTES_MAX}: store it as an object and append a reference"
         )
-    return CheckedRecord(value, key, encoded, _timestamp_ms(timestamp), size + _RECORD_OVERHEAD_BYTES)
+    return CheckedRecord(value, key, encoded, _timestamp_ms(timestamp), size + RECORD_OVERHEAD_BYTES)
 
 
 def ms_of(moment: datetime) -> int:
@@ -64,41 +63,62 @@ def _timestamp_ms(timestamp: datetime | int | None) -> int:
     return ms
 
 
-@dataclass(slots=True)
 class GatheredBatch:
     """Records that go out together, and who waits for them."""
 
-    base_offset: int = 0
-    size_bytes: int = 0
-    values: list[bytes] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    headers: list[bytes] = field(default_factory=list)
-    timestamps_ms: list[int] = field(default_factory=list)
-    futures: list[asyncio.Future[Ack] | None] = field(default_factory=list)  # one a record
-    waiters: list[asyncio.Future[None]] = field(default_factory=list)  # for the whole batch
-    has_keys: bool = False
-    has_headers: bool = False
+    __slots__ = (
+        "base_offset",
+        "futures",
+        "headers",
+        "keys",
+        "size_bytes",
+        "timestamps_ms",
+        "values",
+        "waiters",
+    )
+
+    def __init__(self) -> None:
+        self.base_offset = 0  # known once it is encoded
+        self.size_bytes = 0
+        self.values: list[bytes] = []
+        self.timestamps_ms: list[int] = []
+        self.keys: list[bytes | None] | None = None  # None until a record has one; then one a record
+        self.headers: list[bytes] | None = None  # the same
+        self.futures: list[tuple[int, asyncio.Future[Ack]]] = []  # with the offset of their record
+        self.waiters: list[asyncio.Future[None]] = []  # for the whole batch
 
     @property
     def end_offset(self) -> int:
         """One past its last record."""
         return self.base_offset + len(self.values)
 
-    def is_full_for(self, record: CheckedRecord) -> bool:
-        """Whether the record must go into the next batch."""
-        over = self.size_bytes + record.size_bytes > BATCH_BYTES_MAX or len(self.values) >= BATCH_RECORDS_MAX
-        return bool(self.values) and over
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether a record of that weight fits; an empty batch takes any."""
+        values = self.values
+        return not values or (self.size_bytes + size_bytes <= BATCH_BYTES_MAX and len(values) < BATCH_RECORDS_MAX)
 
-    def add(self, record: CheckedRecord, future: asyncio.Future[Ack] | None) -> None:
-        """Take a record in."""
-        self.values.append(record.value)
-        self.keys.append(record.key)
-        self.headers.append(record.headers)
-        self.timestamps_ms.append(record.timestamp_ms)
-        self.futures.append(future)
-        self.has_keys |= record.key is not None
-        self.has_headers |= bool(record.headers)
-        self.size_bytes += record.size_bytes
+    def add_value(self, value: bytes, timestamp_ms: int, size_bytes: int) -> None:
+        """Take a checked record in that is a value and nothing else."""
+        self.values.append(value)
+        self.timestamps_ms.append(timestamp_ms)
+        self.size_bytes += size_bytes
+        if self.keys is not None:
+            self.keys.append(None)
+        if self.headers is not None:
+            self.headers.append(b"")
+
+    def add(self, record: CheckedRecord) -> None:
+        """Take any checked record in."""
+        before = len(self.values)
+        self.add_value(record.value, record.timestamp_ms, record.size_bytes)
+        if record.key is not None:
+            if self.keys is None:
+                self.keys = [None] * (before + 1)
+            self.keys[before] = record.key
+        if record.headers:
+            if self.headers is None:
+                self.headers = [b""] * (before + 1)
+            self.headers[before] = record.headers
 
     def encode(self, *, stream_id: int, range_index: int, epoch: int, codec: int) -> bytes:
         """Return the record batch, at `base_offset`."""
@@ -109,15 +129,15 @@ class GatheredBatch:
             base_offset=self.base_offset,
             timestamps_ms=self.timestamps_ms,
             values=self.values,
-            keys=self.keys if self.has_keys else None,
-            headers=self.headers if self.has_headers else None,
+            keys=self.keys,
+            headers=self.headers,
             codec=codec,
         )
 
     def resolve(self) -> None:
         """All of it is acked."""
-        for offset, future in enumerate(self.futures, self.base_offset):
-            if future is not None and not future.done():
+        for offset, future in self.futures:
+            if not future.done():
                 future.set_result(Ack(offset))
         for waiter in self.waiters:
             if not waiter.done():
@@ -125,7 +145,8 @@ class GatheredBatch:
 
     def fail(self, error: RangelogError) -> None:
         """Its outcome stays unknown."""
-        for future in [*self.futures, *self.waiters]:
-            if future is not None and not future.done():
+        waiting: list[asyncio.Future[Any]] = [future for _, future in self.futures]
+        for future in waiting + self.waiters:
+            if not future.done():
                 future.set_exception(error)
                 future.exception()  # told; whoever awaits it still gets it

@@ -8,52 +8,26 @@ gather, and go out together when an ack comes back or a batch is full. What the 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import deque
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from rangelog._gathering import CheckedRecord, GatheredBatch, check_record
+from rangelog._appending import Appending
+from rangelog._gathering import RECORD_OVERHEAD_BYTES, GatheredBatch, check_record
 from rangelog._metadata import Metadata
-from rangelog._range_links import RangeLinks
-from rangelog._range_roll import leave_range, probe_placement, seal_and_create
+from rangelog._range_roll import leave_range
 from rangelog._takeover import take_over
-from rangelog._transport.data_connection import DataConnections, replica_id
+from rangelog._transport.data_connection import DataConnections
 from rangelog.batch import CODEC_NONE, CODEC_ZSTD
-from rangelog.errors import (
-    AppendTimeout,
-    InternalError,
-    Overloaded,
-    RangelogError,
-    WriterClosed,
-    WriterFenced,
-)
-from rangelog.ids import ReplicaId
-from rangelog.limits import (
-    INFLIGHT_BYTES_MAX,
-)
-from rangelog.protocol.appender import (
-    Appender,
-    Confirmed,
-    Connect,
-    Effect,
-    Leave,
-    OpenRange,
-    Probe,
-    SealRange,
-    Send,
-    SendConfirm,
-    Stopped,
-)
+from rangelog.errors import AppendTimeout, Overloaded, RangelogError, WriterClosed
+from rangelog.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
 from rangelog.record import Ack, AppendRecord
 from rangelog_proto.v1 import common_pb2
 
 _T = TypeVar("_T")
-_log = logging.getLogger("rangelog.writer")
 
-_TICK_S = 0.05
 _BATCHES_IN_FLIGHT = 4
 _OVERSHOOT = 2
 
@@ -77,17 +51,17 @@ class Writer:
         self._append_timeout_s = append_timeout_s
         self._open_timeout_s = open_timeout_s
         self._inflight_bytes_max = inflight_bytes_max
-        self._core: Appender | None = None
-        self._stream: common_pb2.Stream | None = None
+        self._appending: Appending | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stream: common_pb2.Stream
         self._codec = CODEC_NONE
-        self._links: dict[int, RangeLinks] = {}
+        self._next_offset = 0
         self._gathering = GatheredBatch()
         self._inflight: deque[GatheredBatch] = deque()
         self._pending_bytes = 0
         self._pump_due = False
-        self._performing = False
         self._room: list[asyncio.Future[None]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._accepting = False
         self._closed = False
 
     # ---- life
@@ -104,32 +78,42 @@ class Writer:
 
         Raises StreamNotFound, SealBlocked, NoPlacement, Unavailable, WriterFenced (a later one was faster).
         """
+        self._loop = asyncio.get_running_loop()
         deadline = time.monotonic() + self._open_timeout_s
         taken = await take_over(self._metadata, self._connections, self.stream, timeout_s=self._open_timeout_s)
         stream = taken.stream
-        if taken.left is not None:
-            self._spawn(leave_range(self._connections, stream.stream_id, stream.epoch, taken.left, taken.addresses))
         left_s = max(1.0, deadline - time.monotonic())
         created = await self._metadata.create_range(stream.stream_id, stream.epoch, taken.end_offset, left_s)
         self._stream = stream
         self._codec = CODEC_ZSTD if stream.config.compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
-        self._core = Appender(stream.epoch, self._enter(created), self._now_ms())
-        self._spawn(self._tick())
-        self._perform()
+        self._next_offset = created.start_offset
+        self._appending = appending = Appending(
+            self._metadata,
+            self._connections,
+            stream,
+            created,
+            confirmed=self._resolve,
+            stopped=self._stopped,
+            send_gathered=self._pump,
+        )
+        if taken.left is not None:
+            left = leave_range(self._connections, stream.stream_id, stream.epoch, taken.left, taken.addresses)
+            appending.spawn(left)
+        self._accepting = True
+        appending.start()
 
     async def close(self, *, flush: bool = True, timeout_s: float | None = None) -> None:
         """Flush (unless told not to) and let go. Idempotent. Raises what flush raises, after letting go."""
         if self._closed:
             return
         try:
-            if flush and self._core is not None and self._core.error is None:
+            if flush and self._accepting:
                 await self.flush(timeout_s=timeout_s)
         finally:
             self._closed = True
-            for links in self._links.values():
-                links.close()
-            for task in list(self._tasks):
-                task.cancel()
+            self._accepting = False
+            if self._appending is not None:
+                self._appending.close()
             self._fail(WriterClosed("the writer was closed before this append was acked: its outcome is unknown"))
 
     # ---- appending
@@ -142,17 +126,18 @@ class Writer:
     @property
     def epoch(self) -> int:
         """The epoch this writer holds. Raises WriterClosed before `open`."""
-        return self._running().epoch
+        return self._running().core.epoch
 
     @property
     def next_offset(self) -> int:
         """The offset that the next submitted record will have. Raises WriterClosed before `open`."""
-        return self._running().next_offset + len(self._gathering.values)
+        self._running()
+        return self._next_offset
 
     @property
     def confirm_offset(self) -> int:
         """Everything below is acked. Raises WriterClosed before `open`."""
-        return self._running().confirm_offset
+        return self._running().core.confirm_offset
 
     async def append(
         self,
@@ -167,7 +152,8 @@ class Writer:
 
         Raises AppendTimeout (outcome unknown; the writer goes on trying), WriterFenced, RecordTooLarge, WriterClosed.
         """
-        await self.ready(timeout_s=timeout_s)
+        if self._pending_bytes >= self._inflight_bytes_max:
+            await self.ready(timeout_s=timeout_s)
         return await self._wait(self.submit(value, key=key, headers=headers, timestamp=timestamp), timeout_s)
 
     def submit(
@@ -183,33 +169,69 @@ class Writer:
         Call `await writer.ready()` every now and then: it waits while `inflight_bytes_max` are pending. Raises Overloaded
         when twice as much is, and what append raises.
         """
-        if self._pending_bytes >= _OVERSHOOT * self._inflight_bytes_max:
-            raise Overloaded(f"{self._pending_bytes} bytes are not acked yet; await writer.ready() between submits")
-        record = check_record(value, key, headers, timestamp)
-        future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-        self._gather(record, future)
+        offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp)
+        future: asyncio.Future[Ack] = self._loop.create_future()
+        self._gathering.futures.append((offset, future))
         return future
+
+    def append_nowait(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+    ) -> int:
+        """Append one record without waiting and without a future: the cheapest way. Return the offset it will have.
+
+        It is acked once `confirm_offset` is beyond that offset, or `await writer.flush()` returned; what ends the writer
+        before that is raised by the next call. Call `await writer.ready()` every now and then. Raises as submit does.
+        """
+        if not self._accepting or self._pending_bytes >= _OVERSHOOT * self._inflight_bytes_max:
+            self._refuse()
+        batch = self._gathering
+        if (
+            key is None
+            and headers is None
+            and timestamp is None
+            and type(value) is bytes
+            and len(value) <= RECORD_SIZE_BYTES_MAX
+        ):
+            size_bytes = len(value) + RECORD_OVERHEAD_BYTES
+            if not batch.has_room(size_bytes):
+                batch = self._submit_gathered()
+            batch.add_value(value, time.time_ns() // 1_000_000, size_bytes)
+        else:
+            record = check_record(value, key, headers, timestamp)
+            size_bytes = record.size_bytes
+            if not batch.has_room(size_bytes):
+                batch = self._submit_gathered()
+            batch.add(record)
+        self._pending_bytes += size_bytes
+        offset = self._next_offset
+        self._next_offset = offset + 1
+        if not self._pump_due and len(self._inflight) < _BATCHES_IN_FLIGHT:
+            self._pump_due = True
+            self._loop.call_soon(self._pump)
+        return offset
 
     async def append_batch(
         self, records: Iterable[bytes | AppendRecord], *, timeout_s: float | None = None
     ) -> list[Ack]:
         """Append records in order and return their acks once all are. Raises as append does."""
-        first = last = -1
-        future: asyncio.Future[Ack] | None = None
+        offsets: list[int] = []
         for record in records:
-            await self.ready(timeout_s=timeout_s)
-            each = record if isinstance(record, AppendRecord) else AppendRecord(record)
-            checked = check_record(each.value, each.key, each.headers, each.timestamp_ms)
-            offset = self.next_offset
-            future = asyncio.get_running_loop().create_future()
-            self._gather(checked, future)
-            future.add_done_callback(_retrieve)
-            first = offset if first < 0 else first
-            last = offset
-        if future is None:
-            return []
-        await self._wait(future, timeout_s)
-        return [Ack(offset) for offset in range(first, last + 1)]
+            if self._pending_bytes >= self._inflight_bytes_max:
+                await self.ready(timeout_s=timeout_s)
+            if isinstance(record, AppendRecord):
+                value, key, headers, timestamp_ms = record
+                offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp_ms)
+            else:
+                offset = self.append_nowait(record)
+            offsets.append(offset)
+        if offsets:
+            await self.flush(timeout_s=timeout_s)
+        return [Ack(offset) for offset in offsets]
 
     async def flush(self, *, timeout_s: float | None = None) -> None:
         """Return once everything submitted is acked. Raises AppendTimeout, WriterFenced, WriterClosed."""
@@ -217,7 +239,7 @@ class Writer:
         newest = self._gathering if self._gathering.values else (self._inflight[-1] if self._inflight else None)
         if newest is None:
             return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[None] = self._loop.create_future()
         newest.waiters.append(waiter)
         await self._wait(waiter, timeout_s)
 
@@ -225,183 +247,30 @@ class Writer:
         """Return once there is room to submit. Raises AppendTimeout, WriterFenced, WriterClosed."""
         self._running()
         while self._pending_bytes >= self._inflight_bytes_max:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[None] = self._loop.create_future()
             self._room.append(future)
             await self._wait(future, timeout_s)
 
-    # ---- events of the links (on the loop)
-
-    def connected(self, range_index: int, replica: ReplicaId) -> None:
-        """See RangeEvents."""
-        self._running_core().connected(self._now_ms(), range_index, replica)
-        self._perform()
-
-    def disconnected(self, range_index: int, replica: ReplicaId) -> None:
-        """See RangeEvents."""
-        self._running_core().disconnected(self._now_ms(), range_index, replica)
-        self._perform()
-
-    def acked(self, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
-        """See RangeEvents."""
-        self._running_core().acked(self._now_ms(), range_index, replica, durable_offset)
-        self._perform()
-
-    def refused(self, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
-        """See RangeEvents."""
-        _log.info("%s refused an append of range %d: %s", replica, range_index, error)
-        self._running_core().refused(self._now_ms(), range_index, replica, error)
-        self._perform()
-
-    # ---- inside: gathering
-
-    def _gather(self, record: CheckedRecord, future: asyncio.Future[Ack] | None) -> None:
-        self._running()
-        if self._gathering.is_full_for(record):
-            self._submit_gathered()
-        self._gathering.add(record, future)
-        self._pending_bytes += record.size_bytes
-        if not self._pump_due and len(self._inflight) < _BATCHES_IN_FLIGHT:
-            self._pump_due = True
-            asyncio.get_running_loop().call_soon(self._pump)
+    # ---- inside
 
     def _pump(self) -> None:
         """Send what was gathered, if little enough is in flight."""
         self._pump_due = False
-        if self._gathering.values and len(self._inflight) < _BATCHES_IN_FLIGHT and not self._closed:
-            core = self._core
-            if core is not None and core.error is None:
-                self._submit_gathered()
+        if self._gathering.values and len(self._inflight) < _BATCHES_IN_FLIGHT and self._accepting:
+            self._submit_gathered()
 
-    def _submit_gathered(self) -> None:
-        core = self._running()
+    def _submit_gathered(self) -> GatheredBatch:
+        """Send what was gathered; return the batch that gathers now."""
+        appending = self._running()
         batch, self._gathering = self._gathering, GatheredBatch()
+        core = appending.core
         batch.base_offset = core.next_offset
-        assert self._stream is not None
         data = batch.encode(
             stream_id=self._stream.stream_id, range_index=core.range_index, epoch=core.epoch, codec=self._codec
         )
         self._inflight.append(batch)
-        core.submit(self._now_ms(), batch.base_offset, batch.end_offset, data)
-        self._perform()
-
-    # ---- inside: effects
-
-    def _perform(self) -> None:
-        """Do what the core wants, in its order; what doing so brings about is done after, not in between."""
-        core = self._core
-        if core is None or self._performing:
-            return
-        self._performing = True
-        try:
-            while effects := core.effects():
-                for effect in effects:
-                    self._perform_one(core, effect)
-        finally:
-            self._performing = False
-
-    def _perform_one(self, core: Appender, effect: Effect) -> None:
-        if isinstance(effect, Send):
-            links = self._links.get(effect.range_index)
-            if links is not None:
-                links.send(effect.replica, [batch.data for batch in effect.batches], effect.confirm_offset)
-        elif isinstance(effect, Confirmed):
-            self._resolve(effect.confirm_offset)
-        elif isinstance(effect, SendConfirm):
-            links = self._links.get(effect.range_index)
-            if links is not None:
-                links.send_confirm(effect.replica, effect.confirm_offset)
-        elif isinstance(effect, Stopped):
-            self._stopped(effect.error)
-        else:
-            self._perform_rare(core, effect)
-
-    def _perform_rare(self, core: Appender, effect: Connect | Probe | SealRange | Leave) -> None:
-        assert self._stream is not None
-        if isinstance(effect, Connect):
-            links = self._links.get(effect.range_index)
-            if links is not None:
-                links.connect(effect.replica)
-        elif isinstance(effect, Probe):
-            self._spawn(self._probe(effect))
-        elif isinstance(effect, SealRange):
-            self._spawn(self._seal(core, effect))
-        else:
-            links = self._links.pop(effect.range_index, None)
-            addresses = links.addresses if links is not None else {}
-            if links is not None:
-                links.close()
-            self._spawn(leave_range(self._connections, self._stream.stream_id, core.epoch, effect, addresses))
-
-    async def _probe(self, effect: Probe) -> None:
-        possible = await probe_placement(self._metadata, effect)
-        if self._core is not None:
-            self._core.probed(self._now_ms(), possible=possible)
-            self._perform()
-
-    async def _seal(self, core: Appender, effect: SealRange) -> None:
-        assert self._stream is not None
-        try:
-            response = await seal_and_create(self._metadata, self._stream.stream_id, core.epoch, effect)
-            if response is None:
-                core.seal_refused(self._now_ms())
-            else:
-                core.sealed(self._now_ms(), response.range.end_offset, self._enter(response.next_range))
-        except WriterFenced as error:
-            core.fenced(error)
-        except RangelogError as error:
-            core.fail(error)
-        self._perform()
-
-    def _enter(self, created: common_pb2.Range) -> OpenRange:
-        """Make the links of a new range; the core's Connect effects start them."""
-        stream = self._stream
-        config = stream.config if stream is not None else common_pb2.StreamConfig()
-        links = RangeLinks(
-            self,
-            self._connections,
-            stream_id=created.stream_id,
-            range_index=created.index,
-            start_offset=created.start_offset,
-            epoch=created.epoch,
-            memory=config.durability == common_pb2.DURABILITY_MEMORY,
-            refresh=lambda: self._refresh_addresses(created.index),
-        )
-        links.addresses = {replica_id(each.server, each.incarnation): each.data_address for each in created.replicas}
-        self._links[created.index] = links
-        return OpenRange(
-            created.index,
-            created.start_offset,
-            created.acks,
-            self._replicas(created),
-            self._now_ms(),
-            config.range_size_bytes_max,
-            config.range_age_ms_max,
-        )
-
-    def _refresh_addresses(self, range_index: int) -> None:
-        """A server that came back may listen elsewhere: ask the placement driver, at most once at a time."""
-        if any(task.get_name() == "refresh" for task in self._tasks):
-            return
-        self._spawn(self._refresh(range_index), name="refresh")
-
-    async def _refresh(self, range_index: int) -> None:
-        try:
-            _, ranges = await self._metadata.ranges(self.stream, self._running().opened.start_offset, timeout_s=3.0)
-        except RangelogError:
-            return
-        for each in ranges:
-            links = self._links.get(each.index)
-            if links is not None:
-                links.addresses = {replica_id(r.server, r.incarnation): r.data_address for r in each.replicas}
-
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(_TICK_S)
-            if self._core is not None:
-                self._core.tick(self._now_ms())
-                self._perform()
-
-    # ---- inside: outcomes
+        appending.submit(batch.base_offset, batch.end_offset, data)
+        return self._gathering
 
     def _resolve(self, confirm_offset: int) -> None:
         inflight = self._inflight
@@ -409,7 +278,7 @@ class Writer:
             batch = inflight.popleft()
             self._pending_bytes -= batch.size_bytes
             batch.resolve()
-        if self._pending_bytes < self._inflight_bytes_max:
+        if self._room and self._pending_bytes < self._inflight_bytes_max:
             self._wake_room(None)
         if self._gathering.values:
             self._pump()
@@ -424,9 +293,7 @@ class Writer:
                     future.set_exception(error)
 
     def _stopped(self, error: RangelogError) -> None:
-        _log.warning("the writer of %s stopped: %s", self.stream, error)
-        for links in self._links.values():
-            links.close()
+        self._accepting = False
         self._fail(error)
 
     def _fail(self, error: RangelogError) -> None:
@@ -440,54 +307,33 @@ class Writer:
         self._wake_room(error)
 
     async def _wait(self, future: asyncio.Future[_T], timeout_s: float | None) -> _T:
-        limit = self._append_timeout_s if timeout_s is None else timeout_s
+        """Wait for a future that nobody else waits for."""
+        limit_s = self._append_timeout_s if timeout_s is None else timeout_s
+        timer = self._loop.call_later(limit_s, self._expire, future, limit_s)
         try:
-            async with asyncio.timeout(limit):
-                return await asyncio.shield(future)
-        except TimeoutError as error:
-            core = self._core
-            where = f" (confirmed up to {core.confirm_offset})" if core is not None else ""
-            raise AppendTimeout(
-                f"not acked within {limit:g} s{where}: too few range servers answer? "
-                "The writer goes on trying; see `pdctl server list`"
-            ) from error
+            return await future
+        finally:
+            timer.cancel()
 
-    def _running(self) -> Appender:
+    def _expire(self, future: asyncio.Future[Any], limit_s: float) -> None:
+        if not future.done():
+            confirmed = f" (confirmed up to {self._appending.core.confirm_offset})" if self._appending else ""
+            future.set_exception(
+                AppendTimeout(
+                    f"not acked within {limit_s:g} s{confirmed}: too few range servers answer? "
+                    "The writer goes on trying; see `pdctl server list`"
+                )
+            )
+
+    def _running(self) -> Appending:
         if self._closed:
             raise WriterClosed("the writer is closed; open a new one")
-        if self._core is None:
+        if self._appending is None:
             raise WriterClosed("the writer is not open: use `async with client.writer(...)`")
-        if self._core.error is not None:
-            raise self._core.error
-        return self._core
+        if self._appending.core.error is not None:
+            raise self._appending.core.error
+        return self._appending
 
-    def _running_core(self) -> Appender:
-        if self._core is None:
-            raise InternalError("an event before the writer was open")
-        return self._core
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str = "work") -> None:
-        task: asyncio.Task[None] = asyncio.create_task(work)
-        task.set_name(name)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_ended)
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None and self._core is not None:
-            _log.error("a writer task failed", exc_info=task.exception())
-            self._core.fail(InternalError(f"a writer task failed: {task.exception()!r}"))
-            self._perform()
-
-    @staticmethod
-    def _replicas(source: common_pb2.Range) -> tuple[ReplicaId, ...]:
-        return tuple(replica_id(each.server, each.incarnation) for each in source.replicas)
-
-    @staticmethod
-    def _now_ms() -> float:
-        return time.monotonic() * 1000
-
-
-def _retrieve(future: asyncio.Future[Ack]) -> None:
-    if not future.cancelled():
-        future.exception()
+    def _refuse(self) -> None:
+        self._running()
+        raise Overloaded(f"{self._pending_bytes} bytes are not acked yet; await writer.ready() between submits")

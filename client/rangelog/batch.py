@@ -205,11 +205,11 @@ def _offsets(parts: Sequence[bytes]) -> bytes:
 
 
 def _validity(keys: Sequence[bytes | None]) -> bytes:
-    bits = 0
-    for index, key in enumerate(keys):
-        if key is not None:
-            bits |= 1 << index
-    return bits.to_bytes((len(keys) + 7) // 8, "little")
+    count = len(keys)
+    bits = (1 << count) - 1
+    if None in keys:
+        bits = int("".join(["0" if key is None else "1" for key in reversed(keys)]), 2)
+    return bits.to_bytes((count + 7) // 8, "little")
 
 
 def encode_batch(

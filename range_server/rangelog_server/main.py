@@ -11,6 +11,7 @@ import sys
 import structlog
 import uvloop
 
+from rangelog._allocator import keep_large_blocks
 from rangelog._transport.server_log import log_to_stderr
 from rangelog.errors import RangelogError
 from rangelog_server.agent.registration import RolledBack
@@ -26,6 +27,7 @@ _log = structlog.get_logger("range_server")
 def run(settings: RangeServerSettings) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code. What goes wrong is said in one line."""
     log_to_stderr()
+    keep_large_blocks()
     try:
         directory = DataDirectory(settings.data_dir)
     except RangelogError as error:

@@ -38,7 +38,7 @@ async def pump_writer(writer: Writer, payload: bytes, end_s: float) -> int:
     first = writer.next_offset
     while time.monotonic() < end_s:
         for _ in range(_SUBMITS_AT_ONCE):
-            writer.submit(payload)
+            writer.append_nowait(payload)
         await writer.ready()
     await writer.flush()
     return writer.confirm_offset - first
