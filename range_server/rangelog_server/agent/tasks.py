@@ -30,6 +30,7 @@ Executor = Callable[[pb.Directive], Awaitable[None]]
 @dataclass(slots=True)
 class _Running:
     task: asyncio.Task[None]
+    directive: pb.Directive  # as it was said last
     done: bool = False
     done_at: float = 0.0
     error: str = ""
@@ -54,6 +55,7 @@ class Tasks:
             running = self._running.get(directive.task_id)
             if running is not None:
                 running.absent = 0
+                running.directive = directive  # what it names may have changed: the next attempt goes by that
                 if not running.done or now < running.done_at + DONE_AGAIN_AFTER_S:
                     continue
             if len(self._running) < TASKS_MAX:
@@ -78,7 +80,7 @@ class Tasks:
 
     def _start(self, directive: pb.Directive) -> None:
         task_id = directive.task_id
-        self._running[task_id] = _Running(asyncio.create_task(self._run(directive)))
+        self._running[task_id] = _Running(asyncio.create_task(self._run(directive)), directive)
 
     def _absent(self, task_id: str) -> None:
         running = self._running[task_id]
@@ -99,7 +101,7 @@ class Tasks:
                 if executor is None:
                     raise InternalError("this server does not know the directive: upgrade it")
                 async with self._slots[action]:
-                    await executor(directive)
+                    await executor(running.directive)
             except RangelogError as error:
                 problem = f"{error.code}: {error.message}"
             except Exception as error:
