@@ -136,6 +136,22 @@ async def _healed(cluster: VirtualCluster) -> None:
         await asyncio.sleep(1.0)
 
 
+def _copy(cluster: VirtualCluster, source: common_pb2.Range, member: common_pb2.Replica) -> str:
+    """What one member of a sealed range's set has of it: whole, or what is wrong with it."""
+    server = cluster.servers[member.server]
+    if server.disk.identity is None or server.disk.identity.incarnation != member.incarnation:
+        return f"{member.server}: another incarnation"
+    replica = server.store.replicas.get((1, source.index)) if server.store else None
+    if replica is None:
+        return f"{member.server}: nothing"
+    core = replica.core
+    if core.complete:
+        return "whole"
+    return (
+        f"{member.server}: {core.health.value} up to {core.durable_offset}, end {core.sealed_end_offset} {core.problem}"
+    )
+
+
 def _not_healed(cluster: VirtualCluster) -> str:
     state: Any = cluster.state
     config = next(iter(state.streams.values())).config
@@ -146,14 +162,12 @@ def _not_healed(cluster: VirtualCluster) -> str:
             return f"range {each.index} is tiered up to {each.tiered_end_offset} of {each.end_offset}"
         if each.hot_dropped or each.start_offset == each.end_offset:
             continue
-        whole = 0
-        for member in each.replicas:
-            server = cluster.servers[member.server]
-            replica = server.store.replicas.get((1, each.index)) if server.store else None
-            known = server.disk.identity is not None and server.disk.identity.incarnation == member.incarnation
-            whole += known and replica is not None and replica.core.complete
-        if whole < config.replicas:
-            return f"range {each.index} has {whole} whole replicas of {config.replicas}"
+        copies = [_copy(cluster, each, member) for member in each.replicas]
+        whole = copies.count("whole")
+        # One that was made while servers were few gets no more members once the object store holds all of it.
+        wanted = len(copies) if config.tiered else config.replicas
+        if whole < wanted:
+            return f"range {each.index} has {whole} whole replicas of {wanted}: {copies}"
     return ""
 
 

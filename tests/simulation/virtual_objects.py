@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -56,6 +56,14 @@ class VirtualObjects:
             found = self._wrong(found)
         return found
 
+    def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
+        """The same, into memory."""
+        found = self.get_range(key, start, len(target))
+        target[: len(found)] = found
+        if len(found) < len(target):
+            raise InvalidArgument(f"object {key} came too short")
+        return 0.0
+
     def head(self, key: str) -> ObjectInfo:
         """Its size."""
         self._maybe_unavailable()
@@ -73,6 +81,9 @@ class VirtualObjects:
         self._maybe_unavailable()
         if self.objects.pop(key, None) is not None and not key.startswith("probe"):
             self.counts["object deleted"] += 1
+
+    def close(self) -> None:
+        """Others have it open as well."""
 
     def _object(self, key: str) -> bytes:
         found = self.objects.get(check_key(key))

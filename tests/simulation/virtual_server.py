@@ -92,12 +92,10 @@ class VirtualServer:
         self.old_disks.append(self.disk)
         self.disk = image
 
-    def disk_of(self, incarnation: int) -> Disk | None:
-        """The disk of one incarnation, gone or not."""
-        for disk in [self.disk, *reversed(self.old_disks)]:
-            if disk.identity is not None and disk.identity.incarnation == incarnation:
-                return disk
-        return None
+    def disks_of(self, incarnation: int) -> list[Disk]:
+        """The disks of one incarnation, gone or not: more than one where an older image was put in place."""
+        disks = [self.disk, *reversed(self.old_disks)]
+        return [disk for disk in disks if disk.identity is not None and disk.identity.incarnation == incarnation]
 
     # ---- inside
 
