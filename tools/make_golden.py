@@ -50,10 +50,18 @@ def messages() -> dict[Opcode, Message]:
         Opcode.APPEND_REPLY: data_pb2.AppendReply(**of, epoch=11, durable_offset=1003),
         Opcode.CONFIRM: data_pb2.Confirm(**of, epoch=11, confirm_offset=1003),
         Opcode.FETCH: data_pb2.Fetch(
-            **of, offset=1000, bytes_max=4096, wait_ms_max=500, sealed_end_offset=2000, recovery_epoch=12
+            **of,
+            offset=1000,
+            bytes_max=4096,
+            wait_ms_max=500,
+            sealed_end_offset=2000,
+            recovery_epoch=12,
+            credit_bytes=8192,
+            end_offset=1900,
+            renews=True,
         ),
         Opcode.FETCH_REPLY: data_pb2.FetchReply(
-            start_offset=900, confirm_offset=1003, sealed_end_offset=2000, sealed=True, durable_offset=2001
+            start_offset=900, confirm_offset=1003, sealed_end_offset=2000, sealed=True, durable_offset=2001, last=True
         ),
         Opcode.LOOKUP_TIMESTAMP: data_pb2.LookupTimestamp(**of, timestamp_ms=-5, sealed_end_offset=2000),
         Opcode.LOOKUP_TIMESTAMP_REPLY: data_pb2.LookupTimestampReply(found=True, offset=1000, confirm_offset=1003),

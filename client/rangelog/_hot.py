@@ -8,17 +8,15 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
+from rangelog._feed import REPLY_TIMEOUT_S, Feed
 from rangelog._metadata import backoff
 from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
-from rangelog.batch import check_batch, split_batches
+from rangelog.batch import BatchHeader, check_batch, split_batches
 from rangelog.errors import Corruption, OffsetOutOfRange, ProtocolViolation, RangelogError, RangeNotFound, Unavailable
 from rangelog.ids import ReplicaId
 from rangelog.protocol.quorum import confirmed_offset
 from rangelog_proto.frame import Opcode
 from rangelog_proto.v1 import common_pb2, data_pb2
-
-REPLY_TIMEOUT_S = 5.0
-"""Beyond the time the replica was asked to wait."""
 
 _NOTHING_YET_POLL_MS = 100
 _PROOF_ATTEMPTS = 6
@@ -27,12 +25,12 @@ _FAR_FUTURE_MS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Consecutive batches, the first holding the offset asked for; `sealed_end_offset` when the replica knows it.
+    """Consecutive batches, checked, the first holding the offset asked for; `sealed_end_offset` when the replica knows it.
 
     `durable_offset`: up to where the replica holds the range, readable or not.
     """
 
-    batches: Sequence[bytes]
+    batches: Sequence[tuple[BatchHeader, bytes]]
     end_offset: int
     sealed_end_offset: int | None
     durable_offset: int = 0
@@ -52,23 +50,17 @@ async def fetch_once(
     offset: int,
     *,
     bytes_max: int,
-    wait_ms: int = 0,
-    known_end_offset: int = 0,
     recovery_epoch: int = 0,
 ) -> tuple[data_pb2.FetchReply, bytes]:
-    """One fetch on one connection; the payload is as it came."""
+    """One fetch that is answered once, on one connection; the payload is as it came."""
     request = data_pb2.Fetch(
         stream_id=source.stream_id,
         range_index=source.index,
         offset=offset,
         bytes_max=bytes_max,
-        wait_ms_max=wait_ms,
-        sealed_end_offset=known_end_offset,
         recovery_epoch=recovery_epoch,
     )
-    frame = await connection.request(
-        Opcode.FETCH, request.SerializeToString(), timeout_s=wait_ms / 1000 + REPLY_TIMEOUT_S
-    )
+    frame = await connection.request(Opcode.FETCH, request.SerializeToString(), timeout_s=REPLY_TIMEOUT_S)
     try:
         return data_pb2.FetchReply.FromString(frame.message), frame.payload
     except DecodeError as error:
@@ -86,13 +78,25 @@ class HotRange:
         ordered = sorted(source.replicas, key=lambda replica: replica.health != alive)
         self._replicas = [(replica_id(each.server, each.incarnation), each.data_address) for each in ordered]
         self._current = turn
+        self._feed: Feed | None = None
+        self._fed_to = 0
 
     def next_replica(self) -> None:
         """Turn to another replica: this one does not get on."""
+        self.close()
         self._current += 1
 
-    async def fetch(self, offset: int, *, wait_ms: int, bytes_max: int, known_end_offset: int) -> Fetched:
+    def close(self) -> None:
+        """Want nothing more; idempotent, and what was wanted again later is asked for again."""
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            feed.close()
+
+    async def fetch(self, offset: int, *, wait_ms: int, known_end_offset: int, end_offset: int = 0) -> Fetched:
         """Fetch from `offset` on; empty when there is nothing readable within `wait_ms`.
+
+        The replica goes on sending, up to `end_offset` if there is one: who fetches on where the last fetch ended, in the
+        same way, gets what came meanwhile.
 
         Raises Unavailable when every replica failed (with the last reason), OffsetOutOfRange.
         """
@@ -102,15 +106,10 @@ class HotRange:
             replica, address = self._replicas[self._current % len(self._replicas)]
             try:
                 connection = await self._connections.get(replica, address)
-                reply, payload = await fetch_once(
-                    connection,
-                    self.source,
-                    offset,
-                    bytes_max=bytes_max,
-                    wait_ms=wait_ms,
-                    known_end_offset=known_end_offset,
-                )
-                return self._check(reply, payload, offset)
+                feed = self._feed_of(connection, offset, (wait_ms, known_end_offset, end_offset))
+                fetched = self._check(*await feed.next(), offset)
+                self._fed_to = fetched.end_offset
+                return fetched
             except OffsetOutOfRange as error:
                 last = error  # perhaps only this replica is behind
             except RangeNotFound as error:
@@ -118,7 +117,7 @@ class HotRange:
                 nothing_yet = known_end_offset <= offset == self.source.start_offset
             except RangelogError as error:
                 last = error
-            self._current += 1
+            self.next_replica()
         if nothing_yet:  # the first append makes the replicas: there is none so far
             await asyncio.sleep(min(wait_ms, _NOTHING_YET_POLL_MS) / 1000)
             return Fetched((), offset, None)
@@ -128,17 +127,33 @@ class HotRange:
             f"no replica of range {self.source.stream_id}/{self.source.index} can be read: {last.message}"
         ) from last
 
+    def _feed_of(self, connection: DataConnection, offset: int, wanted: tuple[int, int, int]) -> Feed:
+        feed = self._feed
+        if feed is None or feed.over or (feed.connection, self._fed_to, feed.wanted) != (connection, offset, wanted):
+            self.close()
+            wait_ms, known_end_offset, end_offset = wanted
+            feed = self._feed = Feed(
+                connection,
+                self.source,
+                offset,
+                wait_ms=wait_ms,
+                known_end_offset=known_end_offset,
+                end_offset=end_offset,
+            )
+        return feed
+
     def _check(self, reply: data_pb2.FetchReply, payload: bytes, offset: int) -> Fetched:
-        batches = split_batches(payload)
+        batches: list[tuple[BatchHeader, bytes]] = []
         end = offset
-        for number, batch in enumerate(batches):
-            header = check_batch(batch)
+        for number, data in enumerate(split_batches(payload)):
+            header = check_batch(data)
             if header.stream_id != self.source.stream_id or header.range_index != self.source.index:
                 raise Corruption(f"a batch of range {header.stream_id}/{header.range_index} was served for another")
             fits = header.base_offset <= offset < header.end_offset if number == 0 else header.base_offset == end
             if not fits:
                 raise Corruption(f"batches do not lie end to end: {header.base_offset} at {end}")
             end = header.end_offset
+            batches.append((header, data))
         sealed_end = reply.sealed_end_offset if reply.sealed else None
         return Fetched(batches, end, sealed_end, reply.durable_offset)
 

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -20,6 +21,7 @@ from rangelog._hot import HotRange, ProvedEnd
 from rangelog._metadata import Metadata, backoff
 from rangelog._records import RecordChunk
 from rangelog._transport.data_connection import DataConnections
+from rangelog.batch import Columns, open_columns
 from rangelog.errors import (
     Corruption,
     InvalidArgument,
@@ -30,7 +32,6 @@ from rangelog.errors import (
     RangeNotFound,
     Unavailable,
 )
-from rangelog.limits import MIB
 from rangelog.protocol.reading import Located, ReadPreference, Tier, locate, tiers_for
 from rangelog.record import Record
 from rangelog_proto.v1 import common_pb2
@@ -39,7 +40,6 @@ _T = TypeVar("_T")
 _log = logging.getLogger("rangelog.reader")
 
 _LONG_POLL_MS = 2_000
-_FETCH_BYTES = 4 * MIB
 _IDLE_POLL_S = 0.2
 Start = int | str | datetime
 
@@ -112,8 +112,8 @@ class SpanReader(ABC, Generic[_T]):
         self.position = 0
 
     @abstractmethod
-    async def _from_batches(self, batches: Sequence[bytes], start: int, end: int) -> _T:
-        """Make a chunk of the records in [start, end) of encoded batches."""
+    async def _from_batches(self, batches: Sequence[Columns], start: int, end: int) -> _T:
+        """Make a chunk of the records in [start, end) of opened batches."""
 
     @abstractmethod
     async def _from_arrow(self, table: Any) -> _T:
@@ -123,9 +123,19 @@ class SpanReader(ABC, Generic[_T]):
     def _first_at(self, chunk: _T, timestamp_ms: int) -> int | None:
         """Return the offset of the chunk's first record at or after a time."""
 
-    async def chunks(self) -> AsyncIterator[_T]:
+    async def chunks(self) -> AsyncGenerator[_T, None]:
         """Yield chunks of consecutive records: much cheaper per record than one by one."""
-        await self._resolve()
+        try:
+            await self._resolve()
+            async with aclosing(self._chunks()) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self._read_from(None)
+
+    # ---- inside
+
+    async def _chunks(self) -> AsyncGenerator[_T, None]:
         attempt = 0
         failing_since: float | None = None
         while self._end is None or self.position < self._end:
@@ -155,10 +165,13 @@ class SpanReader(ABC, Generic[_T]):
                 content, self.position = chunk
                 yield content
 
-    # ---- inside
+    def _read_from(self, hot: HotRange | None) -> None:
+        if self._hot is not None:
+            self._hot.close()
+        self._hot = hot
 
     async def _refresh(self) -> None:
-        self._hot = None
+        self._read_from(None)
         try:
             await self._view.refresh(self.position)
         except Unavailable as error:
@@ -170,6 +183,7 @@ class SpanReader(ABC, Generic[_T]):
         if self._resolved:
             assert isinstance(start, int)
             self.position = start
+            self._proved_end = self._end or 0
             await self._view.refresh(start)
             return
         await self._view.refresh(0)
@@ -197,7 +211,7 @@ class SpanReader(ABC, Generic[_T]):
             raise OffsetOutOfRange(f"offset {self.position} is beyond the end; the stream ends at {tail}", offset=tail)
         if not self._follow:
             assert tail is not None
-            self._end = tail if self._end is None else min(self._end, tail)
+            self._end = self._proved_end = tail if self._end is None else min(self._end, tail)
         await self._view.refresh(self.position)
 
     async def _next(self) -> tuple[_T, int] | None:
@@ -223,20 +237,19 @@ class SpanReader(ABC, Generic[_T]):
         raise last
 
     async def _read_hot(self, source: common_pb2.Range, *, sealed: bool) -> tuple[_T, int] | None:
-        if self._hot is None or self._hot.source is not source:
-            self._hot = HotRange(self._connections, source, turn=self._idle_count)
+        hot = self._hot
+        if hot is None or hot.source is not source:
+            hot = HotRange(self._connections, source, turn=self._idle_count)
+            self._read_from(hot)
         known = source.end_offset if sealed else self._proved_end
-        if self._end is not None:
-            known = max(known, min(self._end, source.end_offset) if sealed else self._end)
+        more_is_known = self.position < known
         wait_ms = 0 if sealed else _LONG_POLL_MS
-        more_is_known = sealed or self.position < (self._proved_end if self._end is None else self._end)
+        end_offset = self._end or 0
         for _ in source.replicas:
-            fetched = await self._hot.fetch(
-                self.position, wait_ms=wait_ms, bytes_max=_FETCH_BYTES, known_end_offset=known
-            )
+            fetched = await hot.fetch(self.position, wait_ms=wait_ms, known_end_offset=known, end_offset=end_offset)
             if fetched.batches or not more_is_known:
                 break
-            self._hot.next_replica()  # this one lacks what is known to be there
+            hot.next_replica()  # this one lacks what is known to be there
         else:
             raise Unavailable(f"the replicas of range {source.index} that answer are behind; trying again")
         if fetched.batches:
@@ -245,10 +258,11 @@ class SpanReader(ABC, Generic[_T]):
                 end = min(end, source.end_offset)
             if self._end is not None:
                 end = min(end, self._end)
-            return await self._from_batches(fetched.batches, self.position, end), end
+            opened = [open_columns(header, data) for header, data in fetched.batches]
+            return await self._from_batches(opened, self.position, end), end
         if fetched.sealed_end_offset is not None or not sealed:
             if fetched.durable_offset > self.position:  # of a writer that was gone before it could confirm?
-                self._proved_end = (await self._hot.proved_end()).offset
+                self._proved_end = (await hot.proved_end()).offset
             else:
                 self._idle_count += 1  # perhaps only this replica was left behind: another one is asked next
             await self._view.refresh(self.position)
@@ -288,11 +302,12 @@ class Reader(SpanReader[Sequence[Record]]):
         return self._records()
 
     async def _records(self) -> AsyncIterator[Record]:
-        async for chunk in self.chunks():
-            for record in chunk:
-                yield record
+        async with aclosing(self.chunks()) as chunks:
+            async for chunk in chunks:
+                for record in chunk:
+                    yield record
 
-    async def _from_batches(self, batches: Sequence[bytes], start: int, end: int) -> Sequence[Record]:
+    async def _from_batches(self, batches: Sequence[Columns], start: int, end: int) -> Sequence[Record]:
         return RecordChunk(batches, start, end)
 
     async def _from_arrow(self, table: Any) -> Sequence[Record]:

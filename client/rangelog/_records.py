@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import overload
 
-from rangelog.batch import Columns, check_record_headers, clip, decode_columns, iterate_records
+from rangelog.batch import Columns, check_record_headers, clip, iterate_records
 from rangelog.record import Record
 
 
@@ -19,13 +19,12 @@ class RecordChunk(Sequence[Record]):
 
     __slots__ = ("_ends", "_parts")
 
-    def __init__(self, batches: Iterable[bytes], start: int, end: int | None) -> None:
-        """Take the records in [start, end) of encoded batches. Raises ProtocolViolation or Corruption."""
+    def __init__(self, batches: Iterable[Columns], start: int, end: int | None) -> None:
+        """Take the records in [start, end) of opened batches. Raises ProtocolViolation."""
         self._parts: list[tuple[Columns, int, int]] = []
         self._ends: list[int] = []  # how many records there are up to and with each part
         count = 0
-        for batch in batches:
-            columns = decode_columns(batch)
+        for columns in batches:
             low, high = clip(columns.header, start, end)
             if low < high:
                 check_record_headers(columns, low, high)

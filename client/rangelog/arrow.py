@@ -11,7 +11,7 @@ from array import array
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rangelog.batch import Columns, decode_columns, decode_headers
+from rangelog.batch import Columns, clip, decode_columns, decode_headers
 from rangelog.errors import ProtocolViolation
 from rangelog.limits import BATCH_RECORDS_MAX
 
@@ -36,7 +36,11 @@ def batch_to_arrow(data: bytes, start: int = 0, end: int | None = None) -> pa.Re
 
     Raises Corruption or ProtocolViolation when the batch is damaged.
     """
-    columns = decode_columns(data)
+    return columns_to_arrow(decode_columns(data), start, end)
+
+
+def columns_to_arrow(columns: Columns, start: int = 0, end: int | None = None) -> pa.RecordBatch:
+    """Return the records of one opened batch whose offsets are in [start, end). Raises ProtocolViolation."""
     header = columns.header
     count = header.count
     offsets = pc.add(_FROM_ZERO.slice(0, count), header.base_offset)
@@ -47,8 +51,7 @@ def batch_to_arrow(data: bytes, start: int = 0, end: int | None = None) -> pa.Re
     else:
         keys = _binary(count, columns.key_offsets, columns.keys, columns.key_validity)
     table = pa.RecordBatch.from_arrays([offsets, stamps, keys, values, _headers(columns)], schema=SCHEMA)
-    low = max(0, start - header.base_offset)
-    high = count if end is None else min(count, end - header.base_offset)
+    low, high = clip(header, start, end)
     return table.slice(low, max(0, high - low))
 
 

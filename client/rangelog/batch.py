@@ -318,7 +318,11 @@ def decompress_columns(data: bytes, header: BatchHeader) -> memoryview:
 
 def decode_columns(data: bytes) -> Columns:
     """Check and open one whole batch. Raises ProtocolViolation or Corruption."""
-    header = check_batch(data)
+    return open_columns(check_batch(data), data)
+
+
+def open_columns(header: BatchHeader, data: bytes) -> Columns:
+    """Open a batch whose header and checksum were checked. Raises ProtocolViolation."""
     count = header.count
     body = decompress_columns(data, header)
     arrays = 8 * count + 4 * (count + 1) * (1 + header.has_keys + header.has_headers)

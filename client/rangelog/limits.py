@@ -36,6 +36,9 @@ FRAME_PAYLOAD_BYTES_MAX = BATCH_SIZE_BYTES_MAX + 64 * KIB
 FETCH_BYTES_MAX = BATCH_SIZE_BYTES_MAX
 """A fetch answers at least one batch and at most this much beyond it."""
 
+FETCH_CREDIT_BYTES_MAX = 16 * MIB
+"""A fetch that goes on is answered at most so far ahead of its reader: more is memory, not speed."""
+
 FETCH_WAIT_MS_MAX = 30_000
 """A long poll ends by then, so that dead readers are forgotten."""
 

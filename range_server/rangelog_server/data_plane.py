@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Protocol, cast
 
 import structlog
 from google.protobuf.message import DecodeError
@@ -75,6 +75,13 @@ class DataPlane:
 Handler = Callable[["Connection", Frame], None]
 
 
+class Following(Protocol):
+    """A fetch that is answered more than once."""
+
+    def renew(self, credit_bytes: int) -> None:
+        """Go on for so many bytes more; none: end, without another reply."""
+
+
 class Connection(asyncio.BufferedProtocol):
     """One client."""
 
@@ -87,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client = ""
         self.fetches: deque[Callable[[], None]] = deque()  # that wait for their turn
         self.fetch_count = 0  # waiting in any way
+        self.following: dict[int, Following] = {}  # by request id: fetches that are answered more than once
         self._fetches_active = 0
         self._handlers = handlers
         self._decoder = FrameDecoder(
@@ -149,6 +157,7 @@ class Connection(asyncio.BufferedProtocol):
         """The socket is gone."""
         self.closed = True
         self.fetches.clear()
+        self.following.clear()
         self.plane.connections.pop(self, None)
         self.plane.paused.pop(self, None)
 
@@ -264,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def queue_fetch(self, start: Callable[[], None]) -> None:
-        """Run a fetch when it is its turn; it calls fetch_done when its reply is sent."""
+        """Run a fetch when it is its turn; it calls fetch_done when its reply is sent, or when it waits for more."""
         self.fetches.append(start)
         self._start_fetches()
 

@@ -180,7 +180,7 @@ class RawClient:
         return await self.connection.request(opcode, message.SerializeToString(), timeout_s=timeout_s)
 
     async def fetch(self, offset: int, *, stream_id: int = 1, range_index: int = 0, bytes_max: int = 1 << 20,
-                    **fields: int) -> tuple[data_pb2.FetchReply, bytes]:  # fmt: skip
+                    **fields: Any) -> tuple[data_pb2.FetchReply, bytes]:  # fmt: skip
         """Return the reply and the batches' bytes."""
         message = data_pb2.Fetch(
             stream_id=stream_id, range_index=range_index, offset=offset, bytes_max=bytes_max, **fields

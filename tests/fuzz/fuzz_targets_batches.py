@@ -115,7 +115,7 @@ def run_batch(data: bytes) -> bool:
     assert [each.offset for each in records] == list(range(header.base_offset, header.end_offset))
     middle = header.base_offset + header.count // 2
     assert decode_records(data, 0, middle) + decode_records(data, middle) == records
-    chunk = RecordChunk([data], middle, None)
+    chunk = RecordChunk([columns], middle, None)
     assert list(chunk) == records[header.count // 2 :] == [*chunk[:-1], chunk[-1]]
     again = encode_batch(
         stream_id=header.stream_id,

@@ -25,7 +25,7 @@ from fuzz_targets_batches import (
 )
 from fuzz_targets_log import check_store
 
-from rangelog._transport.data_connection import DataConnection
+from rangelog._transport.data_connection import DataConnection, Replies
 from rangelog.errors import InternalError, ProtocolViolation, RangelogError
 from rangelog.ids import Incarnation, ReplicaId
 from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
@@ -142,11 +142,18 @@ def request_seeds() -> list[bytes]:
         request(Opcode.COMMIT_END, 11, **place, epoch=2, end_offset=5),
         request(Opcode.FETCH, 12, **place, offset=3, bytes_max=10, sealed_end_offset=5),
     ]
+    pushed = [
+        request(Opcode.FETCH, 15, **place, offset=0, bytes_max=1, wait_ms_max=1000, credit_bytes=200),
+        request(Opcode.FETCH, 16, **place, offset=2, bytes_max=1, wait_ms_max=1000, credit_bytes=1),
+        request(Opcode.FETCH, 17, **place, offset=1, bytes_max=1 << 20, credit_bytes=1 << 20, end_offset=3),
+        request(Opcode.FETCH, 15, renews=True),
+    ]
     zstd = batch_seeds()[5]
     return [
         HELLO + b"".join(life),
         HELLO + request(Opcode.APPEND, 2, zstd, **place, epoch=1, start_offset=3, memory=True) + life[4],
         HELLO + life[7] + life[10] + life[0],
+        HELLO + b"".join([*life[:4], *pushed, *life[7:11], request(Opcode.FETCH, 16, renews=True, credit_bytes=50)]),
         request(Opcode.HELLO, 1, protocol_version=1, server="rs1", token="t", client="c" * 300) + life[4] + life[0],
         life[0],
     ]  # fmt: skip
@@ -221,16 +228,19 @@ def run_requests(data: bytes) -> bool:
     try:
         connection.connection_made(wire)
         feed(connection, data)
-        fuzz_loop.turns(4)
+        for _ in range(100):
+            fuzz_loop.turns(4)
+            if _at_rest(connection):
+                break
         store.wal.kick()
     finally:
         data_plane._log = production
     if log.defect is not None:
         raise log.defect
     assert connection._inflight_bytes == 0, "bytes count as in flight though nothing is"
-    waiting = sum(len(hosted.waiters) for hosted in store.replicas.values())
     assert connection._fetches_active == 0
-    assert connection.closed or connection.fetch_count == waiting, "a fetch is neither answered nor waiting"
+    assert _at_rest(connection), "a fetch is neither answered nor waiting"
+    assert len(connection.following) <= connection.fetch_count
     check_store(store)
     again = Store(Wal(Path("/log"), IDENTITY.salt, io=disk.copy(), segment_bytes=SEGMENT_BYTES))
     again.open()
@@ -247,6 +257,13 @@ def run_requests(data: bytes) -> bool:
     return len(refused) < len(replies)
 
 
+def _at_rest(connection: Connection) -> bool:
+    """Whether every fetch of the only connection waits, or is out of credit."""
+    waiting = sum(len(hosted.waiters) for hosted in connection.store.replicas.values())
+    spent = sum(each._out_of_credit for each in connection.following.values())  # type: ignore[attr-defined]
+    return connection.closed or connection.fetch_count == waiting + spent
+
+
 # ---- the client's end
 
 REPLICA = ReplicaId("rs1", Incarnation(9))
@@ -260,6 +277,10 @@ def reply_seeds() -> list[bytes]:
         + request(Opcode.APPEND_REPLY, 0, **place, epoch=1, durable_offset=7)
         + request(Opcode.FETCH_REPLY, 2, batch(0, [b"a"]), confirm_offset=1)
         + request(Opcode.ERROR, 3, code="FENCED", message="no", epoch=4, **place),
+        request(Opcode.FETCH_REPLY, 5, batch(0, [b"a"]), confirm_offset=1)
+        + request(Opcode.FETCH_REPLY, 5, confirm_offset=1)
+        + request(Opcode.FETCH_REPLY, 5, confirm_offset=2, last=True)
+        + request(Opcode.ERROR, 5, code="CORRUPTION", message="no"),
         request(Opcode.ERROR, 0, code="OVERLOADED", message="m" * 2_000),
         request(Opcode.SEAL_REPLY, 1, outcome=1, durable_offset=3) + request(Opcode.ERROR, 9, code="NEWER", **place),
     ]
@@ -289,19 +310,22 @@ def run_replies(data: bytes) -> bool:
     loop = fuzz_loop.loop()
     futures = [loop.create_future() for _ in range(4)]
     connection._pending = dict(enumerate(futures, 1))
+    replies = connection._subscriptions[5] = Replies(connection, 5)
     feed(connection, data)
     fuzz_loop.turns(1)
     answered = [future for future in futures if future.done()]
     for future in answered:
         error = future.exception()
         assert error is None or isinstance(error, RangelogError)
+    assert replies._error is None or isinstance(replies._error, RangelogError)
+    assert sum(not each.payload for each in replies._frames) <= len(replies._frames) / 2 + 1
     if connection.closed is not None:
-        assert len(answered) == len(futures)
+        assert len(answered) == len(futures) and replies._error is not None
         raise connection.closed if not isinstance(connection.closed, InternalError) else ProtocolViolation("told so")
     connection.close()
     for future in futures:
         future.exception()
-    return bool(answered)
+    return bool(answered) or bool(replies._frames)
 
 
 TARGETS = (

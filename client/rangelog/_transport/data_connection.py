@@ -1,9 +1,9 @@
 """One connection of the data plane to one range server, shared by everything this client does there.
 
-What holds: a request is answered by a reply of its id, an error, a typed timeout, or the connection's end; a connection
-on which nothing at all came for seconds while a request waited is dead, and closed. Replies to appends go to the listener
-of their range. The peer is the server and incarnation that was meant, or the connection is refused. Whatever breaks the
-protocol breaks the connection, with a reason.
+What holds: a request is answered by a reply of its id, an error, a typed timeout, or the connection's end, a subscription
+by any number of replies before that; a connection on which nothing at all came for seconds while somebody waited is dead,
+and closed. Replies to appends go to the listener of their range. The peer is the server and incarnation that was meant, or
+the connection is refused. Whatever breaks the protocol breaks the connection, with a reason.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import deque
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError
 
@@ -35,6 +36,7 @@ SILENT_S = 3.0
 """A peer that sends nothing at all for so long while it is asked something is taken for gone."""
 _WRITE_BUFFER_BYTES_MAX = 128 * 1024 * 1024
 
+_T = TypeVar("_T")
 _log = logging.getLogger("rangelog.transport")
 
 
@@ -51,6 +53,55 @@ class RangeListener(Protocol):
         """No reply will come any more."""
 
 
+class Replies:
+    """What keeps coming in answer to one request. For one who waits at a time; close it when no more is wanted."""
+
+    def __init__(self, connection: DataConnection, request_id: int) -> None:
+        self._connection = connection
+        self._request_id = request_id
+        self._frames: deque[Frame] = deque()
+        self._error: RangelogError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def next(self, *, timeout_s: float) -> Frame:
+        """Return the next reply. Raises what the peer answered after those before, RequestTimeout or Unavailable."""
+        if not self._frames and self._error is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._connection.wait_for(self._waiter, timeout_s)
+            finally:
+                self._waiter = None
+        if self._frames:
+            return self._frames.popleft()
+        assert self._error is not None
+        raise self._error
+
+    def send(self, opcode: Opcode, message: bytes) -> None:
+        """Say something about the request, under its id. Does nothing once the connection is closed."""
+        self._connection.send(opcode, message, request_id=self._request_id)
+
+    def close(self) -> None:
+        """Forget what comes from here on; idempotent."""
+        self._connection.unsubscribe(self._request_id)
+
+    def put(self, frame: Frame) -> None:
+        """Take a reply. For the connection."""
+        frames = self._frames
+        if frames and not frame.payload and not frames[-1].payload:
+            frames.pop()  # both say how things stand: the later one is right, and nobody fetches them for hours perhaps
+        frames.append(frame)
+        self._wake()
+
+    def fail(self, error: RangelogError) -> None:
+        """No reply follows. For the connection."""
+        self._error = self._error or error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
 class DataConnection(asyncio.BufferedProtocol):
     """See the module. Make it with `connect`; close it with `close`."""
 
@@ -64,6 +115,7 @@ class DataConnection(asyncio.BufferedProtocol):
         self._request_id = 0
         self._received_count = 0
         self._pending: dict[int, asyncio.Future[Frame]] = {}
+        self._subscriptions: dict[int, Replies] = {}
         self._listeners: dict[tuple[int, int], RangeListener] = {}
 
     @classmethod
@@ -112,8 +164,28 @@ class DataConnection(asyncio.BufferedProtocol):
         request_id = self._next_id()
         future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._pending[request_id] = future
-        received_count = self._received_count
         self._write(opcode, request_id, message, payload)
+        try:
+            return await self.wait_for(future, timeout_s)
+        finally:
+            self._pending.pop(request_id, None)
+
+    def subscribe(self, opcode: Opcode, message: bytes) -> Replies:
+        """Send a request that is answered more than once. Raises what the connection died of."""
+        if self.closed is not None:
+            raise self.closed
+        request_id = self._next_id()
+        replies = self._subscriptions[request_id] = Replies(self, request_id)
+        self._write(opcode, request_id, message, ())
+        return replies
+
+    def unsubscribe(self, request_id: int) -> None:
+        """Drop what still comes in answer to a request."""
+        self._subscriptions.pop(request_id, None)
+
+    async def wait_for(self, future: asyncio.Future[_T], timeout_s: float) -> _T:
+        """Wait for what the peer answers. Raises RequestTimeout; a peer that said nothing at all is given up then."""
+        received_count = self._received_count
         try:
             async with asyncio.timeout(timeout_s):
                 return await future
@@ -122,13 +194,13 @@ class DataConnection(asyncio.BufferedProtocol):
             if self._received_count == received_count and timeout_s >= SILENT_S:
                 self._close(problem)  # its machine may be gone: TCP alone would notice after a quarter of an hour
             raise problem from error
-        finally:
-            self._pending.pop(request_id, None)
 
-    def send(self, opcode: Opcode, message: bytes, payload: Sequence[bytes] = ()) -> None:
+    def send(
+        self, opcode: Opcode, message: bytes, payload: Sequence[bytes] = (), *, request_id: int | None = None
+    ) -> None:
         """Send without waiting; an append's replies go to its range's listener. Does nothing once closed."""
         if self.closed is None:
-            self._write(opcode, self._next_id(), message, payload)
+            self._write(opcode, self._next_id() if request_id is None else request_id, message, payload)
 
     def listen(self, stream_id: int, range_index: int, listener: RangeListener) -> None:
         """Send the replies to this range's appends there."""
@@ -193,12 +265,18 @@ class DataConnection(asyncio.BufferedProtocol):
                 listener.append_replied(reply.durable_offset)
             return
         future = self._pending.get(frame.request_id)
+        subscription = self._subscriptions.get(frame.request_id)
         if frame.opcode is not Opcode.ERROR:
-            if future is not None and not future.done():
+            if subscription is not None:
+                subscription.put(frame)
+            elif future is not None and not future.done():
                 future.set_result(frame)
             return
         told = data_pb2.Error.FromString(frame.message)
         error = error_from_code(told.code, told.message, epoch=told.epoch or None, offset=told.offset)
+        if subscription is not None:
+            subscription.fail(error)
+            return
         if future is not None:
             if not future.done():
                 future.set_exception(error)
@@ -220,6 +298,8 @@ class DataConnection(asyncio.BufferedProtocol):
         for future in list(self._pending.values()):
             if not future.done():
                 future.set_exception(error)
+        for subscription in list(self._subscriptions.values()):
+            subscription.fail(error)
         listeners, self._listeners = list(self._listeners.values()), {}
         for listener in listeners:
             listener.connection_closed(error)

@@ -6,7 +6,6 @@ the range has moved meanwhile. Clients are made where they are used, one per pro
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -17,7 +16,8 @@ import pyarrow.compute as pc
 
 import rangelog.sync
 from rangelog._reader import SpanReader, StreamView, confirmed_end
-from rangelog.arrow import SCHEMA, batch_to_arrow
+from rangelog.arrow import SCHEMA, columns_to_arrow
+from rangelog.batch import Columns
 from rangelog.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed
 from rangelog.limits import MIB
 from rangelog.spark.options import Options
@@ -41,8 +41,8 @@ def client_for(options: Options) -> rangelog.sync.Client:
 class ArrowReader(SpanReader[list[pa.RecordBatch]]):
     """Reads chunks as Arrow RecordBatches."""
 
-    async def _from_batches(self, batches: Sequence[bytes], start: int, end: int) -> list[pa.RecordBatch]:
-        return await asyncio.to_thread(lambda: [batch_to_arrow(batch, start, end) for batch in batches])
+    async def _from_batches(self, batches: Sequence[Columns], start: int, end: int) -> list[pa.RecordBatch]:
+        return [columns_to_arrow(batch, start, end) for batch in batches]  # some views: a thread would cost more
 
     async def _from_arrow(self, table: Any) -> list[pa.RecordBatch]:
         return [table]

@@ -85,7 +85,7 @@ class Confirm(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., confirm_offset: _Optional[int] = ...) -> None: ...
 
 class Fetch(_message.Message):
-    __slots__ = ("stream_id", "range_index", "offset", "bytes_max", "wait_ms_max", "sealed_end_offset", "recovery_epoch")
+    __slots__ = ("stream_id", "range_index", "offset", "bytes_max", "wait_ms_max", "sealed_end_offset", "recovery_epoch", "credit_bytes", "end_offset", "renews")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +93,9 @@ class Fetch(_message.Message):
     WAIT_MS_MAX_FIELD_NUMBER: _ClassVar[int]
     SEALED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RENEWS_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     range_index: int
     offset: int
@@ -100,21 +103,26 @@ class Fetch(_message.Message):
     wait_ms_max: int
     sealed_end_offset: int
     recovery_epoch: int
-    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., offset: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., sealed_end_offset: _Optional[int] = ..., recovery_epoch: _Optional[int] = ...) -> None: ...
+    credit_bytes: int
+    end_offset: int
+    renews: bool
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., offset: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., sealed_end_offset: _Optional[int] = ..., recovery_epoch: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., end_offset: _Optional[int] = ..., renews: bool = ...) -> None: ...
 
 class FetchReply(_message.Message):
-    __slots__ = ("start_offset", "confirm_offset", "sealed_end_offset", "sealed", "durable_offset")
+    __slots__ = ("start_offset", "confirm_offset", "sealed_end_offset", "sealed", "durable_offset", "last")
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SEALED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SEALED_FIELD_NUMBER: _ClassVar[int]
     DURABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
     start_offset: int
     confirm_offset: int
     sealed_end_offset: int
     sealed: bool
     durable_offset: int
-    def __init__(self, start_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., sealed_end_offset: _Optional[int] = ..., sealed: bool = ..., durable_offset: _Optional[int] = ...) -> None: ...
+    last: bool
+    def __init__(self, start_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., sealed_end_offset: _Optional[int] = ..., sealed: bool = ..., durable_offset: _Optional[int] = ..., last: bool = ...) -> None: ...
 
 class LookupTimestamp(_message.Message):
     __slots__ = ("stream_id", "range_index", "timestamp_ms", "sealed_end_offset")

@@ -1,15 +1,19 @@
 """Fetch: whole batches as they are stored, from memory at the tail, else from the disk on a reader thread.
 
-A fetch at the readable end of an open range waits for more, at most as long as it asks. What was read from the disk is
-checked before it is sent; what does not fit its checksum quarantines the replica.
+A fetch at the readable end of an open range waits for more, at most as long as it asks. One with credit is answered again
+and again, each time with what comes next, while its credit lasts: what becomes readable is pushed, and what lies on the
+disk is read while the reader works on the reply before. It says something at least as often as it was asked to, and it
+ends with an error, at the end of a sealed range, at the offset that it names, or when it is told to.
+
+What was read from the disk is checked before it is sent; what does not fit its checksum quarantines the replica.
 """
 
 from __future__ import annotations
 
 from asyncio import Future, TimerHandle
 
-from rangelog.errors import Corruption, Overloaded, RangelogError, RangeNotFound
-from rangelog.limits import FETCH_BYTES_MAX, FETCH_WAIT_MS_MAX
+from rangelog.errors import Corruption, Overloaded, ProtocolViolation, RangelogError, RangeNotFound
+from rangelog.limits import FETCH_BYTES_MAX, FETCH_CREDIT_BYTES_MAX, FETCH_WAIT_MS_MAX
 from rangelog_proto.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.data_plane import FETCHES_WAITING_MAX, Connection
@@ -18,43 +22,91 @@ from rangelog_server.ranges.reading import make_plan, read_batches
 
 
 def handle(connection: Connection, frame: Frame) -> None:
-    """Answer at once, or when there is something, or when the wait is over. Raises Overloaded."""
+    """Answer at once, or when there is something, or when the wait is over. Raises Overloaded, ProtocolViolation."""
+    message = data_pb2.Fetch.FromString(frame.message)
+    running = connection.following.get(frame.request_id)
+    if message.renews:  # it may have ended meanwhile
+        if running is not None:
+            running.renew(message.credit_bytes)
+        return
+    if running is not None:
+        raise ProtocolViolation("a fetch of this id is under way")
     if connection.fetch_count >= FETCHES_WAITING_MAX:
         raise Overloaded(f"{FETCHES_WAITING_MAX} fetches wait on this connection already")
-    fetch = _Fetch(connection, frame.request_id, data_pb2.Fetch.FromString(frame.message))
+    fetch = _Fetch(connection, frame.request_id, message)
     connection.fetch_count += 1
+    if message.credit_bytes:
+        connection.following[frame.request_id] = fetch
     connection.queue_fetch(fetch.run)
 
 
 class _Fetch:
-    """One fetch until it is answered."""
+    """One fetch until its last reply. At any time it is in its connection's queue, being read, waiting, or out of credit."""
 
-    __slots__ = ("_connection", "_deadline", "_hosted", "_message", "_request_id", "_timer")
+    __slots__ = (
+        "_connection",
+        "_credit",
+        "_deadline",
+        "_follows",
+        "_hosted",
+        "_message",
+        "_offset",
+        "_out_of_credit",
+        "_over",
+        "_reach",
+        "_request_id",
+        "_timer",
+        "_wait_s",
+    )
 
     def __init__(self, connection: Connection, request_id: int, message: data_pb2.Fetch) -> None:
         self._connection = connection
         self._request_id = request_id
         self._message = message
-        self._deadline = connection.plane.loop.time() + min(message.wait_ms_max, FETCH_WAIT_MS_MAX) / 1000
+        self._offset = message.offset
+        self._reach = message.offset  # one past what is being read
+        self._wait_s = min(message.wait_ms_max, FETCH_WAIT_MS_MAX) / 1000
+        self._deadline = connection.plane.loop.time() + self._wait_s
+        self._credit = min(message.credit_bytes, FETCH_CREDIT_BYTES_MAX)
+        self._follows = message.credit_bytes > 0
+        self._out_of_credit = False
+        self._over = False
         self._timer: TimerHandle | None = None
         self._hosted: Hosted | None = None
 
     def run(self) -> None:
-        """Answer, read, or wait."""
+        """Answer, read, or wait. To be called in its connection's turn."""
+        if self._over:
+            self._connection.fetch_done()
+            return
         try:
             self._attempt()
         except RangelogError as error:
             self._fail(error)
+
+    def renew(self, credit_bytes: int) -> None:
+        """Go on for so many bytes more; none: end, without another reply."""
+        if not credit_bytes:
+            self._end()
+            return
+        self._credit = min(self._credit + credit_bytes, FETCH_CREDIT_BYTES_MAX)
+        if self._out_of_credit and self._credit > 0:
+            self._out_of_credit = False
+            self._deadline = self._connection.plane.loop.time() + self._wait_s
+            self._connection.queue_fetch(self.run)
 
     def _attempt(self) -> None:
         message, connection = self._message, self._connection
         hosted = self._hosted = connection.store.find(message.stream_id, message.range_index)
         core = hosted.core
         end = core.readable_end(message.sealed_end_offset, message.recovery_epoch)
-        core.check_fetch(message.offset, end)
+        core.check_fetch(self._offset, end)
         bytes_max = min(message.bytes_max, FETCH_BYTES_MAX)
-        first, last = hosted.plan(message.offset, end, bytes_max) if message.offset < end else (0, 0)
+        if self._follows:
+            bytes_max = min(bytes_max, self._credit)
+        first, last = hosted.plan(self._offset, end, bytes_max) if self._offset < end else (0, 0)
         if first < last:
+            self._reach = core.batch_span(last - 1)[1]
             batches = connection.store.cached(hosted, first, last)
             if batches is not None:
                 self._reply(hosted, batches)
@@ -81,14 +133,16 @@ class _Fetch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._connection.closed:
-            self._connection.queue_fetch(self.run)
+        self._again()
 
     def _expire(self) -> None:
         self._timer = None
         if self._hosted is not None:
             self._hosted.waiters.pop(self._wake, None)
-        if not self._connection.closed:
+        self._again()
+
+    def _again(self) -> None:
+        if not self._over and not self._connection.closed:
             self._connection.queue_fetch(self.run)
 
     def _read(self, future: Future[list[bytes]]) -> None:
@@ -106,22 +160,55 @@ class _Fetch:
             self._reply(hosted, future.result())
 
     def _reply(self, hosted: Hosted, batches: list[bytes]) -> None:
+        if self._over:
+            self._connection.fetch_done()
+            return
         core = hosted.core
+        if batches:
+            self._offset = self._reach
+            self._credit -= sum(map(len, batches))
+        sealed = core.sealed_end_offset is not None
+        last = not self._follows or self._is_last(batches, sealed)
         reply = data_pb2.FetchReply(
             start_offset=core.start_offset,
             confirm_offset=core.confirm_offset,
             sealed_end_offset=core.sealed_end_offset or 0,
-            sealed=core.sealed_end_offset is not None,
+            sealed=sealed,
             durable_offset=core.durable_offset,
+            last=last,
         )
         self._connection.send(Opcode.FETCH_REPLY, self._request_id, reply.SerializeToString(), batches)
-        self._done()
+        if last:
+            self._end()
+        self._connection.fetch_done()
+        if not last:
+            self._go_on()
+
+    def _is_last(self, batches: list[bytes], sealed: bool) -> bool:
+        if not batches:
+            return sealed or not self._wait_s or self._message.recovery_epoch > 0
+        return 0 < self._message.end_offset <= self._offset
+
+    def _go_on(self) -> None:
+        loop = self._connection.plane.loop
+        self._deadline = loop.time() + self._wait_s
+        if self._credit > 0:
+            loop.call_soon(self._again)  # not at once: whoever else is served here has a turn first
+        else:
+            self._out_of_credit = True
 
     def _fail(self, error: RangelogError) -> None:
-        message = self._message
-        self._connection.send_error(self._request_id, error, message.stream_id, message.range_index)
-        self._done()
-
-    def _done(self) -> None:
-        self._connection.fetch_count -= 1
+        if not self._over:
+            self._connection.send_error(self._request_id, error)
+            self._end()
         self._connection.fetch_done()
+
+    def _end(self) -> None:
+        self._over = True
+        self._connection.fetch_count -= 1
+        self._connection.following.pop(self._request_id, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._hosted is not None:
+            self._hosted.waiters.pop(self._wake, None)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rangelog._records import RecordChunk
-from rangelog.batch import decode_records, encode_batch, encode_headers
+from rangelog.batch import decode_columns, decode_records, encode_batch, encode_headers
 from rangelog.errors import Corruption, ProtocolViolation
 from rangelog.record import Record
 
@@ -53,10 +53,14 @@ def test_a_chunk_is_a_list(random_: random.Random, low: int, high: int) -> None:
     """Length, items from either end, slices, iteration (twice), comparison: as of the list of the same records."""
     batches, records = consecutive(random_, 100)
     records = [each for each in records if 100 + low <= each.offset < 100 + high]
-    chunk = RecordChunk(batches, 100 + low, 100 + high)
+    chunk = RecordChunk(map(decode_columns, batches), 100 + low, 100 + high)
     assert len(chunk) == len(records) and bool(chunk) is bool(records)
     assert list(chunk) == records == list(chunk)
-    assert chunk == records and chunk == RecordChunk(batches, 100 + low, 100 + high) and chunk != [*records, None]
+    assert (
+        chunk == records
+        and chunk == RecordChunk(map(decode_columns, batches), 100 + low, 100 + high)
+        and chunk != [*records, None]
+    )
     assert [chunk[place] for place in range(-len(records), len(records))] == records * 2
     assert chunk[1:-1] == records[1:-1] and chunk[::-2] == records[::-2]
     assert list(reversed(chunk)) == records[::-1]
@@ -71,7 +75,7 @@ def test_it_says_what_it_holds() -> None:
     batches, records = [], []
     while not records:
         batches, records = consecutive(random.Random(7), 40)
-    assert repr(RecordChunk(batches, 0, None)) == f"<records 40 to {records[-1].offset}>"
+    assert repr(RecordChunk(map(decode_columns, batches), 0, None)) == f"<records 40 to {records[-1].offset}>"
     assert repr(RecordChunk([], 0, None)) == "<no records>"
 
 
@@ -87,12 +91,12 @@ def test_whatever_is_wrong_is_found_at_once() -> None:
         headers=[b"", encode_headers({"h": b"1"})],
     )
     with pytest.raises(Corruption):
-        RecordChunk([good[:70] + b"\xff" + good[71:]], 0, None)
+        RecordChunk([decode_columns(good[:70] + b"\xff" + good[71:])], 0, None)
     bad = bytearray(good[:-4])
     bad[-9] = 9  # so many headers, of which one is there
     resummed = bytes(bad) + struct.pack("<I", google_crc32c.value(bytes(bad)))
     with pytest.raises(ProtocolViolation):
-        RecordChunk([resummed], 0, None)
-    assert len(RecordChunk([resummed], 0, 1)) == 1  # what is not shown is not looked at
+        RecordChunk([decode_columns(resummed)], 0, None)
+    assert len(RecordChunk([decode_columns(resummed)], 0, 1)) == 1  # what is not shown is not looked at
     with pytest.raises(ProtocolViolation):
         decode_records(resummed)

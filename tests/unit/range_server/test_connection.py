@@ -3,120 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
+from memory_server import Client
 
 from rangelog.batch import decode_records, split_batches
-from rangelog_proto.frame import Frame, FrameDecoder, Opcode, encode_frame
+from rangelog_proto.frame import Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server import data_plane
-from rangelog_server.data_plane import Connection, DataPlane
-from rangelog_server.handlers import HANDLERS
-from rangelog_server.identity import Identity
-from rangelog_server.ranges.store import Store
-from rangelog_server.testing import batch
-from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
-
-
-class Wire(asyncio.Transport):
-    """Keeps what is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent = b""
-        self.reading = True
-        self.ended = ""
-
-    def write(self, data: Any) -> None:
-        self.sent += bytes(data)
-
-    def writelines(self, list_of_data: Any) -> None:
-        self.sent += b"".join(list_of_data)
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-    def close(self) -> None:
-        self.ended = "closed"
-
-    def abort(self) -> None:
-        self.ended = "aborted"
-
-    def frames(self) -> list[Frame]:
-        """Return what was sent since the last call."""
-        sent, self.sent = self.sent, b""
-        return FrameDecoder(message_bytes_max=1 << 20, payload_bytes_max=1 << 26).feed(sent)
-
-
-class HeldWal(Wal):
-    """A log whose flushes happen when the test says."""
-
-    held = False
-
-    def kick(self) -> None:
-        if not self.held:
-            super().kick()
-
-    def flush(self) -> None:
-        self.held = False
-        self.kick()
-
-
-class Client:
-    """A connection and its wire."""
-
-    def __init__(self, plane: DataPlane) -> None:
-        self.wire = Wire()
-        self.connection = Connection(plane, HANDLERS)
-        self.connection.connection_made(self.wire)
-        self.requests = 0
-
-    def feed(self, data: bytes) -> None:
-        position = 0
-        while position < len(data):
-            buffer = self.connection.get_buffer(-1)
-            count = min(len(buffer), len(data) - position)
-            buffer[:count] = data[position : position + count]
-            self.connection.buffer_updated(count)
-            position += count
-
-    def send(self, opcode: Opcode, message: Any, payload: bytes = b"") -> None:
-        self.requests += 1
-        self.feed(encode_frame(opcode, self.requests, message.SerializeToString(), payload))
-
-    def hello(self) -> Client:
-        self.send(Opcode.HELLO, data_pb2.Hello(protocol_version=1, server="rs1", incarnation=9))
-        assert self.wire.frames()[0].opcode is Opcode.HELLO_REPLY
-        return self
-
-    def append(self, base: int, value: bytes = b"x", *, stream_id: int = 1, confirm_offset: int = 0) -> None:
-        message = data_pb2.Append(stream_id=stream_id, range_index=0, epoch=1, confirm_offset=confirm_offset)
-        self.send(Opcode.APPEND, message, batch(base, [value], stream_id=stream_id))
-
-    def fetch(self, offset: int, **fields: int) -> None:
-        self.send(Opcode.FETCH, data_pb2.Fetch(stream_id=1, range_index=0, offset=offset, bytes_max=1 << 20, **fields))
-
-
-@pytest.fixture
-async def plane() -> AsyncIterator[DataPlane]:
-    """A data plane over a disk in memory."""
-    wal = HeldWal(Path("/log"), 3, io=MemoryIo(), segment_bytes=1 << 26)
-    store = Store(wal)
-    store.open()
-    readers = ThreadPoolExecutor(1)
-    yield DataPlane(store, Identity("rs1", 9, 1, 3), None, asyncio.get_running_loop(), readers)
-    readers.shutdown()
+from rangelog_server.data_plane import DataPlane
 
 
 async def test_one_reply_per_group_commit_and_range(plane: DataPlane) -> None:

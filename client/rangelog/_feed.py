@@ -1,0 +1,78 @@
+"""One range pushed by one replica: a fetch that goes on, with as much credit as its reader has room for.
+
+What holds: at most `CREDIT_BYTES` (and one batch) wait here to be taken; credit is given for what was taken, half of it at
+a time; a replica that says nothing for longer than it was asked to has failed. What comes is not checked here.
+"""
+
+from __future__ import annotations
+
+from google.protobuf.message import DecodeError
+
+from rangelog._transport.data_connection import DataConnection
+from rangelog.errors import ProtocolViolation
+from rangelog.limits import KIB
+from rangelog_proto.frame import Opcode
+from rangelog_proto.v1 import common_pb2, data_pb2
+
+REPLY_BYTES = 240 * KIB
+CREDIT_BYTES = 3 * REPLY_BYTES
+"""While one reply is taken apart the next ones are on their way. All of it fits a processor's cache: with more, each byte
+is fetched from memory at every step of the way, which costs a third of the speed."""
+REPLY_TIMEOUT_S = 5.0
+"""Beyond the time the replica was asked to wait."""
+
+
+class Feed:
+    """The replies from an offset on, in order, until the last one."""
+
+    def __init__(
+        self,
+        connection: DataConnection,
+        source: common_pb2.Range,
+        offset: int,
+        *,
+        wait_ms: int,
+        known_end_offset: int,
+        end_offset: int,
+    ) -> None:
+        """Ask for it. Raises what the connection died of."""
+        self.connection = connection
+        self.wanted = (wait_ms, known_end_offset, end_offset)
+        self.over = False
+        self._timeout_s = wait_ms / 1000 + REPLY_TIMEOUT_S
+        self._taken_bytes = 0
+        request = data_pb2.Fetch(
+            stream_id=source.stream_id,
+            range_index=source.index,
+            offset=offset,
+            bytes_max=REPLY_BYTES,
+            wait_ms_max=wait_ms,
+            sealed_end_offset=known_end_offset,
+            credit_bytes=CREDIT_BYTES,
+            end_offset=end_offset,
+        )
+        self._replies = connection.subscribe(Opcode.FETCH, request.SerializeToString())
+
+    async def next(self) -> tuple[data_pb2.FetchReply, bytes]:
+        """Return the next reply and its payload, as it came. Raises what the replica answered, or RequestTimeout."""
+        frame = await self._replies.next(timeout_s=self._timeout_s)
+        try:
+            reply = data_pb2.FetchReply.FromString(frame.message)
+        except DecodeError as error:
+            raise ProtocolViolation("a fetch reply that is none") from error
+        self.over = reply.last
+        self._taken_bytes += len(frame.payload)
+        if self._taken_bytes >= CREDIT_BYTES // 2 and not self.over:
+            self._grant(self._taken_bytes)
+            self._taken_bytes = 0
+        return reply, frame.payload
+
+    def close(self) -> None:
+        """Want no more; idempotent."""
+        if not self.over:
+            self.over = True
+            self._grant(0)
+        self._replies.close()
+
+    def _grant(self, credit_bytes: int) -> None:
+        self._replies.send(Opcode.FETCH, data_pb2.Fetch(renews=True, credit_bytes=credit_bytes).SerializeToString())

@@ -1,0 +1,17 @@
+"""A data plane without a network."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from memory_server import memory_plane
+
+from rangelog_server.data_plane import DataPlane
+
+
+@pytest.fixture
+async def plane() -> AsyncIterator[DataPlane]:
+    """A data plane over a disk in memory."""
+    async with memory_plane() as made:
+        yield made
