@@ -21,12 +21,14 @@ HEAL_S = 240.0
 """Longer than any lease, backoff, replacement delay and deletion grace of the product together."""
 
 
-STORY_EVERY = 8
+STORY_EVERY = 6
 STORIES = (
     "the deposed writer comes back when all servers have restarted",
     "a recoverer's copy arrives when another one has sealed",
+    "an append is refused while more are on their way",
+    "a writer about to seal reaches one replica, and another writer takes the stream",
 )
-"""Every eighth seed tells one of these instead of drawing its faults."""
+"""Every sixth seed tells one of these instead of drawing its faults."""
 
 
 @dataclass

@@ -18,6 +18,7 @@ from typing import Any
 from virtual_time import VirtualLoop, here
 
 from rangelog.batch import check_batch, split_batches
+from rangelog.errors import StorageFull
 from rangelog_server.identity import Identity
 from rangelog_server.wal.committer import Committer, Pending
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind
@@ -224,6 +225,7 @@ class VirtualWal(Wal):
 
     def __init__(self, loop: VirtualLoop, disk: Disk, delay_s: Callable[[], float], begun: Callable[[], None]) -> None:
         self._begun = begun
+        self.refusing = False
         assert disk.identity is not None
         super().__init__(Path("wal"), disk.identity.salt, io=disk.io, segment_bytes=SEGMENT_BYTES)
         self._virtual = (loop, disk, delay_s)
@@ -239,6 +241,13 @@ class VirtualWal(Wal):
         self._process = here()
         self._started = True
         self._want_spare()
+
+    def check_room(self, payload_bytes: int) -> None:
+        """See Wal; `refusing`: no room, once."""
+        if self.refusing:
+            self.refusing = False
+            raise StorageFull("no room in the log: the next segment is not ready yet")
+        super().check_room(payload_bytes)
 
     def _do(self, job: Callable[[], None]) -> None:
         if self._loop_call is None:

@@ -27,7 +27,7 @@ class Faults:
         kinds: list[Callable[[], None]] = [
             self.crash, self.power_cut, self.power_cut_all, self.pause, self.partition, self.one_way, self.reset,
             self.pd_crash, self.pd_pause, self.client_pause, self.client_kill, self.lose_disk, self.roll_back,
-            self.rot, self.rot_tail, self.flush_fails, self.disk_full, self.slow_disk, self.slow_host,
+            self.rot, self.rot_tail, self.flush_fails, self.disk_full, self.refuse_append, self.slow_disk, self.slow_host,
             self.object_trouble, self.skew,
         ]  # fmt: skip
         self._kinds = [kind for kind in kinds if self.chance.random() < 0.5] or kinds
@@ -50,6 +50,7 @@ class Faults:
         cluster.network.loss = self.chance.choice([0.0, 0.02, 0.1])
         cluster.network.jitter = self.chance.choice([0.02, 0.1, 0.3])
         self._rotten = False
+        self._cut_off = False  # a writer that is about to seal is, rather than killed
         self._images: dict[str, list[Disk]] = {}
 
     def tell(self, story: str) -> None:
@@ -62,6 +63,13 @@ class Faults:
             self._ambushes.update(copying=1.0)
             self._kinds = [self.slow_disk, self.crash, self.client_kill]
             self._length_s = 4.0
+        elif story == "an append is refused while more are on their way":
+            self._kinds = [self.slow_disk, self.refuse_append, self.refuse_append]
+            self._mean_s = 0.2
+        elif story == "a writer about to seal reaches one replica, and another writer takes the stream":
+            self._cut_off = True
+            self._ambushes.update(frozen=1.0)
+            self._kinds = [self.slow_disk, self.crash]
         self.cluster.note(f"story: {story}")
 
     def start(self) -> None:
@@ -160,6 +168,9 @@ class Faults:
         if moment == "decided":
             self._restart_all(host)
             return
+        if moment == "frozen" and self._cut_off:
+            self._cut_off_writer(host)
+            return
         if moment == "frozen":
             self.loop.call_in(WORLD, self.chance.uniform(0, 0.003), lambda: self._strike_client(host))
             return
@@ -205,6 +216,13 @@ class Faults:
             self.cluster.note("client paused")
             self.loop.pause(process)
             self.loop.call_in(WORLD, self.chance.uniform(1, 6), lambda: process.paused and self.loop.resume(process))
+        self._another_writer()
+
+    def _cut_off_writer(self, name: str) -> None:
+        """A writer that is about to leave its range reaches one of the servers and nobody else; another one takes over."""
+        reached = self.chance.choice(list(self.cluster.servers))
+        others = [*self.cluster.pds, *(server for server in self.cluster.servers if server != reached)]
+        self._cut([pair for other in others for pair in ((name, other), (other, name))], "partition")
         self._another_writer()
 
     def _hold_back(self) -> None:
@@ -390,6 +408,12 @@ class Faults:
             server.disk.io.free_bytes = 1 << 40
 
         self._later(room)
+
+    def refuse_append(self) -> None:
+        """The next segment is ready a moment too late for one append: what follows it finds room."""
+        server = self.chance.choice(list(self.cluster.servers.values()))
+        if server.refuse_append():
+            self.cluster.note("append refused")
 
     def lose_disk(self) -> None:
         """The data directory is gone."""

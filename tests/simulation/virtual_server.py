@@ -80,6 +80,13 @@ class VirtualServer:
         else:
             self.disk.io.kill()
 
+    def refuse_append(self) -> bool:
+        """Have no room for the next append, and room again after it; return whether a process heard of it."""
+        if self._wal is None or self.store is None:
+            return False
+        self._wal.refusing = True
+        return True
+
     def lose_disk(self) -> None:
         """The machine gets an empty disk. It must be down."""
         self.disk.excuse()
