@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from rangelog._allocator import keep_large_blocks
-from rangelog._cold import ColdReader
+from rangelog._cold import ColdReader, ColdStores
 from rangelog._config import Compression, Durability, Seconds, StreamInfo, stream_config, stream_info
 from rangelog._metadata import Metadata
 from rangelog._range_roll import leave_range
@@ -29,8 +29,8 @@ class Client:
     def __init__(self, endpoints: Endpoints, *, token: str | None, tls: TlsConfig | None, tier_url: str | None) -> None:
         listed = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
         self._pd = PdClient([each.strip() for each in listed if each.strip()], token=token, tls=tls)
-        self._tier_url = tier_url
         self._metadata = Metadata(self._pd)
+        self._cold_stores = ColdStores(self._metadata, tier_url)
         keep_large_blocks()
         self._connections = DataConnections(
             token=token,
@@ -49,6 +49,7 @@ class Client:
         """Close writers (without flushing), connections and channels. Idempotent."""
         for writer in self._writers:
             await writer.close(flush=False)
+        self._cold_stores.close()
         await self._connections.close()
         await self._pd.close()
 
@@ -197,7 +198,7 @@ class Client:
 
     def cold_reader(self) -> ColdReader:
         """Return something to read tiered ranges with; one per reader. For the package's own use."""
-        return ColdReader(self._metadata, self._tier_url)
+        return ColdReader(self._metadata, self._cold_stores)
 
     @property
     def metadata(self) -> Metadata:

@@ -6,89 +6,126 @@ Needs the extra `tier`; without it the error says so. Blocking work runs on thre
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rangelog._metadata import Metadata
-from rangelog.errors import ConfigInvalid, Corruption, MissingExtra
+from rangelog.errors import ConfigInvalid, Corruption, MissingExtra, Unavailable
+from rangelog.protocol.reading import ReadPreference, Tier, tiers_for
 from rangelog.record import Record
 from rangelog_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
-    from rangelog.tier import ObjectStore
+    from rangelog.tier.fetching import Fetcher
+    from rangelog.tier.look_ahead import LookAhead
 
-_CHUNK_END = object()
+_OBJECTS_PAGE_SIZE = 16
 
 
-class ColdReader:
-    """Reads committed objects; opens the store at first use."""
+class ColdStores:
+    """The object stores that one client reads from: opened at first use, shared by its readers, closed with it."""
 
     def __init__(self, metadata: Metadata, tier_url: str | None) -> None:
         self._metadata = metadata
         self._tier_url = tier_url
-        self._store: ObjectStore | None = None
-        self._opened: tuple[int, int, int, Iterator[Any]] | None = None
-        self._object_end = 0
+        self._opened: dict[str, Fetcher] = {}
+        self._opening = asyncio.Lock()
+        self._closed = False
 
-    async def store(self) -> ObjectStore:
-        """Return the cluster's object store. Raises MissingExtra, ConfigInvalid, Unavailable."""
-        if self._store is None:
-            try:
-                from rangelog.tier import open_object_store
-            except ImportError as error:
-                raise MissingExtra(
-                    "this part of the stream is in the object store: pip install 'rangelog[tier]' to read it"
-                ) from error
-            url = self._tier_url or await self._metadata.tier_url()
-            if not url:
-                raise ConfigInvalid("the cluster names no tier; pass tier_url=… to connect()")
-            self._store = await asyncio.to_thread(open_object_store, url)
-        return self._store
+    async def fetcher(self) -> Fetcher:
+        """Return the cluster's object store as it is named now. Raises MissingExtra, ConfigInvalid, Unavailable."""
+        try:
+            from rangelog.tier import open_object_store
+            from rangelog.tier.fetching import Fetcher
+        except ImportError as error:
+            raise MissingExtra(
+                "this part of the stream is in the object store: pip install 'rangelog[tier]' to read it"
+            ) from error
+        url = self._tier_url or await self._metadata.tier_url()
+        if not url:
+            raise ConfigInvalid("the cluster names no tier; pass tier_url=… to connect()")
+        async with self._opening:
+            if url not in self._opened:
+                opened = Fetcher(await asyncio.to_thread(open_object_store, url))
+                if self._closed:
+                    opened.close()
+                self._opened[url] = opened
+        if self._closed:
+            raise Unavailable("the client is closed")
+        return self._opened[url]
 
-    async def read(
-        self, stream: common_pb2.Stream, source: common_pb2.Range, position: int, end: int | None
-    ) -> tuple[Any, int]:
+    def close(self) -> None:
+        """Let go of them; what is being read then fails. Idempotent."""
+        self._closed = True
+        for each in self._opened.values():
+            each.close()
+
+
+class ColdReader:
+    """Reads committed objects of one stream from a position on; opens the store at first use. Close it."""
+
+    def __init__(self, metadata: Metadata, stores: ColdStores) -> None:
+        self._metadata = metadata
+        self._stores = stores
+        self._fetcher: Fetcher | None = None
+        self._ahead: LookAhead | None = None
+        self._next: tuple[int, int] = (0, 0)
+
+    def close(self) -> None:
+        """Give up what is being fetched ahead; idempotent, and it may be used again."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+
+    async def read(self, stream: common_pb2.Stream, position: int, end: Callable[[], int]) -> tuple[Any, int]:
         """Return the next rows from `position` on as an Arrow RecordBatch, and where they end.
 
+        `end` says up to where reading on will be cold: so far objects are fetched ahead.
         Raises Corruption, Unavailable, ObjectNotFound.
         """
-        limit = min(source.tiered_end_offset, end) if end is not None else source.tiered_end_offset
-        if self._opened is None or self._opened[:3] != (stream.stream_id, position, limit):
-            self._opened = (stream.stream_id, position, limit, await self._open(stream, position, limit))
-        rows = self._opened[3]
-        self._opened = None
-        table: Any = await asyncio.to_thread(next, rows, _CHUNK_END)
-        if table is _CHUNK_END:
-            raise Corruption(f"the object that should hold offset {position} ends before it")
-        offsets = table.column("offset")
-        after = position + table.num_rows
-        if offsets[0].as_py() != position or offsets[-1].as_py() != after - 1:
-            raise Corruption(f"an object does not hold offset {position} where its index says")
-        if after < min(limit, self._object_end):
-            self._opened = (stream.stream_id, after, limit, rows)
+        if self._ahead is None or self._next != (stream.stream_id, position):
+            self.close()
+            self._ahead = await self._begin(stream.name, position, end())
+        ahead = self._ahead
+        try:
+            table = await ahead.next()
+            if table is None:
+                raise Corruption(f"the object that should hold offset {position} ends before it")
+            offsets = table.column("offset")
+            after = position + table.num_rows
+            if offsets[0].as_py() != position or offsets[-1].as_py() != after - 1:
+                raise Corruption(f"an object does not hold offset {position} where its index says")
+        except BaseException:
+            self.close()
+            raise
+        self._next = (stream.stream_id, after)
+        if after >= ahead.end:
+            self.close()
         return table, after
 
-    async def _open(self, stream: common_pb2.Stream, position: int, limit: int) -> Iterator[Any]:
-        store = await self.store()
-        from rangelog.tier.cold import read_object
+    async def _begin(self, name: str, position: int, end: int) -> LookAhead:
+        if self._fetcher is None:
+            self._fetcher = await self._stores.fetcher()
+        from rangelog.tier.look_ahead import LookAhead
 
-        covering = await self._object(stream, position)
-        self._object_end = covering.end_offset
-        return iter(read_object(store, covering, position, min(limit, covering.end_offset)))
+        return LookAhead(self._fetcher, lambda offset: self._objects(name, offset), position, end)
 
-    async def _object(self, stream: common_pb2.Stream, position: int) -> common_pb2.Object:
-        for each in await self._metadata.objects(stream.name, position, page_size=1):
-            if each.start_offset <= position < each.end_offset:
-                return each
-        raise Corruption(f"no object covers offset {position}, which the placement driver lists as tiered")
+    async def _objects(self, name: str, position: int) -> list[common_pb2.Object]:
+        return await self._metadata.objects(name, position, page_size=_OBJECTS_PAGE_SIZE)
 
     async def find_timestamp(
         self, stream: common_pb2.Stream, source: common_pb2.Range, timestamp_ms: int
     ) -> int | None:
         """Return the start of the first row group that holds a record at or after a time, or None."""
         position = source.start_offset
+        page: deque[common_pb2.Object] = deque()
         while position < source.tiered_end_offset:
-            covering = await self._object(stream, position)
+            if not page:
+                page.extend(await self._objects(stream.name, position))
+            covering = page.popleft() if page else common_pb2.Object()
+            if not covering.start_offset <= position < covering.end_offset:
+                raise Corruption(f"no object covers offset {position}, which the placement driver lists as tiered")
             for group in covering.row_groups:
                 if group.timestamp_ms_max >= timestamp_ms:
                     return group.start_offset
@@ -98,8 +135,22 @@ class ColdReader:
         return None
 
 
-def records_of(chunk: Any) -> list[Record]:
-    """Return Arrow rows as records."""
-    from rangelog.tier.cold import records_from_arrow
+def cold_until(ranges: Sequence[common_pb2.Range], number: int, preference: ReadPreference) -> int:
+    """Return up to where records come from objects when range `number` is read from them: ranges behind it count as well."""
+    end = ranges[number].tiered_end_offset
+    for source in ranges[number + 1 :]:
+        whole_before = source.start_offset == end
+        if not whole_before or source.tiered_end_offset <= end:
+            break
+        tiers = tiers_for(source, sealed=True, position=source.start_offset, preference=preference)
+        if list(tiers)[:1] != [Tier.COLD]:
+            break
+        end = source.tiered_end_offset
+    return end
 
-    return list(records_from_arrow(chunk))
+
+def records_of(table: Any) -> Sequence[Record]:
+    """Return Arrow rows as records, each made when it is looked at. Raises Corruption."""
+    from rangelog.tier.cold import ArrowChunk
+
+    return ArrowChunk(table)

@@ -13,9 +13,10 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from rangelog._cold import ColdReader, records_of
+from rangelog._cold import ColdReader, cold_until, records_of
 from rangelog._gathering import ms_of
 from rangelog._hot import HotRange, ProvedEnd
 from rangelog._metadata import Metadata, backoff
@@ -132,6 +133,7 @@ class SpanReader(ABC, Generic[_T]):
                     yield chunk
         finally:
             self._read_from(None)
+            self._cold.close()
 
     # ---- inside
 
@@ -228,13 +230,19 @@ class SpanReader(ABC, Generic[_T]):
         for tier in tiers_for(source, sealed=located.sealed, position=self.position, preference=self._preference):
             try:
                 if tier is Tier.COLD:
-                    table, after = await self._cold.read(self._view.stream, source, self.position, self._end)
+                    table, after = await self._cold.read(
+                        self._view.stream, self.position, partial(self._cold_until, located.number)
+                    )
                     return await self._from_arrow(table), after
                 return await self._read_hot(source, sealed=located.sealed)
             except RangelogError as error:
                 last = error
         assert last is not None
         raise last
+
+    def _cold_until(self, number: int) -> int:
+        end = cold_until(self._view.ranges, number, self._preference)
+        return end if self._end is None else min(end, self._end)
 
     async def _read_hot(self, source: common_pb2.Range, *, sealed: bool) -> tuple[_T, int] | None:
         hot = self._hot
@@ -311,7 +319,7 @@ class Reader(SpanReader[Sequence[Record]]):
         return RecordChunk(batches, start, end)
 
     async def _from_arrow(self, table: Any) -> Sequence[Record]:
-        return await asyncio.to_thread(records_of, table)
+        return records_of(table)
 
     def _first_at(self, chunk: Sequence[Record], timestamp_ms: int) -> int | None:
         for record in chunk:

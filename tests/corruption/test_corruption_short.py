@@ -15,7 +15,7 @@ from figures import publish
 from lying_s3 import READING, WRITING
 from s3_faults import S3Faults, impatient
 
-from rangelog.tier import parquet
+from rangelog.tier.object_reader import ObjectReader, Span
 from rangelog_pd.consensus import journal
 from rangelog_server.ranges import reading, replay
 from rangelog_server.tier import upload
@@ -60,10 +60,10 @@ def test_a_journal_without_a_checksum_is_found(monkeypatch: pytest.MonkeyPatch) 
 def test_an_object_without_a_checksum_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that leaves checking to Parquet."""
 
-    def unchecked(self: parquet.ObjectReader, start: int, length: int, *_: object) -> bytes:
-        return self._store.get_range(self._object.key, start, length)
+    def unchecked(self: ObjectReader, span: Span, skip: int, *_: object) -> bytes:
+        return self._store.get_range(self._object.key, span.begin, span.size)[skip:]
 
-    monkeypatch.setattr(parquet.ObjectReader, "_fetch", unchecked)
+    monkeypatch.setattr(ObjectReader, "_checked", unchecked)
     assert ObjectDamage(tmp_path, 1).run(COARSE).problems
 
 

@@ -25,6 +25,7 @@ from rangelog.batch import encode_batch, encode_headers
 from rangelog.errors import InvalidArgument, ObjectNotFound, ProtocolViolation
 from rangelog.tier import parquet
 from rangelog.tier.cold import read_object, records_from_arrow
+from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.object_store import ObjectInfo
 from rangelog_proto.v1 import common_pb2
 
@@ -152,17 +153,14 @@ def change_footer(data: bytes, random: Random) -> bytes:
 
 def run_object(data: bytes) -> bool:
     """See the module; every checksum that we keep is made to fit."""
-    reader = parquet.ObjectReader(OneObject(data), described(data))  # type: ignore[arg-type]
-    try:
-        reader._crcs = _Agreed(reader._crcs)
-        offsets: list[int] = []
-        for table in reader.read(START, END):
-            table.validate(full=True)
-            offsets += [record.offset for record in records_from_arrow(table)]
-        assert len(offsets) == COUNT
-        assert (offsets[0], offsets[-1]) == (START, END - 1)
-    finally:
-        reader.close()
+    reader = ObjectReader(OneObject(data), described(data))  # type: ignore[arg-type]
+    reader._crcs = _Agreed(reader._crcs)
+    offsets: list[int] = []
+    for table in reader.read(START, END):
+        table.validate(full=True)
+        offsets += [record.offset for record in records_from_arrow(table)]
+    assert len(offsets) == COUNT
+    assert (offsets[0], offsets[-1]) == (START, END - 1)
     return True
 
 

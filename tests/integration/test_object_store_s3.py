@@ -23,7 +23,7 @@ from rangelog.errors import (
     Unavailable,
 )
 from rangelog.tier import ObjectStore, open_object_store
-from rangelog.tier.object_store import probe
+from rangelog.tier.object_store import PIECE_BYTES, probe
 from rangelog_cli.ports import free_ports
 from rangelog_cli.processes import Process, wait_until
 
@@ -109,6 +109,33 @@ def test_ranges_beyond_the_end_are_refused(store: ObjectStore, start: int, lengt
     store.put_if_absent("key", b"hello")
     with pytest.raises(InvalidArgument):
         store.get_range("key", start, length)
+
+
+@pytest.mark.parametrize(("start", "length"), [(5, 1), (3, 10), (100, 1)])
+def test_memory_is_not_filled_from_beyond_the_end(store: ObjectStore, start: int, length: int) -> None:
+    """The same into memory, and a missing object is missing there as well."""
+    store.put_if_absent("key", b"hello")
+    target = bytearray(length)
+    with memoryview(target) as view:
+        with pytest.raises(InvalidArgument):
+            store.read_into("key", start, view, lambda: False)
+        with pytest.raises(ObjectNotFound):
+            store.read_into("none", 0, view, lambda: False)
+
+
+def test_memory_is_filled_piece_by_piece_until_it_is_stopped(store: ObjectStore) -> None:
+    """Exactly the bytes asked for; a request that was given up in the middle spoils none that comes after it."""
+    data = os.urandom(3 * PIECE_BYTES + 5)
+    store.put_if_absent("key", data)
+    target = bytearray(len(data) - 7)
+    with memoryview(target) as view:
+        for _ in range(20):  # more than there are connections
+            asked = iter((False, True))
+            with pytest.raises(Unavailable):
+                store.read_into("key", 3, view, lambda asked=asked: next(asked))  # type: ignore[misc]
+        store.read_into("key", 3, view, lambda: False)
+        assert bytes(view) == data[3:-4]
+        store.read_into("key", 0, view[:0], lambda: True)
 
 
 def test_list_goes_on_past_one_page(store: ObjectStore) -> None:

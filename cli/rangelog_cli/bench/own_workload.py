@@ -179,9 +179,12 @@ async def measure_cold(ours: Rangelog, effort: Effort, emit: Emit) -> None:
         size = ONE_SIZE
 
         async def records(_count: int) -> int:
-            came = 0
+            came = size_bytes = 0
             async for chunk in cold.client.reader(stream, read_preference="cold_only").chunks():
+                for record in chunk:  # each is made and looked at
+                    size_bytes += len(record.value)
                 came += len(chunk)
+            assert size_bytes == came * ONE_SIZE
             return came
 
         async def arrow(_count: int) -> int:

@@ -11,12 +11,12 @@ import shutil
 import stat
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rangelog.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, StorageFull, Unavailable
-from rangelog.tier.object_store import ObjectInfo, check_key, check_span, source_size
+from rangelog.tier.object_store import ObjectInfo, check_key, check_span, fill, source_size
 
 _ASIDE = ".aside"
 _ASIDE_AGE_S_MAX = 86_400.0
@@ -93,6 +93,13 @@ class FileStore:
             raise InvalidArgument(f"object {key} has no bytes {start} to {start + length}")
         return data
 
+    def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
+        """See ObjectStore."""
+        check_span(key, start, len(target))
+        with _mapped(self._named(key)), self._path(key).open("rb", buffering=0) as source:
+            source.seek(start)
+            return fill(target, source.read, stopped, key)
+
     def head(self, key: str) -> ObjectInfo:
         """See ObjectStore."""
         with _mapped(self._named(key)):
@@ -118,6 +125,9 @@ class FileStore:
         """See ObjectStore."""
         with _mapped(self._named(key)):
             self._path(key).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """See ObjectStore: there is nothing to let go of."""
 
 
 def _make_directories(directory: Path) -> None:

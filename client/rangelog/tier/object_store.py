@@ -6,16 +6,19 @@ missing object is ObjectNotFound, trouble is Unavailable, never the other way ro
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rangelog.errors import ConfigInvalid, InvalidArgument, PreconditionFailed, RangelogError
+from rangelog.errors import ConfigInvalid, InvalidArgument, PreconditionFailed, RangelogError, Unavailable
 
 KEY_LENGTH_MAX = 1_000
+PIECE_BYTES = 1 << 20
+"""What `read_into` reads before it looks whether to stop: small enough to stay in the processor's cache on its way."""
 PROBE_PREFIX = "probe/"
 
 
@@ -43,6 +46,13 @@ class ObjectStore(Protocol):
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Return exactly these bytes. Raises ObjectNotFound, InvalidArgument (beyond the end), Unavailable."""
 
+    def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
+        """Fill `target` with the bytes from `start` on, piece by piece; ends early when it is told to stop.
+
+        Returns how many seconds that took once the answer had begun. After an error anything may be in `target`.
+        Raises ObjectNotFound, InvalidArgument (beyond the end), Unavailable.
+        """
+
     def head(self, key: str) -> ObjectInfo:
         """Raises ObjectNotFound, Unavailable."""
 
@@ -52,6 +62,9 @@ class ObjectStore(Protocol):
     def delete(self, key: str) -> None:
         """Remove an object; idempotent. Raises Unavailable."""
 
+    def close(self) -> None:
+        """Let go of connections; idempotent."""
+
 
 def check_key(key: str) -> str:
     """Return the key if it stays inside the store. Raises InvalidArgument."""
@@ -59,6 +72,24 @@ def check_key(key: str) -> str:
     if not key or len(key) > KEY_LENGTH_MAX or not key.isprintable() or any(part in ("", ".", "..") for part in parts):
         raise InvalidArgument(f"bad object key {key!r}")
     return key
+
+
+def fill(target: memoryview, read: Callable[[int], bytes], stopped: Callable[[], bool], key: str) -> float:
+    """Fill memory with what `read` gives; see ObjectStore.read_into.
+
+    Raises InvalidArgument when that ends before, Unavailable when stopped.
+    """
+    begun_s = time.monotonic()
+    filled = 0
+    while filled < len(target):
+        if stopped():
+            raise Unavailable(f"object {key} is no longer asked for")
+        data = read(min(PIECE_BYTES, len(target) - filled))
+        if not data:
+            raise InvalidArgument(f"object {key} is shorter than what was asked of it")
+        target[filled : filled + len(data)] = data
+        filled += len(data)
+    return time.monotonic() - begun_s
 
 
 def check_span(key: str, start: int, length: int) -> None:

@@ -3,17 +3,16 @@
 Columns offset, timestamp, key, value, headers; zstd; a checksum on every page; row groups of bounded size. The file's
 key/value metadata says what it is (stream, range, epoch, span), so streams can be rebuilt from the bucket alone.
 
-What holds: a written object covers exactly the span asked for, in order, without gap. What is read back was checked before
-Parquet saw it: the footer by a checksum that the placement driver keeps, each row group by one in the footer. (Parquet's
-own page checksums are there for other readers; they leave page headers and the footer unprotected.)
+What holds: a written object covers exactly the span asked for, in order, without gap. The footer has a checksum that the
+placement driver keeps, each row group one in the footer. (Parquet's own page checksums are there for other readers; they
+leave page headers and the footer unprotected.) Reading is in object_reader.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,23 +24,18 @@ import pyarrow.parquet as pq
 
 from rangelog.arrow import SCHEMA, batch_to_arrow
 from rangelog.batch import check_batch
-from rangelog.errors import Corruption, InvalidArgument, RangelogError
+from rangelog.errors import InvalidArgument
 from rangelog.limits import MIB
-from rangelog.tier.object_store import ObjectStore
 from rangelog_proto.v1 import common_pb2
 
 FORMAT_VERSION = "1"
 ROW_GROUP_ROWS_MAX = 131_072
 ROW_GROUP_BYTES_MAX = 32 * MIB
-READ_AHEAD_GROUPS = 3
-BATCH_ROWS = 65_536
-READ_ATTEMPTS = 3
-"""For bytes that do not fit their checksum: an object store may answer wrongly and hold the right ones."""
-_CRCS = "rangelog.row_group_crcs"
-_ENDS = "rangelog.row_group_ends"
-_MAGIC_BYTES = 4  # before the first row group
+MAGIC = b"PAR1"
+"""What is before the first row group."""
+ROW_GROUP_CRCS = "rangelog.row_group_crcs"
+ROW_GROUP_ENDS = "rangelog.row_group_ends"
 _TAIL_BYTES = 8  # footer length and magic
-_TAIL_READ_BYTES = 65_536  # what Parquet reads of the end in any case: one request for all
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +138,9 @@ def write_object(
         if position != end_offset:
             raise InvalidArgument(f"the batches end at {position}, not at {end_offset}")
         groups.append(_write_group(writer, sink, group))
-        writer.add_key_value_metadata({_CRCS: ",".join(map(str, sink.sums)), _ENDS: ",".join(map(str, sink.ends))})
+        writer.add_key_value_metadata(
+            {ROW_GROUP_CRCS: ",".join(map(str, sink.sums)), ROW_GROUP_ENDS: ",".join(map(str, sink.ends))}
+        )
     return _describe(path, groups)
 
 
@@ -186,167 +182,3 @@ def _describe(path: Path, groups: list[common_pb2.RowGroup]) -> WrittenObject:
         source.seek(size - footer_size)
         footer = source.read()
     return WrittenObject(size, f"sha256:{digest.hexdigest()}", groups, footer_size, google_crc32c.value(footer))
-
-
-class _ObjectFile(io.RawIOBase):
-    """A file over ranged GETs, served from spans that were fetched ahead where it can be."""
-
-    def __init__(self, store: ObjectStore, key: str, size_bytes: int) -> None:
-        self._store, self._key, self._size = store, key, size_bytes
-        self._position = 0
-        self.spans: dict[int, bytes] = {}
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        start = self._position
-        end = self._size if size is None or size < 0 else min(self._size, start + size)
-        if end <= start:
-            return b""
-        self._position = end
-        for first, data in self.spans.items():
-            if first <= start and end <= first + len(data):
-                return data[start - first : end - first]
-        return self._store.get_range(self._key, start, end - start)
-
-
-class ObjectReader:
-    """Reads one committed object; every ranged GET, page and footer is checked. Close it."""
-
-    def __init__(self, store: ObjectStore, described: common_pb2.Object) -> None:
-        """Open and check the footer. Raises Corruption, ObjectNotFound, Unavailable."""
-        self._store = store
-        self._object = described
-        self._file = _ObjectFile(store, described.key, described.size_bytes)
-        self._threads = ThreadPoolExecutor(READ_AHEAD_GROUPS, thread_name_prefix="tier-read")
-        with _as_corruption(described):
-            self._check_footer()
-            self._parquet = pq.ParquetFile(
-                pa.PythonFile(self._file, mode="r"), page_checksum_verification=True, pre_buffer=False
-            )
-            if described.footer_size_bytes:
-                self._file.spans.clear()
-            self._check_metadata()
-
-    def close(self) -> None:
-        """Let go of threads; idempotent."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _check_footer(self) -> None:
-        described = self._object
-        if not described.footer_size_bytes:
-            data = self._store.get(described.key)  # an object from before footers were summed: check it as a whole
-            if f"sha256:{hashlib.sha256(data).hexdigest()}" != described.digest:
-                raise Corruption(f"object {described.key} is damaged: its digest does not fit")
-            self._file.spans[0] = data
-            return
-        if described.footer_size_bytes > described.size_bytes:
-            raise Corruption(f"object {described.key} is described with a footer larger than itself")
-        size = min(described.size_bytes, max(described.footer_size_bytes, _TAIL_READ_BYTES))
-        start, before = described.size_bytes - size, size - described.footer_size_bytes
-        tail = self._fetch(start, size, before, described.footer_crc, "its footer's checksum does not fit")
-        self._file.spans[start] = tail  # for as long as Parquet opens the file: only the footer in it was checked
-
-    def _fetch(self, start: int, length: int, skip: int, crc: int, problem: str) -> bytes:
-        """Return bytes of the object whose checksum, from `skip` on, is `crc`. Raises Corruption."""
-        for attempt in range(1, READ_ATTEMPTS + 1):
-            try:
-                data = self._store.get_range(self._object.key, start, length)
-            except InvalidArgument:  # an answer that was too short
-                if attempt == READ_ATTEMPTS:
-                    raise
-                continue
-            if google_crc32c.value(data[skip:]) == crc:
-                return data
-        raise Corruption(f"object {self._object.key} is damaged: {problem}")
-
-    def _check_metadata(self) -> None:
-        described = self._object
-        told = self._parquet.schema_arrow.metadata or {}
-        if not self._parquet.schema_arrow.equals(SCHEMA, check_metadata=False):
-            raise Corruption(f"object {described.key} has other columns than rangelog writes")
-        expected = {
-            b"rangelog.stream_id": described.stream_id,
-            b"rangelog.range": described.range_index,
-            b"rangelog.start_offset": described.start_offset,
-            b"rangelog.end_offset": described.end_offset,
-        }
-        if b"rangelog.object_id" in told:  # not in those of an early version
-            expected[b"rangelog.object_id"] = described.object_id
-        for name, value in expected.items():
-            if told.get(name) != str(value).encode():
-                raise Corruption(
-                    f"object {described.key} is another one than the placement driver lists: {name.decode()}"
-                )
-        self._crcs, self._ends = self._numbers(_CRCS), self._numbers(_ENDS)
-        if not len(self._crcs) == len(self._ends) == self._parquet.metadata.num_row_groups:
-            raise Corruption(f"object {described.key} has {len(self._crcs)} checksums for its row groups")
-
-    def _numbers(self, name: str) -> list[int]:
-        """Our own metadata of the row groups. Asking Parquet where a column lies may end the process: it throws in C++."""
-        told = (self._parquet.metadata.metadata or {}).get(name.encode(), b"")
-        return [int(each) for each in told.split(b",")]
-
-    def read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Yield the records in [start, end) in order. Raises Corruption, ObjectNotFound, Unavailable."""
-        with _as_corruption(self._object):
-            metadata = self._parquet.metadata
-            wanted: list[tuple[int, int, int]] = []
-            first = self._object.start_offset
-            for number in range(metadata.num_row_groups):
-                rows = metadata.row_group(number).num_rows
-                if first < end and first + rows > start:
-                    wanted.append((number, first, rows))
-                first += rows
-            if first != self._object.end_offset:
-                raise Corruption(f"object {self._object.key} has {first - self._object.start_offset} records")
-            yield from self._read_groups(wanted, start, end)
-
-    def _read_groups(self, wanted: list[tuple[int, int, int]], start: int, end: int) -> Iterator[pa.RecordBatch]:
-        ahead: list[Future[tuple[int, bytes]]] = []
-        for turn, (number, first, rows) in enumerate(wanted):
-            while len(ahead) < READ_AHEAD_GROUPS and turn + len(ahead) < len(wanted):
-                ahead.append(self._threads.submit(self._fetch_group, wanted[turn + len(ahead)][0]))
-            span, data = ahead.pop(0).result()
-            self._file.spans[span] = data
-            table = self._parquet.read_row_group(number)
-            del self._file.spans[span]
-            offsets = table.column("offset")
-            if table.num_rows != rows or offsets[0].as_py() != first or offsets[-1].as_py() != first + rows - 1:
-                raise Corruption(f"object {self._object.key} does not hold the offsets from {first} on")
-            low, high = max(0, start - first), min(rows, end - first)
-            yield from table.slice(low, high - low).to_batches(max_chunksize=BATCH_ROWS)
-
-    def _fetch_group(self, number: int) -> tuple[int, bytes]:
-        begin, finish = self._ends[number - 1] if number else _MAGIC_BYTES, self._ends[number]
-        problem = f"the checksum of row group {number} does not fit"
-        return begin, self._fetch(begin, finish - begin, 0, self._crcs[number], problem)
-
-
-class _as_corruption:  # noqa: N801  # reads as a phrase
-    """Whatever Parquet says of damaged bytes is Corruption; our own errors pass."""
-
-    def __init__(self, described: common_pb2.Object) -> None:
-        self._key = described.key
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, InvalidArgument):
-            raise Corruption(f"object {self._key} is shorter than the placement driver lists") from error
-        if isinstance(error, RangelogError) or not isinstance(error, Exception):
-            return
-        raise Corruption(f"object {self._key} is damaged: it cannot be read as Parquet") from error

@@ -7,8 +7,8 @@ boto3's standard retries; what goes wrong is one of our errors, in one line that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -35,7 +35,7 @@ from rangelog.errors import (
     Unavailable,
 )
 from rangelog.limits import MIB
-from rangelog.tier.object_store import ObjectInfo, check_key, check_span, source_size
+from rangelog.tier.object_store import ObjectInfo, check_key, check_span, fill, source_size
 
 CONNECT_TIMEOUT_S = 3
 READ_TIMEOUT_S = 30
@@ -144,6 +144,19 @@ class S3Store:
             raise InvalidArgument(f"object {key} has no bytes {start} to {start + length}")
         return data
 
+    def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
+        """See ObjectStore."""
+        check_span(key, start, len(target))
+        if not len(target):
+            return 0.0
+        wanted = f"bytes={start}-{start + len(target) - 1}"
+        with self._mapped(key):
+            answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key), Range=wanted)
+            with closing(answer["Body"]) as body:  # the connection of an answer that was not read to its end
+                if answer["ContentLength"] != len(target):
+                    raise InvalidArgument(f"object {key} has no bytes {start} to {start + len(target)}")
+                return fill(target, body.read, stopped, key)
+
     def head(self, key: str) -> ObjectInfo:
         """See ObjectStore."""
         with self._mapped(key):
@@ -165,6 +178,10 @@ class S3Store:
         """See ObjectStore."""
         with self._mapped(key):
             self._client.delete_object(Bucket=self._bucket, Key=self._key(key))
+
+    def close(self) -> None:
+        """See ObjectStore."""
+        self._client.close()
 
     @contextmanager
     def _mapped(self, key: str) -> Iterator[None]:

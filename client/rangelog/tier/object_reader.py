@@ -1,0 +1,275 @@
+"""Reads one tiered object: which bytes are wanted, and rows out of bytes that somebody fetched. See parquet for the format.
+
+What holds: Parquet sees only bytes whose checksum was compared: the footer by one that the placement driver keeps, each row
+group by one in the footer. Bytes that do not fit are asked for again, READ_ATTEMPTS times in all, before that is Corruption.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import google_crc32c
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rangelog.arrow import SCHEMA
+from rangelog.errors import Corruption, InvalidArgument, RangelogError
+from rangelog.limits import KIB, MIB
+from rangelog.tier.object_store import ObjectStore
+from rangelog.tier.parquet import MAGIC, ROW_GROUP_CRCS, ROW_GROUP_ENDS
+from rangelog_proto.v1 import common_pb2
+
+WHOLE_BYTES_MAX = 64 * MIB
+"""An object up to this size of which all is wanted is asked for at once: nothing has to be known of it before."""
+BATCH_ROWS = 65_536
+READ_ATTEMPTS = 3
+"""For bytes that do not fit their checksum: an object store may answer wrongly and hold the right ones."""
+_TAIL_READ_BYTES = 64 * KIB  # a footer of usual size in one request, and no more than a small object has
+_FOOTER_BYTES_MAX = 64 * MIB
+_SUMMED_AT_ONCE = 256 * KIB
+
+Bytes = bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Bytes [begin, end) of an object."""
+
+    begin: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """How many."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Where a row group's rows and bytes are."""
+
+    number: int
+    first: int
+    rows: int
+    span: Span
+
+
+def first_span(described: common_pb2.Object, start: int, end: int) -> Span:
+    """Return what to fetch of an object before it is opened, when its records in [start, end) are wanted.
+
+    That is all of it, or its end with the footer; empty for one from before footers were summed. Raises Corruption.
+    """
+    size, footer = described.size_bytes, described.footer_size_bytes
+    if not footer:
+        return Span(0, 0)
+    if footer > min(size, _FOOTER_BYTES_MAX):
+        raise Corruption(f"object {described.key} is described with a footer larger than itself")
+    all_wanted = start <= described.start_offset and described.end_offset <= end
+    if all_wanted and size <= WHOLE_BYTES_MAX:
+        return Span(0, size)
+    return Span(max(0, size - max(footer, _TAIL_READ_BYTES)), size)
+
+
+class _CheckedBytes(io.RawIOBase):
+    """A file of which only what was checked is there; Parquet gets views of it, not copies."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._size = size_bytes
+        self._position = 0
+        self._begin = 0
+        self._data: memoryview = memoryview(b"")
+
+    def hold(self, begin: int, data: Bytes) -> None:
+        """These bytes are there, and no others."""
+        self._begin, self._data = begin, memoryview(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def read_buffer(self, size: int) -> memoryview:
+        """What Arrow asks for instead of `read` where it is there."""
+        low = self._position - self._begin
+        if size < 0 or low < 0 or low + size > len(self._data):
+            raise Corruption("Parquet looks for something outside of its row group")
+        self._position += size
+        return self._data[low : low + size]
+
+    def read(self, size: int = -1) -> bytes:
+        return bytes(self.read_buffer(size))
+
+
+class ObjectReader:
+    """One committed object that was opened. For one thread at a time."""
+
+    def __init__(self, store: ObjectStore, described: common_pb2.Object, data: Bytes | None = None) -> None:
+        """Open it and check its footer. `data`: the end of the object, as far as it was fetched already.
+
+        Raises Corruption, ObjectNotFound, Unavailable.
+        """
+        self._store = store
+        self._object = described
+        self._whole: Bytes | None = None
+        self._file = _CheckedBytes(described.size_bytes)
+        with _as_corruption(described):
+            # The footer alone is a file of Parquet's, if only one that describes what is not in it.
+            footer = pq.ParquetFile(pa.BufferReader(MAGIC + self._footer(data)))
+            source = pa.PythonFile(self._file, mode="r")
+            self._parquet = pq.ParquetFile(
+                source, metadata=footer.metadata, page_checksum_verification=True, pre_buffer=False
+            )
+            self._check_metadata()
+
+    def _footer(self, data: Bytes | None) -> bytes:
+        described = self._object
+        if not described.footer_size_bytes:
+            whole = self._store.get(described.key)  # an object from before footers were summed: check it as a whole
+            if f"sha256:{hashlib.sha256(whole).hexdigest()}" != described.digest:
+                raise Corruption(f"object {described.key} is damaged: its digest does not fit")
+            self._whole = whole
+            return whole[len(MAGIC) :]
+        span = first_span(described, 0, 0)
+        if data is not None and len(data) > span.size:
+            data = data[len(data) - span.size :]
+        problem = "its footer's checksum does not fit"
+        skip = span.size - described.footer_size_bytes
+        return bytes(self._checked(span, skip, data, described.footer_crc, problem))
+
+    def _checked(self, span: Span, skip: int, data: Bytes | None, crc: int, problem: str) -> Bytes:
+        """Return bytes of the object, from `skip` on, whose checksum is `crc`. Raises Corruption.
+
+        `data`: a first answer; without one, or when it is wrong, the store is asked.
+        """
+        for attempt in range(READ_ATTEMPTS):
+            if attempt or data is None:
+                try:
+                    data = self._store.get_range(self._object.key, span.begin, span.size)
+                except InvalidArgument:  # an answer that was too short
+                    if attempt == READ_ATTEMPTS - 1:
+                        raise
+                    continue
+            if len(data) == span.size and checksum(data[skip:]) == crc:
+                return data[skip:]
+        raise Corruption(f"object {self._object.key} is damaged: {problem}")
+
+    def _check_metadata(self) -> None:
+        described = self._object
+        told = self._parquet.schema_arrow.metadata or {}
+        if not self._parquet.schema_arrow.equals(SCHEMA, check_metadata=False):
+            raise Corruption(f"object {described.key} has other columns than rangelog writes")
+        expected = {
+            b"rangelog.stream_id": described.stream_id,
+            b"rangelog.range": described.range_index,
+            b"rangelog.start_offset": described.start_offset,
+            b"rangelog.end_offset": described.end_offset,
+        }
+        if b"rangelog.object_id" in told:  # not in those of an early version
+            expected[b"rangelog.object_id"] = described.object_id
+        for name, value in expected.items():
+            if told.get(name) != str(value).encode():
+                raise Corruption(
+                    f"object {described.key} is another one than the placement driver lists: {name.decode()}"
+                )
+        self._crcs, ends = self._numbers(ROW_GROUP_CRCS), self._numbers(ROW_GROUP_ENDS)
+        if not len(self._crcs) == len(ends) == self._parquet.metadata.num_row_groups:
+            raise Corruption(f"object {described.key} has {len(self._crcs)} checksums for its row groups")
+        edges = [len(MAGIC), *ends]
+        if edges != sorted(edges) or edges[-1] > described.size_bytes:
+            raise Corruption(f"object {described.key} has row groups that are not one behind the other")
+        self._spans = [Span(*pair) for pair in zip(edges, ends)]
+
+    def _numbers(self, name: str) -> list[int]:
+        """Our own metadata of the row groups. Asking Parquet where a column lies may end the process: it throws in C++."""
+        told = (self._parquet.metadata.metadata or {}).get(name.encode(), b"")
+        return [int(each) for each in told.split(b",")]
+
+    def row_groups(self, start: int, end: int) -> list[RowGroup]:
+        """Return those that hold records of [start, end), in order. Raises Corruption."""
+        with _as_corruption(self._object):
+            metadata = self._parquet.metadata
+            wanted: list[RowGroup] = []
+            first = self._object.start_offset
+            for number, span in enumerate(self._spans):
+                rows = metadata.row_group(number).num_rows
+                if first < end and first + rows > start:
+                    wanted.append(RowGroup(number, first, rows, span))
+                first += rows
+            if first != self._object.end_offset:
+                raise Corruption(f"object {self._object.key} has {first - self._object.start_offset} records")
+            return wanted
+
+    def decode(self, group: RowGroup, start: int, end: int, data: Bytes | None = None) -> list[pa.RecordBatch]:
+        """Return the records of a row group that are in [start, end). `data`: its bytes, if they were fetched already.
+
+        Raises Corruption, ObjectNotFound, Unavailable.
+        """
+        with _as_corruption(self._object):
+            if self._whole is not None:
+                data = self._whole[group.span.begin : group.span.end]
+            problem = f"the checksum of row group {group.number} does not fit"
+            data = self._checked(group.span, 0, data, self._crcs[group.number], problem)
+            self._file.hold(group.span.begin, data)
+            try:
+                table = self._parquet.read_row_group(group.number)
+            finally:
+                self._file.hold(0, b"")
+            if table.num_rows != group.rows or not _count_up(table.column("offset"), group.first):
+                raise Corruption(f"object {self._object.key} does not hold the offsets from {group.first} on")
+            low, high = max(0, start - group.first), min(group.rows, end - group.first)
+            batches: list[pa.RecordBatch] = table.slice(low, high - low).to_batches(max_chunksize=BATCH_ROWS)
+            return batches
+
+    def read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield the records in [start, end) in order. Raises Corruption, ObjectNotFound, Unavailable."""
+        for group in self.row_groups(start, end):
+            yield from self.decode(group, start, end)
+
+
+def _count_up(offsets: pa.ChunkedArray, first: int) -> bool:
+    """Whether these are `first` and the numbers behind it."""
+    if offsets.null_count or offsets[0].as_py() != first:
+        return False
+    steps = pc.min_max(pc.pairwise_diff(offsets.combine_chunks()))
+    return len(offsets) == 1 or steps["min"].as_py() == steps["max"].as_py() == 1
+
+
+def checksum(data: Bytes) -> int:
+    """Return the CRC32C of bytes wherever they are: the library takes a view of memory that may change for none."""
+    if isinstance(data, bytes):
+        return int(google_crc32c.value(data))
+    total = 0
+    for low in range(0, len(data), _SUMMED_AT_ONCE):
+        total = google_crc32c.extend(total, bytes(data[low : low + _SUMMED_AT_ONCE]))
+    return total
+
+
+class _as_corruption:  # noqa: N801  # reads as a phrase
+    """Whatever Parquet says of damaged bytes is Corruption; our own errors pass."""
+
+    def __init__(self, described: common_pb2.Object) -> None:
+        self._key = described.key
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, InvalidArgument):
+            raise Corruption(f"object {self._key} is shorter than the placement driver lists") from error
+        if isinstance(error, RangelogError) or not isinstance(error, Exception):
+            return
+        raise Corruption(f"object {self._key} is damaged: it cannot be read as Parquet") from error
