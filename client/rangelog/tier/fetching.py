@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 from rangelog.errors import InvalidArgument
 from rangelog.limits import MIB
@@ -24,7 +25,8 @@ PART_S, WAITED_FACTOR = 0.15, 4
 """How long the bytes of one request should take to come, and how much longer than what was waited for their beginning. So a
 store that sends slowly gets several requests at once, one that has much to do for each (some read the whole object to
 answer with a part) gets few large ones."""
-_SPARE_MAX = 2
+_SPARE_MAX = 3
+_MEMORY_BYTES_MIN = MIB
 
 
 class Fetcher:
@@ -58,7 +60,7 @@ class Fetcher:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def get(self, key: str, span: Span, target: bytearray, stopped: Callable[[], bool]) -> list[asyncio.Future[None]]:
+    def get(self, key: str, span: Span, target: mmap, stopped: Callable[[], bool]) -> list[asyncio.Future[None]]:
         """Begin to fetch a span into memory, in parts at once; a part that comes too short leaves it as it was."""
         loop = asyncio.get_running_loop()
         under_way: list[asyncio.Future[None]] = []
@@ -68,7 +70,7 @@ class Fetcher:
             under_way[-1].add_done_callback(_seen)
         return under_way
 
-    def _get(self, key: str, part: Span, target: bytearray, place: int, stopped: Callable[[], bool]) -> None:
+    def _get(self, key: str, part: Span, target: mmap, place: int, stopped: Callable[[], bool]) -> None:
         begun_s = time.monotonic()
         with (
             memoryview(target) as view,
@@ -108,21 +110,26 @@ class Spare:
     """Memory that was used once and can be again: filling new memory costs more than fetching what goes into it."""
 
     def __init__(self) -> None:
-        self._free: list[bytearray] = []
+        self._free: list[mmap] = []
 
-    def take(self, size_bytes: int) -> bytearray:
+    def take(self, size_bytes: int) -> mmap:
         """Return at least that much."""
-        fitting = [each for each in self._free if len(each) >= size_bytes]
-        if not fitting:
-            return bytearray(size_bytes)
-        found = min(fitting, key=len)
-        self._free = [each for each in self._free if each is not found]
-        return found
+        for found in self._free:
+            if len(found) >= size_bytes and not _looked_at(found):
+                self._free = [each for each in self._free if each is not found]
+                return found
+        # Memory costs nothing until it is filled, so there may be more of it: then it fits the next span as well.
+        rounded = max(_MEMORY_BYTES_MIN, 1 << (size_bytes - 1).bit_length())
+        return mmap(-1, rounded, flags=MAP_PRIVATE | MAP_ANONYMOUS)
 
-    def give(self, buffer: bytearray) -> None:
-        """Keep it for later, unless somebody still looks at it."""
-        try:
-            buffer.append(buffer.pop())  # memory that is looked at cannot change its size
-        except (BufferError, IndexError):
-            return
-        self._free = sorted([*self._free, buffer], key=len)[-_SPARE_MAX:]
+    def give(self, memory: mmap) -> None:
+        """Keep it for later. Somebody may still look at it: threads of Arrow's forget what they were given when they can."""
+        self._free = sorted([*self._free, memory], key=len)[-_SPARE_MAX:]
+
+
+def _looked_at(memory: mmap) -> bool:
+    try:
+        memory.resize(len(memory))
+    except (BufferError, SystemError, OSError):  # it is; or this system cannot tell
+        return True
+    return False

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from mmap import mmap
 
 import pyarrow as pa
 
@@ -31,7 +32,7 @@ class _Fetched:
 
     described: common_pb2.Object
     span: Span
-    buffer: bytearray
+    buffer: mmap
     view: memoryview
     under_way: list[asyncio.Future[None]]
     reader: ObjectReader | None = None
