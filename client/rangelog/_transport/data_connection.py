@@ -185,15 +185,19 @@ class DataConnection(asyncio.BufferedProtocol):
 
     async def wait_for(self, future: asyncio.Future[_T], timeout_s: float) -> _T:
         """Wait for what the peer answers. Raises RequestTimeout; a peer that said nothing at all is given up then."""
-        received_count = self._received_count
+        timer = future.get_loop().call_later(timeout_s, self._timed_out, future, timeout_s, self._received_count)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await future
-        except TimeoutError as error:
-            problem = RequestTimeout(f"range server {self.replica.server} did not answer within {timeout_s:g} s")
-            if self._received_count == received_count and timeout_s >= SILENT_S:
-                self._close(problem)  # its machine may be gone: TCP alone would notice after a quarter of an hour
-            raise problem from error
+            return await future
+        finally:
+            timer.cancel()
+
+    def _timed_out(self, future: asyncio.Future[_T], timeout_s: float, received_count: int) -> None:
+        if future.done():
+            return
+        problem = RequestTimeout(f"range server {self.replica.server} did not answer within {timeout_s:g} s")
+        future.set_exception(problem)
+        if self._received_count == received_count and timeout_s >= SILENT_S:
+            self._close(problem)  # its machine may be gone: TCP alone would notice after a quarter of an hour
 
     def send(
         self, opcode: Opcode, message: bytes, payload: Sequence[bytes] = (), *, request_id: int | None = None

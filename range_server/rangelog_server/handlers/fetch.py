@@ -19,6 +19,7 @@ from rangelog_proto.v1 import data_pb2
 from rangelog_server.data_plane import FETCHES_WAITING_MAX, Connection
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches
+from rangelog_server.ranges.replica import Health
 
 
 def handle(connection: Connection, frame: Frame) -> None:
@@ -121,24 +122,37 @@ class _Fetch:
             self._wait(hosted)
 
     def _wait(self, hosted: Hosted) -> None:
-        loop = self._connection.plane.loop
-        if loop.time() >= self._deadline:
+        if self._connection.plane.loop.time() >= self._deadline:
             self._reply(hosted, [])
             return
-        hosted.waiters[self._wake] = None
-        self._timer = loop.call_at(self._deadline, self._expire)
+        self._wait_for_more(hosted)
         self._connection.fetch_done()
 
+    def _wait_for_more(self, hosted: Hosted) -> None:
+        hosted.waiters[self._wake] = None
+        if self._timer is None:
+            self._timer = self._connection.plane.loop.call_at(self._deadline, self._expire)
+
     def _wake(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._again()
+        if self._hosted is not None and self._is_at_end(self._hosted):
+            self._hosted.waiters[self._wake] = None  # what moved is no news for a reader: flushed, but not confirmed
+        else:
+            self._again()
+
+    def _is_at_end(self, hosted: Hosted) -> bool:
+        core = hosted.core
+        if hosted.dropped or core.sealed_end_offset is not None or core.health is Health.QUARANTINED:
+            return False
+        return self._offset == core.readable_end(self._message.sealed_end_offset)
 
     def _expire(self) -> None:
         self._timer = None
-        if self._hosted is not None:
-            self._hosted.waiters.pop(self._wake, None)
+        if self._hosted is None or self._wake not in self._hosted.waiters:
+            return  # it is no longer waiting
+        if self._connection.plane.loop.time() < self._deadline:
+            self._wait_for_more(self._hosted)  # it was answered since the timer was set
+            return
+        del self._hosted.waiters[self._wake]
         self._again()
 
     def _again(self) -> None:
@@ -180,22 +194,24 @@ class _Fetch:
         self._connection.send(Opcode.FETCH_REPLY, self._request_id, reply.SerializeToString(), batches)
         if last:
             self._end()
+        else:
+            self._go_on(hosted)
         self._connection.fetch_done()
-        if not last:
-            self._go_on()
 
     def _is_last(self, batches: list[bytes], sealed: bool) -> bool:
         if not batches:
             return sealed or not self._wait_s or self._message.recovery_epoch > 0
         return 0 < self._message.end_offset <= self._offset
 
-    def _go_on(self) -> None:
+    def _go_on(self, hosted: Hosted) -> None:
         loop = self._connection.plane.loop
         self._deadline = loop.time() + self._wait_s
-        if self._credit > 0:
-            loop.call_soon(self._again)  # not at once: whoever else is served here has a turn first
-        else:
+        if self._credit <= 0:
             self._out_of_credit = True
+        elif self._is_at_end(hosted) and not self._connection.closed:
+            self._wait_for_more(hosted)
+        else:
+            loop.call_soon(self._again)  # not at once: whoever else is served here has a turn first
 
     def _fail(self, error: RangelogError) -> None:
         if not self._over:

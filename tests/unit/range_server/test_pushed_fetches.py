@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from memory_server import Client
@@ -12,6 +13,7 @@ from rangelog.limits import FETCH_CREDIT_BYTES_MAX
 from rangelog_proto.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.data_plane import DataPlane
+from rangelog_server.ranges.hosted import Hosted
 
 BATCH_BYTES = 1_000 + 84
 """One record of 1,000 bytes, encoded."""
@@ -208,3 +210,44 @@ async def test_a_lost_connection_takes_its_fetches_along(plane: DataPlane) -> No
     other.fetch(2)
     assert [offsets(frame) for frame in await other.replies(1)] == [[2]]
     assert await quiet(client) == [] and not client.connection.following
+
+
+async def test_news_for_nobody_wakes_nobody(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was flushed and is not confirmed does not make a waiting fetch look again; what ends its wait does."""
+    from rangelog_server.ranges.store import Store
+
+    client, writer = written(plane, 1), Client(plane).hello()
+    number = client.fetch(1, wait_ms_max=10_000, credit_bytes=1 << 20)
+    looks: list[tuple[int, int]] = []
+    find = Store.find
+
+    def noting(self: Store, stream_id: int, range_index: int) -> Hosted:
+        looks.append((stream_id, range_index))
+        return find(self, stream_id, range_index)
+
+    monkeypatch.setattr(Store, "find", noting)
+    writer.append(1, confirm_offset=1)
+    writer.append(2, confirm_offset=1)
+    assert await quiet(client) == [] and looks == []
+    writer.confirm(2)
+    (frame,) = await client.replies(1)
+    assert offsets(frame) == [1]
+    assert await quiet(client) == [] and len(looks) == 1
+    plane.store.quarantine(plane.store.find(1, 0), "bits rot")
+    (frame,) = await client.replies(1)
+    assert (frame.opcode, frame.request_id) == (Opcode.ERROR, number)
+
+
+async def test_the_wait_starts_anew_with_each_reply(plane: DataPlane) -> None:
+    """A fetch that pushed something says that there is nothing only a whole wait after that."""
+    client = written(plane, 1)
+    loop = asyncio.get_running_loop()
+    client.fetch(1, wait_ms_max=200, credit_bytes=1 << 20)
+    began = loop.time()
+    await asyncio.get_running_loop().run_in_executor(plane.readers, time.sleep, 0.1)
+    writer = Client(plane).hello()
+    writer.append(1, confirm_offset=2)
+    writer.confirm(2)
+    pushed, empty = await client.replies(2)
+    assert offsets(pushed) == [1] and empty.payload == b""
+    assert loop.time() - began >= 0.3
