@@ -25,7 +25,7 @@
             header bytes     if headers; per record: u8 how many, then each: u16 length, name (UTF-8), u32 length, value
      -4     crc32c           u32  over all before it
 
-Little-endian. The checksum stands last so that one pass over the whole batch yields a constant (`_RESIDUE`): no slice, no
+Little-endian. The checksum stands last so that one pass over the whole batch yields a constant (`WHOLE_CRC`): no slice, no
 copy. It binds the bytes to stream, range, epoch and offset, so a batch in the wrong place is caught like a flipped bit.
 Columnar, so that a batch becomes an Arrow RecordBatch without a step per record.
 
@@ -64,7 +64,8 @@ _CODEC_MASK = 0x07
 _HAS_KEYS = 0x08
 _HAS_HEADERS = 0x10
 _KNOWN_ATTRIBUTES = _CODEC_MASK | _HAS_KEYS | _HAS_HEADERS
-_RESIDUE = 0x48674BC7  # crc32c of any bytes followed by their own crc32c
+WHOLE_CRC = 0x48674BC7
+"""The crc32c of every whole batch: that of any bytes followed by their own crc32c."""
 _BIG_ENDIAN = sys.byteorder == "big"
 _NO_HEADERS: Mapping[str, bytes] = {}
 _new_record: Callable[[tuple[object, ...]], Record] = partial(tuple.__new__, Record)
@@ -135,7 +136,7 @@ def check_batch(data: bytes) -> BatchHeader:
     header = peek_header(data)
     if header.length != len(data):
         raise ProtocolViolation(f"a record batch says {header.length} bytes and has {len(data)}")
-    if google_crc32c.value(data) != _RESIDUE:
+    if google_crc32c.value(data) != WHOLE_CRC:
         raise Corruption(f"the checksum of the batch at offset {header.base_offset} does not fit")
     return header
 

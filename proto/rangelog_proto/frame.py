@@ -26,6 +26,8 @@ _HEADER = struct.Struct("<HBBIIIII")
 _UNCHECKED = struct.Struct("<HBBIIII")
 _CRC = struct.Struct("<I")
 _BUFFER_BYTES = 256 * 1024
+_SMALL_IN_A_ROW = 64
+"""After so many without a large frame the large buffer goes."""
 
 
 class Opcode(IntEnum):
@@ -80,7 +82,8 @@ def encode_frame(opcode: Opcode, request_id: int, message: bytes, payload: bytes
 class FrameDecoder:
     """Cuts a byte stream into frames, for `asyncio.BufferedProtocol`: get_buffer, then received.
 
-    Holds at most one incomplete frame and one buffer of 256 KiB, whichever is more.
+    Holds one buffer of 256 KiB, or of the largest frame among the last few, whichever is more: a fresh one for each large
+    frame would have to be zeroed first.
     """
 
     def __init__(self, *, message_bytes_max: int, payload_bytes_max: int) -> None:
@@ -90,14 +93,14 @@ class FrameDecoder:
         self._start = 0  # of what is not yet cut
         self._end = 0  # of what was received
         self._need = HEADER_BYTES  # bytes of the frame at _start, as far as known
+        self._small_count = 0  # times in a row that the buffer was emptied without a frame that needed its size
 
     def get_buffer(self) -> memoryview:
         """Return where to put the next bytes received; never empty."""
         view, start, end = self._view, self._start, self._end
         if start + self._need > len(view) or end == len(view):
             held = end - start
-            size = max(_BUFFER_BYTES, self._need)
-            fresh = view if size == len(view) else memoryview(bytearray(size))
+            fresh = view if self._need <= len(view) else memoryview(bytearray(self._need))
             fresh[:held] = bytes(view[start:end])
             self._view, self._start, self._end = fresh, 0, held
         return self._view[self._end :]
@@ -114,11 +117,15 @@ class FrameDecoder:
                 self._need += self._check_header()
                 if self._end - self._start < self._need:
                     break
+            if self._need > _BUFFER_BYTES:
+                self._small_count = 0
             frames.append(self._cut())
         if self._start == self._end:
             self._start = self._end = 0
             if len(self._view) > _BUFFER_BYTES:
-                self._view = memoryview(bytearray(_BUFFER_BYTES))
+                self._small_count += 1
+                if self._small_count > _SMALL_IN_A_ROW:
+                    self._view = memoryview(bytearray(_BUFFER_BYTES))
         return frames
 
     def feed(self, data: bytes) -> list[Frame]:

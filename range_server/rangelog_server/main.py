@@ -59,6 +59,7 @@ def open_store(settings: RangeServerSettings, directory: DataDirectory, identity
         identity.salt,
         segment_bytes=settings.segment_size_bytes,
         capacity_bytes=settings.capacity_bytes,
+        direct=settings.direct_io,
     )
     store = Store(wal, cache_bytes=settings.cache_bytes)
     replayed = store.open(started_before=identity.boot > 1)

@@ -29,6 +29,10 @@ class CrashIo(Io):
         except KeyError:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path.name) from None
 
+    def open_direct(self, path: Path) -> int:
+        """See Io."""
+        return self.open(path)
+
     def create(self, path: Path, size_bytes: int) -> int:
         """See Io."""
         return self.disk.create(path.name, size_bytes)
@@ -41,7 +45,7 @@ class CrashIo(Io):
         """See Io."""
         return len(self.disk.file(fd).now)
 
-    def pwritev(self, fd: int, buffers: Sequence[bytes], position: int) -> int:
+    def pwritev(self, fd: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
         """See Io."""
         data = b"".join(buffers)
         self.disk.write(fd, data, position)

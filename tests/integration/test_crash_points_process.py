@@ -23,7 +23,9 @@ pytestmark = [
 ALL = bool(os.environ.get("CRASH_POINTS_ALL"))
 SAMPLE = [("fdatasync", 9), ("pwritev2", 14), ("fdatasync", 30)]
 """While the first segments are made, among the first appends, later."""
-EACH = [(call, number) for call in ("fdatasync", "pwritev2", "rename", "fsync") for number in range(1, 40, 2)]
+EACH = [(call, number) for call in ("fdatasync", "pwritev2") for number in range(1, 40, 2)]
+EACH += [("rename", number) for number in (1, 2, 3)] + [("fsync", number) for number in range(1, 8)]
+"""A server that is started makes no more files than that before it is full."""
 
 
 def killing(home: Path, call: str, number: int) -> ServerProcess:

@@ -201,7 +201,7 @@ class VirtualCommitter:
             self._begin()
 
     def _note(self, group: list[Pending]) -> None:
-        for segment, position, kind, stream_id, index, _, payload, _ in group:
+        for segment, position, kind, stream_id, index, _, payload, _, _ in group:
             if kind == Kind.BATCHES:
                 headers = [check_batch(each) for each in split_batches(payload)]
                 spans = [(each.base_offset, each.end_offset) for each in headers]

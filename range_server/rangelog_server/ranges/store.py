@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from rangelog.batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from rangelog.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
+from rangelog.batch import WHOLE_CRC
 from rangelog.errors import Corruption, Overloaded, ProtocolViolation, RangeNotFound, StorageFull, WriterFenced
 from rangelog_server.ranges.cache import CACHE_BYTES_DEFAULT, TailCache
 from rangelog_server.ranges.hosted import Hosted
@@ -149,7 +150,10 @@ class Store:
         token = (hosted, end, None if memory else appender, request_id, size_bytes)
         one = len(fresh) == 1
         digest = payload[:BATCH_HEADER_BYTES] + payload[-BATCH_TRAILER_BYTES:] if one else batch_heads(payload)
-        lsn = wal.submit(Kind.BATCHES, core.stream_id, core.range_index, payload, digest, core.confirm_offset, token)
+        crc = WHOLE_CRC if one else None  # who brought the batch has checked it
+        lsn = wal.submit(
+            Kind.BATCHES, core.stream_id, core.range_index, payload, digest, core.confirm_offset, token, crc
+        )
         skip, flushed = 0, wal.flushed_lsn
         for batch in fresh:
             hosted.place(batch.header, lsn, skip)

@@ -11,19 +11,16 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from rangelog_server.wal.blocks import BlockWriter
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind, make_lsn, pack_header
 from rangelog_server.wal.files import Segment
-from rangelog_server.wal.io import Io, write_all
+from rangelog_server.wal.io import Io
 
-# segment, position, kind, stream id, range index, confirm offset, payload, token
-Pending = tuple[Segment, int, int, int, int, int, bytes, Any]
+# segment, position, kind, stream id, range index, confirm offset, payload, token, checksum of the payload if known
+Pending = tuple[Segment, int, int, int, int, int, bytes, Any, int | None]
 
 GROUP_ENTRIES_MAX = 2048
 GROUP_BYTES_MAX = 16 * 1024 * 1024
-ONE_STEP_BYTES_MAX = 8 * 1024
-"""A larger write does the header of its first entry last, over the END that stood there: a process that is killed in the
-middle of it leaves a log that ends cleanly, instead of a torn one that puts replicas in doubt."""
-_BUFFERS_MAX = 1000  # the kernel takes 1024 in one call
 
 
 class LogFailed(Exception):
@@ -33,9 +30,10 @@ class LogFailed(Exception):
 class Committer:
     """Writes groups of entries. `commit` is the whole of it; the thread only feeds it."""
 
-    def __init__(self, io: Io, salt: int) -> None:
+    def __init__(self, io: Io, salt: int, blocks: BlockWriter) -> None:
         self._io = io
         self._salt = salt
+        self._blocks = blocks
         self.flush_count = 0
         self.failed = False
 
@@ -57,20 +55,14 @@ class Committer:
         salt, sequence = self._salt, segment.sequence
         first = position = entries[0][1]
         buffers: list[bytes] = []
-        for _, position, kind, stream_id, range_index, confirm_offset, payload, _ in entries:
+        for _, position, kind, stream_id, range_index, confirm_offset, payload, _, crc in entries:
             lsn = make_lsn(sequence, position)
-            head = pack_header(salt, kind, lsn, position - first, stream_id, range_index, confirm_offset, payload)
+            head = pack_header(salt, kind, lsn, position - first, stream_id, range_index, confirm_offset, payload, crc)
             buffers += (head, payload)
         end = position + ENTRY_HEADER_BYTES + len(entries[-1][6])
         if entries[-1][2] != Kind.NEXT:
             buffers.append(pack_header(salt, Kind.END, make_lsn(sequence, end), end - first, 0, 0, 0, b""))
-        if end - first <= ONE_STEP_BYTES_MAX:
-            write_all(self._io, segment.fd, buffers, first)
-            return
-        at = first + ENTRY_HEADER_BYTES
-        for start in range(1, len(buffers), _BUFFERS_MAX):
-            at = write_all(self._io, segment.fd, buffers[start : start + _BUFFERS_MAX], at)
-        write_all(self._io, segment.fd, buffers[:1], first)
+        self._blocks.write(segment, buffers, first)
 
 
 class CommitterThread:

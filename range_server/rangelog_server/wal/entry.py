@@ -99,8 +99,9 @@ def pack_header(
     range_index: int,
     confirm_offset: int,
     payload: bytes,
+    payload_crc: int | None = None,
 ) -> bytes:
-    """Return the header that goes before `payload`."""
+    """Return the header that goes before `payload`; `payload_crc`: where the caller knows it."""
     head = _HEAD.pack(
         ENTRY_MAGIC,
         kind,
@@ -112,7 +113,7 @@ def pack_header(
         stream_id,
         confirm_offset,
         range_index,
-        google_crc32c.value(payload),
+        google_crc32c.value(payload) if payload_crc is None else payload_crc,
     )
     return head + _CRC.pack(google_crc32c.extend(salt, head))
 

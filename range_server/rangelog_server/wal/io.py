@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,15 @@ class Io:
     def open(self, path: Path) -> int:
         """Open an existing file for reading and writing."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def open_direct(self, path: Path) -> int:
+        """Open an existing file for writes past the page cache; -1 where the file system has none."""
+        try:
+            return os.open(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return -1
 
     def create(self, path: Path, size_bytes: int) -> int:
         """Make a file whose blocks are all reserved. Nothing is left behind on failure."""
@@ -38,8 +48,8 @@ class Io:
         """Return a file's length."""
         return os.fstat(fd).st_size
 
-    def pwritev(self, fd: int, buffers: Sequence[bytes], position: int) -> int:
-        """Write; may write less than asked."""
+    def pwritev(self, fd: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
+        """Write; may write less than asked. Direct: from aligned memory, whole blocks at a block."""
         return os.pwritev(fd, buffers, position)
 
     def pread(self, fd: int, length: int, position: int) -> bytes:

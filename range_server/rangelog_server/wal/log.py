@@ -17,6 +17,7 @@ from typing import Any
 
 from rangelog.errors import StorageFull
 from rangelog.limits import MIB
+from rangelog_server.wal.blocks import BlockWriter
 from rangelog_server.wal.committer import Committer, CommitterThread, LogFailed, Pending
 from rangelog_server.wal.entry import (
     ENTRY_HEADER_BYTES,
@@ -43,7 +44,8 @@ class Wal:
     """See the module. All methods are for the event loop's thread unless they say else."""
 
     def __init__(self, directory: Path, salt: int, *, io: Io | None = None,
-                 segment_bytes: int = SEGMENT_BYTES_DEFAULT, capacity_bytes: int = 0) -> None:  # fmt: skip
+                 segment_bytes: int = SEGMENT_BYTES_DEFAULT, capacity_bytes: int = 0,
+                 direct: bool = True) -> None:  # fmt: skip
         self.io = io or Io()
         self.salt = salt
         self.files = SegmentFiles(directory, self.io, segment_bytes, salt, capacity_bytes)
@@ -61,7 +63,8 @@ class Wal:
         self._preparing = False
         self._gathering: list[Pending] = []
         self._full: list[tuple[int, int, bytes]] = []  # segments whose sidecar waits for their flush
-        self._committer = Committer(self.io, salt)
+        self._blocks = BlockWriter(self.io, self.files.path, direct=direct)
+        self._committer = Committer(self.io, salt, self._blocks)
         self._thread: CommitterThread | None = None
         self._loop_call: LoopCall | None = None
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -124,6 +127,7 @@ class Wal:
         if self._worker is not None:
             self._jobs.put(None)
             self._worker.join(30.0)
+        self._blocks.close()
         for segment in self.segments.values():
             self.io.close(segment.fd)
         self.segments.clear()
@@ -176,16 +180,18 @@ class Wal:
         return self._position + payload_bytes + 2 * ENTRY_HEADER_BYTES + reserve_bytes <= self._current.size_bytes
 
     def submit(self, kind: int, stream_id: int, range_index: int, payload: bytes, digest: bytes,
-               confirm_offset: int = 0, token: Any = None) -> int:  # fmt: skip
+               confirm_offset: int = 0, token: Any = None, payload_crc: int | None = None) -> int:  # fmt: skip
         """Give an entry its place and return its sequence number; it is written with the next kick.
 
-        `token` comes back through `on_flushed` once the entry is durable. Raises StorageFull.
+        `payload_crc`: its checksum, where that is known already. `token` comes back through `on_flushed` once the entry
+        is durable. Raises StorageFull.
         """
         size = len(payload)
         if not self._fits(size, 0):
             self._switch()
         segment, position = self._current, self._position
-        self._gathering.append((segment, position, kind, stream_id, range_index, confirm_offset, payload, token))
+        entry = (segment, position, kind, stream_id, range_index, confirm_offset, payload, token, payload_crc)
+        self._gathering.append(entry)
         segment.rows += sidecar_row(kind, position, stream_id, range_index, confirm_offset, size, digest)
         self._position = position + ENTRY_HEADER_BYTES + size
         self.pending_bytes += size
@@ -214,7 +220,7 @@ class Wal:
         if not self._spares:
             raise StorageFull(f"no room in the log: {self.problem or 'the next segment is not ready yet'}")
         old = self._current
-        self._gathering.append((old, self._position, Kind.NEXT, 0, 0, 0, b"", None))
+        self._gathering.append((old, self._position, Kind.NEXT, 0, 0, 0, b"", None, None))
         self._full.append((old.sequence, self._position, bytes(old.rows)))
         old.rows = bytearray()
         self._current, self._position = self._spares.pop(0), SEGMENT_HEADER_BYTES

@@ -38,6 +38,7 @@ class MemoryIo(Io):
         self.free_bytes = 1 << 40
         self.fail: Callable[[str], None] = lambda call: None  # raises OSError to inject a fault
         self._open: dict[int, _File] = {}
+        self._direct: set[int] = set()
         self._fd = 100
 
     # ---- what tests do to it
@@ -102,6 +103,12 @@ class MemoryIo(Io):
         self._open[self._fd] = self.names[path.name]
         return self._fd
 
+    def open_direct(self, path: Path) -> int:
+        """See Io."""
+        fd = self.open(path)
+        self._direct.add(fd)
+        return fd
+
     def create(self, path: Path, size_bytes: int) -> int:
         """See Io."""
         self._change("create")
@@ -114,14 +121,17 @@ class MemoryIo(Io):
     def close(self, fd: int) -> None:
         """See Io."""
         del self._open[fd]
+        self._direct.discard(fd)
 
     def size(self, fd: int) -> int:
         """See Io."""
         return len(self._open[fd].now)
 
-    def pwritev(self, fd: int, buffers: Sequence[bytes], position: int) -> int:
+    def pwritev(self, fd: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
         """See Io."""
         data = b"".join(buffers)
+        if fd in self._direct and (position | len(data)) % 4096:
+            raise OSError(errno.EINVAL, "a direct write that is not aligned")
         file = self._open[fd]
         cut = self.cut_after == 0
         if cut:

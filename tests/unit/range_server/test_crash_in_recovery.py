@@ -16,7 +16,8 @@ from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo, PowerCut
 
-SEGMENT_BYTES = 4096
+SEGMENT_BYTES = 8192
+"""Two blocks: what is torn is torn between them."""
 
 
 def open_store(disk: MemoryIo) -> Store:
@@ -27,8 +28,8 @@ def open_store(disk: MemoryIo) -> Store:
 
 
 def append(store: Store, stream_id: int, base: int) -> bytes:
-    """Append one record."""
-    data = batch(base, [b"%d" % base * 40], stream_id=stream_id)
+    """Append one record: a short one first, then long ones."""
+    data = batch(base, [b"%d" % base * (700 if base else 40)], stream_id=stream_id)
     message = SimpleNamespace(
         stream_id=stream_id, range_index=0, epoch=1, start_offset=0, confirm_offset=0, recovery=False, memory=False
     )

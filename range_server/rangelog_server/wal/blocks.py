@@ -1,0 +1,124 @@
+"""Writes to a segment by whole blocks, past the page cache where the file system can.
+
+What holds: bytes before the position of a write are written again as they are, never changed; what follows it up to the
+end of its block becomes zeros. A write of more than `ONE_STEP_BYTES_MAX` does its first block last, over the END that
+stood there: a process that is killed in the middle of it leaves a log that ends cleanly, instead of a torn one that puts
+replicas in doubt.
+
+Why not through the page cache: the kernel would take fresh pages for every byte of the log, and filling those costs several
+times what the rest of an append does; whoever reads soon after is served from the tail cache. A file system without direct
+writes (some in-memory ones) is written to as usual.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rangelog_server.wal.files import Segment
+from rangelog_server.wal.io import Io, read_all, write_all
+
+BLOCK_BYTES = 4096
+"""A multiple of every device's sector."""
+ONE_STEP_BYTES_MAX = 2 * BLOCK_BYTES
+_STAGE_BYTES = 1024 * 1024
+_JOINED_BYTES_MAX = 64 * 1024
+_BUFFERS_MAX = 1000  # the kernel takes 1024 in one call
+
+
+class BlockWriter:
+    """Writes consecutive stretches of one segment after the other. For one thread."""
+
+    def __init__(self, io: Io, path_of: Callable[[int], Path], *, direct: bool = True) -> None:
+        self._io = io
+        self._path_of = path_of
+        self._direct = direct
+        self._stage = memoryview(mmap.mmap(-1, _STAGE_BYTES)) if direct else memoryview(b"")  # mmap: aligned
+        self._sequence = -1
+        self._fd = -1
+        self._kept_start = 0
+        self._kept = b""  # the last bytes written, from a block's start on
+
+    def close(self) -> None:
+        """Let go of the file; idempotent."""
+        if self._fd >= 0:
+            self._io.close(self._fd)
+        self._fd, self._sequence, self._kept = -1, -1, b""
+
+    def write(self, segment: Segment, buffers: Sequence[bytes], position: int) -> None:
+        """Write `buffers` at `position`; not yet flushed. Raises OSError."""
+        if segment.sequence != self._sequence:
+            self._turn_to(segment)
+        start = position - position % BLOCK_BYTES
+        before = self._before(segment, start, position)
+        size = len(before) + sum(map(len, buffers))
+        padding = -size % BLOCK_BYTES
+        if self._fd < 0 or start + size + padding > segment.size_bytes:
+            self._write_buffered(segment, buffers, position)
+            return
+        pieces = [before, *buffers, bytes(padding)]
+        if size <= _JOINED_BYTES_MAX or size < len(pieces) * BLOCK_BYTES:
+            pieces = [b"".join(pieces)]  # many small ones: cheaper than one by one
+        self._put(pieces, size + padding, start)
+
+    def _turn_to(self, segment: Segment) -> None:
+        self.close()
+        self._sequence = segment.sequence
+        if self._direct:
+            self._fd = self._io.open_direct(self._path_of(segment.sequence))
+
+    def _before(self, segment: Segment, start: int, position: int) -> bytes:
+        """Return what lies in [start, position)."""
+        skip = start - self._kept_start
+        if self._kept and skip >= 0 and position - self._kept_start <= len(self._kept):
+            return self._kept[skip : position - self._kept_start]
+        return read_all(self._io, segment.fd, position - start, start) if self._fd >= 0 else b""
+
+    def _put(self, pieces: Sequence[bytes], size: int, start: int) -> None:
+        """Write `size` bytes, whole blocks, at a block: by way of the stage, the first block last unless all fits at once."""
+        stage, filled, done = self._stage, 0, 0
+        first = b""
+        for piece in pieces:
+            view, taken = memoryview(piece), 0
+            while taken < len(view):
+                step = min(len(view) - taken, _STAGE_BYTES - filled)
+                stage[filled : filled + step] = view[taken : taken + step]
+                filled, taken = filled + step, taken + step
+                if filled == _STAGE_BYTES or done + filled == size:
+                    if not done and size > ONE_STEP_BYTES_MAX:
+                        first = bytes(stage[:BLOCK_BYTES])
+                        self._put_stage(BLOCK_BYTES, filled, start)
+                    else:
+                        self._put_stage(0, filled, start + done)
+                    done += filled
+                    if done == size:
+                        self._keep(stage[:filled], start + size)
+                    filled = 0
+        if first:
+            stage[:BLOCK_BYTES] = first
+            self._put_stage(0, BLOCK_BYTES, start)
+
+    def _keep(self, stage: memoryview, end: int) -> None:
+        """The next write begins in one of the last two blocks: keep them, as far as they are at hand."""
+        kept = bytes(stage[-2 * BLOCK_BYTES :])
+        self._kept_start, self._kept = end - len(kept), kept
+
+    def _put_stage(self, begin: int, end: int, position: int) -> None:
+        """Write [begin, end) of the stage, of which byte 0 goes to `position`."""
+        while begin < end:
+            step = self._io.pwritev(self._fd, [self._stage[begin:end]], position + begin)
+            if step <= 0 or step % BLOCK_BYTES:
+                raise OSError(errno.EIO, "a direct write ended within a block")
+            begin += step
+
+    def _write_buffered(self, segment: Segment, buffers: Sequence[bytes], position: int) -> None:
+        self._kept = b""
+        if sum(map(len, buffers)) <= ONE_STEP_BYTES_MAX:
+            write_all(self._io, segment.fd, buffers, position)
+            return
+        at = position + len(buffers[0])
+        for start in range(1, len(buffers), _BUFFERS_MAX):
+            at = write_all(self._io, segment.fd, buffers[start : start + _BUFFERS_MAX], at)
+        write_all(self._io, segment.fd, buffers[:1], position)
