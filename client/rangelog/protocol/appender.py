@@ -26,7 +26,13 @@ from rangelog.limits import FRAME_PAYLOAD_BYTES_MAX, REPLICA_LAG_BYTES_MAX
 from rangelog.protocol.window import Link, SentBatch, Window
 
 REPLICA_LAG_MS_MAX = 2_000.0
-"""A replica that holds batches back this long is slow. Far above any flush, far below a user's patience."""
+"""A replica that holds batches back this long is slow, whatever the others take. Far below a user's patience."""
+
+REPLICA_LAG_MS_MIN = 500.0
+"""None is slow before that: a pause of the garbage collector, or of a neighbour on the machine, is shorter."""
+
+REPLICA_LAG_FACTOR = 10.0
+"""In between, a replica is slow when it takes this many times as long as the slowest confirm of late."""
 
 ROLL_RETRY_MS = 1_000.0
 """After the placement driver could not help, how long until it is asked again."""
@@ -353,11 +359,18 @@ class Appender:
         """Give up a replica that holds the others back, if they can do without it."""
         if link.failed or link.durable_offset >= self._window.end_offset:
             return
-        late = now_ms - link.progress_ms > REPLICA_LAG_MS_MAX
+        late = now_ms - link.progress_ms > self._lag_ms_max()
         if late or self._window.lag_bytes(link) > REPLICA_LAG_BYTES_MAX:
             link.slow = True
             if self._goes_on_without(link):
                 self._window.give_up(link)
+
+    def _lag_ms_max(self) -> float:
+        """How long a replica may hold batches back, by what confirms take here."""
+        latency_ms = self._window.latency_ms
+        if not latency_ms:
+            return REPLICA_LAG_MS_MAX
+        return min(REPLICA_LAG_MS_MAX, max(REPLICA_LAG_MS_MIN, REPLICA_LAG_FACTOR * latency_ms))
 
     def _goes_on_without(self, link: Link | None = None) -> bool:
         """Whether enough sound replicas (other than `link`) take appends: else this range is never acked again."""

@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from rangelog.ids import ReplicaId
 from rangelog.protocol.quorum import confirmed_offset
 
+_LATENCY_KEPT = 0.99
+"""Of a slow confirm's latency, at each later one: half of it is forgotten after 70."""
+
 
 @dataclass(slots=True)
 class SentBatch:
@@ -53,6 +56,7 @@ class Window:
         self.end_offset = start_offset
         self.size_bytes = 0  # kept
         self.confirmed_bytes = 0  # of this range so far
+        self.latency_ms = 0.0  # from submit to confirm: the slowest of late, slowly forgotten; 0: none yet
         self._unconfirmed: deque[SentBatch] = deque()
         self._batches: deque[SentBatch] = deque()
 
@@ -95,20 +99,24 @@ class Window:
         link.durable_offset = durable_offset
         link.progress_ms = now_ms
         link.slow = False
-        return self._advance()
+        return self._advance(now_ms)
 
     def unfreeze(self) -> bool:
         """Let the confirm offset move again; return whether it did."""
         self.frozen = False
-        return self._advance()
+        return self._advance(None)
 
-    def _advance(self) -> bool:
+    def _advance(self, now_ms: float | None) -> bool:
+        """`now_ms` None: how long it took says nothing of the replicas."""
         if self.frozen:
             return False
         confirm = confirmed_offset([link.durable_offset for link in self.links.values()], self.acks)
         moved = confirm > self.confirm_offset
         if moved:
             self.confirm_offset = confirm
+            if now_ms is not None and self._unconfirmed:
+                took_ms = now_ms - self._unconfirmed[0].submitted_ms
+                self.latency_ms = max(took_ms, self.latency_ms * _LATENCY_KEPT)
             while self._unconfirmed and self._unconfirmed[0].end_offset <= confirm:
                 self.confirmed_bytes += len(self._unconfirmed.popleft().data)
         self._release()

@@ -1,0 +1,87 @@
+"""When a replica counts as slow: by what confirms take, within bounds. Time is told, nothing waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangelog.batch import encode_batch
+from rangelog.ids import Incarnation, ReplicaId
+from rangelog.protocol.appender import Appender, OpenRange, Probe
+
+A, B, C = (ReplicaId(name, Incarnation(1)) for name in "abc")
+
+
+def opened() -> Appender:
+    """A writer on three replicas, all connected, at time 0."""
+    core = Appender(1, OpenRange(0, 0, 2, (A, B, C), 0.0, 1 << 30, 0), 0.0)
+    for replica in (A, B, C):
+        core.connected(0.0, 0, replica)
+    core.effects()
+    return core
+
+
+def submit(core: Appender, now_ms: float) -> int:
+    """One record; return where it ends."""
+    base = core.next_offset
+    data = encode_batch(stream_id=1, range_index=0, epoch=1, base_offset=base, timestamps_ms=[1], values=[b"v"])
+    core.submit(now_ms, base, base + 1, data)
+    return base + 1
+
+
+def left_after(core: Appender, now_ms: float) -> float:
+    """Tick until the writer wants to leave the range; return when that was."""
+    while now_ms < 60_000:
+        now_ms += 50
+        core.tick(now_ms)
+        probes = [effect for effect in core.effects() if isinstance(effect, Probe)]
+        if probes:
+            assert probes[0].exclude_servers == ("c",)
+            return now_ms
+    raise AssertionError("the slow replica was never noticed")
+
+
+@pytest.mark.parametrize(
+    ("latency_ms", "noticed_ms"),
+    [(1.0, 500), (20.0, 500), (100.0, 1_000), (150.0, 1_500), (700.0, 2_000)],
+)
+def test_a_silent_replica_is_noticed_by_what_the_others_take(latency_ms: float, noticed_ms: float) -> None:
+    """Ten times the latency of late, not below half a second, not above two."""
+    core = opened()
+    now = 0.0
+    for _ in range(5):
+        end = submit(core, now)
+        now += latency_ms
+        for replica in (A, B, C):
+            core.acked(now, 0, replica, end)
+    end = submit(core, now)  # c is silent from here on
+    for replica in (A, B):
+        core.acked(now + latency_ms, 0, replica, end)
+    assert noticed_ms <= left_after(core, now) - now <= noticed_ms + 100
+
+
+def test_a_slow_confirm_is_forgotten_in_time() -> None:
+    """One pause of 150 ms widens the bound; some hundred quick confirms later it is back at its least."""
+    core = opened()
+    now = 0.0
+    for latency_ms in [150.0] + [1.0] * 300:
+        end = submit(core, now)
+        now += latency_ms
+        for replica in (A, B, C):
+            core.acked(now, 0, replica, end)
+    end = submit(core, now)
+    for replica in (A, B):
+        core.acked(now + 1, 0, replica, end)
+    assert left_after(core, now) - now <= 600
+
+
+def test_before_the_first_confirm_the_bound_is_wide() -> None:
+    """Nothing is known yet of this range: two seconds."""
+    core = opened()
+    submit(core, 0.0)
+    for replica in (A, B):
+        core.acked(1_900.0, 0, replica, 0)
+    now = 0.0
+    while now < 1_950:
+        now += 50
+        core.tick(now)
+        assert not [effect for effect in core.effects() if isinstance(effect, Probe)]
