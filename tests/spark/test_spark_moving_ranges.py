@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import rangelog._reader
+import rangelog._feed
 import rangelog.spark.reading
-import rangelog.tier.parquet
+import rangelog.tier.fetching
+import rangelog.tier.object_reader
 from rangelog.errors import Corruption, OffsetTrimmed, StreamNotFound
 from rangelog.spark.options import Options, parse_options
 from rangelog.spark.reading import plan_spans, read_span
@@ -25,9 +26,11 @@ COUNT = 8_000
 @pytest.fixture
 def options(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`options(stream, …)`: as Spark would pass them; reads go in small steps so that a move falls between two."""
-    monkeypatch.setattr(rangelog._reader, "_FETCH_BYTES", 4_096)
+    monkeypatch.setattr(rangelog._feed, "REPLY_BYTES", 4_096)
+    monkeypatch.setattr(rangelog._feed, "CREDIT_BYTES", 8_192)
     monkeypatch.setattr(rangelog.spark.reading, "EMIT_ROWS", 1)
-    monkeypatch.setattr(rangelog.tier.parquet, "BATCH_ROWS", 100)
+    monkeypatch.setattr(rangelog.tier.object_reader, "BATCH_ROWS", 100)
+    monkeypatch.setattr(rangelog.tier.fetching, "BYTES_MAX", 1)  # objects are fetched one after the other
     return lambda stream, **more: parse_options({"pd": cluster.connect_string, "stream": stream, **more})
 
 
@@ -70,9 +73,12 @@ def test_the_open_range_is_sealed_and_goes_while_it_is_read(options: Any, stream
 
 
 def test_objects_are_trimmed_while_they_are_read(options: Any, streams: Any, cluster: Cluster) -> None:
-    """What is trimmed under a task is said to be trimmed, with where the stream starts now; it is not called damaged."""
-    streams.fill("trimmed-cold", COUNT, hot_retention_seconds=0, range_size_bytes_max=64 * 1024)
-    streams.client.seal_stream("trimmed-cold")
+    """What is trimmed under a task before it came is said to be trimmed, with where the stream starts now, not damaged."""
+    streams.client.create_stream("trimmed-cold", hot_retention_seconds=0)
+    for _ in range(8):  # as many objects: more than a task fetches ahead here
+        with streams.client.writer("trimmed-cold") as writer:
+            writer.append_batch([bytes(20)] * (COUNT // 8))
+        streams.client.seal_stream("trimmed-cold")
     streams.wait_for_drops("trimmed-cold", len(streams.hot_dropped("trimmed-cold")))
     asked = options("trimmed-cold")
     tables = read_span(asked, *one_span(asked))
