@@ -38,7 +38,8 @@ def batches() -> dict[str, str]:
 
 def messages() -> dict[Opcode, Message]:
     """One message of each opcode with every field set, each to another value, so that no two can change places."""
-    of = {"stream_id": 7, "range_index": 3}
+    of: Any = {"stream_id": 7, "range_index": 3}
+    other: Any = {"stream_id": 8, "range_index": 4, "epoch": 13}
     return {
         Opcode.HELLO: data_pb2.Hello(protocol_version=1, client="c", token="t", server="rs1", incarnation=2**63 + 5),
         Opcode.HELLO_REPLY: data_pb2.HelloReply(
@@ -47,8 +48,12 @@ def messages() -> dict[Opcode, Message]:
         Opcode.APPEND: data_pb2.Append(
             **of, epoch=11, start_offset=900, confirm_offset=1000, recovery=True, memory=True
         ),
-        Opcode.APPEND_REPLY: data_pb2.AppendReply(**of, epoch=11, durable_offset=1003),
-        Opcode.CONFIRM: data_pb2.Confirm(**of, epoch=11, confirm_offset=1003),
+        Opcode.APPEND_REPLY: data_pb2.AppendReply(
+            **of, epoch=11, durable_offset=1003, others=[data_pb2.AppendReply(**other, durable_offset=1004)]
+        ),
+        Opcode.CONFIRM: data_pb2.Confirm(
+            **of, epoch=11, confirm_offset=1003, others=[data_pb2.Confirm(**other, confirm_offset=1004)]
+        ),
         Opcode.FETCH: data_pb2.Fetch(
             **of,
             offset=1000,

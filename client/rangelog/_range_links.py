@@ -106,7 +106,7 @@ class RangeLinks:
                 epoch=self._head.epoch,
                 confirm_offset=confirm_offset,
             )
-            connection.send(Opcode.CONFIRM, message.SerializeToString())
+            connection.confirm(message)
 
     def close(self) -> None:
         """Stop; connections stay for others."""

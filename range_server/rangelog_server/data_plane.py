@@ -23,6 +23,7 @@ from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.identity import Identity
 from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.replica import Replica
 from rangelog_server.ranges.store import Store
 
 HELLO_TIMEOUT_S = 5.0
@@ -36,6 +37,8 @@ INFLIGHT_BYTES_MAX = 32 * MIB
 PENDING_BYTES_MAX = 256 * MIB
 """The same over all connections."""
 WRITE_BUFFER_BYTES_MAX = 16 * MIB
+ACKS_PER_FRAME = 1_000
+"""Of at most 50 bytes each, below the limit of a frame's message."""
 FETCHES_ACTIVE_MAX = 4
 FETCHES_WAITING_MAX = 1_024
 
@@ -102,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._transport: asyncio.Transport
         self._inflight_bytes = 0
+        self._acks: list[tuple[Hosted, int]] = []  # with the request that is answered
         self._reading_paused = False
         self._writing_paused = False
         self._deadline = plane.loop.time() + HELLO_TIMEOUT_S
@@ -235,14 +239,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def acked(self, hosted: Hosted, request_id: int) -> None:
         """All below the replica's durable offset is durable."""
-        core = hosted.core
-        reply = data_pb2.AppendReply(
-            stream_id=core.stream_id,
-            range_index=core.range_index,
-            epoch=core.epoch,
-            durable_offset=core.durable_offset,
-        )
-        self.send(Opcode.APPEND_REPLY, request_id, reply.SerializeToString())
+        self._acks.append((hosted, request_id))
+
+    def send_acks(self) -> None:
+        """One frame for all ranges: with many streams on a connection, a frame for each would cost more than the rest."""
+        acks, self._acks = self._acks, []
+        for start in range(0, len(acks), ACKS_PER_FRAME):
+            first, *others = [_reply_of(hosted.core) for hosted, _ in acks[start : start + ACKS_PER_FRAME]]
+            first.others.extend(others)
+            self.send(Opcode.APPEND_REPLY, acks[start][1], first.SerializeToString())
 
     def taken(self, size_bytes: int) -> None:
         """So many bytes are in flight now."""
@@ -297,3 +302,9 @@ class Connection(asyncio.BufferedProtocol):
             _log.warning("a reader is too slow; disconnected", client=self.client)
             self.closed = True
             self._transport.abort()
+
+
+def _reply_of(core: Replica) -> data_pb2.AppendReply:
+    return data_pb2.AppendReply(
+        stream_id=core.stream_id, range_index=core.range_index, epoch=core.epoch, durable_offset=core.durable_offset
+    )

@@ -143,5 +143,8 @@ class Acks:
         """See Appender."""
         self._life.acked_end = max(self._life.acked_end, hosted.core.durable_offset)
 
+    def send_acks(self) -> None:
+        """See Appender."""
+
     def settled(self, size_bytes: int) -> None:
         """See Appender."""

@@ -35,6 +35,8 @@ CONNECT_TIMEOUT_S = 3.0
 SILENT_S = 3.0
 """A peer that sends nothing at all for so long while it is asked something is taken for gone."""
 _WRITE_BUFFER_BYTES_MAX = 128 * 1024 * 1024
+CONFIRMS_PER_FRAME = 1_000
+"""Of at most 50 bytes each, below the limit of a frame's message."""
 
 _T = TypeVar("_T")
 _log = logging.getLogger("rangelog.transport")
@@ -117,6 +119,7 @@ class DataConnection(asyncio.BufferedProtocol):
         self._pending: dict[int, asyncio.Future[Frame]] = {}
         self._subscriptions: dict[int, Replies] = {}
         self._listeners: dict[tuple[int, int], RangeListener] = {}
+        self._confirms: list[data_pb2.Confirm] = []  # that go out together
 
     @classmethod
     async def connect(
@@ -206,6 +209,15 @@ class DataConnection(asyncio.BufferedProtocol):
         if self.closed is None:
             self._write(opcode, self._next_id() if request_id is None else request_id, message, payload)
 
+    def confirm(self, confirm: data_pb2.Confirm) -> None:
+        """Say what is acked in one range; with many on the connection, what they say at once goes in one frame."""
+        if len(self._listeners) <= 1:
+            self.send(Opcode.CONFIRM, confirm.SerializeToString())
+            return
+        if not self._confirms:
+            asyncio.get_running_loop().call_soon(self._send_confirms)
+        self._confirms.append(confirm)
+
     def listen(self, stream_id: int, range_index: int, listener: RangeListener) -> None:
         """Send the replies to this range's appends there."""
         self._listeners[stream_id, range_index] = listener
@@ -248,6 +260,13 @@ class DataConnection(asyncio.BufferedProtocol):
 
     # ---- inside
 
+    def _send_confirms(self) -> None:
+        confirms, self._confirms = self._confirms, []
+        for start in range(0, len(confirms), CONFIRMS_PER_FRAME):
+            first, *others = confirms[start : start + CONFIRMS_PER_FRAME]
+            first.others.extend(others)
+            self.send(Opcode.CONFIRM, first.SerializeToString())
+
     def _next_id(self) -> int:
         self._request_id = self._request_id % 0xFFFF_FFFF + 1
         return self._request_id
@@ -264,9 +283,10 @@ class DataConnection(asyncio.BufferedProtocol):
     def _dispatch(self, frame: Frame) -> None:
         if frame.opcode is Opcode.APPEND_REPLY:
             reply = data_pb2.AppendReply.FromString(frame.message)
-            listener = self._listeners.get((reply.stream_id, reply.range_index))
-            if listener is not None:
-                listener.append_replied(reply.durable_offset)
+            for each in (reply, *reply.others):
+                listener = self._listeners.get((each.stream_id, each.range_index))
+                if listener is not None:
+                    listener.append_replied(each.durable_offset)
             return
         future = self._pending.get(frame.request_id)
         subscription = self._subscriptions.get(frame.request_id)
@@ -352,9 +372,11 @@ class DataConnections:
         return connection
 
     async def close(self) -> None:
-        """Close all; idempotent."""
+        """Close all; idempotent. What was said before is still sent."""
         for task in list(self._making.values()):
             task.cancel()
+        await asyncio.sleep(0)  # confirms that wait for their frame ...
+        await asyncio.sleep(0)  # ... and the loop, which writes at the end of its turn
         for connection in list(self._connections.values()):
             connection.close()
         self._connections.clear()

@@ -1,6 +1,8 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -61,28 +63,32 @@ class Append(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., recovery: bool = ..., memory: bool = ...) -> None: ...
 
 class AppendReply(_message.Message):
-    __slots__ = ("stream_id", "range_index", "epoch", "durable_offset")
+    __slots__ = ("stream_id", "range_index", "epoch", "durable_offset", "others")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     DURABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     range_index: int
     epoch: int
     durable_offset: int
-    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., durable_offset: _Optional[int] = ...) -> None: ...
+    others: _containers.RepeatedCompositeFieldContainer[AppendReply]
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., durable_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[AppendReply, _Mapping]]] = ...) -> None: ...
 
 class Confirm(_message.Message):
-    __slots__ = ("stream_id", "range_index", "epoch", "confirm_offset")
+    __slots__ = ("stream_id", "range_index", "epoch", "confirm_offset", "others")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     range_index: int
     epoch: int
     confirm_offset: int
-    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., confirm_offset: _Optional[int] = ...) -> None: ...
+    others: _containers.RepeatedCompositeFieldContainer[Confirm]
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[Confirm, _Mapping]]] = ...) -> None: ...
 
 class Fetch(_message.Message):
     __slots__ = ("stream_id", "range_index", "offset", "bytes_max", "wait_ms_max", "sealed_end_offset", "recovery_epoch", "credit_bytes", "end_offset", "renews")

@@ -30,7 +30,10 @@ class Appender(Protocol):
     """Who appends: a connection."""
 
     def acked(self, hosted: Hosted, request_id: int) -> None:
-        """Everything below hosted.core.durable_offset is durable. Called once a group commit."""
+        """Everything below hosted.core.durable_offset is durable. Called once a group commit and range."""
+
+    def send_acks(self) -> None:
+        """All that one group commit acked was said: time to send it."""
 
     def settled(self, size_bytes: int) -> None:
         """So many bytes are no longer in flight."""
@@ -164,8 +167,7 @@ class Store:
         elif appender is not None:
             core.flushed(end)
             hosted.wake()
-            appender.acked(hosted, request_id)
-            appender.settled(size_bytes)
+            self._acked_alone(appender, hosted, request_id, size_bytes)
         self.changed[hosted.key] = None
 
     def _already_there(
@@ -174,22 +176,23 @@ class Store:
         if appender is None:
             return
         if end_offset <= hosted.core.durable_offset:
-            appender.acked(hosted, request_id)
-            appender.settled(size_bytes)
+            self._acked_alone(appender, hosted, request_id, size_bytes)
         else:
+            self.after(lambda: self._acked_alone(appender, hosted, request_id, size_bytes))
 
-            def answer() -> None:
-                appender.acked(hosted, request_id)
-                appender.settled(size_bytes)
-
-            self.after(answer)
+    @staticmethod
+    def _acked_alone(appender: Appender, hosted: Hosted, request_id: int, size_bytes: int) -> None:
+        appender.acked(hosted, request_id)
+        appender.send_acks()
+        appender.settled(size_bytes)
 
     def confirm(self, message: Any) -> None:
-        """The writer says what is acked."""
-        hosted = self.replicas.get((message.stream_id, message.range_index))
-        if hosted is not None and hosted.core.confirm(message.epoch, message.confirm_offset):
-            self.changed[hosted.key] = None
-            hosted.wake()
+        """The writer says what is acked, in one range or more."""
+        for each in (message, *message.others):
+            hosted = self.replicas.get((each.stream_id, each.range_index))
+            if hosted is not None and hosted.core.confirm(each.epoch, each.confirm_offset):
+                self.changed[hosted.key] = None
+                hosted.wake()
 
     # ---- fences and ends
 
@@ -287,8 +290,12 @@ class Store:
         self.wal.kick()
 
     def _answer(self, acked: dict[tuple[Appender, Hosted], int], moved: dict[Hosted, None]) -> None:
+        appenders: dict[Appender, None] = {}
         for (appender, hosted), request_id in acked.items():
             appender.acked(hosted, request_id)
+            appenders[appender] = None
+        for appender in appenders:
+            appender.send_acks()
         for hosted in moved:
             if hosted.core.health is not hosted.written_health:
                 self._note_health(hosted)

@@ -15,7 +15,7 @@ from rangelog_server.data_plane import DataPlane
 
 
 async def test_one_reply_per_group_commit_and_range(plane: DataPlane) -> None:
-    """Many appends flushed together are answered by one cumulative reply for each range."""
+    """Many appends flushed together are answered by one frame, with one cumulative reply for each range."""
     client = Client(plane).hello()
     plane.store.wal.held = True  # type: ignore[attr-defined]
     for base in range(10):
@@ -23,8 +23,23 @@ async def test_one_reply_per_group_commit_and_range(plane: DataPlane) -> None:
         client.append(base, stream_id=2)
     assert client.wire.frames() == []
     plane.store.wal.flush()  # type: ignore[attr-defined]
-    replies = [data_pb2.AppendReply.FromString(frame.message) for frame in client.wire.frames()]
-    assert sorted((reply.stream_id, reply.durable_offset) for reply in replies) == [(1, 10), (2, 10)]
+    (frame,) = client.wire.frames()
+    reply = data_pb2.AppendReply.FromString(frame.message)
+    assert sorted((each.stream_id, each.durable_offset) for each in (reply, *reply.others)) == [(1, 10), (2, 10)]
+
+
+async def test_a_confirm_speaks_for_several_ranges(plane: DataPlane) -> None:
+    """Each moves by its own epoch; one that is not here, or of another epoch, moves nothing."""
+    client = Client(plane).hello()
+    for stream_id in (1, 2, 3):
+        client.append(0, stream_id=stream_id)
+    of = {"range_index": 0, "confirm_offset": 1}
+    confirm = data_pb2.Confirm(stream_id=1, epoch=1, **of)  # type: ignore[arg-type]
+    for stream_id, epoch in ((2, 1), (3, 9), (77, 1)):
+        confirm.others.add(stream_id=stream_id, epoch=epoch, **of)  # type: ignore[arg-type]
+    client.send(Opcode.CONFIRM, confirm)
+    replicas = plane.store.replicas
+    assert [replicas[stream_id, 0].core.confirm_offset for stream_id in (1, 2, 3)] == [1, 1, 0]
 
 
 async def test_bytes_in_flight_pause_reading(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:

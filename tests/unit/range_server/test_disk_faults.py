@@ -30,6 +30,9 @@ class Acks:
     def acked(self, hosted: object, request_id: int) -> None:
         self.durable_offset = hosted.core.durable_offset  # type: ignore[attr-defined]
 
+    def send_acks(self) -> None:
+        pass
+
     def settled(self, size_bytes: int) -> None:
         pass
 

@@ -262,6 +262,31 @@ async def test_replies_to_appends(start_server: StartServer) -> None:
     connection.close()
 
 
+async def test_one_frame_for_many_ranges(start_server: StartServer) -> None:
+    """A reply tells the listeners of all its ranges; confirms said in one turn of the loop share a frame."""
+    server = await start_server()
+    connection = await DataConnection.connect(server.address, REPLICA)
+    listeners = [Listener() for _ in range(3)]
+    connection.listen(7, 0, listeners[0])
+    connection.confirm(data_pb2.Confirm(stream_id=7, range_index=0, epoch=1, confirm_offset=5))
+    await _until(lambda: len(server.frames) == 2)
+    for index in (1, 2):
+        connection.listen(7, index, listeners[index])
+    for index in (0, 1, 2):
+        connection.confirm(data_pb2.Confirm(stream_id=7, range_index=index, epoch=1, confirm_offset=10 + index))
+    await _until(lambda: len(server.frames) == 3)
+    said = [data_pb2.Confirm.FromString(frame.message) for frame in server.frames[1:]]
+    assert [(said[0].confirm_offset, len(said[0].others)), len(said[1].others)] == [(5, 0), 2]
+    assert [said[1].confirm_offset] + [each.confirm_offset for each in said[1].others] == [10, 11, 12]
+    reply = data_pb2.AppendReply(stream_id=7, range_index=0, durable_offset=20)
+    for index in (1, 2, 3):
+        reply.others.add(stream_id=7, range_index=index, durable_offset=20 + index)
+    server.say(encode_frame(Opcode.APPEND_REPLY, 0, reply.SerializeToString()))
+    await _until(lambda: bool(listeners[2].told))
+    assert [listener.told for listener in listeners] == [[20], [21], [22]]
+    connection.close()
+
+
 async def test_error_about_the_connection(start_server: StartServer) -> None:
     """An error in answer to nothing is about the connection, and ends it with that error."""
     server = await start_server()
