@@ -62,8 +62,8 @@ fuzz: $(READY) ## every decoder, SECONDS=n each: TARGET=name alone, other inputs
 	$(PY) tests/fuzz/run.py --seconds $(or $(SECONDS),8) $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED))
 
 crash-points: $(READY) ## the log and the Raft files cut at every call, all of it: SEEDS=n workloads
-	$(PY) tests/crash_points/run.py --all $(if $(filter file,$(origin SEEDS)),,--seeds $(SEEDS))
 	CRASH_POINTS_ALL=1 $(PYTEST) tests/crash_points tests/integration/test_crash_points_process.py
+	$(PY) tests/crash_points/run.py --all $(if $(filter file,$(origin SEEDS)),,--seeds $(SEEDS))
 
 corruption: $(READY) ## every byte flipped, every length cut, an S3 that lies: all of it
 	$(PY) tests/corruption/run.py --all
