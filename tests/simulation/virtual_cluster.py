@@ -162,17 +162,19 @@ class VirtualCluster:
                     self.fail(f"the end of range {each.index} changed from {known} to {each.end_offset}")
 
     def _check_two_copies(self, source: common_pb2.Range) -> None:
-        """As the end is committed, everything below it is on two disks, or on all that are left of its set."""
-        ends = []
+        """As the end is committed, everything below it is or was on two disks, or is on all that are left of its set."""
         servers: Any = self.state.servers
+        span = ((source.stream_id, source.index), source.start_offset, source.end_offset)
+        ends: list[int] = []
+        left: list[int] = []
         for member in source.replicas:
-            if servers[member.server].server.incarnation != member.incarnation:
-                continue
-            span = ((source.stream_id, source.index), source.start_offset, source.end_offset)
             disks = self.servers[member.server].disks_of(member.incarnation)
             ends.append(max((disk.durable_span(*span) for disk in disks), default=source.start_offset))
-        enough = sum(end >= source.end_offset for end in ends)
-        if enough < min(source.acks, len(ends)):
+            if servers[member.server].server.incarnation == member.incarnation:
+                left.append(ends[-1])
+        held = sum(end >= source.end_offset for end in ends)
+        held_left = sum(end >= source.end_offset for end in left)
+        if held < source.acks and held_left < min(source.acks, len(left)):
             self.fail(f"range {source.index} was sealed at {source.end_offset}, but the disks hold it up to {ends}")
 
 
