@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from story_of_the_old_disk import OldDisk
 from virtual_clients import Clients
 from virtual_cluster import VirtualCluster
 from virtual_disk import Disk
@@ -70,6 +71,8 @@ class Faults:
             self._cut_off = True
             self._ambushes.update(frozen=1.0)
             self._kinds = [self.slow_disk, self.crash]
+        elif story == "an older copy of a disk is put in place just when its word decides":
+            OldDisk(self.cluster, self.clients, self.chance).begin()
         self.cluster.note(f"story: {story}")
 
     def start(self) -> None:

@@ -1,0 +1,93 @@
+"""A story that drawn faults hardly ever tell: a server comes back with an older copy of its disk, just when its word decides.
+
+Copies of all disks are taken and all servers start anew, so that a copy differs from its disk. Later, of the three replicas of
+the open range one is slow, so that the other two give the acks; then one of these gets the older copy, the other stands still,
+and another writer takes the stream. Who believes the older copy ends the range before what was acked.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from virtual_clients import Clients
+from virtual_cluster import VirtualCluster
+from virtual_disk import Disk
+from virtual_server import VirtualServer
+from virtual_time import WORLD
+
+from rangelog_proto.v1 import common_pb2
+
+_TRY_AGAIN_S = 0.3
+_LAG_S = 0.06
+"""Some appends, and shorter than what makes a writer leave a slow replica."""
+_TRIES_MAX = 20
+_STANDS_STILL_S = 4.0
+
+
+class OldDisk:
+    """See the module."""
+
+    def __init__(self, cluster: VirtualCluster, clients: Clients, chance: Random) -> None:
+        self._cluster, self._clients, self._chance = cluster, clients, chance
+        self._loop = cluster.loop
+        self._copies: dict[str, Disk] = {}
+        self._tries = 0
+
+    def begin(self) -> None:
+        """Tell it."""
+        self._loop.call_in(WORLD, self._chance.uniform(0.5, 1.0), self._copy_all)
+
+    def _copy_all(self) -> None:
+        for name, server in self._cluster.servers.items():
+            self._copies[name] = server.disk.copy()
+            server.stop(power=False)
+            self._loop.call_in(WORLD, 0.05, lambda s=server: s.up or s.start())  # type: ignore[misc]
+        self._loop.call_in(WORLD, self._chance.uniform(1.0, 2.0), self._slow_one)
+
+    def _slow_one(self) -> None:
+        members = self._members()
+        if members is None:
+            self._loop.call_in(WORLD, _TRY_AGAIN_S, self._slow_one)
+            return
+        self._chance.shuffle(members)
+        members[2].flush_s = 1.0
+        self._cluster.note("slow disk")
+        self._loop.call_in(WORLD, _LAG_S, lambda: self._put_back(members))
+
+    def _members(self) -> list[VirtualServer] | None:
+        """The replicas of the open range, if all are well and have a copy that is older than they are."""
+        ranges = list(self._cluster.state.ranges.get(1, {}).values())
+        if not ranges or ranges[-1].state != common_pb2.RANGE_STATE_OPEN or not self._clients.holders:
+            return None
+        members = []
+        for replica in ranges[-1].replicas:
+            server, copy = self._cluster.servers[replica.server], self._copies[replica.server]
+            now, before = server.disk.identity, copy.identity
+            if not server.up or now is None or before is None or before.incarnation != now.incarnation:
+                return None
+            if now.incarnation != replica.incarnation or before.boot >= now.boot:
+                return None
+            members.append(server)
+        return members if len(members) == 3 else None
+
+    def _put_back(self, members: list[VirtualServer]) -> None:
+        first, second, slow = members
+        still = self._members()
+        if still is None or {server.name for server in still} != {server.name for server in members}:
+            slow.flush_s = 0.0003  # the writer went on to another range meanwhile
+            self._tries += 1
+            if self._tries < _TRIES_MAX:
+                self._loop.call_in(WORLD, _TRY_AGAIN_S, self._slow_one)
+            return
+        self._cluster.note("disk rolled back")
+        first.stop(power=True)
+        first.roll_back(self._copies[first.name])
+        self._loop.call_in(WORLD, 0.05, lambda: first.up or first.start())
+        self._cluster.note("pause")
+        life = second.life
+        self._loop.pause(life)
+        self._loop.call_in(WORLD, _STANDS_STILL_S, lambda: life.paused and self._loop.resume(life))
+        for name in list(self._clients.holders):
+            if self._clients.processes[name].alive:
+                self._clients.kill(name)
+        self._clients.start("heir", self._clients.write("heir", 200, 0.02))
