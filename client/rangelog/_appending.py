@@ -36,6 +36,8 @@ from rangelog_proto.v1 import common_pb2
 _log = logging.getLogger("rangelog.writer")
 
 _TICK_S = 0.05
+_CALM_TICK_S = 1.0
+"""A thousand writers that wait for something to append would otherwise tick twenty thousand times a second."""
 
 
 class Appending:
@@ -64,21 +66,29 @@ class Appending:
         self._confirms: dict[ReplicaId, SendConfirm] = {}  # that wait for an append to carry them
         self._performing = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ticker: asyncio.TimerHandle | None = None
+        self._ticks_fast = False
+        self._closed = False
         self.core = Appender(stream.epoch, self._enter(created), _now_ms())
 
     def start(self) -> None:
         """Begin; everything after happens on the loop."""
-        self.spawn(self._tick())
+        self._tick_in(_TICK_S)
         self._perform()
 
     def submit(self, base_offset: int, end_offset: int, data: bytes) -> None:
         """Send the next encoded batch. Raises what stopped the core."""
         self.core.submit(_now_ms(), base_offset, end_offset, data)
+        if not self._ticks_fast:
+            self._tick_in(_TICK_S)
         self._perform()
 
     def close(self) -> None:
         """Stop; connections stay for others. What is acked is still said: nobody else tells the replicas."""
+        self._closed = True
         self._send_confirms()
+        if self._ticker is not None:
+            self._ticker.cancel()
         for links in self._links.values():
             links.close()
         for task in list(self._tasks):
@@ -101,6 +111,8 @@ class Appending:
     def disconnected(self, range_index: int, replica: ReplicaId) -> None:
         """See RangeEvents."""
         self.core.disconnected(_now_ms(), range_index, replica)
+        if not self._ticks_fast:
+            self._tick_in(_TICK_S)
         self._perform()
 
     def acked(self, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
@@ -112,6 +124,8 @@ class Appending:
         """See RangeEvents."""
         _log.info("%s refused an append of range %d: %s", replica, range_index, error)
         self.core.refused(_now_ms(), range_index, replica, error)
+        if not self._ticks_fast:
+            self._tick_in(_TICK_S)
         self._perform()
 
     # ---- effects
@@ -232,11 +246,19 @@ class Appending:
             if links is not None:
                 links.addresses = {replica_id(r.server, r.incarnation): r.data_address for r in each.replicas}
 
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(_TICK_S)
-            self.core.tick(_now_ms())
-            self._perform()
+    def _tick_in(self, delay_s: float) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+        if not self._closed:
+            self._ticks_fast = delay_s < _CALM_TICK_S
+            self._ticker = self._loop.call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        self._ticker = None
+        self.core.tick(_now_ms())
+        if self.core.error is None:
+            self._tick_in(_CALM_TICK_S if self.core.calm else _TICK_S)
+        self._perform()
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

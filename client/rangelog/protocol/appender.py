@@ -187,6 +187,15 @@ class Appender:
         """The range that is written to."""
         return self._range
 
+    @property
+    def calm(self) -> bool:
+        """Nothing is on its way and nothing is wrong: until the next event only the range's age matters."""
+        window = self._window
+        return self.phase is Phase.OPEN and all(
+            link.durable_offset >= window.end_offset and not (link.failed or link.slow or link.unreachable)
+            for link in window.links.values()
+        )
+
     def submit(self, now_ms: float, base_offset: int, end_offset: int, data: bytes) -> None:
         """Take the next encoded batch. Raises what stopped the writer."""
         if self.error is not None:
@@ -255,7 +264,8 @@ class Appender:
     # ---- leaving the range
 
     def tick(self, now_ms: float) -> None:
-        """Look for slow replicas, an old range, trouble that waits for a better place. Call every 50 ms or so."""
+        """Look for slow replicas, an old range, trouble that waits for a better place. Call every 50 ms or so, when calm
+        every second."""
         if self.phase is not Phase.OPEN:
             return
         for link in self._window.links.values():

@@ -85,3 +85,23 @@ def test_before_the_first_confirm_the_bound_is_wide() -> None:
         now += 50
         core.tick(now)
         assert not [effect for effect in core.effects() if isinstance(effect, Probe)]
+
+
+def test_calm_is_when_only_age_can_still_matter() -> None:
+    """Open, everything held everywhere, nobody in trouble: ticks may be rare. Anything else, and they may not."""
+    core = opened()
+    assert core.calm
+    end = submit(core, 10.0)
+    assert not core.calm
+    for replica in (A, B):
+        core.acked(11.0, 0, replica, end)
+    assert not core.calm  # c still lacks it
+    core.acked(12.0, 0, C, end)
+    assert core.calm
+    core.disconnected(20.0, 0, C)
+    assert not core.calm
+    core.effects()
+    core.probed(21.0, possible=False)
+    assert not core.calm  # the trouble is still there, and a better place may come
+    core.connected(30.0, 0, C)
+    assert core.calm
