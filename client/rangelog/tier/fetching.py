@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
-from rangelog.errors import InvalidArgument
+from rangelog.errors import InvalidArgument, Unavailable
 from rangelog.limits import MIB
 from rangelog.tier.object_reader import Span
 from rangelog.tier.object_store import ObjectStore
@@ -37,10 +37,12 @@ class Fetcher:
         self.part_bytes = PART_BYTES_FIRST
         self._threads = ThreadPoolExecutor(REQUESTS_MAX, thread_name_prefix="tier-get")
         self._used_bytes = 0
+        self._closed = False
         self._waiting: list[asyncio.Future[None]] = []
 
     def close(self) -> None:
         """Start no more requests and let go of the store; idempotent."""
+        self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.store.close()
 
@@ -61,7 +63,12 @@ class Fetcher:
                 waiter.set_result(None)
 
     def get(self, key: str, span: Span, target: mmap, stopped: Callable[[], bool]) -> list[asyncio.Future[None]]:
-        """Begin to fetch a span into memory, in parts at once; a part that comes too short leaves it as it was."""
+        """Begin to fetch a span into memory, in parts at once; a part that comes too short leaves it as it was.
+
+        Raises Unavailable once it is closed.
+        """
+        if self._closed:
+            raise Unavailable("the client is closed")
         loop = asyncio.get_running_loop()
         under_way: list[asyncio.Future[None]] = []
         for part in parts(span, self.part_bytes):
@@ -77,7 +84,7 @@ class Fetcher:
             view[place : place + part.size] as into,
         ):  # let go of before anybody hears of it
             try:
-                came_s = self.store.read_into(key, part.begin, into, stopped)
+                came_s = self.store.read_into(key, part.begin, into, lambda: self._closed or stopped())
             except InvalidArgument:
                 return  # the checksum will not fit, and whoever checks it asks again
         waited_s = time.monotonic() - begun_s - came_s

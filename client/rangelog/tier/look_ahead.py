@@ -15,7 +15,7 @@ from mmap import mmap
 
 import pyarrow as pa
 
-from rangelog.errors import Corruption
+from rangelog.errors import Corruption, Unavailable
 from rangelog.limits import MIB
 from rangelog.tier.fetching import Fetcher, Spare
 from rangelog.tier.object_reader import ObjectReader, RowGroup, Span, first_span
@@ -40,8 +40,12 @@ class _Fetched:
 
     async def arrived(self) -> None:
         """Wait for all of it. Raises what went wrong."""
+        if self.under_way:
+            await asyncio.wait(self.under_way)
         for each in self.under_way:
-            await each
+            if each.cancelled():
+                raise Unavailable("the client was closed")  # what waited for a thread does not begin any more
+            each.result()
 
     def data(self, group: RowGroup) -> memoryview | None:
         """The bytes of a row group, if they are here."""

@@ -228,6 +228,26 @@ async def test_closing_leaves_no_thread_busy(tiered: Tiered) -> None:
     assert not ahead._held
 
 
+async def test_a_client_that_is_closed_keeps_no_reader_waiting(tiered: Tiered) -> None:
+    """Requests that wait for a thread never begin; the reader is told, and so is one that comes later."""
+    under_way, go_on, loop = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
+
+    def hang(key: str, start: int, target: memoryview) -> None:
+        loop.call_soon_threadsafe(under_way.set)
+        go_on.wait(PATIENCE_S)
+
+    tiered.store.spoil = hang
+    tiered.fetcher.part_bytes = 100
+    ahead = tiered.read()
+    await asyncio.wait_for(under_way.wait(), PATIENCE_S)
+    tiered.fetcher.close()
+    go_on.set()
+    for reading in (ahead, tiered.read()):
+        with pytest.raises(Unavailable, match="closed"):
+            await asyncio.wait_for(reading.next(), PATIENCE_S)
+        reading.close()
+
+
 def test_a_stopped_read_ends_between_two_pieces(tmp_path: Path) -> None:
     """A store's thread looks whether anybody still wants what it reads."""
     store = FileStore(tmp_path)
