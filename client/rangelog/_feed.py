@@ -1,7 +1,7 @@
 """One range pushed by one replica: a fetch that goes on, with as much credit as its reader has room for.
 
-What holds: at most `CREDIT_BYTES` (and one batch) wait here to be taken; credit is given for what was taken, half of it at
-a time; a replica that says nothing for longer than it was asked to has failed. What comes is not checked here.
+What holds: at most `CREDIT_BYTES` (and one batch) wait here to be taken; credit is given for what was taken, a quarter of it
+at a time; a replica that says nothing for longer than it was asked to has failed. What comes is not checked here.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from google.protobuf.message import DecodeError
 
 from rangelog._transport.data_connection import DataConnection
 from rangelog.errors import ProtocolViolation
-from rangelog.limits import KIB
+from rangelog.limits import KIB, MIB
 from rangelog_proto.frame import Opcode
 from rangelog_proto.v1 import common_pb2, data_pb2
 
 REPLY_BYTES = 240 * KIB
-CREDIT_BYTES = 3 * REPLY_BYTES
-"""While one reply is taken apart the next ones are on their way. All of it fits a processor's cache: with more, each byte
-is fetched from memory at every step of the way, which costs a third of the speed."""
+"""A reply that is smaller than a buffer is received, checked and taken apart in the processor's cache."""
+CREDIT_BYTES = 2 * MIB
+"""Two of a busy writer's largest batches: while one is taken apart the next one is on its way. With more, bytes leave the
+cache while they wait, and each step of the way fetches them from memory."""
 REPLY_TIMEOUT_S = 5.0
 """Beyond the time the replica was asked to wait."""
 
@@ -62,7 +63,7 @@ class Feed:
             raise ProtocolViolation("a fetch reply that is none") from error
         self.over = reply.last
         self._taken_bytes += len(frame.payload)
-        if self._taken_bytes >= CREDIT_BYTES // 2 and not self.over:
+        if self._taken_bytes >= CREDIT_BYTES // 4 and not self.over:
             self._grant(self._taken_bytes)
             self._taken_bytes = 0
         return reply, frame.payload

@@ -28,6 +28,13 @@ SCHEMA = pa.schema(
 )
 """What a stream is as a table. Timestamps are stored in ms; Arrow, Parquet and Spark see µs."""
 
+_TIMESTAMP = SCHEMA.field("timestamp").type
+_US_PER_MS = pa.scalar(1000, pa.int64())
+_MULTIPLY = pc.get_function("multiply_checked")
+_NO_OFFSETS = pa.py_buffer(bytes(4 * (BATCH_RECORDS_MAX + 1)))
+_NO_ENTRIES = pa.StructArray.from_arrays(
+    [pa.array([], pa.string()), pa.array([], pa.binary())], fields=[HEADERS_TYPE.key_field, HEADERS_TYPE.item_field]
+)
 _FROM_ZERO = pa.array(array("q", range(BATCH_RECORDS_MAX)))  # offsets are dense: a batch's are these, moved
 
 
@@ -57,9 +64,9 @@ def columns_to_arrow(columns: Columns, start: int = 0, end: int | None = None) -
 
 def _timestamps(columns: Columns) -> pa.Array:
     buffers = [None, pa.py_buffer(columns.timestamps_ms)]
-    stamps = pa.Array.from_buffers(pa.timestamp("ms", tz="UTC"), columns.header.count, buffers)
+    stamps = pa.Array.from_buffers(pa.int64(), columns.header.count, buffers)
     try:
-        return stamps.cast(SCHEMA.field("timestamp").type)
+        return _MULTIPLY.call([stamps, _US_PER_MS]).view(_TIMESTAMP)
     except pa.ArrowInvalid as error:
         raise ProtocolViolation("a record's timestamp is beyond what a table can hold") from error
 
@@ -73,8 +80,7 @@ def _binary(count: int, offsets: array[int], data: memoryview, validity: bytes |
 def _headers(columns: Columns) -> pa.Array:
     count = columns.header.count
     if columns.header_offsets is None:
-        offsets = pa.array([0] * (count + 1), type=pa.int32())
-        return pa.MapArray.from_arrays(offsets, pa.array([], type=pa.string()), pa.array([], type=pa.binary()))
+        return pa.Array.from_buffers(HEADERS_TYPE, count, [None, _NO_OFFSETS], children=[_NO_ENTRIES])
     data = bytes(columns.headers)
     edges = columns.header_offsets
     decoded = [list(decode_headers(data[edges[i] : edges[i + 1]]).items()) for i in range(count)]
