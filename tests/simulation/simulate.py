@@ -28,6 +28,7 @@ STORIES = (
     "an append is refused while more are on their way",
     "a writer about to seal reaches one replica, and another writer takes the stream",
     "an older copy of a disk is put in place just when its word decides",
+    "an empty disk is put in place just when its word decides",
 )
 """Every sixth seed tells one of these instead of drawing its faults."""
 

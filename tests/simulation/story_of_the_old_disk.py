@@ -1,8 +1,8 @@
-"""A story that drawn faults hardly ever tell: a server comes back with an older copy of its disk, just when its word decides.
+"""Two stories that drawn faults hardly ever tell: a server comes back with another disk, just when its word decides.
 
 Copies of all disks are taken and all servers start anew, so that a copy differs from its disk. Later, of the three replicas of
-the open range one is slow, so that the other two give the acks; then one of these gets the older copy, the other stands still,
-and another writer takes the stream. Who believes the older copy ends the range before what was acked.
+the open range one is cut off, so that the other two give the acks; then one of these gets the older copy, or an empty disk, the
+other stands still, and another writer takes the stream. Who believes that disk ends the range before what was acked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rangelog_proto.v1 import common_pb2
 
 _TRY_AGAIN_S = 0.3
 _LAG_S = 0.06
-"""Some appends, and shorter than what makes a writer leave a slow replica."""
+"""Some appends, and shorter than what makes a writer leave a replica that is silent."""
 _TRIES_MAX = 20
 _STANDS_STILL_S = 4.0
 
@@ -27,7 +27,8 @@ _STANDS_STILL_S = 4.0
 class OldDisk:
     """See the module."""
 
-    def __init__(self, cluster: VirtualCluster, clients: Clients, chance: Random) -> None:
+    def __init__(self, cluster: VirtualCluster, clients: Clients, chance: Random, *, empty: bool) -> None:
+        self._empty = empty
         self._cluster, self._clients, self._chance = cluster, clients, chance
         self._loop = cluster.loop
         self._copies: dict[str, Disk] = {}
@@ -42,16 +43,17 @@ class OldDisk:
             self._copies[name] = server.disk.copy()
             server.stop(power=False)
             self._loop.call_in(WORLD, 0.05, lambda s=server: s.up or s.start())  # type: ignore[misc]
-        self._loop.call_in(WORLD, self._chance.uniform(1.0, 2.0), self._slow_one)
+        self._loop.call_in(WORLD, self._chance.uniform(1.0, 2.0), self._cut_one_off)
 
-    def _slow_one(self) -> None:
+    def _cut_one_off(self) -> None:
         members = self._members()
         if members is None:
-            self._loop.call_in(WORLD, _TRY_AGAIN_S, self._slow_one)
+            self._loop.call_in(WORLD, _TRY_AGAIN_S, self._cut_one_off)
             return
         self._chance.shuffle(members)
-        members[2].flush_s = 1.0
-        self._cluster.note("slow disk")
+        self._cluster.note("partition")
+        for name in self._clients.holders:
+            self._cluster.network.cuts.update({(name, members[2].name): None, (members[2].name, name): None})
         self._loop.call_in(WORLD, _LAG_S, lambda: self._put_back(members))
 
     def _members(self) -> list[VirtualServer] | None:
@@ -71,17 +73,21 @@ class OldDisk:
         return members if len(members) == 3 else None
 
     def _put_back(self, members: list[VirtualServer]) -> None:
-        first, second, slow = members
+        first, second, _ = members
         still = self._members()
         if still is None or {server.name for server in still} != {server.name for server in members}:
-            slow.flush_s = 0.0003  # the writer went on to another range meanwhile
+            self._cluster.network.heal()  # the writer went on to another range meanwhile
             self._tries += 1
             if self._tries < _TRIES_MAX:
-                self._loop.call_in(WORLD, _TRY_AGAIN_S, self._slow_one)
+                self._loop.call_in(WORLD, _TRY_AGAIN_S, self._cut_one_off)
             return
-        self._cluster.note("disk rolled back")
         first.stop(power=True)
-        first.roll_back(self._copies[first.name])
+        if self._empty:
+            self._cluster.note("disk lost")
+            first.lose_disk()
+        else:
+            self._cluster.note("disk rolled back")
+            first.roll_back(self._copies[first.name])
         self._loop.call_in(WORLD, 0.05, lambda: first.up or first.start())
         self._cluster.note("pause")
         life = second.life
@@ -90,4 +96,7 @@ class OldDisk:
         for name in list(self._clients.holders):
             if self._clients.processes[name].alive:
                 self._clients.kill(name)
+        self._loop.call_in(
+            WORLD, _STANDS_STILL_S, self._cluster.network.heal
+        )  # what was under way is not to arrive first
         self._clients.start("heir", self._clients.write("heir", 200, 0.02))

@@ -71,8 +71,11 @@ class Faults:
             self._cut_off = True
             self._ambushes.update(frozen=1.0)
             self._kinds = [self.slow_disk, self.crash]
-        elif story == "an older copy of a disk is put in place just when its word decides":
-            OldDisk(self.cluster, self.clients, self.chance).begin()
+        elif story in (
+            "an older copy of a disk is put in place just when its word decides",
+            "an empty disk is put in place just when its word decides",
+        ):
+            OldDisk(self.cluster, self.clients, self.chance, empty="empty" in story).begin()
         self.cluster.note(f"story: {story}")
 
     def start(self) -> None:
