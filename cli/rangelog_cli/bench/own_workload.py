@@ -34,7 +34,8 @@ OWN = (ARROW, STREAMS, GAP_PD, TAKEOVER, COLD)
 NEEDS_OWN_CLUSTER = frozenset({GAP_PD, COLD})
 
 _OPENING_AT_ONCE = 16
-_STREAMS_INFLIGHT_BYTES = 256 << 10
+_STREAMS_INFLIGHT_BYTES = 64 << 10
+"""At least so much of each stream: with more, what a thousand have in flight would take seconds of its own to settle."""
 _STREAMS_WEIGHED_MIN = 100
 """What fewer weigh is lost among what else changes in a process."""
 _COLD_RANGE_BYTES = 32 << 20

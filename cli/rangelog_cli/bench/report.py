@@ -196,7 +196,18 @@ def _gap_rows(results: Sequence[Measurement]) -> list[Row]:
 
 
 def _stream_rows(results: Sequence[Measurement]) -> list[Row]:
-    rows = [["streams", "records/s (MB/s)", "client KB each", "servers KB each", "open all, s", "cores when idle"]]
+    rows = [
+        [
+            "streams",
+            "records/s (MB/s)",
+            "of one stream",
+            "client KB each",
+            "servers KB each",
+            "open all, s",
+            "cores when idle",
+        ]
+    ]
+    one = next((each.value for each in results if each.metric == f"{m.STREAMS}_1"), 0.0)
     for each in results:
         if each.metric.startswith(f"{m.STREAMS}_"):
             details = each.details
@@ -204,6 +215,7 @@ def _stream_rows(results: Sequence[Measurement]) -> list[Row]:
                 [
                     each.metric.rpartition("_")[2],
                     show_value(each),
+                    f"{100 * each.value / one:.0f} %" if one else "–",
                     *(
                         f"{details[name]:.3g}" if name in details else "–"
                         for name in ("client_kb_per_stream", "servers_kb_per_stream", "open_s")
