@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from rangelog._allocator import keep_large_blocks
 from rangelog._cold import ColdReader, ColdStores
 from rangelog._config import Compression, Durability, Seconds, StreamInfo, stream_config, stream_info
 from rangelog._metadata import Metadata
@@ -31,7 +30,6 @@ class Client:
         self._pd = PdClient([each.strip() for each in listed if each.strip()], token=token, tls=tls)
         self._metadata = Metadata(self._pd)
         self._cold_stores = ColdStores(self._metadata, tier_url)
-        keep_large_blocks()
         self._connections = DataConnections(
             token=token,
             tls=tls.ssl_context() if tls is not None else None,

@@ -23,6 +23,8 @@ from rangelog_proto.frame import Opcode
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
+OTHER_STREAMS = 60
+"""Some of what is sent is a request as a writer would make it, to seal the first ranges: without a token it is obeyed."""
 ATTEMPTS = 300
 """Connections per port and kind."""
 GROWTH_BYTES_MAX = 48 << 20
@@ -103,6 +105,8 @@ async def append_and_read(cluster: Cluster, name: str, *, create: bool) -> None:
     """The cluster serves: what is appended is read."""
     async with await rangelog.connect(cluster.connect_string) as client:
         if create:
+            for number in range(OTHER_STREAMS):
+                await client.create_stream(f"other-{number}")
             await client.create_stream(name)
         before = await client.end_offset(name)
         values = [b"%d" % number for number in range(100)]

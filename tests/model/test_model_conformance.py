@@ -132,9 +132,9 @@ def _trust_any_disk(self: Replica, problem: str) -> None:
     return
 
 
-def _ack_while_frozen(self: Window) -> bool:
+def _ack_while_frozen(self: Window, now_ms: float | None) -> bool:
     self.frozen = False
-    return _advance(self)
+    return _advance(self, now_ms)
 
 
 _advance = Window._advance

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError
 
+from rangelog._allocator import keep_large_blocks
 from rangelog._transport.addresses import split_address
 from rangelog.errors import (
     ProtocolViolation,
@@ -365,6 +366,7 @@ class DataConnections:
             raise
 
     async def _make(self, replica: ReplicaId, address: str) -> DataConnection:
+        keep_large_blocks()
         connection = await DataConnection.connect(
             address, replica, token=self._token, tls=self._tls, client_name=self._client_name
         )
