@@ -5,6 +5,7 @@ What holds: every byte was checked when the chunk was made, so nothing fails lat
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -14,7 +15,39 @@ from rangelog.batch import Columns, check_record_headers, clip, iterate_records
 from rangelog.record import Record
 
 
-class RecordChunk(Sequence[Record]):
+class Chunk(Sequence[Record]):
+    """Consecutive records that are made one by one: what a list of them would do, without one."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _one(self, place: int) -> Record:
+        """Make the record at a place that is there."""
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        places = range(len(self))[index]  # refuses what a list refuses, with its error
+        if isinstance(places, range):
+            return [self._one(place) for place in places]
+        return self._one(places)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chunk | list) and len(self) == len(other) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as a list
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return "<no records>"
+        return f"<records {self[0].offset} to {self[-1].offset}>"
+
+
+class RecordChunk(Chunk):
     """Records in offset order without a gap. Iterate over it: indexing is for single ones."""
 
     __slots__ = ("_ends", "_parts")
@@ -37,29 +70,6 @@ class RecordChunk(Sequence[Record]):
 
     def __iter__(self) -> Iterator[Record]:
         return chain.from_iterable(iterate_records(*part) for part in self._parts)
-
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Record]: ...
-
-    def __getitem__(self, index: int | slice) -> Record | list[Record]:
-        places = range(len(self))[index]  # refuses what a list refuses, with its error
-        if isinstance(places, range):
-            return [self._one(place) for place in places]
-        return self._one(places)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RecordChunk | list) and len(self) == len(other) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]  # as a list
-
-    def __repr__(self) -> str:
-        if not self._parts:
-            return "<no records>"
-        first = self._parts[0][0].header.base_offset + self._parts[0][1]
-        return f"<records {first} to {first + len(self) - 1}>"
 
     def _one(self, place: int) -> Record:
         number = bisect_right(self._ends, place)

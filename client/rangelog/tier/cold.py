@@ -6,14 +6,14 @@ looks at it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, repeat
-from typing import overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rangelog._records import Chunk
 from rangelog.errors import Corruption
 from rangelog.record import Record
 from rangelog.tier.object_reader import ObjectReader
@@ -54,7 +54,7 @@ def _has_headers(column: pa.MapArray) -> bool:
     return bool(column.offsets[-1].as_py() > column.offsets[0].as_py())
 
 
-class ArrowChunk(Sequence[Record]):
+class ArrowChunk(Chunk):
     """Rows as records in offset order. Iterate over it: indexing is for single ones."""
 
     __slots__ = ("_table",)
@@ -73,28 +73,6 @@ class ArrowChunk(Sequence[Record]):
 
     def __iter__(self) -> Iterator[Record]:
         return iter(records_from_arrow(self._table))
-
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Record]: ...
-
-    def __getitem__(self, index: int | slice) -> Record | list[Record]:
-        places = range(len(self))[index]  # refuses what a list refuses, with its error
-        if isinstance(places, range):
-            return [self._one(place) for place in places]
-        return self._one(places)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ArrowChunk | list) and len(self) == len(other) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]  # as a list
-
-    def __repr__(self) -> str:
-        if not len(self):
-            return "<no records>"
-        return f"<records {self[0].offset} to {self[-1].offset}>"
 
     def _one(self, place: int) -> Record:
         return next(iter(_records(self._table.slice(place, 1))))
