@@ -66,6 +66,14 @@ class CrashIo(Io):
         """See Io."""
         self.disk.rename(source.name, target.name)
 
+    def truncate(self, path: Path, size_bytes: int) -> None:
+        """See Io."""
+        fd = self.disk.descriptor(path.name)
+        try:
+            self.disk.cut(fd, size_bytes)
+        finally:
+            self.disk.close(fd)
+
     def unlink(self, path: Path) -> None:
         """See Io."""
         self.disk.unlink(path.name)

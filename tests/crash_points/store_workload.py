@@ -57,6 +57,7 @@ class SteppedWal(Wal):
 
     def __init__(self, io: CrashIo, segment_bytes: int) -> None:
         super().__init__(Path("/log"), SALT, io=io, segment_bytes=segment_bytes)
+        self.files.free_files_max = 1
         self.jobs: list[Callable[[], None]] = []
         self.loop: list[Callable[[], None]] = []
 
@@ -73,13 +74,19 @@ class SteppedWal(Wal):
         else:
             self.jobs.append(job)
 
+    def _work_one(self) -> None:
+        if self.jobs:
+            self.jobs.pop(0)()
+        elif self.files.has_surplus:
+            self.files.shrink()
+
     def step(self, chance: Random) -> None:
         """One of the threads, or the loop, goes on."""
         which = chance.randrange(3)
         if which == 0:
             self.committer.step()
-        elif which == 1 and self.jobs:
-            self.jobs.pop(0)()
+        elif which == 1 and (self.jobs or self.files.has_surplus):
+            self._work_one()
         elif self.loop:
             self.loop.pop(0)()
 
@@ -89,8 +96,8 @@ class SteppedWal(Wal):
             self.committer.step()
             while self.loop:
                 self.loop.pop(0)()
-            if self.jobs and not self.committer.waiting:
-                self.jobs.pop(0)()
+            if not self.committer.waiting:
+                self._work_one()
 
 
 @dataclass(frozen=True, slots=True)

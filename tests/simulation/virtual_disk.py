@@ -229,6 +229,7 @@ class VirtualWal(Wal):
         assert disk.identity is not None
         super().__init__(Path("wal"), disk.identity.salt, io=disk.io, segment_bytes=SEGMENT_BYTES)
         self._virtual = (loop, disk, delay_s)
+        self.files.free_files_max = 1
         self._chain: list[Callable[[], None]] = []
 
     def start(self, loop_call: Callable[[Callable[[], None]], object]) -> None:
@@ -264,6 +265,8 @@ class VirtualWal(Wal):
         except OSError as error:
             self.on_fatal(f"the log's directory failed ({error.strerror or error})")
             return
+        if not self._chain and self.files.has_surplus:
+            self._chain.append(self.files.shrink)
         if self._chain:
             self._virtual[0].call_in(self._process, self._virtual[2](), self._next_job)
 

@@ -26,7 +26,10 @@ from rangelog_server.wal.entry import (
 from rangelog_server.wal.io import Io, read_all, replace_file, write_all
 from rangelog_server.wal.scan import Ending, SegmentLog, scan_segment
 
-FREE_FILES_MAX = 4
+FREE_FILES_MAX = 16
+"""Kept for recycling: blocks that were written before are flushed faster than fresh ones, and nothing is given back."""
+SHRINK_BYTES = 1024 * 1024
+"""Given back to the file system at a time: where it discards what is freed, a whole file at once stalls flushes."""
 _PAGE_BYTES = 4096  # of the cache; a page that is not covered whole is not forgotten
 
 
@@ -51,8 +54,10 @@ class SegmentFiles:
         self.segment_bytes = segment_bytes
         self.salt = salt
         self.capacity_bytes = capacity_bytes
+        self.free_files_max = FREE_FILES_MAX
         self.count = 0  # of files that take up space
-        self._free: list[Path] = []
+        self._free: list[Path] = []  # to be recycled, newest last
+        self._shrinking: tuple[Path, int] | None = None  # the file that is being given back, and its length
 
     def path(self, sequence: int) -> Path:
         """Return where a segment lies."""
@@ -111,11 +116,33 @@ class SegmentFiles:
         self.io.rename(self.path(segment.sequence), free)
         self.drop_sidecar(segment.sequence)
         self.io.sync_directory(self.directory)
-        if len(self._free) >= FREE_FILES_MAX:
-            self.io.unlink(free)
-            self.count -= 1
+        self._free.append(free)
+
+    @property
+    def has_surplus(self) -> bool:
+        """There are more free files than are kept."""
+        return self._shrinking is not None or len(self._free) > self.free_files_max
+
+    def shrink(self) -> None:
+        """Give back a little of the surplus; call it again after a pause. Raises OSError."""
+        if self._shrinking is None:
+            path = self._free.pop(0)
+            self._shrinking = path, self._size_of(path)
+        path, size = self._shrinking
+        if size > SHRINK_BYTES:
+            self._shrinking = path, size - SHRINK_BYTES
+            self.io.truncate(path, size - SHRINK_BYTES)
         else:
-            self._free.append(free)
+            self._shrinking = None
+            self.io.unlink(path)
+            self.count -= 1
+
+    def _size_of(self, path: Path) -> int:
+        fd = self.io.open(path)
+        try:
+            return self.io.size(fd)
+        finally:
+            self.io.close(fd)
 
     def drop_sidecar(self, sequence: int) -> None:
         """Remove a sidecar, if there is one."""

@@ -68,6 +68,10 @@ class Io:
         """Rename a file; durable after sync_directory."""
         os.rename(source, target)
 
+    def truncate(self, path: Path, size_bytes: int) -> None:
+        """Cut a file."""
+        os.truncate(path, size_bytes)
+
     def unlink(self, path: Path) -> None:
         """Remove a file."""
         os.unlink(path)

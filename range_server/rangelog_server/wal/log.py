@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from rangelog.errors import StorageFull
@@ -36,6 +36,7 @@ SEGMENT_BYTES_DEFAULT = 64 * MIB
 RESERVE_BYTES = 1 * MIB
 SPARES_WANTED = 2
 SPARE_RETRY_S = 1.0
+SHRINK_PAUSE_S = 0.05
 
 LoopCall = Callable[[Callable[[], None]], object]
 
@@ -252,11 +253,20 @@ class Wal:
     def _do(self, job: Callable[[], None]) -> None:
         if self._worker is not None:
             self._jobs.put(job)
-        else:
-            job()
+            return
+        job()
+        while self.files.has_surplus:
+            self.files.shrink()
+
+    def _wait_for_job(self) -> Callable[[], None] | None:
+        """Return what is to be done next: when there is nothing else for a moment, giving back space."""
+        try:
+            return self._jobs.get(timeout=SHRINK_PAUSE_S if self.files.has_surplus else None)
+        except Empty:
+            return self.files.shrink
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while (job := self._wait_for_job()) is not None:
             try:
                 job()
             except OSError as error:

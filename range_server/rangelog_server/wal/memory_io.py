@@ -169,6 +169,16 @@ class MemoryIo(Io):
         self._change("rename")
         self.names[target.name] = self.names.pop(source.name)
 
+    def truncate(self, path: Path, size_bytes: int) -> None:
+        """See Io."""
+        self._change("truncate")
+        file = self.names[path.name]
+        self.free_bytes += len(file.now) - size_bytes
+        for content in (file.now, file.flushed):
+            del content[size_bytes:]
+        for sector in [sector for sector in file.dirty if sector * SECTOR_BYTES >= size_bytes]:
+            del file.dirty[sector]
+
     def unlink(self, path: Path) -> None:
         """See Io."""
         self._change("unlink")

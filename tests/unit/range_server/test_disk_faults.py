@@ -14,7 +14,9 @@ from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
+from rangelog_server.wal import files
 from rangelog_server.wal.committer import LogFailed
+from rangelog_server.wal.files import SegmentFiles
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
 
@@ -137,6 +139,35 @@ def test_dropping_ranges_gives_space_back_on_a_full_disk() -> None:
     again = open_store(disk)
     assert sorted(again.replicas) == [(3, 0)]
     assert not again.problems
+
+
+def test_a_surplus_is_given_back_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many freed segments some are kept; of the rest a little at a time leaves the disk, also over a restart."""
+    monkeypatch.setattr(files, "SHRINK_BYTES", SEGMENT_BYTES // 4)
+    disk = MemoryIo()
+    wal_files = SegmentFiles(Path("/log"), disk, SEGMENT_BYTES, 1)
+    wal_files.free_files_max = 2
+    for segment in [wal_files.prepare(sequence) for sequence in range(1, 6)]:
+        wal_files.release(segment)
+    used = []
+    before = disk.free_bytes
+    for _ in range(6):
+        assert wal_files.has_surplus
+        wal_files.shrink()
+        used.append(disk.free_bytes - before)
+    assert used == [SEGMENT_BYTES // 4 * step for step in range(1, 7)]
+    assert wal_files.count == 4
+
+    again = SegmentFiles(Path("/log"), disk, SEGMENT_BYTES, 1)
+    again.free_files_max = 2
+    assert not again.open_all()
+    while again.has_surplus:
+        again.shrink()
+    assert again.count == 2
+    assert disk.free_bytes - before == 3 * SEGMENT_BYTES
+    fresh = [again.prepare(sequence) for sequence in range(10, 12)]  # what is left is whole
+    assert [disk.size(segment.fd) for segment in fresh] == [SEGMENT_BYTES] * 2
+    assert again.count == 2
 
 
 def test_capacity_is_a_full_disk() -> None:
