@@ -109,7 +109,7 @@ class Runtime:
     def _start_log(self, loop: asyncio.AbstractEventLoop, stack: AsyncExitStack) -> None:
         wal = self._store.wal
         wal.on_fatal = fatal
-        wal.start(lambda call: loop.call_soon_threadsafe(call))
+        wal.start(lambda call: loop.call_soon_threadsafe(call), lambda call: loop.call_soon(call))
         stack.callback(wal.close)
 
     async def _serve(

@@ -121,6 +121,7 @@ class DataConnection(asyncio.BufferedProtocol):
         self._subscriptions: dict[int, Replies] = {}
         self._listeners: dict[tuple[int, int], RangeListener] = {}
         self._confirms: list[data_pb2.Confirm] = []  # that go out together
+        self._turn: list[bytes] | None = None  # what this turn of the loop has written after its first frame
 
     @classmethod
     async def connect(
@@ -276,10 +277,22 @@ class DataConnection(asyncio.BufferedProtocol):
         assert self._transport is not None
         size = sum(map(len, payload)) if payload else 0
         head = encode_head(opcode, request_id, message, size)
+        if self._turn is not None:
+            self._turn += (head, *payload)
+            return
+        # The first frame of a turn goes at once, for the sake of latency; the others together, for each write is a call of
+        # the kernel that costs more than everything else about a small frame.
+        self._turn = []
+        asyncio.get_running_loop().call_soon(self._end_turn)
         if payload:
             self._transport.writelines([head, *payload])
         else:
             self._transport.write(head)
+
+    def _end_turn(self) -> None:
+        buffers, self._turn = self._turn, None
+        if buffers and self._transport is not None and self.closed is None:
+            self._transport.writelines(buffers)
 
     def _dispatch(self, frame: Frame) -> None:
         if frame.opcode is Opcode.APPEND_REPLY:

@@ -7,6 +7,7 @@ pages. The committer stops for good, nothing more is reported as durable, and th
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -27,6 +28,11 @@ class LogFailed(Exception):
     """The log's disk failed."""
 
 
+def failure_message(error: OSError) -> str:
+    """What the process says before it ends."""
+    return f"the write-ahead log failed ({error.strerror or error}); the process ends at once"
+
+
 class Committer:
     """Writes groups of entries. `commit` is the whole of it; the thread only feeds it."""
 
@@ -36,9 +42,19 @@ class Committer:
         self._blocks = blocks
         self.flush_count = 0
         self.failed = False
+        self.last_commit_s = 0.0
 
     def commit(self, entries: list[Pending]) -> None:
         """Write and flush consecutive entries. Raises OSError: then the log is over."""
+        try:
+            began_s = time.perf_counter()
+            self._commit(entries)
+            self.last_commit_s = time.perf_counter() - began_s
+        except OSError:
+            self.failed = True
+            raise
+
+    def _commit(self, entries: list[Pending]) -> None:
         start = 0
         while start < len(entries):
             segment = entries[start][0]
@@ -107,7 +123,6 @@ class CommitterThread:
             try:
                 self._committer.commit(entries)
             except OSError as error:
-                self._committer.failed = True
-                self._failed(f"the write-ahead log failed ({error.strerror or error}); the process ends at once")
+                self._failed(failure_message(error))
                 return
             self._flushed(entries)

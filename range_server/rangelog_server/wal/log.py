@@ -1,5 +1,8 @@
 """The write-ahead log as the event loop sees it: `submit` gives an entry its place at once, `kick` sends what gathered.
 
+A little that has gathered by the end of the loop's turn is flushed right there, while the disk is quick; more of it, or
+anything while a flush is on its way or after a slow one, on the committer's thread (docs/decisions: flush-in-the-loop).
+
 The loop is the only one that allocates places, so whether there is room is known before anything is promised: segments
 are prepared ahead, and the last stretch of the last one is kept for fences and other metadata (appends are refused with
 STORAGE_FULL before that). Without an event loop (`loop_call` None) everything is done in the call: tests and tools.
@@ -18,7 +21,7 @@ from typing import Any
 from rangelog.errors import StorageFull
 from rangelog.limits import MIB
 from rangelog_server.wal.blocks import BlockWriter
-from rangelog_server.wal.committer import Committer, CommitterThread, LogFailed, Pending
+from rangelog_server.wal.committer import Committer, CommitterThread, LogFailed, Pending, failure_message
 from rangelog_server.wal.entry import (
     ENTRY_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
@@ -37,6 +40,11 @@ RESERVE_BYTES = 1 * MIB
 SPARES_WANTED = 2
 SPARE_RETRY_S = 1.0
 SHRINK_PAUSE_S = 0.05
+
+HERE_BYTES_MAX = 64 * 1024
+"""What the loop itself flushes: beyond it, writing and copying would keep it from reading sockets."""
+HERE_FLUSH_S_MAX = 0.002
+"""After a flush that took longer the next one is the thread's."""
 
 LoopCall = Callable[[Callable[[], None]], object]
 
@@ -68,6 +76,9 @@ class Wal:
         self._committer = Committer(self.io, salt, self._blocks)
         self._thread: CommitterThread | None = None
         self._loop_call: LoopCall | None = None
+        self._loop_soon: LoopCall | None = None
+        self._commit_due = False
+        self._entries_on_thread = 0
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._worker: threading.Thread | None = None
         self._current: Segment
@@ -112,9 +123,13 @@ class Wal:
             if log.scanned and log.sequence not in damaged:
                 self._write_sidecar(log.sequence, log.end, bytes(rows_of(list(log.entries))))
 
-    def start(self, loop_call: LoopCall) -> None:
-        """Start the threads; completions then come through `loop_call` (call_soon_threadsafe)."""
+    def start(self, loop_call: LoopCall, loop_soon: LoopCall | None = None) -> None:
+        """Start the threads; completions then come through `loop_call` (call_soon_threadsafe).
+
+        `loop_soon` (call_soon): flush a little in the loop; without it the thread does all.
+        """
         self._loop_call = loop_call
+        self._loop_soon = loop_soon
         self._thread = CommitterThread(self._committer, self._flushed_on_thread, self._failed_on_thread)
         self._worker = threading.Thread(target=self._work, name="segments", daemon=True)
         self._worker.start()
@@ -122,8 +137,10 @@ class Wal:
 
     def close(self) -> None:
         """Write what waits and close the files."""
-        self.kick()
-        if self._thread is not None:
+        if self._thread is None:
+            self.kick()
+        else:
+            self._hand_over()
             self._thread.stop(30.0)
         if self._worker is not None:
             self._jobs.put(None)
@@ -201,17 +218,35 @@ class Wal:
 
     def kick(self) -> None:
         """Send what was submitted on its way."""
-        entries = self._gathering
-        if not entries:
+        if not self._gathering:
             return
-        self._gathering = []
-        if self._thread is not None:
+        if self._thread is None:
+            self._commit_here()
+        elif self._loop_soon is None or self._entries_on_thread or self._committer.last_commit_s > HERE_FLUSH_S_MAX:
+            self._hand_over()
+        elif not self._commit_due:
+            self._commit_due = True  # what else this turn of the loop brings goes with it
+            self._loop_soon(self._commit_gathered)
+
+    def _commit_gathered(self) -> None:
+        self._commit_due = False
+        if self._entries_on_thread or sum([len(entry[6]) for entry in self._gathering]) > HERE_BYTES_MAX:
+            self._hand_over()
+        elif self._gathering:
+            self._commit_here()
+
+    def _hand_over(self) -> None:
+        entries, self._gathering = self._gathering, []
+        if entries and self._thread is not None:
+            self._entries_on_thread += len(entries)
             self._thread.put(entries)
-            return
+
+    def _commit_here(self) -> None:
+        entries, self._gathering = self._gathering, []
         try:
             self._committer.commit(entries)
         except OSError as error:
-            self.on_fatal(str(error))
+            self.on_fatal(failure_message(error))
             raise LogFailed(str(error)) from error
         self._flushed(entries)
 
@@ -231,10 +266,14 @@ class Wal:
 
     def _flushed_on_thread(self, entries: list[Pending]) -> None:
         assert self._loop_call is not None
-        self._loop_call(lambda: self._flushed(entries))
+        self._loop_call(lambda: self._flushed_there(entries))
 
     def _failed_on_thread(self, message: str) -> None:
         self.on_fatal(message)
+
+    def _flushed_there(self, entries: list[Pending]) -> None:
+        self._entries_on_thread -= len(entries)
+        self._flushed(entries)
 
     def _flushed(self, entries: list[Pending]) -> None:
         last = entries[-1]
