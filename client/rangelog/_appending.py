@@ -1,7 +1,7 @@
 """Runs the appender core: its effects become frames, calls to the placement driver and tasks; what they bring, events.
 
 What holds: effects are done in the core's order; what doing one brings about is done after, not in between. A confirm
-offset goes out by itself only when no append is about to carry it.
+offset goes out by itself only when no append is about to carry it, and to replicas that nobody follows a little later only.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rangelog._transport.data_connection import DataConnections, replica_id
 from rangelog.errors import InternalError, RangelogError, WriterFenced
 from rangelog.ids import ReplicaId
 from rangelog.protocol.appender import (
+    TICK_CALM_MS,
     Appender,
     Confirmed,
     Connect,
@@ -35,9 +36,8 @@ from rangelog_proto.v1 import common_pb2
 
 _log = logging.getLogger("rangelog.writer")
 
-_TICK_S = 0.05
-_CALM_TICK_S = 1.0
-"""A thousand writers that wait for something to append would otherwise tick twenty thousand times a second."""
+_CONFIRM_DELAY_S = 0.005
+"""For replicas where no reader waits: most often an append has carried it by then."""
 
 
 class Appending:
@@ -63,30 +63,32 @@ class Appending:
         self._send_gathered = send_gathered
         self._loop = asyncio.get_running_loop()
         self._links: dict[int, RangeLinks] = {}
-        self._confirms: dict[ReplicaId, SendConfirm] = {}  # that wait for an append to carry them
+        self._confirms: dict[ReplicaId, tuple[int, int]] = {}  # range and offset, that wait for an append to carry them
+        self._confirm_soon = False
+        self._confirm_later: asyncio.TimerHandle | None = None
         self._performing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._ticker: asyncio.TimerHandle | None = None
-        self._ticks_fast = False
+        self._tick_due_s = self._tick_delay_ms = 0.0
         self._closed = False
         self.core = Appender(stream.epoch, self._enter(created), _now_ms())
 
     def start(self) -> None:
         """Begin; everything after happens on the loop."""
-        self._tick_in(_TICK_S)
+        self._tick_in_time()
         self._perform()
 
     def submit(self, base_offset: int, end_offset: int, data: bytes) -> None:
         """Send the next encoded batch. Raises what stopped the core."""
         self.core.submit(_now_ms(), base_offset, end_offset, data)
-        if not self._ticks_fast:
-            self._tick_in(_TICK_S)
+        if self._tick_delay_ms == TICK_CALM_MS or self.core.holds_much:
+            self._tick_in_time()
         self._perform()
 
     def close(self) -> None:
         """Stop; connections stay for others. What is acked is still said: nobody else tells the replicas."""
         self._closed = True
-        self._send_confirms()
+        self._send_all_confirms()
         if self._ticker is not None:
             self._ticker.cancel()
         for links in self._links.values():
@@ -111,8 +113,7 @@ class Appending:
     def disconnected(self, range_index: int, replica: ReplicaId) -> None:
         """See RangeEvents."""
         self.core.disconnected(_now_ms(), range_index, replica)
-        if not self._ticks_fast:
-            self._tick_in(_TICK_S)
+        self._tick_in_time()
         self._perform()
 
     def acked(self, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
@@ -124,8 +125,7 @@ class Appending:
         """See RangeEvents."""
         _log.info("%s refused an append of range %d: %s", replica, range_index, error)
         self.core.refused(_now_ms(), range_index, replica, error)
-        if not self._ticks_fast:
-            self._tick_in(_TICK_S)
+        self._tick_in_time()
         self._perform()
 
     # ---- effects
@@ -146,14 +146,18 @@ class Appending:
         if isinstance(effect, Send):
             links = self._links.get(effect.range_index)
             if links is not None:
-                links.send(effect.replica, [batch.data for batch in effect.batches], effect.confirm_offset)
-                self._confirms.pop(effect.replica, None)
+                links.send(effect.replicas, [batch.data for batch in effect.batches], effect.confirm_offset)
+                if self._confirms:
+                    for replica in effect.replicas:
+                        self._confirms.pop(replica, None)
         elif isinstance(effect, Confirmed):
             self._confirmed(effect.confirm_offset)
         elif isinstance(effect, SendConfirm):
-            if not self._confirms:
+            if not self._confirm_soon:
+                self._confirm_soon = True
                 self._loop.call_soon(self._send_confirms)
-            self._confirms[effect.replica] = effect
+            for replica in effect.replicas:
+                self._confirms[replica] = effect.range_index, effect.confirm_offset
         elif isinstance(effect, Stopped):
             _log.warning("the writer of %s stopped: %s", self._stream.name, effect.error)
             for links in self._links.values():
@@ -164,13 +168,27 @@ class Appending:
 
     def _send_confirms(self) -> None:
         """The application was told; what it appended since then carries the confirm offset, else it goes alone."""
+        self._confirm_soon = False
         if self._confirms:
             self._send_gathered()
+        for replica, (range_index, confirm_offset) in list(self._confirms.items()):
+            links = self._links.get(range_index)
+            if links is None or replica in links.followed:
+                del self._confirms[replica]
+                if links is not None:
+                    links.send_confirm(replica, confirm_offset)
+        if self._confirms and self._confirm_later is None and not self._closed:
+            self._confirm_later = self._loop.call_later(_CONFIRM_DELAY_S, self._send_all_confirms)
+
+    def _send_all_confirms(self) -> None:
+        if self._confirm_later is not None:
+            self._confirm_later.cancel()
+            self._confirm_later = None
         confirms, self._confirms = self._confirms, {}
-        for effect in confirms.values():
-            links = self._links.get(effect.range_index)
+        for replica, (range_index, confirm_offset) in confirms.items():
+            links = self._links.get(range_index)
             if links is not None:
-                links.send_confirm(effect.replica, effect.confirm_offset)
+                links.send_confirm(replica, confirm_offset)
 
     def _perform_rare(self, core: Appender, effect: Connect | Probe | SealRange | Leave) -> None:
         if isinstance(effect, Connect):
@@ -246,18 +264,22 @@ class Appending:
             if links is not None:
                 links.addresses = {replica_id(r.server, r.incarnation): r.data_address for r in each.replicas}
 
-    def _tick_in(self, delay_s: float) -> None:
+    def _tick_in_time(self) -> None:
+        """See to it that the next tick comes as early as the core wants it."""
+        delay_ms = self.core.tick_after_ms(_now_ms())
+        due_s = self._loop.time() + delay_ms / 1000
         if self._ticker is not None:
+            if self._tick_due_s <= due_s:
+                return
             self._ticker.cancel()
-        if not self._closed:
-            self._ticks_fast = delay_s < _CALM_TICK_S
-            self._ticker = self._loop.call_later(delay_s, self._tick)
+        if not self._closed and self.core.error is None:
+            self._tick_due_s, self._tick_delay_ms = due_s, delay_ms
+            self._ticker = self._loop.call_at(due_s, self._tick)
 
     def _tick(self) -> None:
         self._ticker = None
         self.core.tick(_now_ms())
-        if self.core.error is None:
-            self._tick_in(_CALM_TICK_S if self.core.calm else _TICK_S)
+        self._tick_in_time()
         self._perform()
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:

@@ -190,10 +190,10 @@ class _AppendWaiter:
         self._end_offset = end_offset
         self.future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    def append_replied(self, durable_offset: int) -> None:
+    def append_replied(self, reply: data_pb2.AppendReply) -> None:
         """See RangeListener."""
-        if durable_offset >= self._end_offset and not self.future.done():
-            self.future.set_result(durable_offset)
+        if reply.durable_offset >= self._end_offset and not self.future.done():
+            self.future.set_result(reply.durable_offset)
 
     def append_refused(self, error: RangelogError) -> None:
         """See RangeListener."""

@@ -67,14 +67,14 @@ class GatheredBatch:
     """Records that go out together, and who waits for them."""
 
     __slots__ = (
+        "_futures",
+        "_waiters",
         "base_offset",
-        "futures",
         "headers",
         "keys",
         "size_bytes",
         "timestamps_ms",
         "values",
-        "waiters",
     )
 
     def __init__(self) -> None:
@@ -84,13 +84,25 @@ class GatheredBatch:
         self.timestamps_ms: list[int] = []
         self.keys: list[bytes | None] | None = None  # None until a record has one; then one a record
         self.headers: list[bytes] | None = None  # the same
-        self.futures: list[tuple[int, asyncio.Future[Ack]]] = []  # with the offset of their record
-        self.waiters: list[asyncio.Future[None]] = []  # for the whole batch
+        self._futures: list[tuple[int, asyncio.Future[Ack]]] | None = None  # with the offset of their record
+        self._waiters: list[asyncio.Future[None]] | None = None  # for the whole batch
 
     @property
     def end_offset(self) -> int:
         """One past its last record."""
         return self.base_offset + len(self.values)
+
+    def notify(self, offset: int, future: asyncio.Future[Ack]) -> None:
+        """Resolve `future` with the record of that offset."""
+        if self._futures is None:
+            self._futures = []
+        self._futures.append((offset, future))
+
+    def wait(self, waiter: asyncio.Future[None]) -> None:
+        """Resolve `waiter` with the whole batch."""
+        if self._waiters is None:
+            self._waiters = []
+        self._waiters.append(waiter)
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether a record of that weight fits; an empty batch takes any."""
@@ -136,17 +148,17 @@ class GatheredBatch:
 
     def resolve(self) -> None:
         """All of it is acked."""
-        for offset, future in self.futures:
+        for offset, future in self._futures or ():
             if not future.done():
                 future.set_result(Ack(offset))
-        for waiter in self.waiters:
+        for waiter in self._waiters or ():
             if not waiter.done():
                 waiter.set_result(None)
 
     def fail(self, error: RangelogError) -> None:
         """Its outcome stays unknown."""
-        waiting: list[asyncio.Future[Any]] = [future for _, future in self.futures]
-        for future in waiting + self.waiters:
+        waiting: list[asyncio.Future[Any]] = [future for _, future in self._futures or ()]
+        for future in waiting + (self._waiters or []):
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # told; whoever awaits it still gets it

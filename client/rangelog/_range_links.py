@@ -13,7 +13,7 @@ from rangelog._metadata import backoff
 from rangelog._transport.data_connection import DataConnection, DataConnections
 from rangelog.errors import InternalError, RangelogError, WriterFenced
 from rangelog.ids import ReplicaId
-from rangelog_proto.frame import Opcode
+from rangelog_proto.frame import Opcode, encode_head
 from rangelog_proto.v1 import data_pb2
 
 _STABLE_S = 1.0
@@ -38,15 +38,20 @@ class RangeEvents(Protocol):
 class _Listener:
     """One connection's replies for one range."""
 
-    def __init__(self, events: RangeEvents, range_index: int, replica: ReplicaId) -> None:
+    def __init__(self, events: RangeEvents, range_index: int, replica: ReplicaId, followed: set[ReplicaId]) -> None:
         self._events = events
         self._range_index = range_index
         self._replica = replica
+        self._followed = followed
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def append_replied(self, durable_offset: int) -> None:
+    def append_replied(self, reply: data_pb2.AppendReply) -> None:
         """See RangeListener."""
-        self._events.acked(self._range_index, self._replica, durable_offset)
+        if reply.followed:
+            self._followed.add(self._replica)
+        elif self._followed:
+            self._followed.discard(self._replica)
+        self._events.acked(self._range_index, self._replica, reply.durable_offset)
 
     def append_refused(self, error: RangelogError) -> None:
         """See RangeListener."""
@@ -81,6 +86,7 @@ class RangeLinks:
             stream_id=stream_id, range_index=range_index, epoch=epoch, start_offset=start_offset, memory=memory
         )
         self._open: dict[ReplicaId, DataConnection] = {}
+        self.followed: set[ReplicaId] = set()  # where readers wait, as far as replies said
         self._tasks: list[asyncio.Task[None]] = []
         self._refresh = refresh
         self.addresses: Mapping[ReplicaId, str] = {}
@@ -89,24 +95,21 @@ class RangeLinks:
         """Start and keep up the link to one replica."""
         self._tasks.append(asyncio.create_task(self._keep(replica)))
 
-    def send(self, replica: ReplicaId, batches: Sequence[bytes], confirm_offset: int) -> None:
-        """Send batches; silently nothing when the connection just broke (the core hears of that)."""
-        connection = self._open.get(replica)
-        if connection is not None:
-            self._head.confirm_offset = confirm_offset
-            connection.send(Opcode.APPEND, self._head.SerializeToString(), batches)
+    def send(self, replicas: Sequence[ReplicaId], batches: Sequence[bytes], confirm_offset: int) -> None:
+        """Send batches; silently nothing where the connection just broke (the core hears of that)."""
+        self._head.confirm_offset = confirm_offset
+        head = encode_head(Opcode.APPEND, 0, self._head.SerializeToString(), sum(map(len, batches)))
+        frame = (head, *batches)
+        for replica in replicas:
+            connection = self._open.get(replica)
+            if connection is not None:
+                connection.send_encoded(frame)
 
     def send_confirm(self, replica: ReplicaId, confirm_offset: int) -> None:
         """Tell a replica what is acked."""
         connection = self._open.get(replica)
         if connection is not None:
-            message = data_pb2.Confirm(
-                stream_id=self._stream_id,
-                range_index=self._range_index,
-                epoch=self._head.epoch,
-                confirm_offset=confirm_offset,
-            )
-            connection.confirm(message)
+            connection.confirm(self._stream_id, self._range_index, self._head.epoch, confirm_offset)
 
     def close(self) -> None:
         """Stop; connections stay for others."""
@@ -121,7 +124,7 @@ class RangeLinks:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            listener = _Listener(self._events, self._range_index, replica)
+            listener = _Listener(self._events, self._range_index, replica, self.followed)
             try:
                 connection = await self._connections.get(replica, self.addresses.get(replica, ""))
                 connection.listen(self._stream_id, self._range_index, listener)

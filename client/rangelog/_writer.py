@@ -29,6 +29,8 @@ from rangelog_proto.v1 import common_pb2
 _T = TypeVar("_T")
 
 _BATCHES_IN_FLIGHT = 4
+_MANY_BATCHES_IN_FLIGHT = 64
+"""Of all writers on the same connections. Beyond it each keeps one: what gathers meanwhile makes larger batches."""
 _OVERSHOOT = 2
 
 
@@ -171,7 +173,7 @@ class Writer:
         """
         offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp)
         future: asyncio.Future[Ack] = self._loop.create_future()
-        self._gathering.futures.append((offset, future))
+        self._gathering.notify(offset, future)
         return future
 
     def append_nowait(
@@ -210,7 +212,7 @@ class Writer:
         self._pending_bytes += size_bytes
         offset = self._next_offset
         self._next_offset = offset + 1
-        if not self._pump_due and len(self._inflight) < _BATCHES_IN_FLIGHT:
+        if not self._pump_due and self._may_send():
             self._pump_due = True
             self._loop.call_soon(self._pump)
         return offset
@@ -240,7 +242,7 @@ class Writer:
         if newest is None:
             return
         waiter: asyncio.Future[None] = self._loop.create_future()
-        newest.waiters.append(waiter)
+        newest.wait(waiter)
         await self._wait(waiter, timeout_s)
 
     async def ready(self, *, timeout_s: float | None = None) -> None:
@@ -256,8 +258,12 @@ class Writer:
     def _pump(self) -> None:
         """Send what was gathered, if little enough is in flight."""
         self._pump_due = False
-        if self._gathering.values and len(self._inflight) < _BATCHES_IN_FLIGHT and self._accepting:
+        if self._gathering.values and self._may_send() and self._accepting:
             self._submit_gathered()
+
+    def _may_send(self) -> bool:
+        many = self._connections.batches_in_flight >= _MANY_BATCHES_IN_FLIGHT
+        return len(self._inflight) < (1 if many else _BATCHES_IN_FLIGHT)
 
     def _submit_gathered(self) -> GatheredBatch:
         """Send what was gathered; return the batch that gathers now."""
@@ -269,6 +275,7 @@ class Writer:
             stream_id=self._stream.stream_id, range_index=core.range_index, epoch=core.epoch, codec=self._codec
         )
         self._inflight.append(batch)
+        self._connections.batches_in_flight += 1
         appending.submit(batch.base_offset, batch.end_offset, data)
         return self._gathering
 
@@ -276,6 +283,7 @@ class Writer:
         inflight = self._inflight
         while inflight and inflight[0].end_offset <= confirm_offset:
             batch = inflight.popleft()
+            self._connections.batches_in_flight -= 1
             self._pending_bytes -= batch.size_bytes
             batch.resolve()
         if self._room and self._pending_bytes < self._inflight_bytes_max:
@@ -299,6 +307,7 @@ class Writer:
     def _fail(self, error: RangelogError) -> None:
         """Nothing more will be acked: what is pending may or may not be in the log."""
         batches = [*self._inflight, self._gathering]
+        self._connections.batches_in_flight -= len(self._inflight)
         self._inflight.clear()
         self._gathering = GatheredBatch()
         self._pending_bytes = 0

@@ -23,7 +23,6 @@ from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.identity import Identity
 from rangelog_server.ranges.hosted import Hosted
-from rangelog_server.ranges.replica import Replica
 from rangelog_server.ranges.store import Store
 
 HELLO_TIMEOUT_S = 5.0
@@ -245,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
         """One frame for all ranges: with many streams on a connection, a frame for each would cost more than the rest."""
         acks, self._acks = self._acks, []
         for start in range(0, len(acks), ACKS_PER_FRAME):
-            first, *others = [_reply_of(hosted.core) for hosted, _ in acks[start : start + ACKS_PER_FRAME]]
+            first, *others = [_reply_of(hosted) for hosted, _ in acks[start : start + ACKS_PER_FRAME]]
             first.others.extend(others)
             self.send(Opcode.APPEND_REPLY, acks[start][1], first.SerializeToString())
 
@@ -304,7 +303,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
 
-def _reply_of(core: Replica) -> data_pb2.AppendReply:
+def _reply_of(hosted: Hosted) -> data_pb2.AppendReply:
+    core = hosted.core
     return data_pb2.AppendReply(
-        stream_id=core.stream_id, range_index=core.range_index, epoch=core.epoch, durable_offset=core.durable_offset
+        stream_id=core.stream_id,
+        range_index=core.range_index,
+        epoch=core.epoch,
+        durable_offset=core.durable_offset,
+        followed=bool(hosted.waiters),
     )

@@ -114,9 +114,9 @@ class AckLog:
         self.replies = 0
         self.errors: list[RangelogError] = []
 
-    def append_replied(self, durable_offset: int) -> None:
+    def append_replied(self, reply: data_pb2.AppendReply) -> None:
         """See RangeListener."""
-        self.durable_offset = max(self.durable_offset, durable_offset)
+        self.durable_offset = max(self.durable_offset, reply.durable_offset)
         self.replies += 1
 
     def append_refused(self, error: RangelogError) -> None:

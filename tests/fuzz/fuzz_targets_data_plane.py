@@ -289,9 +289,9 @@ def reply_seeds() -> list[bytes]:
 class Listener:
     """Hears of a range."""
 
-    def append_replied(self, durable_offset: int) -> None:
+    def append_replied(self, reply: data_pb2.AppendReply) -> None:
         """Any number."""
-        assert 0 <= durable_offset < 1 << 64
+        assert 0 <= reply.durable_offset < 1 << 64
 
     def append_refused(self, error: RangelogError) -> None:
         """Typed."""

@@ -46,8 +46,8 @@ _log = logging.getLogger("rangelog.transport")
 class RangeListener(Protocol):
     """Who appends to a range over this connection."""
 
-    def append_replied(self, durable_offset: int) -> None:
-        """The replica holds everything below."""
+    def append_replied(self, reply: data_pb2.AppendReply) -> None:
+        """The replica holds everything below its durable offset."""
 
     def append_refused(self, error: RangelogError) -> None:
         """The replica refused an append."""
@@ -120,7 +120,7 @@ class DataConnection(asyncio.BufferedProtocol):
         self._pending: dict[int, asyncio.Future[Frame]] = {}
         self._subscriptions: dict[int, Replies] = {}
         self._listeners: dict[tuple[int, int], RangeListener] = {}
-        self._confirms: list[data_pb2.Confirm] = []  # that go out together
+        self._confirms: list[tuple[int, int, int, int]] = []  # that go out together
         self._turn: list[bytes] | None = None  # what this turn of the loop has written after its first frame
 
     @classmethod
@@ -211,14 +211,18 @@ class DataConnection(asyncio.BufferedProtocol):
         if self.closed is None:
             self._write(opcode, self._next_id() if request_id is None else request_id, message, payload)
 
-    def confirm(self, confirm: data_pb2.Confirm) -> None:
+    def send_encoded(self, buffers: Sequence[bytes]) -> None:
+        """Send a frame that was encoded before, perhaps for several connections. Does nothing once closed."""
+        if self.closed is None:
+            self._put(buffers)
+
+    def confirm(self, stream_id: int, range_index: int, epoch: int, confirm_offset: int) -> None:
         """Say what is acked in one range; with many on the connection, what they say at once goes in one frame."""
+        self._confirms.append((stream_id, range_index, epoch, confirm_offset))
         if len(self._listeners) <= 1:
-            self.send(Opcode.CONFIRM, confirm.SerializeToString())
-            return
-        if not self._confirms:
+            self._send_confirms()
+        elif len(self._confirms) == 1:
             asyncio.get_running_loop().call_soon(self._send_confirms)
-        self._confirms.append(confirm)
 
     def listen(self, stream_id: int, range_index: int, listener: RangeListener) -> None:
         """Send the replies to this range's appends there."""
@@ -265,29 +269,31 @@ class DataConnection(asyncio.BufferedProtocol):
     def _send_confirms(self) -> None:
         confirms, self._confirms = self._confirms, []
         for start in range(0, len(confirms), CONFIRMS_PER_FRAME):
-            first, *others = confirms[start : start + CONFIRMS_PER_FRAME]
+            first, *others = [
+                data_pb2.Confirm(stream_id=stream_id, range_index=index, epoch=epoch, confirm_offset=confirm_offset)
+                for stream_id, index, epoch, confirm_offset in confirms[start : start + CONFIRMS_PER_FRAME]
+            ]
             first.others.extend(others)
-            self.send(Opcode.CONFIRM, first.SerializeToString())
+            self.send(Opcode.CONFIRM, first.SerializeToString(), request_id=0)
 
     def _next_id(self) -> int:
         self._request_id = self._request_id % 0xFFFF_FFFF + 1
         return self._request_id
 
     def _write(self, opcode: Opcode, request_id: int, message: bytes, payload: Sequence[bytes]) -> None:
-        assert self._transport is not None
         size = sum(map(len, payload)) if payload else 0
-        head = encode_head(opcode, request_id, message, size)
+        self._put((encode_head(opcode, request_id, message, size), *payload))
+
+    def _put(self, buffers: Sequence[bytes]) -> None:
+        assert self._transport is not None
         if self._turn is not None:
-            self._turn += (head, *payload)
+            self._turn += buffers
             return
         # The first frame of a turn goes at once, for the sake of latency; the others together, for each write is a call of
         # the kernel that costs more than everything else about a small frame.
         self._turn = []
         asyncio.get_running_loop().call_soon(self._end_turn)
-        if payload:
-            self._transport.writelines([head, *payload])
-        else:
-            self._transport.write(head)
+        self._transport.writelines(buffers)
 
     def _end_turn(self) -> None:
         buffers, self._turn = self._turn, None
@@ -300,7 +306,7 @@ class DataConnection(asyncio.BufferedProtocol):
             for each in (reply, *reply.others):
                 listener = self._listeners.get((each.stream_id, each.range_index))
                 if listener is not None:
-                    listener.append_replied(each.durable_offset)
+                    listener.append_replied(each)
             return
         future = self._pending.get(frame.request_id)
         subscription = self._subscriptions.get(frame.request_id)
@@ -352,6 +358,8 @@ class DataConnections:
         self._client_name = client_name
         self._connections: dict[ReplicaId, DataConnection] = {}
         self._making: dict[ReplicaId, asyncio.Task[DataConnection]] = {}
+        self.batches_in_flight = 0
+        """Of all writers on these connections: what they send and has no ack yet."""
 
     def existing(self, replica: ReplicaId) -> DataConnection | None:
         """Return the open connection, if there is one."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from rangelog.batch import restamp
 from rangelog.errors import InternalError, RangelogError, WriterFenced
@@ -49,6 +50,11 @@ PACE_BLOCKED_MS_MAX = 4_000.0
 CALM_MS = 10_000.0
 """A range that all replicas served for this long ends the count."""
 
+TICK_BUSY_MS = 50.0
+"""The shortest time between two ticks: in trouble, or when much is kept for a replica."""
+TICK_CALM_MS = 1_000.0
+"""The longest: until the next event only the range's age matters. A thousand writers tick, so more often than needed costs."""
+
 
 @dataclass(frozen=True, slots=True)
 class OpenRange:
@@ -63,42 +69,37 @@ class OpenRange:
     age_ms_max: int
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
+class Connect(NamedTuple):
     """Connect to this replica for this range, and say `connected` or `disconnected`; again and again until closed."""
 
     range_index: int
     replica: ReplicaId
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send these consecutive batches to a connected replica."""
+class Send(NamedTuple):
+    """Send these consecutive batches to connected replicas."""
 
     range_index: int
-    replica: ReplicaId
+    replicas: Sequence[ReplicaId]
     batches: Sequence[SentBatch]
     confirm_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendConfirm:
-    """Nothing follows: tell the replica the confirm offset by itself."""
+class SendConfirm(NamedTuple):
+    """Nothing follows: tell the replicas the confirm offset by itself."""
 
     range_index: int
-    replica: ReplicaId
+    replicas: Sequence[ReplicaId]
     confirm_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmed:
+class Confirmed(NamedTuple):
     """Everything below is acked: tell the application."""
 
     confirm_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(NamedTuple):
     """Find out whether the placement driver answers and has somewhere to go, and say `probed`.
 
     Nothing is frozen before that: while it cannot help, the range is written to as well as it can be. There is
@@ -110,8 +111,7 @@ class Probe:
     servers_min: int
 
 
-@dataclass(frozen=True, slots=True)
-class SealRange:
+class SealRange(NamedTuple):
     """Ask for the seal and the next range; say `sealed`, `seal_refused` or `fenced`. Retried until answered."""
 
     range_index: int
@@ -120,8 +120,7 @@ class SealRange:
     strictly: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(NamedTuple):
     """Tell the old range's replicas the committed end, in the background, and forget them."""
 
     range_index: int
@@ -130,8 +129,7 @@ class Leave:
     replicas: tuple[ReplicaId, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(NamedTuple):
     """The writer is fenced or broken: fail what is pending with this error."""
 
     error: RangelogError
@@ -188,13 +186,21 @@ class Appender:
         return self._range
 
     @property
-    def calm(self) -> bool:
-        """Nothing is on its way and nothing is wrong: until the next event only the range's age matters."""
-        window = self._window
-        return self.phase is Phase.OPEN and all(
-            link.durable_offset >= window.end_offset and not (link.failed or link.slow or link.unreachable)
-            for link in window.links.values()
-        )
+    def holds_much(self) -> bool:
+        """So much is kept for replicas that lack it that one of them may be slow: ticks are due soon."""
+        return self._window.size_bytes > REPLICA_LAG_BYTES_MAX // 2
+
+    def tick_after_ms(self, now_ms: float) -> float:
+        """Return when the next tick is due, unless an event other than an ack comes before."""
+        if self.phase is not Phase.OPEN or self.holds_much:
+            return TICK_BUSY_MS
+        after_ms = TICK_CALM_MS
+        for link in self._window.links.values():
+            if link.failed or link.slow or link.unreachable:
+                return TICK_BUSY_MS
+            if link.durable_offset < self._window.end_offset:
+                after_ms = min(after_ms, link.progress_ms + self._lag_ms_max() - now_ms)
+        return max(TICK_BUSY_MS, after_ms)
 
     def submit(self, now_ms: float, base_offset: int, end_offset: int, data: bytes) -> None:
         """Take the next encoded batch. Raises what stopped the writer."""
@@ -206,10 +212,17 @@ class Appender:
             self._waiting.append(batch)
             self._waiting_end = end_offset
             return
-        self._window.push(batch)
-        for link in self._window.links.values():
-            if link.live:
+        window = self._window
+        window.push(batch)
+        following = []  # replicas that were sent everything before
+        for link in window.links.values():
+            if link.live and link.sent_offset == base_offset:
+                link.sent_offset = end_offset
+                following.append(link.replica)
+            elif link.live:
                 self._send(link)
+        if following:
+            self._effects.append(Send(self._range.index, following, (batch,), window.confirm_offset))
 
     # ---- replicas
 
@@ -264,8 +277,7 @@ class Appender:
     # ---- leaving the range
 
     def tick(self, now_ms: float) -> None:
-        """Look for slow replicas, an old range, trouble that waits for a better place. Call every 50 ms or so, when calm
-        every second."""
+        """Look for slow replicas, an old range, trouble that waits for a better place. Call it `tick_after_ms` later again."""
         if self.phase is not Phase.OPEN:
             return
         for link in self._window.links.values():
@@ -336,8 +348,10 @@ class Appender:
         """Something that cannot be mended: the stream was deleted, or a defect."""
         self._stop(error)
 
-    def effects(self) -> list[Effect]:
+    def effects(self) -> Sequence[Effect]:
         """Hand out what is to be done now, in order; each effect once."""
+        if not self._effects:
+            return ()
         effects, self._effects = self._effects, []
         return effects
 
@@ -357,7 +371,7 @@ class Appender:
     def _send(self, link: Link) -> None:
         batches = self._window.unsent(link, FRAME_PAYLOAD_BYTES_MAX)
         while batches:
-            self._effects.append(Send(self._range.index, link.replica, batches, self._window.confirm_offset))
+            self._effects.append(Send(self._range.index, (link.replica,), batches, self._window.confirm_offset))
             batches = self._window.unsent(link, FRAME_PAYLOAD_BYTES_MAX)
 
     def _link(self, range_index: int, replica: ReplicaId) -> Link | None:
@@ -370,7 +384,7 @@ class Appender:
         if link.failed or link.durable_offset >= self._window.end_offset:
             return
         late = now_ms - link.progress_ms > self._lag_ms_max()
-        if late or self._window.lag_bytes(link) > REPLICA_LAG_BYTES_MAX:
+        if late or self._window.lags_by(link, REPLICA_LAG_BYTES_MAX):
             link.slow = True
             if self._goes_on_without(link):
                 self._window.give_up(link)
@@ -418,9 +432,8 @@ class Appender:
         confirm = self._window.confirm_offset
         self._effects.append(Confirmed(confirm))
         if confirm == self._window.end_offset:  # nothing follows that would carry it
-            for link in self._window.links.values():
-                if link.live:
-                    self._effects.append(SendConfirm(self._range.index, link.replica, confirm))
+            live = [link.replica for link in self._window.links.values() if link.live]
+            self._effects.append(SendConfirm(self._range.index, live, confirm))
 
     def _stop(self, error: RangelogError) -> None:
         if self.phase is not Phase.STOPPED:

@@ -99,6 +99,9 @@ class Window:
         link.durable_offset = durable_offset
         link.progress_ms = now_ms
         link.slow = False
+        if durable_offset <= self.confirm_offset:
+            self._release()  # one more holds what enough held before
+            return False
         return self._advance(now_ms)
 
     def unfreeze(self) -> bool:
@@ -135,9 +138,11 @@ class Window:
         """Return the batches at or beyond the confirm offset, for the next range."""
         return list(self._unconfirmed)
 
-    def lag_bytes(self, link: Link) -> int:
-        """Return how many bytes are kept that this replica lacks."""
-        return sum(len(batch.data) for batch in self._batches if batch.end_offset > link.durable_offset)
+    def lags_by(self, link: Link, size_bytes: int) -> bool:
+        """Whether more than so many bytes are kept that this replica lacks."""
+        if self.size_bytes <= size_bytes:
+            return False
+        return sum(len(batch.data) for batch in self._batches if batch.end_offset > link.durable_offset) > size_bytes
 
     def _release(self) -> None:
         keep_from = self.confirm_offset

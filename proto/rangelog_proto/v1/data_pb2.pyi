@@ -63,18 +63,20 @@ class Append(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., recovery: bool = ..., memory: bool = ...) -> None: ...
 
 class AppendReply(_message.Message):
-    __slots__ = ("stream_id", "range_index", "epoch", "durable_offset", "others")
+    __slots__ = ("stream_id", "range_index", "epoch", "durable_offset", "others", "followed")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     DURABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWED_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     range_index: int
     epoch: int
     durable_offset: int
     others: _containers.RepeatedCompositeFieldContainer[AppendReply]
-    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., durable_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[AppendReply, _Mapping]]] = ...) -> None: ...
+    followed: bool
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., durable_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[AppendReply, _Mapping]]] = ..., followed: bool = ...) -> None: ...
 
 class Confirm(_message.Message):
     __slots__ = ("stream_id", "range_index", "epoch", "confirm_offset", "others")

@@ -6,7 +6,15 @@ import pytest
 
 from rangelog.batch import encode_batch
 from rangelog.ids import Incarnation, ReplicaId
-from rangelog.protocol.appender import Appender, OpenRange, Probe
+from rangelog.limits import REPLICA_LAG_BYTES_MAX
+from rangelog.protocol.appender import (
+    REPLICA_LAG_MS_MIN,
+    TICK_BUSY_MS,
+    TICK_CALM_MS,
+    Appender,
+    OpenRange,
+    Probe,
+)
 
 A, B, C = (ReplicaId(name, Incarnation(1)) for name in "abc")
 
@@ -87,21 +95,37 @@ def test_before_the_first_confirm_the_bound_is_wide() -> None:
         assert not [effect for effect in core.effects() if isinstance(effect, Probe)]
 
 
-def test_calm_is_when_only_age_can_still_matter() -> None:
-    """Open, everything held everywhere, nobody in trouble: ticks may be rare. Anything else, and they may not."""
+def test_ticks_are_due_when_something_could_be_late() -> None:
+    """Open, everything held everywhere, nobody in trouble: rarely. Waited for: when it would be late. Trouble: often."""
     core = opened()
-    assert core.calm
-    end = submit(core, 10.0)
-    assert not core.calm
+    assert core.tick_after_ms(0.0) == TICK_CALM_MS
+    end = submit(core, 0.0)
+    assert core.tick_after_ms(0.0) == TICK_CALM_MS  # nothing is known of how long confirms take: late after two seconds
     for replica in (A, B):
-        core.acked(11.0, 0, replica, end)
-    assert not core.calm  # c still lacks it
-    core.acked(12.0, 0, C, end)
-    assert core.calm
-    core.disconnected(20.0, 0, C)
-    assert not core.calm
+        core.acked(1.0, 0, replica, end)
+    assert core.tick_after_ms(1.0) == REPLICA_LAG_MS_MIN - 1.0  # c still lacks it, since 0.0
+    assert core.tick_after_ms(490.0) == TICK_BUSY_MS
+    core.acked(491.0, 0, C, end)
+    assert core.tick_after_ms(491.0) == TICK_CALM_MS
+    core.disconnected(500.0, 0, C)
+    assert core.tick_after_ms(500.0) == TICK_BUSY_MS
     core.effects()
-    core.probed(21.0, possible=False)
-    assert not core.calm  # the trouble is still there, and a better place may come
-    core.connected(30.0, 0, C)
-    assert core.calm
+    core.probed(501.0, possible=False)
+    assert core.tick_after_ms(501.0) == TICK_BUSY_MS  # the trouble is still there, and a better place may come
+    core.connected(510.0, 0, C)
+    assert core.tick_after_ms(510.0) == TICK_CALM_MS
+
+
+def test_ticks_are_due_soon_when_much_is_kept_for_a_replica() -> None:
+    """A replica that lacks more than the limit is found long before it is late."""
+    core = opened()
+    data = bytes(8 << 20)
+    for base in range(REPLICA_LAG_BYTES_MAX // len(data) + 1):
+        assert core.holds_much == (base * len(data) > REPLICA_LAG_BYTES_MAX // 2)
+        core.submit(float(base), base, base + 1, data)
+        for replica in (A, B):
+            core.acked(float(base), 0, replica, base + 1)
+    assert core.tick_after_ms(20.0) == TICK_BUSY_MS
+    core.effects()
+    core.tick(20.0)
+    assert any(isinstance(effect, Probe) for effect in core.effects())

@@ -90,8 +90,8 @@ class Listener:
     def __init__(self) -> None:
         self.told: list[Any] = []
 
-    def append_replied(self, durable_offset: int) -> None:
-        self.told.append(durable_offset)
+    def append_replied(self, reply: data_pb2.AppendReply) -> None:
+        self.told.append(reply.durable_offset)
 
     def append_refused(self, error: RangelogError) -> None:
         self.told.append(error)
