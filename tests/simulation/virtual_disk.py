@@ -22,7 +22,7 @@ from rangelog.errors import StorageFull
 from rangelog_server.identity import Identity
 from rangelog_server.wal.committer import Committer, Pending
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind
-from rangelog_server.wal.log import Wal
+from rangelog_server.wal.log import LoopCall, Wal
 from rangelog_server.wal.memory_io import SECTOR_BYTES, MemoryIo, PowerCut
 
 SEGMENT_BYTES = 128 * 1024
@@ -232,8 +232,8 @@ class VirtualWal(Wal):
         self.files.free_files_max = 1
         self._chain: list[Callable[[], None]] = []
 
-    def start(self, loop_call: Callable[[Callable[[], None]], object]) -> None:
-        """See Wal."""
+    def start(self, loop_call: LoopCall, loop_soon: LoopCall | None = None) -> None:
+        """See Wal. Nothing is flushed in the loop: flushes take virtual time."""
         loop, disk, delay_s = self._virtual
         self._loop_call = loop_call
         self._thread = VirtualCommitter(  # type: ignore[assignment]

@@ -62,6 +62,25 @@ async def test_what_is_confirmed_is_pushed(plane: DataPlane) -> None:
     assert client.connection.fetch_count == 1
 
 
+async def test_acks_say_whether_a_reader_waits(plane: DataPlane) -> None:
+    """The writer tells those replicas at once what is acked."""
+    client, writer = Client(plane).hello(), Client(plane).hello()
+
+    def followed(base: int) -> bool:
+        writer.append(base)
+        (frame,) = writer.wire.frames()
+        return data_pb2.AppendReply.FromString(frame.message).followed
+
+    assert not followed(0)
+    number = client.fetch(0, wait_ms_max=10_000, credit_bytes=1 << 20)
+    assert followed(1)
+    writer.confirm(2)
+    await client.replies(1)
+    assert followed(2)  # it has what is confirmed, and waits for more
+    client.renew(number, 0)
+    assert not followed(3)
+
+
 @pytest.mark.parametrize("cached", [True, False])
 async def test_credit_bounds_what_is_sent(plane: DataPlane, cached: bool) -> None:
     """Replies of the size asked for come until the credit is used, then none, and go on where they were with new credit."""

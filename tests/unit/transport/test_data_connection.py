@@ -268,12 +268,12 @@ async def test_one_frame_for_many_ranges(start_server: StartServer) -> None:
     connection = await DataConnection.connect(server.address, REPLICA)
     listeners = [Listener() for _ in range(3)]
     connection.listen(7, 0, listeners[0])
-    connection.confirm(data_pb2.Confirm(stream_id=7, range_index=0, epoch=1, confirm_offset=5))
+    connection.confirm(7, 0, 1, 5)
     await _until(lambda: len(server.frames) == 2)
     for index in (1, 2):
         connection.listen(7, index, listeners[index])
     for index in (0, 1, 2):
-        connection.confirm(data_pb2.Confirm(stream_id=7, range_index=index, epoch=1, confirm_offset=10 + index))
+        connection.confirm(7, index, 1, 10 + index)
     await _until(lambda: len(server.frames) == 3)
     said = [data_pb2.Confirm.FromString(frame.message) for frame in server.frames[1:]]
     assert [(said[0].confirm_offset, len(said[0].others)), len(said[1].others)] == [(5, 0), 2]
@@ -285,6 +285,28 @@ async def test_one_frame_for_many_ranges(start_server: StartServer) -> None:
     await _until(lambda: bool(listeners[2].told))
     assert [listener.told for listener in listeners] == [[20], [21], [22]]
     connection.close()
+
+
+async def test_frames_of_one_turn_arrive_in_order(start_server: StartServer) -> None:
+    """The first goes at once, the others at the end of the turn; a later turn begins anew. Nothing overtakes."""
+    server = await start_server()
+    connection = await DataConnection.connect(server.address, REPLICA)
+    for turn in range(3):
+        for number in range(5):
+            payload = [bytes([turn, number]) * 1000] * (number % 3)
+            connection.send(Opcode.APPEND, bytes([turn, number]), payload)
+        connection.send_encoded((encode_frame(Opcode.CONFIRM, 0, bytes([turn])),))
+        await asyncio.sleep(0)
+    await _until(lambda: len(server.frames) == 1 + 3 * 6)
+    said = [frame.message for frame in server.frames[1:]]
+    assert said == [m for turn in range(3) for m in [*(bytes([turn, number]) for number in range(5)), bytes([turn])]]
+    assert [len(frame.payload) for frame in server.frames[1:7]] == [0, 2000, 4000, 0, 2000, 0]
+    connection.send(Opcode.CONFIRM, b"at once")
+    connection.send(Opcode.CONFIRM, b"with the next")
+    connection.close()
+    connection.send(Opcode.CONFIRM, b"after the end")
+    await asyncio.sleep(0.05)
+    assert len(server.frames) <= 1 + 3 * 6 + 1
 
 
 async def test_error_about_the_connection(start_server: StartServer) -> None:
