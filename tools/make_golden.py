@@ -49,7 +49,11 @@ def messages() -> dict[Opcode, Message]:
             **of, epoch=11, start_offset=900, confirm_offset=1000, recovery=True, memory=True
         ),
         Opcode.APPEND_REPLY: data_pb2.AppendReply(
-            **of, epoch=11, durable_offset=1003, others=[data_pb2.AppendReply(**other, durable_offset=1004)]
+            **of,
+            epoch=11,
+            durable_offset=1003,
+            followed=True,
+            others=[data_pb2.AppendReply(**other, durable_offset=1004)],
         ),
         Opcode.CONFIRM: data_pb2.Confirm(
             **of, epoch=11, confirm_offset=1003, others=[data_pb2.Confirm(**other, confirm_offset=1004)]

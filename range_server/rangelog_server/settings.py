@@ -35,7 +35,7 @@ class RangeServerSettings(BaseSettings):
     segment_size_bytes: int = Field(default=64 * MIB, ge=SEGMENT_SIZE_BYTES_MIN, le=SEGMENT_SIZE_BYTES_MAX)
     cache_bytes: int = Field(default=32 * MIB, ge=0)
     direct_io: bool = True
-    """Write the log past the page cache. Off: through it, where many readers lag behind and the disk is slow."""
+    """Write and read the log past the page cache. Off: through it, where many readers lag behind and the disk is slow."""
     scrub_bytes_per_s: int = Field(default=8 * MIB, ge=0)
     """How fast sealed replicas are read again and checked; 0: not at all."""
     scrub_interval_s: float = Field(default=3600.0, gt=0)

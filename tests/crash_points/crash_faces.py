@@ -55,6 +55,12 @@ class CrashIo(Io):
         """See Io."""
         return bytes(self.disk.file(fd).now[position : position + length])
 
+    def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
+        """See Io."""
+        data = self.pread(fd, len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
+
     def fdatasync(self, fd: int) -> None:
         """See Io."""
         self.disk.flush(fd)

@@ -58,12 +58,12 @@ def read_batches(wal: Wal, plan: ReadPlan, *, from_disk: bool = False) -> list[b
     while start < len(wanted):
         stop, begin, end = _span(wanted, start)
         try:
-            data = wal.read(begin - ENTRY_HEADER_BYTES, 0, end - begin, from_disk=from_disk)
+            data = wal.read(begin, end - begin, from_disk=from_disk)
         except (OSError, KeyError) as error:
             raise Corruption(f"the log of range {plan.stream_id}/{plan.range_index} cannot be read") from error
         for one in wanted[start:stop]:
             place = one.lsn + ENTRY_HEADER_BYTES + one.skip - begin
-            batches.append(_check(plan, one, data[place : place + one.length]))
+            batches.append(_check(plan, one, bytes(data[place : place + one.length])))
         start = stop
     return batches
 

@@ -30,7 +30,6 @@ FREE_FILES_MAX = 16
 """Kept for recycling: blocks that were written before are flushed faster than fresh ones, and nothing is given back."""
 SHRINK_BYTES = 1024 * 1024
 """Given back to the file system at a time: where it discards what is freed, a whole file at once stalls flushes."""
-_PAGE_BYTES = 4096  # of the cache; a page that is not covered whole is not forgotten
 
 
 class Segment:
@@ -177,13 +176,6 @@ class SegmentFiles:
     def write_sidecar(self, sequence: int, end: int, rows: bytes) -> None:
         """Write the sidecar of a full and flushed segment."""
         replace_file(self.io, self.sidecar_path(sequence), pack_sidecar(self.salt, sequence, end, rows))
-
-    def read(self, segment: Segment, position: int, length: int, *, from_disk: bool = False) -> bytes:
-        """Return bytes of a segment; `from_disk`: not those that are cached. Raises OSError."""
-        if from_disk:
-            start = position - position % _PAGE_BYTES
-            self.io.drop_cache(segment.fd, start, position - start + length + _PAGE_BYTES)
-        return read_all(self.io, segment.fd, length, position)
 
 
 def rows_of(entries: list[Entry]) -> bytearray:

@@ -20,9 +20,9 @@ class Io:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def open_direct(self, path: Path) -> int:
-        """Open an existing file for writes past the page cache; -1 where the file system has none."""
+        """Open an existing file to write and read it past the page cache; -1 where the file system has no such thing."""
         try:
-            return os.open(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+            return os.open(path, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
@@ -55,6 +55,10 @@ class Io:
     def pread(self, fd: int, length: int, position: int) -> bytes:
         """Read; may read less than asked."""
         return os.pread(fd, length, position)
+
+    def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
+        """Read into memory; may read less than there is room for. Direct: whole blocks at a block into aligned memory."""
+        return os.preadv(fd, [buffer], position)
 
     def fdatasync(self, fd: int) -> None:
         """Return once what was written is on the disk."""

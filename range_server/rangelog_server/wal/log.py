@@ -20,6 +20,7 @@ from typing import Any
 
 from rangelog.errors import StorageFull
 from rangelog.limits import MIB
+from rangelog_server.wal.block_reader import BlockReader
 from rangelog_server.wal.blocks import BlockWriter
 from rangelog_server.wal.committer import Committer, CommitterThread, LogFailed, Pending, failure_message
 from rangelog_server.wal.entry import (
@@ -73,6 +74,7 @@ class Wal:
         self._gathering: list[Pending] = []
         self._full: list[tuple[int, int, bytes]] = []  # segments whose sidecar waits for their flush
         self._blocks = BlockWriter(self.io, self.files.path, direct=direct)
+        self._reader = BlockReader(self.io, self.files.path, direct=direct)
         self._committer = Committer(self.io, salt, self._blocks)
         self._thread: CommitterThread | None = None
         self._loop_call: LoopCall | None = None
@@ -378,8 +380,7 @@ class Wal:
 
     # ---- reading, on any thread
 
-    def read(self, lsn: int, skip: int, length: int, *, from_disk: bool = False) -> bytes:
-        """Return `length` bytes at `skip` in the payload of the entry at `lsn`. Raises OSError, KeyError."""
-        sequence, position = split_lsn(lsn)
-        place = position + ENTRY_HEADER_BYTES + skip
-        return self.files.read(self.segments[sequence], place, length, from_disk=from_disk)
+    def read(self, place: int, length: int, *, from_disk: bool = False) -> memoryview:
+        """Return `length` bytes at a place of the log, good until this thread reads again. Raises OSError, KeyError."""
+        sequence, position = split_lsn(place)
+        return self._reader.read(self.segments[sequence], position, length, from_disk=from_disk)

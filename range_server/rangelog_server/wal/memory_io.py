@@ -152,6 +152,14 @@ class MemoryIo(Io):
         self.fail("pread")
         return bytes(self._open[fd].now[position : position + length])
 
+    def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
+        """See Io."""
+        if fd in self._direct and (position | len(buffer)) % 4096:
+            raise OSError(errno.EINVAL, "a direct read that is not aligned")
+        data = self.pread(fd, len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
+
     def fdatasync(self, fd: int) -> None:
         """See Io."""
         self._change("fdatasync")

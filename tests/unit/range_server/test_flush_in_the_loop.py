@@ -98,13 +98,18 @@ async def test_what_one_turn_brings_is_one_flush_in_the_loop(logs: list[Log]) ->
 async def test_much_is_flushed_by_the_thread(logs: list[Log]) -> None:
     """The loop goes on; what comes meanwhile waits its turn behind it, however little it is."""
     log = await open_log(logs)
-    goes_on = threading.Event()
-    log.io.during = lambda: assert_waited(goes_on)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        assert goes_on.wait(10)
+
+    log.io.during = hold
     log.submit(HERE_BYTES_MAX + 1)
-    await asyncio.sleep(0)
+    await asyncio.to_thread(begun.wait, 10)
     log.submit()
-    await asyncio.sleep(0.05)
-    assert log.flushed == []
+    await asyncio.sleep(0)
+    assert log.io.flushes == []
     goes_on.set()
     await log.settled()
     assert set(log.io.flushes) == {"thread"}
@@ -112,11 +117,6 @@ async def test_much_is_flushed_by_the_thread(logs: list[Log]) -> None:
     log.submit()
     await log.settled()
     assert log.io.flushes[-1] == "loop"
-
-
-def assert_waited(event: threading.Event) -> None:
-    """Wait for it, not for ever."""
-    assert event.wait(10)
 
 
 async def test_after_a_slow_flush_it_is_the_threads_turn(logs: list[Log]) -> None:

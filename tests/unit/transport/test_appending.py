@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from rangelog._appending import Appending
@@ -80,6 +80,13 @@ async def opened_writer(connections: NotingConnections) -> Writer:
     return writer
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that is to happen soon."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
 async def test_a_followed_replica_is_told_at_once() -> None:
     """Where a reader waits the confirm offset goes out with the ack; the others hear of it a little later."""
     connections = NotingConnections()
@@ -91,7 +98,7 @@ async def test_a_followed_replica_is_told_at_once() -> None:
     b.reply(1, followed=True)
     await asyncio.sleep(0)
     assert (a.confirmed, b.confirmed, c.confirmed) == ([], [1], [])
-    await asyncio.sleep(0.05)
+    await until(lambda: len(a.confirmed) == len(c.confirmed) == 1)
     assert (a.confirmed, b.confirmed, c.confirmed) == ([1], [1], [1])
     await writer.close()
 
@@ -105,9 +112,9 @@ async def test_the_next_append_tells_it() -> None:
     await asyncio.sleep(0)
     a.reply(1)
     c.reply(1, followed=True)
-    await asyncio.sleep(0.001)
+    await until(lambda: c.confirmed == [1])
     writer.append_nowait(b"w")
-    await asyncio.sleep(0.05)
+    await until(lambda: len(c.appended) == 2)
     assert [each.appended for each in (a, b, c)] == [[0, 1]] * 3
     assert (a.confirmed, b.confirmed, c.confirmed) == ([], [], [1])
     for each in (a, b):
