@@ -40,6 +40,8 @@ ACKS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
 FETCHES_ACTIVE_MAX = 4
 FETCHES_WAITING_MAX = 1_024
+READS_AHEAD_MAX = 64
+"""Over all connections: replies of some 256 KiB, or of one batch, that are read before they can be sent."""
 
 _log = structlog.get_logger("data_plane")
 
@@ -55,6 +57,7 @@ class DataPlane:
     readers: ThreadPoolExecutor
     connections: dict[Connection, None] = field(default_factory=dict)
     paused: dict[Connection, None] = field(default_factory=dict)
+    reads_ahead: int = 0
 
     def resume_readers(self) -> None:
         """Bytes were settled: read again from connections that waited for it."""

@@ -2,8 +2,8 @@
 
 A fetch at the readable end of an open range waits for more, at most as long as it asks. One with credit is answered again
 and again, each time with what comes next, while its credit lasts: what becomes readable is pushed, and what lies on the
-disk is read while the reader works on the reply before. It says something at least as often as it was asked to, and it
-ends with an error, at the end of a sealed range, at the offset that it names, or when it is told to.
+disk is read while the reply before goes out and the reader works on it. It says something at least as often as it was
+asked to, and it ends with an error, at the end of a sealed range, at the offset that it names, or when it is told to.
 
 What was read from the disk is checked before it is sent; what does not fit its checksum quarantines the replica.
 """
@@ -16,7 +16,7 @@ from rangelog.errors import Corruption, Overloaded, ProtocolViolation, RangelogE
 from rangelog.limits import FETCH_BYTES_MAX, FETCH_CREDIT_BYTES_MAX, FETCH_WAIT_MS_MAX
 from rangelog_proto.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.data_plane import FETCHES_WAITING_MAX, Connection
+from rangelog_server.data_plane import FETCHES_WAITING_MAX, READS_AHEAD_MAX, Connection
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health
@@ -45,6 +45,7 @@ class _Fetch:
     """One fetch until its last reply. At any time it is in its connection's queue, being read, waiting, or out of credit."""
 
     __slots__ = (
+        "_ahead",
         "_connection",
         "_credit",
         "_deadline",
@@ -72,6 +73,7 @@ class _Fetch:
         self._follows = message.credit_bytes > 0
         self._out_of_credit = False
         self._over = False
+        self._ahead: tuple[Future[list[bytes]], int] | None = None  # what comes next is being read, and where it ends
         self._timer: TimerHandle | None = None
         self._hosted: Hosted | None = None
 
@@ -100,26 +102,52 @@ class _Fetch:
         message, connection = self._message, self._connection
         hosted = self._hosted = connection.store.find(message.stream_id, message.range_index)
         core = hosted.core
-        end = core.readable_end(message.sealed_end_offset, message.recovery_epoch)
-        core.check_fetch(self._offset, end)
-        bytes_max = min(message.bytes_max, FETCH_BYTES_MAX)
-        if self._follows:
-            bytes_max = min(bytes_max, self._credit)
-        first, last = hosted.plan(self._offset, end, bytes_max) if self._offset < end else (0, 0)
+        core.check_fetch(self._offset, core.readable_end(message.sealed_end_offset, message.recovery_epoch))
+        if self._ahead is not None:
+            future, self._reach = self._ahead
+            self._forget_ahead()
+            future.add_done_callback(self._read)
+            return
+        first, last = self._next(hosted)
         if first < last:
             self._reach = core.batch_span(last - 1)[1]
             batches = connection.store.cached(hosted, first, last)
             if batches is not None:
                 self._reply(hosted, batches)
                 return
-            plan = make_plan(hosted, first, last)
-            plane = connection.plane
-            future = plane.loop.run_in_executor(plane.readers, read_batches, connection.store.wal, plan)
-            future.add_done_callback(self._read)
+            self._read_from_disk(hosted, first, last).add_done_callback(self._read)
         elif core.sealed_end_offset is not None or message.recovery_epoch:
             self._reply(hosted, [])
         else:
             self._wait(hosted)
+
+    def _next(self, hosted: Hosted) -> tuple[int, int]:
+        """Return which batches come next; none when there are none, or no credit for them."""
+        end = hosted.core.readable_end(self._message.sealed_end_offset, self._message.recovery_epoch)
+        bytes_max = min(self._message.bytes_max, FETCH_BYTES_MAX)
+        if self._follows:
+            bytes_max = min(bytes_max, self._credit)
+        return hosted.plan(self._offset, end, bytes_max) if self._offset < end else (0, 0)
+
+    def _read_from_disk(self, hosted: Hosted, first: int, last: int) -> Future[list[bytes]]:
+        plan, plane = make_plan(hosted, first, last), self._connection.plane
+        return plane.loop.run_in_executor(plane.readers, read_batches, self._connection.store.wal, plan)
+
+    def _read_ahead(self, hosted: Hosted) -> None:
+        """Have what comes next read while what was read is sent."""
+        plane = self._connection.plane
+        if self._credit <= 0 or plane.reads_ahead >= READS_AHEAD_MAX:
+            return
+        first, last = self._next(hosted)
+        if first < last and self._connection.store.cached(hosted, first, last) is None:
+            plane.reads_ahead += 1
+            future = self._read_from_disk(hosted, first, last)
+            self._ahead = future, hosted.core.batch_span(last - 1)[1]
+
+    def _forget_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead = None
+            self._connection.plane.reads_ahead -= 1
 
     def _wait(self, hosted: Hosted) -> None:
         if self._connection.plane.loop.time() >= self._deadline:
@@ -171,9 +199,9 @@ class _Fetch:
         elif error is not None:
             self._fail(Corruption(f"range {hosted} cannot be read"))
         else:
-            self._reply(hosted, future.result())
+            self._reply(hosted, future.result(), from_disk=True)
 
-    def _reply(self, hosted: Hosted, batches: list[bytes]) -> None:
+    def _reply(self, hosted: Hosted, batches: list[bytes], *, from_disk: bool = False) -> None:
         if self._over:
             self._connection.fetch_done()
             return
@@ -183,6 +211,8 @@ class _Fetch:
             self._credit -= sum(map(len, batches))
         sealed = core.sealed_end_offset is not None
         last = not self._follows or self._is_last(batches, sealed)
+        if from_disk and not last:
+            self._read_ahead(hosted)
         reply = data_pb2.FetchReply(
             start_offset=core.start_offset,
             confirm_offset=core.confirm_offset,
@@ -221,6 +251,7 @@ class _Fetch:
 
     def _end(self) -> None:
         self._over = True
+        self._forget_ahead()
         self._connection.fetch_count -= 1
         self._connection.following.pop(self._request_id, None)
         if self._timer is not None:

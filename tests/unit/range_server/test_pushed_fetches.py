@@ -13,6 +13,7 @@ from rangelog.limits import FETCH_CREDIT_BYTES_MAX
 from rangelog_proto.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.data_plane import DataPlane
+from rangelog_server.handlers import fetch
 from rangelog_server.ranges.hosted import Hosted
 
 BATCH_BYTES = 1_000 + 84
@@ -98,6 +99,32 @@ async def test_credit_bounds_what_is_sent(plane: DataPlane, cached: bool) -> Non
     client.renew(number, 100 * BATCH_BYTES)
     assert [offsets(frame) for frame in await client.replies(2)] == [[6, 7], [8, 9]]
     assert client.connection.fetch_count == 1
+
+
+async def test_the_disk_is_read_ahead_of_what_is_sent(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One reply ahead while there is credit for it, within a limit for all; what nobody takes any more is forgotten."""
+    client = written(plane, 8)
+    plane.store.cache._batches.clear()
+    credit = 4 * BATCH_BYTES
+    number = client.fetch(0, bytes_max=2 * BATCH_BYTES, wait_ms_max=10_000, credit_bytes=credit)
+    (frame,) = await client.replies(1)
+    assert offsets(frame) == [0, 1]
+    assert plane.reads_ahead == 1
+    (frame,) = await client.replies(1)
+    assert offsets(frame) == [2, 3]
+    assert plane.reads_ahead == 0  # no credit for more
+    client.connection.pause_writing()
+    client.renew(number, credit)
+    assert await quiet(client) == []
+    client.connection.resume_writing()
+    await client.replies(1)
+    assert plane.reads_ahead == 1
+    client.renew(number, 0)
+    assert plane.reads_ahead == 0
+    monkeypatch.setattr(fetch, "READS_AHEAD_MAX", 0)
+    client.fetch(0, bytes_max=2 * BATCH_BYTES, credit_bytes=1 << 20)
+    assert [offsets(frame) for frame in await client.replies(4)] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert plane.reads_ahead == 0
 
 
 async def test_it_is_never_silent_for_long(plane: DataPlane) -> None:
