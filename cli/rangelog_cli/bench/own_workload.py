@@ -6,14 +6,15 @@ import asyncio
 import http.client
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from urllib.parse import quote
 
 import rangelog
+from rangelog import Writer
 from rangelog.errors import RangelogError, RequestTimeout, Unavailable
 from rangelog_cli.bench import measurement as m
 from rangelog_cli.bench.measurement import Measurement
-from rangelog_cli.bench.meter import Meter, memory_bytes
+from rangelog_cli.bench.meter import Meter, give_back_memory, memory_bytes
 from rangelog_cli.bench.ours import Rangelog, arrow_chunks, pump_writer
 from rangelog_cli.bench.workload import (
     ONE_SIZE,
@@ -95,6 +96,7 @@ async def measure_streams(ours: Rangelog, effort: Effort, count: int, emit: Emit
         if count >= _STREAMS_WEIGHED_MIN:
             details["client_kb_per_stream"] = round(held.pop("client") / count / 1e3, 1)
             details["servers_kb_per_stream"] = round(sum(held.values()) / count / 1e3, 1)
+        details["waiting_per_s"] = await _append_one_by_one(writers, min(3.0, effort.seconds))
         payload, meter, started_s = make_record(ONE_SIZE, 0), Meter(ours.pids()), now()
         end_s = time.monotonic() + effort.seconds
         acked = sum(await asyncio.gather(*(pump_writer(writer, payload, end_s) for writer in writers)))
@@ -108,7 +110,23 @@ async def measure_streams(ours: Rangelog, effort: Effort, count: int, emit: Emit
     emit(Measurement(ours.name, ours.setting, f"{m.STREAMS}_{count}", ONE_SIZE, value, m.RECORDS_PER_S, details))
 
 
+async def _append_one_by_one(writers: Sequence[Writer], seconds: float) -> float:
+    """Appends/s of all writers together when each waits for an ack before its next append."""
+    payload, started_s = make_record(ONE_SIZE, 0), now()
+
+    async def append(writer: Writer) -> int:
+        count = 0
+        while now() - started_s < seconds:
+            await writer.append(payload)
+            count += 1
+        return count
+
+    acked = sum(await asyncio.gather(*map(append, writers)))
+    return round(acked / (now() - started_s), 1)
+
+
 def _held_bytes(ours: Rangelog) -> dict[str, int]:
+    give_back_memory()
     return {"client": memory_bytes(os.getpid())} | {name: memory_bytes(pid) for name, pid in ours.pids().items()}
 
 

@@ -201,6 +201,7 @@ def _stream_rows(results: Sequence[Measurement]) -> list[Row]:
             "streams",
             "records/s (MB/s)",
             "of one stream",
+            "one in flight each, appends/s",
             "client KB each",
             "servers KB each",
             "open all, s",
@@ -216,6 +217,7 @@ def _stream_rows(results: Sequence[Measurement]) -> list[Row]:
                     each.metric.rpartition("_")[2],
                     show_value(each),
                     f"{100 * each.value / one:.0f} %" if one else "–",
+                    f"{details['waiting_per_s']:,.0f}" if "waiting_per_s" in details else "–",
                     *(
                         f"{details[name]:.3g}" if name in details else "–"
                         for name in ("client_kb_per_stream", "servers_kb_per_stream", "open_s")
