@@ -88,7 +88,7 @@ class Appending:
     def close(self) -> None:
         """Stop; connections stay for others. What is acked is still said: nobody else tells the replicas."""
         self._closed = True
-        self._send_all_confirms()
+        self._confirm_alone(followed_only=False)
         if self._ticker is not None:
             self._ticker.cancel()
         for links in self._links.values():
@@ -171,22 +171,20 @@ class Appending:
         self._confirm_soon = False
         if self._confirms:
             self._send_gathered()
+        self._confirm_alone(followed_only=True)
+        if self._confirms and self._confirm_later is None and not self._closed:
+            self._confirm_later = self._loop.call_later(_CONFIRM_DELAY_S, self._send_later_confirms)
+
+    def _send_later_confirms(self) -> None:
+        self._confirm_later = None
+        self._confirm_alone(followed_only=False)
+
+    def _confirm_alone(self, *, followed_only: bool) -> None:
         for replica, (range_index, confirm_offset) in list(self._confirms.items()):
             links = self._links.get(range_index)
-            if links is None or replica in links.followed:
-                del self._confirms[replica]
-                if links is not None:
-                    links.send_confirm(replica, confirm_offset)
-        if self._confirms and self._confirm_later is None and not self._closed:
-            self._confirm_later = self._loop.call_later(_CONFIRM_DELAY_S, self._send_all_confirms)
-
-    def _send_all_confirms(self) -> None:
-        if self._confirm_later is not None:
-            self._confirm_later.cancel()
-            self._confirm_later = None
-        confirms, self._confirms = self._confirms, {}
-        for replica, (range_index, confirm_offset) in confirms.items():
-            links = self._links.get(range_index)
+            if links is not None and followed_only and replica not in links.followed:
+                continue
+            del self._confirms[replica]
             if links is not None:
                 links.send_confirm(replica, confirm_offset)
 

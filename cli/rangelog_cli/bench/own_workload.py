@@ -214,6 +214,7 @@ async def measure_cold(ours: Rangelog, effort: Effort, emit: Emit) -> None:
 
         async for _ in cold.client.reader(stream, end=1, read_preference="cold_only").chunks():
             pass  # so that nothing is imported while it is measured
+        await measure_catchup(cold, m.COLD_FIRST, records, size, count, emit)
         await measure_catchup(cold, m.COLD, records, size, count, emit)
         await measure_catchup(cold, m.COLD_ARROW, arrow, size, count, emit)
     finally:
