@@ -163,7 +163,8 @@ class Connection(asyncio.BufferedProtocol):
         """The socket is gone."""
         self.closed = True
         self.fetches.clear()
-        self.following.clear()
+        for fetch in list(self.following.values()):
+            fetch.renew(0)
         self.plane.connections.pop(self, None)
         self.plane.paused.pop(self, None)
 

@@ -7,6 +7,7 @@ the tail, and there in memory already.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import threading
 from collections.abc import Callable
@@ -31,7 +32,7 @@ class BlockReader:
 
     def read(self, segment: Segment, position: int, length: int, *, from_disk: bool = False) -> memoryview:
         """Return bytes of a segment, fewer at its end; `from_disk`: not those that are cached. Raises OSError."""
-        fd = self._io.open_direct(self._path_of(segment.sequence)) if self._direct else -1
+        fd = self._open(segment) if self._direct else -1
         if fd < 0:
             return self._read_buffered(segment, position, length, from_disk=from_disk)
         try:
@@ -41,6 +42,14 @@ class BlockReader:
             return buffer[skip : min(done, skip + length)]
         finally:
             self._io.close(fd)
+
+    def _open(self, segment: Segment) -> int:
+        try:
+            return self._io.open_direct(self._path_of(segment.sequence))
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            return -1  # that too many files are open is no reason to distrust this one
 
     def _fill(self, fd: int, buffer: memoryview, start: int) -> int:
         done = 0

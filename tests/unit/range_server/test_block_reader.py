@@ -88,6 +88,23 @@ def test_threads_do_not_share_memory(tmp_path: Path) -> None:
     io.close(segment.fd)
 
 
+def test_too_many_open_files_do_not_make_a_segment_unreadable(tmp_path: Path) -> None:
+    """Its own descriptor is still there; any other reason why it cannot be opened is an error."""
+    io = Watched()
+    segment, content = segment_of(tmp_path / "segment", io)
+    reader = BlockReader(io, lambda sequence: tmp_path / "segment", direct=True)
+
+    def refuse(path: Path) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    io.open_direct = refuse  # type: ignore[method-assign]
+    assert reader.read(segment, 5_000, 100) == content[5_000:5_100]
+    lost = BlockReader(Io(), lambda sequence: tmp_path / "renamed", direct=True)
+    with pytest.raises(FileNotFoundError):
+        lost.read(segment, 5_000, 100)
+    io.close(segment.fd)
+
+
 def test_a_bad_block_is_an_error() -> None:
     """And the descriptor is closed."""
     io = MemoryIo()

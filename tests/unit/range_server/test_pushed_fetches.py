@@ -258,6 +258,20 @@ async def test_a_lost_connection_takes_its_fetches_along(plane: DataPlane) -> No
     assert await quiet(client) == [] and not client.connection.following
 
 
+async def test_nothing_is_left_of_a_lost_connection(plane: DataPlane) -> None:
+    """Not what was read ahead for it, and nobody that a writer would have to hurry for."""
+    client = written(plane, 8)
+    client.fetch(8, wait_ms_max=10_000, credit_bytes=1_000)
+    plane.store.cache._batches.clear()
+    client.fetch(0, bytes_max=BATCH_BYTES, wait_ms_max=10_000, credit_bytes=1 << 20)
+    await client.replies(1)
+    assert plane.reads_ahead == 1 and plane.store.find(1, 0).waiters
+    client.connection.connection_lost(None)
+    assert await quiet(client) == []
+    assert plane.reads_ahead == 0 and not plane.store.find(1, 0).waiters
+    assert client.connection.fetch_count == 0
+
+
 async def test_news_for_nobody_wakes_nobody(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was flushed and is not confirmed does not make a waiting fetch look again; what ends its wait does."""
     from rangelog_server.ranges.store import Store
