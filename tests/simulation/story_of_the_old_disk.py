@@ -18,7 +18,7 @@ from virtual_time import WORLD
 from rangelog_proto.v1 import common_pb2
 
 _TRY_AGAIN_S = 0.3
-_LAG_S = 0.06
+_LAG_S = 0.2
 """Some appends, and shorter than what makes a writer leave a replica that is silent."""
 _TRIES_MAX = 20
 _STANDS_STILL_S = 4.0
