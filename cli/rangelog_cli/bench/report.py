@@ -232,11 +232,12 @@ def _cold_rows(results: Sequence[Measurement]) -> list[Row]:
     rows = [["what", "MB/s", "of the plain GETs"]]
     found = {each.metric: each for each in results}
     whole = found.get(m.COLD_GET)
+    again = ", again" if m.COLD_FIRST in found else ""
     names = {
         m.COLD_GET: "plain GETs of the objects",
         m.COLD_FIRST: "as records, the first time in a process",
-        m.COLD: "as records, again",
-        m.COLD_ARROW: "as Arrow, again",
+        m.COLD: f"as records{again}",
+        m.COLD_ARROW: f"as Arrow{again}",
     }
     for metric, what in names.items():
         if metric in found and whole is not None:

@@ -121,6 +121,16 @@ def test_what_was_not_measured_is_a_dash() -> None:
     assert summary_line([]).count("=-") == 10
 
 
+def test_a_cold_read_is_called_a_repeated_one_only_where_it_was() -> None:
+    """Results of before the first time was told apart keep their plain names."""
+    read = [figure("rangelog", "s", metric, 1024, 1.0, mb_per_s=100.0) for metric in (m.COLD_GET, m.COLD)]
+    assert "as records |" in markdown(read)
+    first = figure("rangelog", "s", m.COLD_FIRST, 1024, 1.0, mb_per_s=50.0)
+    shown = markdown([*read, first])
+    assert "as records, again | 100 | 1.00" in shown
+    assert "the first time in a process | 50 | 0.50" in shown
+
+
 def test_tables_show_every_system_once_a_metric() -> None:
     """Each title has a row for each system that was measured, sizes in order, and dashes where nothing was."""
     found = dict(tables(comparison()))

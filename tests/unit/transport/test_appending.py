@@ -87,15 +87,21 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
+async def acked_writer(connections: NotingConnections, followed: NotingConnection) -> Writer:
+    """A writer whose first append is acked by the first server and by the one where a reader waits."""
+    writer = await opened_writer(connections)
+    writer.append_nowait(b"v")
+    await asyncio.sleep(0)
+    connections.of["a"].reply(1)
+    followed.reply(1, followed=True)
+    return writer
+
+
 async def test_a_followed_replica_is_told_at_once() -> None:
     """Where a reader waits the confirm offset goes out with the ack; the others hear of it a little later."""
     connections = NotingConnections()
     a, b, c = connections.of.values()
-    writer = await opened_writer(connections)
-    writer.append_nowait(b"v")
-    await asyncio.sleep(0)
-    a.reply(1)
-    b.reply(1, followed=True)
+    writer = await acked_writer(connections, b)
     await asyncio.sleep(0)
     assert (a.confirmed, b.confirmed, c.confirmed) == ([], [1], [])
     await until(lambda: len(a.confirmed) == len(c.confirmed) == 1)
@@ -107,11 +113,7 @@ async def test_the_next_append_tells_it() -> None:
     """What is appended before the others are told carries it, and nothing is said twice."""
     connections = NotingConnections()
     a, b, c = connections.of.values()
-    writer = await opened_writer(connections)
-    writer.append_nowait(b"v")
-    await asyncio.sleep(0)
-    a.reply(1)
-    c.reply(1, followed=True)
+    writer = await acked_writer(connections, c)
     await until(lambda: c.confirmed == [1])
     writer.append_nowait(b"w")
     await until(lambda: len(c.appended) == 2)
