@@ -53,6 +53,7 @@ def messages() -> dict[Opcode, Message]:
             epoch=11,
             durable_offset=1003,
             followed=True,
+            confirm_wanted=True,
             others=[data_pb2.AppendReply(**other, durable_offset=1004)],
         ),
         Opcode.CONFIRM: data_pb2.Confirm(
@@ -63,17 +64,20 @@ def messages() -> dict[Opcode, Message]:
             offset=1000,
             bytes_max=4096,
             wait_ms_max=500,
-            sealed_end_offset=2000,
+            known_end_offset=2000,
             recovery_epoch=12,
             credit_bytes=8192,
             end_offset=1900,
             renews=True,
+            confirm_wanted_offset=1950,
         ),
         Opcode.FETCH_REPLY: data_pb2.FetchReply(
             start_offset=900, confirm_offset=1003, sealed_end_offset=2000, sealed=True, durable_offset=2001, last=True
         ),
-        Opcode.LOOKUP_TIMESTAMP: data_pb2.LookupTimestamp(**of, timestamp_ms=-5, sealed_end_offset=2000),
-        Opcode.LOOKUP_TIMESTAMP_REPLY: data_pb2.LookupTimestampReply(found=True, offset=1000, confirm_offset=1003),
+        Opcode.LOOKUP_TIMESTAMP: data_pb2.LookupTimestamp(**of, timestamp_ms=-5, known_end_offset=2000),
+        Opcode.LOOKUP_TIMESTAMP_REPLY: data_pb2.LookupTimestampReply(
+            found=True, offset=1000, confirm_offset=1003, readable_end_offset=1002
+        ),
         Opcode.SEAL: data_pb2.Seal(**of, epoch=12, start_offset=900),
         Opcode.SEAL_REPLY: data_pb2.SealReply(
             outcome=data_pb2.SEAL_OUTCOME_DOUBTFUL, durable_offset=1003, last_batch_crc=0xDEADBEEF, confirm_offset=1000

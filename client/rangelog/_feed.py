@@ -48,7 +48,7 @@ class Feed:
             offset=offset,
             bytes_max=REPLY_BYTES,
             wait_ms_max=wait_ms,
-            sealed_end_offset=known_end_offset,
+            known_end_offset=known_end_offset,
             credit_bytes=CREDIT_BYTES,
             end_offset=end_offset,
         )

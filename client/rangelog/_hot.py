@@ -204,7 +204,7 @@ class HotRange:
             stream_id=self.source.stream_id,
             range_index=self.source.index,
             timestamp_ms=min(timestamp_ms, _FAR_FUTURE_MS),
-            sealed_end_offset=known_end_offset,
+            known_end_offset=known_end_offset,
         )
         last: RangelogError = Unavailable("there is no hot replica")
         for replica, address in self._replicas:

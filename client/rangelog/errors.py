@@ -22,6 +22,7 @@
     │   └── Overloaded              a bounded queue is full
     ├── OutcomeUnknown              a command may or may not have been applied: read, do not assume
     ├── PreconditionFailed          somebody else was first (compare-and-set, seal, object key)
+    │   └── SealBelowFloor          a reader was shown more than this seal would keep: carries the floor
     ├── ProtocolViolation           bytes that the protocol does not allow
     │   ├── OutOfOrder              an append that is not at the log end: carries the expected offset
     │   ├── AppendConflict          other bytes at an offset already written
@@ -32,12 +33,13 @@
     └── InternalError
 
 Rules: a class has one stable `code`; callers match on class or code, never on text. `retriable`: the same call may
-succeed later. `outcome_unknown`: it may have happened. A message says what happened and what to do, in one line.
+succeed later. `outcome_unknown`: it may have happened; an instance may know better than its class. A message says what
+happened and what to do, in one line.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class RangelogError(Exception):
@@ -45,16 +47,34 @@ class RangelogError(Exception):
 
     code: ClassVar[str] = "INTERNAL"
     retriable: ClassVar[bool] = False
-    outcome_unknown: ClassVar[bool] = False
+    outcome_unknown: bool = False
 
     def __init__(
-        self, message: str = "", *, epoch: int | None = None, offset: int | None = None, address: str | None = None
+        self,
+        message: str = "",
+        *,
+        epoch: int | None = None,
+        offset: int | None = None,
+        address: str | None = None,
+        outcome_unknown: bool | None = None,
     ) -> None:
         super().__init__(message or self.__class__.__doc__ or self.code)
         self.message = message
         self.epoch = epoch
         self.offset = offset
         self.address = address
+        if outcome_unknown is not None:
+            self.outcome_unknown = outcome_unknown
+
+    def with_outcome(self, *, unknown: bool) -> Self:
+        """Return the same error, said of something whose outcome is unknown, or known to be nothing."""
+        if self.outcome_unknown == unknown:
+            return self
+        told = type(self)(
+            self.message, epoch=self.epoch, offset=self.offset, address=self.address, outcome_unknown=unknown
+        )
+        told.__cause__ = self.__cause__
+        return told
 
     def details(self) -> dict[str, str]:
         """What travels beside code and message."""
@@ -191,6 +211,12 @@ class PreconditionFailed(RangelogError):
     """Somebody else was first."""
 
     code = "PRECONDITION_FAILED"
+
+
+class SealBelowFloor(PreconditionFailed):
+    """A reader was shown records up to `offset`: the range cannot end below it."""
+
+    code = "SEAL_BELOW_FLOOR"
 
 
 class ProtocolViolation(RangelogError):

@@ -140,7 +140,7 @@ def request_seeds() -> list[bytes]:
         request(Opcode.FETCH, 9, **place, offset=0, bytes_max=10, recovery_epoch=2),
         request(Opcode.APPEND, 10, batch(4, [b"e"]), **place, epoch=2, recovery=True),
         request(Opcode.COMMIT_END, 11, **place, epoch=2, end_offset=5),
-        request(Opcode.FETCH, 12, **place, offset=3, bytes_max=10, sealed_end_offset=5),
+        request(Opcode.FETCH, 12, **place, offset=3, bytes_max=10, known_end_offset=5),
     ]
     pushed = [
         request(Opcode.FETCH, 15, **place, offset=0, bytes_max=1, wait_ms_max=1000, credit_bytes=200),

@@ -60,7 +60,7 @@ async def read_back(client: RawClient, acked: int) -> list[bytes]:
     """All batches below what was acked."""
     found: list[bytes] = []
     while len(found) < acked:
-        _, payload = await client.fetch(len(found), sealed_end_offset=acked)
+        _, payload = await client.fetch(len(found), known_end_offset=acked)
         more = [bytes(each) for each in split_batches(payload)]
         assert more
         found += more

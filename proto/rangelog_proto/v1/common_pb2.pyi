@@ -115,7 +115,7 @@ class Replica(_message.Message):
     def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., data_address: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ...) -> None: ...
 
 class Range(_message.Message):
-    __slots__ = ("stream_id", "index", "epoch", "start_offset", "end_offset", "state", "replicas", "acks", "tiered_end_offset", "created_ms", "sealed_ms", "hot_dropped", "tiered_ms")
+    __slots__ = ("stream_id", "index", "epoch", "start_offset", "end_offset", "state", "replicas", "acks", "tiered_end_offset", "created_ms", "sealed_ms", "hot_dropped", "tiered_ms", "floor_offset")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +129,7 @@ class Range(_message.Message):
     SEALED_MS_FIELD_NUMBER: _ClassVar[int]
     HOT_DROPPED_FIELD_NUMBER: _ClassVar[int]
     TIERED_MS_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_OFFSET_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     index: int
     epoch: int
@@ -142,7 +143,8 @@ class Range(_message.Message):
     sealed_ms: int
     hot_dropped: bool
     tiered_ms: int
-    def __init__(self, stream_id: _Optional[int] = ..., index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., state: _Optional[_Union[RangeState, str]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., acks: _Optional[int] = ..., tiered_end_offset: _Optional[int] = ..., created_ms: _Optional[int] = ..., sealed_ms: _Optional[int] = ..., hot_dropped: bool = ..., tiered_ms: _Optional[int] = ...) -> None: ...
+    floor_offset: int
+    def __init__(self, stream_id: _Optional[int] = ..., index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., state: _Optional[_Union[RangeState, str]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., acks: _Optional[int] = ..., tiered_end_offset: _Optional[int] = ..., created_ms: _Optional[int] = ..., sealed_ms: _Optional[int] = ..., hot_dropped: bool = ..., tiered_ms: _Optional[int] = ..., floor_offset: _Optional[int] = ...) -> None: ...
 
 class RowGroup(_message.Message):
     __slots__ = ("start_offset", "count", "timestamp_ms_min", "timestamp_ms_max")
@@ -157,7 +159,7 @@ class RowGroup(_message.Message):
     def __init__(self, start_offset: _Optional[int] = ..., count: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ...) -> None: ...
 
 class Object(_message.Message):
-    __slots__ = ("object_id", "stream_id", "range_index", "epoch", "start_offset", "end_offset", "key", "size_bytes", "digest", "state", "server", "incarnation", "prepare_deadline_ms", "committed_ms", "timestamp_ms_min", "timestamp_ms_max", "row_groups", "footer_size_bytes", "footer_crc")
+    __slots__ = ("object_id", "stream_id", "range_index", "epoch", "start_offset", "end_offset", "key", "size_bytes", "digest", "state", "server", "incarnation", "prepare_deadline_ms", "committed_ms", "timestamp_ms_min", "timestamp_ms_max", "row_groups", "footer_size_bytes", "footer_crc", "deleted_ms")
     OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +179,7 @@ class Object(_message.Message):
     ROW_GROUPS_FIELD_NUMBER: _ClassVar[int]
     FOOTER_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     FOOTER_CRC_FIELD_NUMBER: _ClassVar[int]
+    DELETED_MS_FIELD_NUMBER: _ClassVar[int]
     object_id: int
     stream_id: int
     range_index: int
@@ -196,10 +199,11 @@ class Object(_message.Message):
     row_groups: _containers.RepeatedCompositeFieldContainer[RowGroup]
     footer_size_bytes: int
     footer_crc: int
-    def __init__(self, object_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., key: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[ObjectState, str]] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., prepare_deadline_ms: _Optional[int] = ..., committed_ms: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ..., row_groups: _Optional[_Iterable[_Union[RowGroup, _Mapping]]] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ...) -> None: ...
+    deleted_ms: int
+    def __init__(self, object_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., key: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[ObjectState, str]] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., prepare_deadline_ms: _Optional[int] = ..., committed_ms: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ..., row_groups: _Optional[_Iterable[_Union[RowGroup, _Mapping]]] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ..., deleted_ms: _Optional[int] = ...) -> None: ...
 
 class Server(_message.Message):
-    __slots__ = ("name", "incarnation", "boot", "data_address", "control_address", "zone", "health", "replica_count", "used_bytes", "capacity_bytes", "last_heartbeat_ms", "version")
+    __slots__ = ("name", "incarnation", "boot", "data_address", "control_address", "zone", "health", "replica_count", "used_bytes", "capacity_bytes", "last_heartbeat_ms", "version", "process_id")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
@@ -212,6 +216,7 @@ class Server(_message.Message):
     CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
     LAST_HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: int
     boot: int
@@ -224,4 +229,5 @@ class Server(_message.Message):
     capacity_bytes: int
     last_heartbeat_ms: int
     version: str
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ..., replica_count: _Optional[int] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., last_heartbeat_ms: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+    process_id: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ..., replica_count: _Optional[int] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., last_heartbeat_ms: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ...) -> None: ...

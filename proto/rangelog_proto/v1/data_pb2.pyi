@@ -63,20 +63,22 @@ class Append(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., recovery: bool = ..., memory: bool = ...) -> None: ...
 
 class AppendReply(_message.Message):
-    __slots__ = ("stream_id", "range_index", "epoch", "durable_offset", "others", "followed")
+    __slots__ = ("stream_id", "range_index", "epoch", "durable_offset", "others", "followed", "confirm_wanted")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     DURABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
     FOLLOWED_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_WANTED_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     range_index: int
     epoch: int
     durable_offset: int
     others: _containers.RepeatedCompositeFieldContainer[AppendReply]
     followed: bool
-    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., durable_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[AppendReply, _Mapping]]] = ..., followed: bool = ...) -> None: ...
+    confirm_wanted: bool
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., durable_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[AppendReply, _Mapping]]] = ..., followed: bool = ..., confirm_wanted: bool = ...) -> None: ...
 
 class Confirm(_message.Message):
     __slots__ = ("stream_id", "range_index", "epoch", "confirm_offset", "others")
@@ -93,28 +95,30 @@ class Confirm(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[Confirm, _Mapping]]] = ...) -> None: ...
 
 class Fetch(_message.Message):
-    __slots__ = ("stream_id", "range_index", "offset", "bytes_max", "wait_ms_max", "sealed_end_offset", "recovery_epoch", "credit_bytes", "end_offset", "renews")
+    __slots__ = ("stream_id", "range_index", "offset", "bytes_max", "wait_ms_max", "known_end_offset", "recovery_epoch", "credit_bytes", "end_offset", "renews", "confirm_wanted_offset")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_MAX_FIELD_NUMBER: _ClassVar[int]
-    SEALED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RENEWS_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_WANTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     range_index: int
     offset: int
     bytes_max: int
     wait_ms_max: int
-    sealed_end_offset: int
+    known_end_offset: int
     recovery_epoch: int
     credit_bytes: int
     end_offset: int
     renews: bool
-    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., offset: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., sealed_end_offset: _Optional[int] = ..., recovery_epoch: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., end_offset: _Optional[int] = ..., renews: bool = ...) -> None: ...
+    confirm_wanted_offset: int
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., offset: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., known_end_offset: _Optional[int] = ..., recovery_epoch: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., end_offset: _Optional[int] = ..., renews: bool = ..., confirm_wanted_offset: _Optional[int] = ...) -> None: ...
 
 class FetchReply(_message.Message):
     __slots__ = ("start_offset", "confirm_offset", "sealed_end_offset", "sealed", "durable_offset", "last")
@@ -133,26 +137,28 @@ class FetchReply(_message.Message):
     def __init__(self, start_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., sealed_end_offset: _Optional[int] = ..., sealed: bool = ..., durable_offset: _Optional[int] = ..., last: bool = ...) -> None: ...
 
 class LookupTimestamp(_message.Message):
-    __slots__ = ("stream_id", "range_index", "timestamp_ms", "sealed_end_offset")
+    __slots__ = ("stream_id", "range_index", "timestamp_ms", "known_end_offset")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
-    SEALED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     range_index: int
     timestamp_ms: int
-    sealed_end_offset: int
-    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., sealed_end_offset: _Optional[int] = ...) -> None: ...
+    known_end_offset: int
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., known_end_offset: _Optional[int] = ...) -> None: ...
 
 class LookupTimestampReply(_message.Message):
-    __slots__ = ("found", "offset", "confirm_offset")
+    __slots__ = ("found", "offset", "confirm_offset", "readable_end_offset")
     FOUND_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    READABLE_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     found: bool
     offset: int
     confirm_offset: int
-    def __init__(self, found: bool = ..., offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ...) -> None: ...
+    readable_end_offset: int
+    def __init__(self, found: bool = ..., offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., readable_end_offset: _Optional[int] = ...) -> None: ...
 
 class Seal(_message.Message):
     __slots__ = ("stream_id", "range_index", "epoch", "start_offset")

@@ -100,14 +100,16 @@ class DeleteStreamResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class TrimStreamRequest(_message.Message):
-    __slots__ = ("request_id", "name", "trim_offset")
+    __slots__ = ("request_id", "name", "trim_offset", "stream_id")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TRIM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     name: str
     trim_offset: int
-    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., trim_offset: _Optional[int] = ...) -> None: ...
+    stream_id: int
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., trim_offset: _Optional[int] = ..., stream_id: _Optional[int] = ...) -> None: ...
 
 class TrimStreamResponse(_message.Message):
     __slots__ = ("stream",)
@@ -180,6 +182,26 @@ class SealRangeResponse(_message.Message):
     range: _common_pb2.Range
     next_range: _common_pb2.Range
     def __init__(self, range: _Optional[_Union[_common_pb2.Range, _Mapping]] = ..., next_range: _Optional[_Union[_common_pb2.Range, _Mapping]] = ...) -> None: ...
+
+class ProveEndRequest(_message.Message):
+    __slots__ = ("request_id", "stream_id", "range_index", "end_offset", "holders")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    stream_id: int
+    range_index: int
+    end_offset: int
+    holders: _containers.RepeatedCompositeFieldContainer[_common_pb2.Replica]
+    def __init__(self, request_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., end_offset: _Optional[int] = ..., holders: _Optional[_Iterable[_Union[_common_pb2.Replica, _Mapping]]] = ...) -> None: ...
+
+class ProveEndResponse(_message.Message):
+    __slots__ = ("range",)
+    RANGE_FIELD_NUMBER: _ClassVar[int]
+    range: _common_pb2.Range
+    def __init__(self, range: _Optional[_Union[_common_pb2.Range, _Mapping]] = ...) -> None: ...
 
 class ListRangesRequest(_message.Message):
     __slots__ = ("stream_id", "name", "from_offset", "page_size", "from_index")
@@ -284,7 +306,7 @@ class ListObjectsResponse(_message.Message):
     def __init__(self, objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., more: bool = ...) -> None: ...
 
 class RegisterServerRequest(_message.Message):
-    __slots__ = ("request_id", "server", "incarnation", "boot", "data_address", "control_address", "zone", "capacity_bytes", "version", "log_end")
+    __slots__ = ("request_id", "server", "incarnation", "boot", "data_address", "control_address", "zone", "capacity_bytes", "version", "process_id", "log_end")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -294,6 +316,7 @@ class RegisterServerRequest(_message.Message):
     ZONE_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     LOG_END_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     server: str
@@ -304,8 +327,9 @@ class RegisterServerRequest(_message.Message):
     zone: str
     capacity_bytes: int
     version: str
+    process_id: int
     log_end: int
-    def __init__(self, request_id: _Optional[str] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., capacity_bytes: _Optional[int] = ..., version: _Optional[str] = ..., log_end: _Optional[int] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., capacity_bytes: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., log_end: _Optional[int] = ...) -> None: ...
 
 class RegisterServerResponse(_message.Message):
     __slots__ = ("cluster_id", "heartbeat_interval_ms", "tier_url")
@@ -350,7 +374,7 @@ class TaskReport(_message.Message):
     def __init__(self, task_id: _Optional[str] = ..., done: bool = ..., error: _Optional[str] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("server", "incarnation", "sequence", "replicas", "complete", "tasks", "used_bytes", "capacity_bytes", "log_end")
+    __slots__ = ("server", "incarnation", "sequence", "replicas", "complete", "tasks", "used_bytes", "capacity_bytes", "log_end", "wall_ms")
     SERVER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -360,6 +384,7 @@ class HeartbeatRequest(_message.Message):
     USED_BYTES_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
     LOG_END_FIELD_NUMBER: _ClassVar[int]
+    WALL_MS_FIELD_NUMBER: _ClassVar[int]
     server: str
     incarnation: int
     sequence: int
@@ -369,7 +394,8 @@ class HeartbeatRequest(_message.Message):
     used_bytes: int
     capacity_bytes: int
     log_end: int
-    def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaReport, _Mapping]]] = ..., complete: bool = ..., tasks: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., log_end: _Optional[int] = ...) -> None: ...
+    wall_ms: int
+    def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaReport, _Mapping]]] = ..., complete: bool = ..., tasks: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., log_end: _Optional[int] = ..., wall_ms: _Optional[int] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("directives", "send_complete")

@@ -79,6 +79,11 @@ class PlacementDriverStub(object):
                 request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.SealRangeRequest.SerializeToString,
                 response_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.SealRangeResponse.FromString,
                 _registered_method=True)
+        self.ProveEnd = channel.unary_unary(
+                '/rangelog.v1.PlacementDriver/ProveEnd',
+                request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.ProveEndRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.ProveEndResponse.FromString,
+                _registered_method=True)
         self.ListRanges = channel.unary_unary(
                 '/rangelog.v1.PlacementDriver/ListRanges',
                 request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.ListRangesRequest.SerializeToString,
@@ -180,6 +185,12 @@ class PlacementDriverServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SealRange(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ProveEnd(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -289,6 +300,11 @@ def add_PlacementDriverServicer_to_server(servicer, server):
                     servicer.SealRange,
                     request_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.SealRangeRequest.FromString,
                     response_serializer=rangelog__proto_dot_v1_dot_pd__pb2.SealRangeResponse.SerializeToString,
+            ),
+            'ProveEnd': grpc.unary_unary_rpc_method_handler(
+                    servicer.ProveEnd,
+                    request_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.ProveEndRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_pd__pb2.ProveEndResponse.SerializeToString,
             ),
             'ListRanges': grpc.unary_unary_rpc_method_handler(
                     servicer.ListRanges,
@@ -579,6 +595,33 @@ class PlacementDriver(object):
             '/rangelog.v1.PlacementDriver/SealRange',
             rangelog__proto_dot_v1_dot_pd__pb2.SealRangeRequest.SerializeToString,
             rangelog__proto_dot_v1_dot_pd__pb2.SealRangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ProveEnd(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rangelog.v1.PlacementDriver/ProveEnd',
+            rangelog__proto_dot_v1_dot_pd__pb2.ProveEndRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_pd__pb2.ProveEndResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -73,7 +73,7 @@ class Copier:
             range_index=hosted.core.range_index,
             offset=hosted.core.end_offset,
             bytes_max=FETCH_BYTES,
-            sealed_end_offset=end_offset,
+            known_end_offset=end_offset,
         )
         reply = await connection.request(Opcode.FETCH, request.SerializeToString(), timeout_s=FETCH_TIMEOUT_S)
         told = data_pb2.FetchReply.FromString(reply.message)

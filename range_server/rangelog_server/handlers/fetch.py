@@ -102,7 +102,7 @@ class _Fetch:
         message, connection = self._message, self._connection
         hosted = self._hosted = connection.store.find(message.stream_id, message.range_index)
         core = hosted.core
-        core.check_fetch(self._offset, core.readable_end(message.sealed_end_offset, message.recovery_epoch))
+        core.check_fetch(self._offset, core.readable_end(message.known_end_offset, message.recovery_epoch))
         if self._ahead is not None:
             future, self._reach = self._ahead
             self._forget_ahead()
@@ -123,7 +123,7 @@ class _Fetch:
 
     def _next(self, hosted: Hosted) -> tuple[int, int]:
         """Return which batches come next; none when there are none, or no credit for them."""
-        end = hosted.core.readable_end(self._message.sealed_end_offset, self._message.recovery_epoch)
+        end = hosted.core.readable_end(self._message.known_end_offset, self._message.recovery_epoch)
         bytes_max = min(self._message.bytes_max, FETCH_BYTES_MAX)
         if self._follows:
             bytes_max = min(bytes_max, self._credit)
@@ -171,7 +171,7 @@ class _Fetch:
         core = hosted.core
         if hosted.dropped or core.sealed_end_offset is not None or core.health is Health.QUARANTINED:
             return False
-        return self._offset == core.readable_end(self._message.sealed_end_offset)
+        return self._offset == core.readable_end(self._message.known_end_offset)
 
     def _expire(self) -> None:
         self._timer = None

@@ -12,7 +12,7 @@ def handle(connection: Connection, frame: Frame) -> None:
     message = data_pb2.LookupTimestamp.FromString(frame.message)
     hosted = connection.store.find(message.stream_id, message.range_index)
     connection.store.check_readable(hosted)
-    found = hosted.find_timestamp(message.timestamp_ms, hosted.core.readable_end(message.sealed_end_offset))
+    found = hosted.find_timestamp(message.timestamp_ms, hosted.core.readable_end(message.known_end_offset))
     reply = data_pb2.LookupTimestampReply(
         found=found is not None, offset=found or 0, confirm_offset=hosted.core.confirm_offset
     )
