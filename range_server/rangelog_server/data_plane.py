@@ -244,6 +244,15 @@ class Connection(asyncio.BufferedProtocol):
         """All below the replica's durable offset is durable."""
         self._acks.append((hosted, request_id))
 
+    def ask_confirm(self, hosted: Hosted) -> None:
+        """See hosted.Writing: an ack that says nothing new, and asks."""
+        if self.closed:
+            hosted.appender = None
+            return
+        reply = _reply_of(hosted)
+        reply.confirm_wanted = True
+        self.send(Opcode.APPEND_REPLY, 0, reply.SerializeToString())
+
     def send_acks(self) -> None:
         """One frame for all ranges: with many streams on a connection, a frame for each would cost more than the rest."""
         acks, self._acks = self._acks, []

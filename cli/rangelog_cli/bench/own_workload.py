@@ -193,7 +193,8 @@ async def measure_cold(ours: Rangelog, effort: Effort, emit: Emit) -> None:
         await asyncio.to_thread(server.start)
         await cold.start_cluster(3, pds=1, tier_url=server.tier_url)
         stream, count = await _fill_tier(cold, effort)
-        objects = await cold.client.metadata.objects(stream, 0, page_size=200)
+        described = await cold.client.describe_stream(stream)
+        objects = await cold.client.metadata.objects(described.stream_id, 0, page_size=200)
         await _measure_gets(cold, server, objects, emit)
         size = ONE_SIZE
 

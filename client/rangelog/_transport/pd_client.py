@@ -101,6 +101,10 @@ class PdClient:
         """Seal a range."""
         return await self._call(lambda stub: stub.SealRange, request, timeout_s)
 
+    async def prove_end(self, request: pb.ProveEndRequest, *, timeout_s: float) -> pb.ProveEndResponse:
+        """Have the end of an open range arbitrated."""
+        return await self._call(lambda stub: stub.ProveEnd, request, timeout_s)
+
     async def list_ranges(self, request: pb.ListRangesRequest, *, timeout_s: float) -> pb.ListRangesResponse:
         """List a stream's ranges by page."""
         return await self._call(lambda stub: stub.ListRanges, request, timeout_s)

@@ -40,6 +40,7 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "open_writer": streams.open_writer,
     "create_range": ranges.create_range,
     "seal_range": ranges.seal_range,
+    "prove_end": ranges.prove_end,
     "drop_hot": ranges.drop_hot,
     "replace_replica": ranges.replace_replica,
     "register_server": servers.register_server,

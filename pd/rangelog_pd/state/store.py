@@ -3,7 +3,7 @@
 What holds after every command (`validate` asserts it):
 
 * The ranges of a stream tile its offsets: each starts where the one before ended. Only the last can be open.
-* A sealed range's end never changes.
+* A sealed range's end never changes, and is not below the floor that was put under it while it was open.
 * A stream's epoch never falls, and a range's epoch is at most its stream's.
 * Committed objects tile [start, tiered end) of their range; ids of streams and objects are never reused.
 """
@@ -133,6 +133,7 @@ class State:
                     assert number == len(ranges) - 1, "only the last range can be open"
                 else:
                     assert each.start_offset <= each.end_offset
+                    assert each.floor_offset <= each.end_offset, "a reader was shown more"
                 if number:
                     assert each.start_offset == ranges[number - 1].end_offset, "ranges tile"
                     assert each.index == ranges[number - 1].index + 1

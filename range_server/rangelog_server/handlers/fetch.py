@@ -1,6 +1,7 @@
 """Fetch: whole batches as they are stored, from memory at the tail, else from the disk on a reader thread.
 
-A fetch at the readable end of an open range waits for more, at most as long as it asks. One with credit is answered again
+A fetch at the readable end of an open range waits for more, at most as long as it asks. One that wants the confirm offset has
+the writer asked for it, and waits for that. One with credit is answered again
 and again, each time with what comes next, while its credit lasts: what becomes readable is pushed, and what lies on the
 disk is read while the reply before goes out and the reader works on it. It says something at least as often as it was
 asked to, and it ends with an error, at the end of a sealed range, at the offset that it names, or when it is told to.
@@ -103,6 +104,9 @@ class _Fetch:
         hosted = self._hosted = connection.store.find(message.stream_id, message.range_index)
         core = hosted.core
         core.check_fetch(self._offset, core.readable_end(message.known_end_offset, message.recovery_epoch))
+        if message.confirm_wanted_offset:
+            self._wait_confirmed(hosted)
+            return
         if self._ahead is not None:
             future, self._reach = self._ahead
             self._forget_ahead()
@@ -120,6 +124,16 @@ class _Fetch:
             self._reply(hosted, [])
         else:
             self._wait(hosted)
+
+    def _wait_confirmed(self, hosted: Hosted) -> None:
+        """Answer once the confirm offset is where the reader needs it; the writer is asked for it, once."""
+        if not self._is_at_end(hosted) or self._connection.plane.loop.time() >= self._deadline:
+            self._reply(hosted, [])
+            return
+        if self._timer is None:
+            hosted.ask_confirm()
+        self._wait_for_more(hosted)
+        self._connection.fetch_done()
 
     def _next(self, hosted: Hosted) -> tuple[int, int]:
         """Return which batches come next; none when there are none, or no credit for them."""
@@ -171,6 +185,8 @@ class _Fetch:
         core = hosted.core
         if hosted.dropped or core.sealed_end_offset is not None or core.health is Health.QUARANTINED:
             return False
+        if self._message.confirm_wanted_offset:
+            return core.confirm_offset < self._message.confirm_wanted_offset
         return self._offset == core.readable_end(self._message.known_end_offset)
 
     def _expire(self) -> None:

@@ -29,6 +29,9 @@ REPLICAS_MAX = 100_000
 class Appender(Protocol):
     """Who appends: a connection."""
 
+    def ask_confirm(self, hosted: Hosted) -> None:
+        """See hosted.Writing."""
+
     def acked(self, hosted: Hosted, request_id: int) -> None:
         """Everything below hosted.core.durable_offset is durable. Called once a group commit and range."""
 
@@ -128,6 +131,7 @@ class Store:
             fresh = core.append(message.epoch, batches, message.confirm_offset, recovery=message.recovery)
             if core.confirm_offset != before and hosted.waiters:
                 hosted.wake()
+        hosted.appender = appender
         if not fresh:
             self._already_there(hosted, appender, request_id, batches[-1].header.end_offset, len(payload))
             return
@@ -190,8 +194,12 @@ class Store:
         """The writer says what is acked, in one range or more."""
         for each in (message, *message.others):
             hosted = self.replicas.get((each.stream_id, each.range_index))
-            if hosted is not None and hosted.core.confirm(each.epoch, each.confirm_offset):
+            if hosted is None:
+                continue
+            before = hosted.core.confirm_offset
+            if hosted.core.confirm(each.epoch, each.confirm_offset):
                 self.changed[hosted.key] = None
+            if hosted.core.confirm_offset != before:
                 hosted.wake()
 
     # ---- fences and ends

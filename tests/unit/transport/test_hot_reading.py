@@ -30,7 +30,9 @@ class Cluster:
         self.end = 0
         self._readers: list[Any] = []
 
-    async def ranges(self, name: str, from_offset: int) -> tuple[common_pb2.Stream, list[common_pb2.Range]]:
+    async def ranges(
+        self, name: str, from_offset: int, *, stream_id: int = 0
+    ) -> tuple[common_pb2.Stream, list[common_pb2.Range]]:
         """As Metadata."""
         replicas = [server.replica for server in self.servers]
         return self.stream, [common_pb2.Range(stream_id=1, index=0, epoch=1, replicas=replicas, acks=2)]
