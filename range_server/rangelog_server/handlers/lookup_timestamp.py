@@ -12,8 +12,12 @@ def handle(connection: Connection, frame: Frame) -> None:
     message = data_pb2.LookupTimestamp.FromString(frame.message)
     hosted = connection.store.find(message.stream_id, message.range_index)
     connection.store.check_readable(hosted)
-    found = hosted.find_timestamp(message.timestamp_ms, hosted.core.readable_end(message.known_end_offset))
+    readable_end = hosted.core.readable_end(message.known_end_offset)
+    found = hosted.find_timestamp(message.timestamp_ms, readable_end)
     reply = data_pb2.LookupTimestampReply(
-        found=found is not None, offset=found or 0, confirm_offset=hosted.core.confirm_offset
+        found=found is not None,
+        offset=found or 0,
+        confirm_offset=hosted.core.confirm_offset,
+        readable_end_offset=readable_end,
     )
     connection.send(Opcode.LOOKUP_TIMESTAMP_REPLY, frame.request_id, reply.SerializeToString())
