@@ -27,7 +27,10 @@ LINE_BYTES_MAX = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Invoked:
-    """Consecutive appends of one writer are about to be made; `crcs` of their payloads, when the client computes them."""
+    """Consecutive appends of one writer are about to be made.
+
+    `crcs` of their payloads, when the client computes them; `timestamps_ms` when it gives them.
+    """
 
     stream: str
     writer: str
@@ -36,6 +39,7 @@ class Invoked:
     identities: tuple[bytes, ...]
     time_s: float
     crcs: tuple[int, ...] | None = None
+    timestamps_ms: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,10 @@ class Saw:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """Read after all is over. `whole`: this source claims to have the stream from its start to its end without holes."""
+    """Read after all is over. `whole`: this source claims to have the stream from its start to its end without holes.
+
+    `time_s`: when this was read; it matters where a retention is set.
+    """
 
     stream: str
     source: str
@@ -75,6 +82,7 @@ class Final:
     identities: tuple[bytes, ...]
     crcs: tuple[int, ...] | None = None
     whole: bool = True
+    time_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +94,84 @@ class Trimmed:
     time_s: float
 
 
-Event = Invoked | Ended | Saw | Final | Trimmed
-TAGS: dict[type[Any], str] = {Invoked: "i", Ended: "e", Saw: "s", Final: "f", Trimmed: "t"}
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """The stream keeps records for `retention_s`: what was acked longer ago than that may be gone."""
+
+    stream: str
+    retention_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class EndTold:
+    """Somebody asked where the stream ends, and was told `offset`. `exact`: the product says that no ack is missing."""
+
+    stream: str
+    reader: str
+    offset: int
+    invoked_s: float
+    time_s: float
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A reader that asked for records from a time on began at `offset`."""
+
+    stream: str
+    reader: str
+    timestamp_ms: int
+    offset: int
+    invoked_s: float
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A reader with an end ended without an error: it claims to have given all of [start, end)."""
+
+    stream: str
+    reader: str
+    start: int
+    end: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A reader was told that there is no `offset`: it is beyond the end, or all below `trimmed` is gone."""
+
+    stream: str
+    reader: str
+    offset: int
+    invoked_s: float
+    time_s: float
+    trimmed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """Deleting the stream was done at `time_s`. Not `certain`: a server may not have heard of it. No `Final` follows."""
+
+    stream: str
+    time_s: float
+    certain: bool
+
+
+Event = Invoked | Ended | Saw | Final | Trimmed | Retained | EndTold | Started | Bounded | Refused | Deleted
+TAGS: dict[type[Any], str] = {
+    Invoked: "i",
+    Ended: "e",
+    Saw: "s",
+    Final: "f",
+    Trimmed: "t",
+    Retained: "k",
+    EndTold: "n",
+    Started: "b",
+    Bounded: "d",
+    Refused: "r",
+    Deleted: "g",
+}
 _TYPES: dict[str, type[Any]] = {tag: kind for kind, tag in TAGS.items()}
 
 
@@ -109,8 +193,9 @@ def from_line(line: str) -> Event:
         raise ValueError(f"no event of kind {tag!r}")
     if (place := _IDENTITIES_AT.get(kind)) is not None:
         fields[place - 1] = tuple(each.encode(LATIN) for each in fields[place - 1])
-    if (place := _CRCS_AT.get(kind)) is not None and len(fields) >= place and fields[place - 1] is not None:
-        fields[place - 1] = tuple(fields[place - 1])
+    for places in (_CRCS_AT, _TIMESTAMPS_AT):
+        if (place := places.get(kind)) is not None and len(fields) >= place and fields[place - 1] is not None:
+            fields[place - 1] = tuple(fields[place - 1])
     event: Event = kind(*fields)
     return event
 
@@ -121,6 +206,7 @@ def _places(name: str) -> dict[type[Any], int]:
 
 _IDENTITIES_AT = _places("identities")
 _CRCS_AT = _places("crcs")
+_TIMESTAMPS_AT = _places("timestamps_ms")
 
 
 class History:

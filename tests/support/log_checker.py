@@ -6,11 +6,13 @@ O(n log n) in records. What each kind of violation means stands in log_report.KI
 from __future__ import annotations
 
 import bisect
+import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import repeat
 
 from history import Event
+from log_claims import Claims
 from log_facts import FAILED, NOBODY, OK, Facts, Piece
 from log_report import Report
 
@@ -41,7 +43,7 @@ class _Judge:
         self.facts = facts
         self.report = report
         self.names = facts.names()
-        self.trimmed = facts.trimmed_at(float("inf"))
+        self.trimmed = facts.trimmed_at(facts.finals_s if facts.finals else float("inf"))
         self.base = 0
         self.kind_of_log = ""
         self.log = array("q")
@@ -61,6 +63,7 @@ class _Judge:
         self._check_epochs()
         self._check_real_time()
         self._check_readers()
+        Claims(self.facts, self.base + len(self.log) if self.facts.finals else None, self._wrong).judge()
 
     def _wrong(self, kind: str, text: str, count: int = 1) -> None:
         self.report.wrong(kind, f"{self.stream}: {text}", count)
@@ -78,6 +81,8 @@ class _Judge:
         """The first source that claims to be whole is the log; all others must agree with it."""
         finals = sorted(self.facts.finals.items(), key=lambda each: not each[0][1])  # stable: whole ones first
         if not finals:
+            if self.facts.deleted is not None:
+                self.base = sys.maxsize  # all of it is gone: only acks and readers can contradict each other
             return
         for index, ((source, whole), pieces) in enumerate(finals):
             pieces.sort(key=lambda piece: piece.offset)
@@ -185,11 +190,11 @@ class _Judge:
             elif outcome == FAILED:
                 report.failed += 1
                 if found != -1:
-                    self._wrong("aborted_read", f"{self._name(number)} failed and is at {found}")
+                    self._wrong("failed_found", f"{self._name(number)} failed and is at {found}")
             else:
                 report.unknown += 1
                 report.unknown_found += found != -1
-        if report.acked and not self.facts.finals:
+        if report.acked and not self.facts.finals and self.facts.deleted is None:
             self._wrong("broken_history", "nobody read the log at the end")
 
     def _check_moved(self, number: int, offset: int, found: int) -> None:

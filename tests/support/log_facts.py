@@ -6,12 +6,26 @@ A million records take some 200 MB here, whatever the histories were; the events
 from __future__ import annotations
 
 import bisect
+import sys
 from array import array
 from collections.abc import Iterator
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import NamedTuple
 
-from history import Ended, Event, Final, Invoked, Saw, Trimmed
+from history import (
+    Bounded,
+    Deleted,
+    Ended,
+    EndTold,
+    Event,
+    Final,
+    Invoked,
+    Refused,
+    Retained,
+    Saw,
+    Started,
+    Trimmed,
+)
 
 NOTHING, OK, FAILED, UNKNOWN = range(4)
 OUTCOMES = {"ok": OK, "failed": FAILED, "unknown": UNKNOWN}
@@ -53,6 +67,17 @@ class Facts:
         self.finals: dict[tuple[str, bool], list[Piece]] = {}
         self.passes: dict[str, list[Piece]] = {}
         self.trims: list[tuple[float, int]] = []
+        self.timestamps_ms: dict[int, int] = {}
+        """Of the records whose writer gave one."""
+        self.ends: list[EndTold] = []
+        self.starts: list[Started] = []
+        self.bounds: list[Bounded] = []
+        self.refusals: list[Refused] = []
+        self.deleted: Deleted | None = None
+        self.retention_s: float | None = None
+        self.finals_s = 0.0
+        """When the log was read at the end; only known where somebody noted it."""
+        self._young: tuple[list[float], list[int]] | None = None
         self.oddities: list[tuple[str, str]] = []
         """What is wrong already while it is read: kind and message."""
         self._writer_numbers: dict[str, int] = {}
@@ -70,12 +95,41 @@ class Facts:
         elif isinstance(event, Final):
             piece = Piece(event.offset, self._seen(event), event.source, crcs=event.crcs)
             self.finals.setdefault((event.source, event.whole), []).append(piece)
+            self.finals_s = max(self.finals_s, float("inf") if event.time_s is None else event.time_s)
         elif isinstance(event, Trimmed):
             self.trims.append((event.time_s, event.start_offset))
+        else:
+            self._add_claim(event)
+
+    def _add_claim(self, event: Event) -> None:
+        """What somebody was told of the stream as a whole."""
+        if isinstance(event, EndTold):
+            self.ends.append(event)
+        elif isinstance(event, Started):
+            self.starts.append(event)
+        elif isinstance(event, Bounded):
+            self.bounds.append(event)
+        elif isinstance(event, Refused):
+            self.refusals.append(event)
+        elif isinstance(event, Deleted):
+            self.deleted = event
+        elif isinstance(event, Retained):
+            self.retention_s = event.retention_s
 
     def trimmed_at(self, time_s: float) -> int:
-        """Offsets below this may have been gone by then."""
-        return max((offset for at_s, offset in self.trims if at_s <= time_s), default=0)
+        """Offsets below this may have been gone by then. Only once all events are in."""
+        asked = max((offset for at_s, offset in self.trims if at_s <= time_s), default=0)
+        return asked if self.retention_s is None else max(asked, self._old_at(time_s, self.retention_s))
+
+    def _old_at(self, time_s: float, retention_s: float) -> int:
+        """The lowest offset that was acked within the retention; all below may be gone."""
+        if self._young is None:
+            acks = sorted((self.returned_s[n], self.offset[n]) for n, how in enumerate(self.outcome) if how == OK)
+            lowest = list(accumulate((offset for _, offset in reversed(acks)), min))
+            self._young = [at_s for at_s, _ in acks], lowest[::-1]
+        times, lowest_from = self._young
+        first = bisect.bisect_right(times, time_s - retention_s)
+        return lowest_from[first] if first < len(times) else sys.maxsize
 
     def names(self) -> list[bytes]:
         """The identities by number."""
@@ -127,6 +181,8 @@ class Facts:
         self.invoked_s[here] = array("d", repeat(event.time_s, count))
         if event.crcs is not None:
             self.crcs.update(zip(range(first, first + count), event.crcs[index : index + count]))
+        if event.timestamps_ms is not None:
+            self.timestamps_ms.update(zip(range(first, first + count), event.timestamps_ms[index : index + count]))
         starts, runs = self._runs.setdefault(event.writer, ([], []))
         if starts and sequence < starts[-1] + runs[-1][1]:
             self.oddities.append(("broken_history", f"{event.writer} uses its number {sequence} again"))

@@ -6,13 +6,20 @@ from pathlib import Path
 
 import pytest
 from history import (
+    TAGS,
+    Bounded,
+    Deleted,
     Ended,
+    EndTold,
     Event,
     FileHistory,
     Final,
     History,
     Invoked,
+    Refused,
+    Retained,
     Saw,
+    Started,
     Trimmed,
     from_line,
     merged,
@@ -29,12 +36,22 @@ EVENTS: list[Event] = [
     Saw("s", "r", 101, (), "unknown", 3.5),
     Final("s", "tier", 100, (b"w:7",), (5,)),
     Final("s", "replica:1", 100, (b"w:7",), None, whole=False),
+    Final("s", "reader", 100, (b"w:7",), None, whole=True, time_s=9.5),
     Trimmed("s", 50, 4.5),
+    Invoked("s", "w", 3, 11, (b"w:11", b"w:12"), 1.5, None, (1_000, 999)),
+    Retained("s", 6.0),
+    EndTold("s", "r", 101, 2.0, 2.5, exact=False),
+    Started("s", "r", 1_000, 101, 2.0, 2.5),
+    Bounded("s", "r", 100, 101, 2.5),
+    Refused("s", "r", 101, 2.0, 2.5),
+    Refused("s", "r", 10, 2.0, 2.5, trimmed=50),
+    Deleted("s", 5.0, certain=True),
 ]
 
 
 def test_events_survive_their_line() -> None:
     """Every event comes back as it was, bytes of any value included."""
+    assert {type(event) for event in EVENTS} == set(TAGS)
     for event in EVENTS:
         line = to_line(event)
         assert "\n" not in line

@@ -171,7 +171,7 @@ def test_aborted_read() -> None:
     assert kinds(history) == {"aborted_read", "dirty_read"}
     history = story()
     history.final(S, "hot", 8, [b"a:6"])
-    assert "aborted_read" in kinds(history)
+    assert "failed_found" in kinds(history)
 
 
 def test_a_reader_with_a_gap_and_one_that_goes_back() -> None:

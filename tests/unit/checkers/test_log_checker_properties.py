@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from history import Ended, Event, Final, History, Saw
+from history import Bounded, Ended, EndTold, Event, Final, History, Invoked, Refused, Saw, Started
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_checker import check_log
@@ -26,11 +26,15 @@ class Story:
         """Appended, and in no log."""
         self.now_s = 0.0
         self.trimmed = 0
+        self.acked_end = self.told_end = 0
+        self.times_ms: list[int] = []
+        """Of the records in the log."""
         for epoch in range(1, self.dice.randrange(2, 5)):
             for writer in self._writers(epoch):
                 self._write(writer, epoch)
         for reader in range(self.dice.randrange(3)):
             self._read(f"r{reader}", early=True)
+            self._read_bounded(f"b{reader}")
         if self.dice.random() < 0.4:
             self.trimmed = self.dice.randrange(len(self.log) + 1)
             self.history.trimmed(S, self.trimmed, self._tick() + 0.01)  # it excuses nothing that was read before
@@ -57,10 +61,13 @@ class Story:
         for _ in range(self.dice.randrange(1, 8)):
             count = self.dice.randrange(1, 5)
             names = [f"{writer}:{sequence + index}".encode() for index in range(count)]
-            self.history.invoked(S, writer, sequence, names, self._tick(), epoch)
+            times_ms = tuple(self.dice.randrange(50) for _ in names)
+            self.history.note(Invoked(S, writer, epoch, sequence, tuple(names), self._tick(), None, times_ms))
             lands = self.dice.random() < 0.9
             waiting.append((sequence, count, len(self.log) if lands else None))
             (self.log if lands else self.elsewhere).extend(names)
+            self.times_ms += times_ms if lands else ()
+            self._ask()
             sequence += count
             while waiting and self.dice.random() < 0.5:
                 self._end(writer, *waiting.pop(0))
@@ -75,6 +82,32 @@ class Story:
             self.history.unknown(S, writer, sequence, self._tick(), count)
         else:
             self.history.ok(S, writer, sequence, offset, self._tick(), count)
+            self.acked_end = max(self.acked_end, offset + count)
+        self._ask()
+
+    def _ask(self) -> None:
+        """Somebody asks for the end, or starts at a time."""
+        invoked_s = self._tick()
+        exact = self.dice.random() < 0.7
+        low = max(self.acked_end, self.told_end) if exact else 0
+        if self.dice.random() < 0.3:
+            end = self.dice.randrange(low, len(self.log) + 1)
+            self.history.note(EndTold(S, "asks", end, invoked_s, self._tick(), exact))
+            self.told_end = max(self.told_end, end)
+        if self.dice.random() < 0.3:
+            from_ms = self.dice.randrange(50)
+            late = (at for at, time_ms in enumerate(self.times_ms) if time_ms >= from_ms)
+            start = min(next(late, low), low)
+            self.history.note(Started(S, "starts", from_ms, start, invoked_s, self._tick()))
+        if self.dice.random() < 0.2:
+            self.history.note(Refused(S, "asks", len(self.log) + 1, invoked_s, self._tick()))
+
+    def _read_bounded(self, reader: str) -> None:
+        start = self.dice.randrange(len(self.log) + 1)
+        end = self.dice.randrange(start, len(self.log) + 1)
+        if start < end:
+            self.history.saw(S, reader, start, self.log[start:end], self._tick(), "hot")
+        self.history.note(Bounded(S, reader, start, end, self._tick()))
 
     def _read(self, reader: str, *, early: bool) -> None:
         position = self.dice.randrange(len(self.log) + 1) if early else self.trimmed
@@ -208,14 +241,104 @@ def poll_again(story: Story) -> bool:
 def spoil_an_object(story: Story) -> bool:
     """The tier has another record."""
     event = story.history.events[-1]
-    assert isinstance(event, Final)
-    if not event.identities:
+    if not isinstance(event, Final) or not event.identities:
         return False
     story.history.events[-1] = replace(event, identities=(*event.identities[:-1], b"nobody"))
     return True
 
 
+def acked_before(story: Story, time_s: float) -> int:
+    """One past the last record that was acked before then."""
+    acks = [each for each in story.history.events if isinstance(each, Ended) and each.outcome == "ok"]
+    return max(((each.offset or 0) + each.count for each in acks if each.time_s < time_s), default=0)
+
+
+def shorten_an_exact_end(story: Story) -> bool:
+    """Somebody is told an end that leaves out what was acked before."""
+    place = story.pick(EndTold)
+    event = story.history.events[place] if place is not None else None
+    if place is None or not isinstance(event, EndTold):
+        return False
+    acked = acked_before(story, event.invoked_s)
+    if not acked:
+        return False
+    story.history.events[place] = replace(event, offset=story.dice.randrange(acked), exact=True)
+    return True
+
+
+def tell_an_end_that_vanishes(story: Story) -> bool:
+    """Somebody is told an end beyond the log."""
+    place = story.pick(EndTold)
+    event = story.history.events[place] if place is not None else None
+    if place is None or not isinstance(event, EndTold):
+        return False
+    story.history.events[place] = replace(event, offset=len(story.log) + 1)
+    return True
+
+
+def tell_a_lower_end_later(story: Story) -> bool:
+    """Two who ask one after the other are told ends that go back."""
+    told = [event for event in story.history.events if isinstance(event, EndTold) and event.offset]
+    if not told:
+        return False
+    event = story.dice.choice(told)
+    later_s = event.time_s + 0.01
+    story.history.note(EndTold(S, "asks", event.offset - 1, later_s, later_s, exact=True))
+    return True
+
+
+def begin_too_late(story: Story) -> bool:
+    """A start by time passes over a record."""
+    place = story.pick(Started)
+    event = story.history.events[place] if place is not None else None
+    if place is None or not isinstance(event, Started):
+        return False
+    acks = [each for each in story.history.events if isinstance(each, Ended) and each.outcome == "ok"]
+    for ack in acks:
+        late = story.times_ms[ack.offset or 0] >= event.timestamp_ms
+        if late and ack.time_s < event.invoked_s:
+            story.history.events[place] = replace(event, offset=(ack.offset or 0) + 1)
+            return True
+    return False
+
+
+def claim_more_than_was_given(story: Story) -> bool:
+    """A reader ends without an error, and short of its end, or begins behind its start."""
+    place = story.pick(Bounded)
+    event = story.history.events[place] if place is not None else None
+    if place is None or not isinstance(event, Bounded):
+        return False
+    wider = replace(event, end=event.end + 1)
+    if story.dice.random() < 0.5 and event.start:
+        wider = replace(event, start=event.start - 1)
+    story.history.events[place] = wider
+    return True
+
+
+def refuse_a_known_position(story: Story) -> bool:
+    """A reader is told that what was acked before is beyond the end."""
+    invoked_s = story.dice.uniform(0.0, story.now_s)
+    acked = acked_before(story, invoked_s)
+    if not acked:
+        return False
+    story.history.note(Refused(S, "asks", story.dice.randrange(1, acked + 1), invoked_s, invoked_s))
+    return True
+
+
+def tell_of_a_trim(story: Story) -> bool:
+    """A reader is told of a trim that nobody asked for."""
+    story.history.note(Refused(S, "asks", 0, story.now_s, story.now_s, trimmed=story.trimmed + 1))
+    return True
+
+
 SPOILERS = [
+    shorten_an_exact_end,
+    tell_an_end_that_vanishes,
+    tell_a_lower_end_later,
+    begin_too_late,
+    claim_more_than_was_given,
+    refuse_a_known_position,
+    tell_of_a_trim,
     lose_an_acked_record,
     lose_the_tail,
     repeat_a_record,
