@@ -14,7 +14,7 @@ from rangelog._hot import fetch_once
 from rangelog._metadata import Metadata, new_request_id
 from rangelog._transport.data_connection import DataConnections, replica_id
 from rangelog.batch import check_batch, split_batches
-from rangelog.errors import Corruption, RangelogError, SealBlocked, Unavailable, WriterFenced
+from rangelog.errors import Corruption, RangelogError, SealBelowFloor, SealBlocked, Unavailable, WriterFenced
 from rangelog.ids import ReplicaId
 from rangelog.limits import FETCH_BYTES_MAX
 from rangelog.protocol.recovery import Answer, Commit, Copy, Fence, Recovery
@@ -179,7 +179,13 @@ class FailoverSeal:
             epoch=self._epoch,
             end_offset=effect.end_offset,
         )
-        response = await self._metadata.seal_range(request, max(1.0, self._deadline - time.monotonic()))
+        try:
+            response = await self._metadata.seal_range(request, max(1.0, self._deadline - time.monotonic()))
+        except SealBelowFloor as error:  # never inside the promise: two of its disks forgot what they had flushed
+            raise SealBlocked(
+                f"range {self._range.stream_id}/{self._range.index} would end at {effect.end_offset}, but readers were shown "
+                f"records up to {error.offset}: more than one of its replicas lost data; bring their disks back"
+            ) from error
         self._core.committed(response.range.end_offset)
 
 
