@@ -138,7 +138,8 @@ MUTANTS: tuple[Mutant, ...] = (
          "    if found.state == common_pb2.RANGE_STATE_SEALED:\n        return pd_pb2.ProveEndResponse(range=found)\n"
          "    if not",
          "    if found.state == common_pb2.RANGE_STATE_SEALED:\n        told = common_pb2.Range()\n"
-         "        told.CopyFrom(found)\n        told.state, told.floor_offset = common_pb2.RANGE_STATE_OPEN, request.end_offset\n"
+         "        told.CopyFrom(found)\n        told.floor_offset = request.end_offset\n"
+         "        told.state = common_pb2.RANGE_STATE_OPEN\n"
          "        return pd_pb2.ProveEndResponse(range=told)\n    if not"),
     _one("floor-confirms-all", "a writer that is told a floor takes all that it sent for acked", _WINDOW,
          "        self._confirm(floor_offset)\n        self._release()\n        return True\n",
