@@ -40,6 +40,8 @@ ACKS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
 FETCHES_ACTIVE_MAX = 4
 FETCHES_WAITING_MAX = 1_024
+FETCHES_PER_TURN_MAX = 64
+"""Of one connection, in one turn of the event loop: some milliseconds when all are answered from memory."""
 READS_AHEAD_MAX = 64
 """Over all connections: replies of some 256 KiB, or of one batch, that are read before they can be sent."""
 
@@ -101,6 +103,8 @@ class Connection(asyncio.BufferedProtocol):
         self.fetch_count = 0  # waiting in any way
         self.following: dict[int, Following] = {}  # by request id: fetches that are answered more than once
         self._fetches_active = 0
+        self._fetches_left = FETCHES_PER_TURN_MAX  # to be started before the loop has another turn
+        self._starting_fetches = False
         self._handlers = handlers
         self._decoder = FrameDecoder(
             message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
@@ -281,7 +285,10 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def queue_fetch(self, start: Callable[[], None]) -> None:
-        """Run a fetch when it is its turn; it calls fetch_done when its reply is sent, or when it waits for more."""
+        """Run a fetch when it is its turn; it calls fetch_done when its reply is sent, or when it waits for more.
+
+        `start` raises nothing: whatever happens to a fetch, it answers, and gives back its turn.
+        """
         self.fetches.append(start)
         self._start_fetches()
 
@@ -291,9 +298,25 @@ class Connection(asyncio.BufferedProtocol):
         self._start_fetches()
 
     def _start_fetches(self) -> None:
-        while self.fetches and self._fetches_active < FETCHES_ACTIVE_MAX and not self._writing_paused:
-            self._fetches_active += 1
-            self.fetches.popleft()()
+        """Start what may be started: never from within itself, however many are done at once."""
+        if self._starting_fetches:
+            return  # by the loop below, of which this fetch is a step
+        self._starting_fetches = True
+        try:
+            while self.fetches and self._fetches_active < FETCHES_ACTIVE_MAX and not self._writing_paused:
+                if not self._fetches_left:
+                    return  # the next turn goes on
+                self._fetches_left -= 1
+                if not self._fetches_left:
+                    self.plane.loop.call_soon(self._next_turn)
+                self._fetches_active += 1
+                self.fetches.popleft()()
+        finally:
+            self._starting_fetches = False
+
+    def _next_turn(self) -> None:
+        self._fetches_left = FETCHES_PER_TURN_MAX
+        self._start_fetches()
 
     def check_deadlines(self, now: float) -> None:
         """Disconnect who is too slow."""
