@@ -8,16 +8,18 @@ does not read is disconnected; the replies to a connection's appends go out once
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 import structlog
 from google.protobuf.message import DecodeError
 
-from rangelog.errors import InternalError, ProtocolViolation, RangelogError, Unauthorized, WrongServer
+from rangelog.errors import InternalError, Overloaded, ProtocolViolation, RangelogError, Unauthorized, WrongServer
 from rangelog.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
 from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame, encode_head
 from rangelog_proto.v1 import data_pb2
@@ -31,6 +33,15 @@ FRAME_TIMEOUT_S = 60.0
 SLOW_READER_TIMEOUT_S = 30.0
 """A reader that took nothing for so long is disconnected."""
 CONNECTIONS_MAX = 2_000
+REFUSALS_LOGGED_EVERY_S = 10.0
+"""Whoever is turned away knocks again soon."""
+KEEPALIVE_IDLE_S = 20
+"""Above the 2 s in which a follower is told something, so only idle connections cost packets."""
+KEEPALIVE_INTERVAL_S = 10
+KEEPALIVE_COUNT = 4
+"""A machine that vanished without a word is noticed after a minute; a network may be away for half of one."""
+USER_TIMEOUT_MS = 60_000
+"""The same for a peer that was sent something and does not acknowledge it: without this the kernel tries for 15 minutes."""
 INFLIGHT_BYTES_MAX = 32 * MIB
 """Appended over one connection and not yet durable; beyond it the connection is not read."""
 PENDING_BYTES_MAX = 256 * MIB
@@ -60,6 +71,15 @@ class DataPlane:
     connections: dict[Connection, None] = field(default_factory=dict)
     paused: dict[Connection, None] = field(default_factory=dict)
     reads_ahead: int = 0
+    _refusals: int = 0  # not logged yet
+    _refusals_logged_s: float = float("-inf")
+
+    def refused(self, now_s: float) -> None:
+        """A connection too many was turned away."""
+        self._refusals += 1
+        if now_s - self._refusals_logged_s >= REFUSALS_LOGGED_EVERY_S:
+            _log.warning("too many connections", refused=self._refusals, limit=CONNECTIONS_MAX)
+            self._refusals, self._refusals_logged_s = 0, now_s
 
     def resume_readers(self) -> None:
         """Bytes were settled: read again from connections that waited for it."""
@@ -123,9 +143,11 @@ class Connection(asyncio.BufferedProtocol):
         """The socket is open."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         if len(self.plane.connections) >= CONNECTIONS_MAX:
-            self.closed = True
-            self._transport.abort()
+            self.plane.refused(self.plane.loop.time())
+            self.send_error(0, Overloaded(f"this server has {CONNECTIONS_MAX} connections already, its limit"))
+            self.close()
             return
+        _watch_peer(self._transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         self.plane.connections[self] = None
 
@@ -328,6 +350,22 @@ class Connection(asyncio.BufferedProtocol):
             _log.warning("a reader is too slow; disconnected", client=self.client)
             self.closed = True
             self._transport.abort()
+
+
+def _watch_peer(transport: asyncio.BaseTransport) -> None:
+    """Have the kernel find out when the peer is gone."""
+    accepted = transport.get_extra_info("socket")
+    if accepted is None:  # not a real one
+        return
+    with suppress(OSError):  # it is gone already
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (
+            (socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S),
+            (socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S),
+            (socket.TCP_KEEPCNT, KEEPALIVE_COUNT),
+            (socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS),
+        ):
+            accepted.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _reply_of(hosted: Hosted) -> data_pb2.AppendReply:

@@ -1,4 +1,4 @@
-"""Many fetches on one connection: all are answered, the loop has its turns meanwhile, and whatever one of them does, its slot comes back."""
+"""Many fetches on one connection: all are answered, the loop has its turns meanwhile, and no slot is ever lost."""
 
 from __future__ import annotations
 
