@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from rangelog.batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from rangelog.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
-from rangelog.batch import WHOLE_CRC
 from rangelog.errors import Corruption, Overloaded, ProtocolViolation, RangeNotFound, StorageFull, WriterFenced
 from rangelog_server.ranges.cache import CACHE_BYTES_DEFAULT, TailCache
 from rangelog_server.ranges.hosted import Hosted
@@ -153,7 +152,7 @@ class Store:
         token = (hosted, end, None if memory else appender, request_id, size_bytes)
         one = len(fresh) == 1
         digest = payload[:BATCH_HEADER_BYTES] + payload[-BATCH_TRAILER_BYTES:] if one else batch_heads(payload)
-        crc = WHOLE_CRC if one else None  # who brought the batch has checked it
+        crc = fresh[0].crc if one else None  # who brought the batch has checked it
         lsn = wal.submit(
             Kind.BATCHES, core.stream_id, core.range_index, payload, digest, core.confirm_offset, token, crc
         )
