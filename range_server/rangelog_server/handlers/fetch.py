@@ -5,8 +5,8 @@ and again, each time with what comes next, while its credit lasts: what becomes 
 disk is read while the reply before goes out and the reader works on it. It says something at least as often as it was
 asked to, and it ends with an error, at the end of a sealed range, at the offset that it names, or when it is told to.
 
-What was read from the disk is checked before it is sent; what does not fit its checksum quarantines the replica. Whatever
-goes wrong in a fetch, it is answered, and its turn on the connection goes to the next one.
+What was read from the disk is checked before it is sent; what does not fit its checksum quarantines the replica, what the
+disk refuses only if that lasts. Whatever goes wrong in a fetch, it is answered, and its turn goes to the next one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import Callable
 import structlog
 
 from rangelog.errors import (
-    Corruption,
     InternalError,
     Overloaded,
     ProtocolViolation,
@@ -228,11 +227,12 @@ class _Fetch:
             )
         if future.cancelled():
             raise Unavailable("the server is being stopped")
-        error = future.exception()
-        if isinstance(error, Corruption):
-            self._connection.store.quarantine(hosted, error.message)
+        store, error = self._connection.store, future.exception()
+        if isinstance(error, RangelogError):
+            store.read_failed(hosted, error, self._connection.plane.loop.time())
         if error is not None:
             raise error
+        store.read_faults.succeeded(hosted.key, self._offset, self._reach)
         self._reply(hosted, future.result(), from_disk=True)
 
     def _reply(self, hosted: Hosted, batches: list[bytes], *, from_disk: bool = False) -> None:

@@ -75,6 +75,7 @@ class EntryHeader(NamedTuple):
     """The header of a valid entry."""
 
     kind: Kind
+    version: int
     length: int
     group_back: int
     lsn: int
@@ -82,7 +83,6 @@ class EntryHeader(NamedTuple):
     confirm_offset: int
     range_index: int
     payload_crc: int
-    version: int
 
 
 class Entry(NamedTuple):
@@ -137,7 +137,7 @@ def parse_header(data: bytes, position: int, salt: int, sequence: int) -> EntryH
         return None
     if position + ENTRY_HEADER_BYTES + length > len(data):
         return None
-    return EntryHeader(_KINDS[kind], length, group_back, lsn, *rest, version)
+    return EntryHeader(_KINDS[kind], version, length, group_back, lsn, *rest)
 
 
 def pack_segment_header(sequence: int, segment_bytes: int) -> bytes:
