@@ -226,3 +226,20 @@ async def test_timestamps_are_found_though_they_fall(plane: DataPlane) -> None:
     for stamp in range(25):
         expected = next((base for base, time in enumerate(hosted_times[:4]) if time >= stamp), None)
         assert hosted.find_timestamp(stamp, 4) == expected
+
+
+@pytest.mark.parametrize(("known_end_offset", "readable_end"), [(0, 2), (3, 3), (9, 4)])
+async def test_a_lookup_says_how_far_it_looked(plane: DataPlane, known_end_offset: int, readable_end: int) -> None:
+    """Up to the confirm offset, or the end that the reader knows, and never beyond what is durable here."""
+    client = Client(plane).hello()
+    for base in range(4):
+        client.append(base, confirm_offset=min(base, 2))
+    client.wire.frames()
+    for timestamp_ms, found in ((0, True), (1 << 50, False)):
+        lookup = data_pb2.LookupTimestamp(
+            stream_id=1, range_index=0, timestamp_ms=timestamp_ms, known_end_offset=known_end_offset
+        )
+        client.send(Opcode.LOOKUP_TIMESTAMP, lookup)
+        (frame,) = client.wire.frames()
+        reply = data_pb2.LookupTimestampReply.FromString(frame.message)
+        assert (reply.found, reply.confirm_offset, reply.readable_end_offset) == (found, 2, readable_end)
