@@ -267,8 +267,7 @@ class Wal:
     # ---- completions
 
     def _flushed_on_thread(self, entries: list[Pending]) -> None:
-        assert self._loop_call is not None
-        self._loop_call(lambda: self._flushed_there(entries))
+        self._on_loop(lambda: self._flushed_there(entries))
 
     def _failed_on_thread(self, message: str) -> None:
         self.on_fatal(message)
