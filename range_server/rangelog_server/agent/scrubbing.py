@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from rangelog.errors import RangelogError
+from rangelog.errors import Corruption, RangelogError
 from rangelog_server.ranges.read_faults import ReadFault
 from rangelog_server.ranges.reading import read_batches
 from rangelog_server.ranges.scrub import Scrub, Step
@@ -53,7 +53,8 @@ class Scrubbing:
         except RangelogError as error:
             if hosted.dropped:
                 return
-            _log.error("a replica cannot be read", range=str(hosted), code=error.code, problem=error.message)
+            event = "damage found" if isinstance(error, Corruption) else "a replica cannot be read now"
+            _log.error(event, range=str(hosted), problem=error.message)
             self._store.read_failed(hosted, error, loop.time())
             if isinstance(error, ReadFault):
                 self._scrub.again(step, loop.time())
