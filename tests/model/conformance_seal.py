@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-import seal_model as m
+import seal_state as m
 from conformance_driver import Driver
 from conformance_servers import Server, record
 from conformance_walks import Step
+from seal_model import SealModel
 
 from rangelog.errors import Corruption, RangelogError, WriterFenced
 from rangelog.ids import ReplicaId
@@ -80,7 +81,7 @@ class SealWalk:
 
     def __init__(self, instance: m.Seal) -> None:
         self.instance = instance
-        self.model = m.SealModel(instance)
+        self.model = SealModel(instance)
         self.now_ms = 0.0
         self.replicas = [ReplicaId(f"s{number}", number + 1) for number in range(instance.replicas)]
         self.servers: list[Server | None] = [Server() for _ in self.replicas]

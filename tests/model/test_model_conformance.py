@@ -26,7 +26,7 @@ from conformance_tier import WEIGHTS as TIER_WEIGHTS  # noqa: E402
 from conformance_tier import TierWalk  # noqa: E402
 from conformance_walks import OutOfStep, follow, walk  # noqa: E402
 from model_cases import CASES, Case  # noqa: E402
-from seal_model import Seal  # noqa: E402
+from seal_state import Seal  # noqa: E402
 from tier_state import Instance  # noqa: E402
 
 SEAL_WALKS, TIER_WALKS = 40, 25
