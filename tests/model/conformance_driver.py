@@ -86,12 +86,12 @@ class Driver:
         opened = self.do(pd_pb2.OpenWriterResponse, open_writer=pd_pb2.OpenWriterRequest(name="s"))
         return int(opened.stream.epoch)
 
-    def seal(self, epoch: int, end_offset: int, *, create_next: bool = False) -> int:
-        """Commit an end; return the one in force. Raises WriterFenced."""
+    def seal(self, epoch: int, end_offset: int, *, create_next: bool = False, place: bool = True) -> int:
+        """Commit an end; return the one in force. Raises WriterFenced, SealBelowFloor, NoPlacement (without `place`)."""
         request = pd_pb2.SealRangeRequest(
             stream_id=1, range_index=0, epoch=epoch, end_offset=end_offset, create_next=create_next
         )
-        placed = pd_state_pb2.PlacedSealRange(request=request, replicas=self.members if create_next else [])
+        placed = pd_state_pb2.PlacedSealRange(request=request, replicas=self.members if create_next and place else [])
         return int(self.do(pd_pb2.SealRangeResponse, seal_range=placed).range.end_offset)
 
     def prove_end(self, end_offset: int, holders: Sequence[ReplicaId]) -> int:

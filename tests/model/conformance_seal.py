@@ -18,9 +18,9 @@ from conformance_servers import Server, record
 from conformance_walks import Step
 from seal_model import SealModel
 
-from rangelog.errors import Corruption, PreconditionFailed, RangelogError, SealBelowFloor, WriterFenced
+from rangelog.errors import Corruption, NoPlacement, PreconditionFailed, RangelogError, SealBelowFloor, WriterFenced
 from rangelog.ids import ReplicaId
-from rangelog.protocol.appender import Appender, Confirmed, OpenRange, Probe, SealRange
+from rangelog.protocol.appender import ROLL_RETRY_MS, Appender, Confirmed, OpenRange, Probe, SealRange
 from rangelog.protocol.appender import Phase as WriterPhase
 from rangelog.protocol.recovery import Answer, Commit, Copy, Phase, Recovery
 from rangelog_server.ranges.replica import Health, Outcome
@@ -52,6 +52,7 @@ STEPS = {
     r"the writer freezes at (\d)": "_freeze",
     r"the writer commits the end (\d): (\w+)": "_writer_commits",
     r"the writer is told the floor (\d), not the end (\d)": "_writer_is_refused",
+    r"the placement driver has no place, the writer goes on": "_go_on",
     r"r(\d) learns from the writer that the range ends at (\d)": "_learn",
     r"W(\d) opens the stream": "_open",
     r"W(\d) fences r(\d), the answer is lost": "_fence",
@@ -194,6 +195,13 @@ class SealWalk:
         assert isinstance(asked, SealRange)
         assert asked.end_offset == floor
         self.frozen = floor
+
+    def _go_on(self) -> None:
+        assert self.frozen is not None
+        self._must_refuse(lambda: self.driver.seal(1, self.frozen, create_next=True, place=False), NoPlacement)
+        self.writer.seal_refused(self.now_ms)
+        self.now_ms += ROLL_RETRY_MS
+        self.frozen = None
 
     def _learn(self, number: int, end: int) -> None:
         self._server(number).commit_end(end, 1)
@@ -342,7 +350,7 @@ class SealWalk:
             self._must_refuse(lambda: self.driver.seal(self.driver.epoch, self.driver.floor_offset - 1), SealBelowFloor)
             few = self.replicas[: self.instance.acks - 1]
             self._must_refuse(lambda: self.driver.prove_end(self.driver.floor_offset + 1, few), PreconditionFailed)
-        if self.frozen is not None and self.writer.phase is WriterPhase.SEALING:
+        if not self.instance.goes_on and self.frozen is not None and self.writer.phase is WriterPhase.SEALING:
             for replica in self.replicas:
                 self.writer.acked(self.now_ms, 0, replica, self.instance.records)
             assert self.writer.confirm_offset == self.frozen, "what is acked late counts for nothing"

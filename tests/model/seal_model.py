@@ -14,6 +14,7 @@ from seal_readers import Readers
 from seal_state import (
     ACKED,
     ANSWER,
+    ASKED,
     BELIEF,
     CHOSEN,
     DAMAGED,
@@ -41,9 +42,11 @@ from seal_state import (
     SEALING,
     SERVED,
     SOUND,
+    TAKEN,
     TARGET,
     TOLD,
     TORN,
+    WENT_BACK,
     WIDTH,
     WRITER_EPOCH,
     Seal,
@@ -89,6 +92,7 @@ class SealModel:
                 yield from self._writer_learns(state, column, name)
         if self.instance.active:
             yield from self._active_seal(state)
+            yield from self._late_seals(state)
         for who in range(self.instance.recoverers):
             yield from self._recover(state, who)
         if self.instance.reader:
@@ -185,6 +189,33 @@ class SealModel:
                 )
         elif changed != state:
             yield f"the writer commits the end {frozen}: {'refused' if told is None else told}", changed
+            if self.instance.goes_on and told == frozen:
+                yield "the placement driver has no place, the writer goes on", self._thawed(state)
+
+    def _thawed(self, state: bytes) -> bytearray:
+        """Nothing was changed by the seal, and no copy of it is carried out later."""
+        frozen = state[self.at + FROZEN]
+        thawed = replaced(state, (self.at + FROZEN, NONE))
+        if self.wrong == "late-seal":
+            thawed[self.at + ASKED] |= 1 << frozen
+        if self.instance.confirmed(thawed) < frozen and self.wrong != "confirm-goes-back":
+            thawed[self.at + TAKEN] = frozen
+        if self.instance.confirmed(thawed) < frozen:
+            thawed[self.at + GHOST] |= WENT_BACK
+        return thawed
+
+    def _late_seals(self, state: bytes) -> Iterator[tuple[str, bytearray]]:
+        """Copies of seals that were refused for want of a place: the placement driver keeps its answer, so nothing happens."""
+        if self.wrong != "late-seal":
+            return
+        for end in range(self.instance.records + 1):
+            changed = bytearray(state)
+            if (
+                state[self.at + ASKED] >> end & 1
+                and self._commit_end(changed, WRITER_EPOCH, end) == end
+                and changed != state
+            ):
+                yield f"a late copy of the seal at {end} is carried out", changed
 
     def _taken_for_confirmed(self, state: bytes) -> int:
         """Refused with a floor, the writer takes it for confirmed, and seals there next."""

@@ -19,12 +19,14 @@ SOUND, LOST, TORN, DAMAGED = range(4)  # DISK; TORN: a damaged tail was cut; DAM
 
 # ---- scalars; of PHASE and CHOSEN there are two each
 FROZEN, END, EPOCH, PHASE, CHOSEN, DISKS, RESTARTS, GHOST, SERVED, FLOOR = 0, 1, 2, 3, 5, 7, 8, 9, 10, 11
-SCALARS = 12
+TAKEN = 12  # the highest floor that the writer took for confirmed, and went on from
+ASKED = 13  # ends that the writer asked for before it went on, as bits; kept only where it matters
+SCALARS = 14
 NONE = 255  # no offset
 IDLE, SEALING, DECIDED, TOLD, REFUSED = range(5)
-GHOSTS = {1: "END-CHANGED", 2: "BELIEF", 4: "FLOOR-ABOVE-END", 8: "SHORT-BUT-EXACT"}
+GHOSTS = {1: "END-CHANGED", 2: "BELIEF", 4: "FLOOR-ABOVE-END", 8: "SHORT-BUT-EXACT", 16: "CONFIRM-WENT-BACK"}
 """What a step alone can show, by its bit in GHOST."""
-END_CHANGED, BELIEF, FLOOR_ABOVE_END, SHORT = GHOSTS
+END_CHANGED, BELIEF, FLOOR_ABOVE_END, SHORT, WENT_BACK = GHOSTS
 WRITER_EPOCH = 1
 LEVELS = (3, 4)
 
@@ -37,6 +39,7 @@ class Seal:
 
     `reader`: readers go beyond what the writer said is acked. They ask the replicas, A of them or more, at one moment
     (AT_ONCE), or one after another, so that anything may happen between two answers (IN_TURN); then the placement driver.
+    `goes_on`: the placement driver may have no place for the next range: then the writer goes on with the one it has.
     """
 
     records: int = 2
@@ -48,6 +51,7 @@ class Seal:
     restarts: int = 0
     active: bool = False
     reader: str = ""
+    goes_on: bool = False
     wrong: str = ""
 
     @property
@@ -78,7 +82,9 @@ class Seal:
         if not self.active:
             return self._acked_by_enough(state, ACKED)
         frozen = state[self.scalars_at + FROZEN]
-        return self._acked_by_enough(state, KNOWN) if frozen == NONE or self.wrong == "no-freeze" else frozen
+        if frozen != NONE and self.wrong != "no-freeze":
+            return frozen
+        return max(self._acked_by_enough(state, KNOWN), state[self.scalars_at + TAKEN])
 
     def told_to_replicas(self, state: bytes | bytearray) -> int:
         """The confirm offset that the writer tells the replicas, which believe it."""

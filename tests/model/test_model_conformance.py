@@ -39,7 +39,7 @@ SEALS = [
     Seal(disks=1, restarts=1, rot=True),
     Seal(replicas=4, acks=3, disks=2),
     Seal(replicas=2, disks=1, restarts=1),
-    Seal(records=3, active=True, reader=IN_TURN),
+    Seal(records=3, active=True, reader=IN_TURN, goes_on=True),
     Seal(recoverers=2, disks=1, restarts=1, rot=True, active=True, reader=IN_TURN),
 ]
 
@@ -57,7 +57,7 @@ DECIDED_BY_THE_PRODUCT = (
     "gaps", "stale-recovery", "pd-last-wins", "no-freeze", "late-cut", "drop-hot-before-commit", "two-commits-of-one-span",
     "collect-before-delete", "drop-superfluous-too-early", "count-what-is-being-dropped", "proof-without-arbitration",
     "floor-ignored", "floor-after-seal", "floor-goes-down", "proof-by-one", "proof-like-a-seal", "proof-by-who-answers",
-    "proof-of-unflushed", "confirms-all-it-sent", "confirm-while-frozen",
+    "proof-of-unflushed", "confirms-all-it-sent", "confirm-while-frozen", "confirm-goes-back",
 )  # fmt: skip
 """Wrong choices that a step of a walk would make; the others are about what is around it."""
 
