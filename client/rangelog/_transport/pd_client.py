@@ -15,6 +15,7 @@ from typing import TypeVar
 import grpc
 
 from rangelog._transport.addresses import split_address
+from rangelog._transport.fork_guard import note_call
 from rangelog._transport.grpc_errors import from_rpc_error
 from rangelog._transport.grpc_options import CHANNEL_OPTIONS, TlsConfig
 from rangelog.errors import InvalidArgument, NoPlacement, NotLeader, RangelogError, RequestTimeout, Unavailable
@@ -151,6 +152,7 @@ class PdClient:
         *,
         wait_for_placement: bool = False,
     ) -> _Response:
+        note_call()
         deadline = time.monotonic() + timeout_s
         last: RangelogError = Unavailable(self._nobody_answers(timeout_s))
         attempt = 0
