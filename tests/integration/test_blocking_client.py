@@ -198,6 +198,7 @@ _HEAD = """
 import os, signal, sys, threading, time
 import rangelog, rangelog.sync
 signal.alarm(40)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it is ignored
 client = rangelog.sync.connect(sys.argv[1])
 """
 

@@ -264,6 +264,7 @@ _INTERRUPTED = """
 import asyncio, os, signal, threading
 from rangelog._loop_thread import LoopThread
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it is ignored
 loop, ended = LoopThread(), []
 
 async def numbers():
