@@ -24,7 +24,10 @@ def new_request_id() -> str:
 
 
 class Metadata:
-    """Typed calls on the placement driver. All raise what the driver answered, Unavailable or RequestTimeout."""
+    """Typed calls on the placement driver. All raise what the driver answered, Unavailable or RequestTimeout.
+
+    A command that may have been carried out although no try was answered raises OutcomeUnknown.
+    """
 
     def __init__(self, pd: PdClient) -> None:
         self.pd = pd
