@@ -33,7 +33,7 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
                 )
         heard = driver.view.servers.get(request.server)
         behind = heard is not None and heard.incarnation == request.incarnation and request.log_end < heard.log_end
-    if heard is not None and behind:  # the state has its log's end only now and then: let it judge by the last one
+    if heard is not None and behind:  # the state has its log's end once a second: let it judge by the last one
         mark = pd_state_pb2.MarkLogEnd(server=request.server, incarnation=heard.incarnation, log_end=heard.log_end)
         await driver.propose(pb.ListTasksResponse, "", mark_log_end=mark)
     response = await driver.propose(pb.RegisterServerResponse, request.request_id, register_server=request)

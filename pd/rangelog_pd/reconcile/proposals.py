@@ -19,19 +19,21 @@ PROPOSALS_MAX = 50
 REPLACE_AFTER_MS = 60_000.0
 """A server that is away for less is waited for: copying its replicas would cost more."""
 
-MARK_LOG_END_BYTES = 16 * 1024 * 1024
+MARK_LOG_ENDS_MS = 1_000.0
+MARKS_MAX = 200
+"""In one command, which must stay below the size of a Raft command also where all names are long."""
 
 
 def proposals(state: State, view: ClusterView, now_ms: float, wall_ms: int) -> list[pd_state_pb2.Command]:
     """Return the commands of this round, bounded."""
     found: list[pd_state_pb2.Command] = []
     for source in (
+        _log_ends(state, view, now_ms),
         _hot_drops(state, wall_ms),
         _dead_uploads(state, view, now_ms, wall_ms),
         _retention(state, view, wall_ms),
         _replacements(state, view, now_ms),
         _completions(state, view, now_ms),
-        _log_ends(state, view),
     ):
         for command in source:
             found.append(command)
@@ -151,12 +153,20 @@ def _with_another(
     )
 
 
-def _log_ends(state: State, view: ClusterView) -> Iterator[pd_state_pb2.Command]:
-    for name, registered in state.servers.items():
-        heard = view.servers.get(name)
-        if heard is None or heard.incarnation != registered.server.incarnation:
-            continue
-        if heard.log_end >= registered.log_end + MARK_LOG_END_BYTES:
-            yield pd_state_pb2.Command(
-                mark_log_end=pd_state_pb2.MarkLogEnd(server=name, incarnation=heard.incarnation, log_end=heard.log_end)
-            )
+def _log_ends(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_state_pb2.Command]:
+    """How far the logs reach that grew: in the state within a second, so that the next leader knows it, too."""
+    if now_ms < view.log_ends_marked_ms + MARK_LOG_ENDS_MS:
+        return
+    marks = [
+        pd_state_pb2.MarkLogEnd(server=name, incarnation=heard.incarnation, log_end=heard.log_end)
+        for name, heard in view.servers.items()
+        if (known := state.servers.get(name)) is not None
+        and known.server.incarnation == heard.incarnation
+        and known.log_end < heard.log_end
+    ]
+    if marks:
+        view.log_ends_marked_ms = now_ms
+    for first in range(0, len(marks), MARKS_MAX):
+        yield pd_state_pb2.Command(
+            mark_log_ends=pd_state_pb2.MarkLogEnds(marks=marks[first : first + MARKS_MAX])
+        )

@@ -44,6 +44,7 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "replace_replica": ranges.replace_replica,
     "register_server": servers.register_server,
     "mark_log_end": servers.mark_log_end,
+    "mark_log_ends": servers.mark_log_ends,
     "prepare_object": objects.prepare_object,
     "commit_object": objects.commit_object,
     "abandon_object": objects.abandon_object,

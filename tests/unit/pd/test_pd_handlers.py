@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,9 @@ class Api:
 
     async def beat(self, name: str, *reports: pb.ReplicaReport, **more: Any) -> pb.HeartbeatResponse:
         self.beats[name] = self.beats.get(name, 0) + 1
-        fields = {"incarnation": self.incarnation(name), "complete": True} | more
-        request = pb.HeartbeatRequest(server=name, sequence=(1 << 32) + self.beats[name], replicas=reports, **fields)
+        sequence = (1 << 32) + self.beats[name]
+        fields = {"incarnation": self.incarnation(name), "complete": True, "sequence": sequence} | more
+        request = pb.HeartbeatRequest(server=name, replicas=reports, **fields)
         return await servers.heartbeat(self.driver, request)
 
     def silence(self, ms: float) -> None:
@@ -245,8 +247,6 @@ async def test_a_new_leader_wants_every_report_anew(ready: Api) -> None:
 
 async def test_a_new_term_of_the_same_leader_is_a_new_leadership(ready: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that was paused, replaced and elected again unnoticed must not trust its old reports."""
-    from dataclasses import replace
-
     assert not (await ready.beat("rs1")).send_complete
     status = replace(ready.consensus.status(), term=7)
     monkeypatch.setattr(ready.consensus, "status", lambda: status)
@@ -282,6 +282,57 @@ async def test_a_directory_behind_its_own_last_heartbeat_is_refused(ready: Api) 
     with pytest.raises(PreconditionFailed, match="rolled back"):
         await servers.register_server(ready.driver, pb.RegisterServerRequest(request_id="a", log_end=999, **known))
     await servers.register_server(ready.driver, pb.RegisterServerRequest(request_id="b", log_end=1_000, **known))
+
+
+def started(api: Api, request_id: str, **fields: Any) -> pb.RegisterServerRequest:
+    """The registration of one start of rs1."""
+    known = {"server": "rs1", "incarnation": api.incarnation("rs1"), "data_address": "x:1"}
+    return pb.RegisterServerRequest(request_id=request_id, **(known | fields))
+
+
+def change_leader(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another term begins: what the leader had in memory is gone."""
+    status = replace(api.consensus.status(), term=api.consensus.status().term + 1)
+    monkeypatch.setattr(api.consensus, "status", lambda: status)
+
+
+async def test_one_process_registers_as_often_as_it_likes(ready: Api) -> None:
+    """A process that is told to register again, or whose answer was lost, is the same process."""
+    for number in range(2):
+        again = started(ready, f"again-{number}", boot=2, process_id=7, log_end=10 * number)
+        await servers.register_server(ready.driver, again)
+    assert ready.machine.state.servers["rs1"].server.process_id == 7
+
+
+async def test_a_copy_from_an_earlier_run_that_counts_as_high_is_refused(ready: Api) -> None:
+    """A copy of run 1 starts as boot 2, as the disk itself did before: another process id, so it is a copy."""
+    await servers.register_server(ready.driver, started(ready, "own", boot=2, process_id=7))
+    with pytest.raises(PreconditionFailed, match="rolled back"):
+        await servers.register_server(ready.driver, started(ready, "copy", boot=2, process_id=8))
+    await servers.register_server(ready.driver, started(ready, "next", boot=3, process_id=9))
+
+
+async def test_a_copy_from_an_earlier_run_is_refused_by_the_next_leader(
+    ready: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that heard no heartbeat of the server knows its process, and how far its log came."""
+    await servers.register_server(ready.driver, started(ready, "own", boot=2, process_id=7, log_end=1_000))
+    await ready.beat("rs1", sequence=1 << 34, log_end=5 << 20)
+    change_leader(ready, monkeypatch)
+    with pytest.raises(PreconditionFailed, match="rolled back"):
+        await servers.register_server(ready.driver, started(ready, "copy", boot=2, process_id=8, log_end=1_000))
+
+
+async def test_a_copy_of_the_same_run_is_refused_by_the_next_leader(
+    ready: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Log ends go through the log each second: a copy 3 MiB short is found out although the leader changed."""
+    await servers.register_server(ready.driver, started(ready, "own", boot=2, process_id=7, log_end=1_000))
+    await ready.beat("rs1", sequence=1 << 34, log_end=5 << 20)
+    await ready.driver.reconcile()
+    change_leader(ready, monkeypatch)
+    with pytest.raises(PreconditionFailed, match="rolled back"):
+        await servers.register_server(ready.driver, started(ready, "copy", boot=3, process_id=8, log_end=2 << 20))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rangelog_pd.placement import Health
+from rangelog_pd.reconcile import proposals as proposals_module
 from rangelog_pd.reconcile.proposals import REPLACE_AFTER_MS
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
@@ -440,10 +441,27 @@ def test_a_given_up_upload_is_deleted_when_nobody_can_be_writing_it(pd: Any, who
 # ---- log ends
 
 
-def test_a_log_end_is_marked_after_much_progress(pd: Any) -> None:
-    """The log's end goes into the state now and then, so that a rolled-back directory shows itself."""
-    pd.beat("rs1", log_end=1 << 30)
-    assert pd.reconcile() == ["mark_log_end"]
-    pd.beat("rs1", log_end=(1 << 30) + 1)
+def test_log_ends_are_marked_together_once_a_second(pd: Any) -> None:
+    """Whose log moved is marked with the others, in one command a second at most: a rolled-back directory shows itself."""
+    pd.beat("rs1", log_end=1_000)
+    pd.beat("rs2", log_end=2_000)
+    assert pd.reconcile() == ["mark_log_ends"]
+    assert [pd.state.servers[name].log_end for name in ABC] == [1_000, 2_000, 0]
+    pd.pass_ms(999)
+    pd.beat("rs1", log_end=1_001)
     assert pd.reconcile() == []
-    assert pd.state.servers["rs1"].log_end == 1 << 30
+    pd.pass_ms(1)
+    assert pd.reconcile() == ["mark_log_ends"]
+    assert pd.state.servers["rs1"].log_end == 1_001
+    pd.pass_ms(1_000)
+    assert pd.reconcile() == []
+
+
+def test_log_ends_go_before_everything_else(pd: Any, stream: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round that is full of other work marks log ends all the same."""
+    monkeypatch.setattr(proposals_module, "PROPOSALS_MAX", 1)
+    pd.seal(stream, 0, 1, 0)
+    pd.pass_ms(600_001)
+    pd.beat("rs1", complete=False, log_end=1_000)
+    assert pd.reconcile() == ["mark_log_ends"]
+    assert pd.reconcile() == ["drop_hot"]
