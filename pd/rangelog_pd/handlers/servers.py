@@ -47,15 +47,17 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
     """Take the report, answer what is wanted. Raises PreconditionFailed: register first."""
     await driver.barrier()
     now_ms, wall_ms = driver.now_ms(), driver.wall_ms()
+    driver.heard_clock(request.server, request.wall_ms)
+    time_ms = driver.time_ms()
     with driver.state() as state:
         known = state.servers.get(request.server)
         if known is None or known.server.incarnation != request.incarnation:
             raise PreconditionFailed(f"range server {request.server} is not registered in this incarnation")
         send_complete = driver.view.heartbeat(request, now_ms, wall_ms)
         deleted = driver.tasks.report(request.tasks)
-        directives = Planner(state, driver.view, bool(driver.settings.tier_url), now_ms, wall_ms).directives(
-            request.server, request.incarnation
-        )
+        tier, grace_ms = bool(driver.settings.tier_url), driver.settings.delete_grace_ms
+        planner = Planner(state, driver.view, tier, now_ms, time_ms, grace_ms)
+        directives = planner.directives(request.server, request.incarnation)
         for directive in directives:
             stream = state.streams.get(directive.stream_id)
             driver.tasks.want(request.server, directive, stream.name if stream is not None else "", wall_ms)

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from rangelog.errors import Corruption, InternalError, NoPlacement, RangelogError, error_from_code
 from rangelog_pd.state import objects, ranges, servers, streams
 from rangelog_pd.state.store import State
-from rangelog_proto.v1 import pd_state_pb2
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 COMMAND_VERSION = 1
 SNAPSHOT_VERSION = 1
@@ -69,9 +69,10 @@ class Machine:
         kept = self._results.get(request) if parsed.request_id else None
         if kept is not None:
             return kept[1]
+        self.state.advance(parsed.now_ms, provisional=parsed.time_is_provisional)
         result, final = self._run(parsed)
         if parsed.request_id and final:
-            self._keep(request, parsed.now_ms, result)
+            self._keep(request, self.state.time_ms, result)
         return result
 
     def _run(self, command: pd_state_pb2.Command) -> tuple[bytes, bool]:
@@ -81,7 +82,7 @@ class Machine:
             unknown = f"a command of version {command.version}, which this member does not know"
             return _failed(InternalError(unknown)), True
         try:
-            response = _OPERATIONS[action](self.state, getattr(command, action), command.now_ms)
+            response = _OPERATIONS[action](self.state, getattr(command, action), self.state.time_ms)
         except RangelogError as error:
             return _failed(error), not error.retriable or (action == "seal_range" and isinstance(error, NoPlacement))
         except Exception as error:  # the same on every member: the command is answered, the cluster lives
@@ -105,6 +106,7 @@ class Machine:
         return pd_state_pb2.StateSnapshot(
             version=SNAPSHOT_VERSION,
             cluster_id=state.cluster_id,
+            time_ms=state.time_ms,
             next_stream_id=state.next_stream_id,
             next_object_id=state.next_object_id,
             streams=state.streams.values(),
@@ -125,7 +127,11 @@ class Machine:
             raise Corruption("the placement driver's snapshot cannot be read") from error
         if snapshot.version != SNAPSHOT_VERSION:
             raise Corruption(f"a snapshot of version {snapshot.version}; this program reads {SNAPSHOT_VERSION}")
-        state = State(snapshot.cluster_id, snapshot.next_stream_id, snapshot.next_object_id)
+        state = State(
+            snapshot.cluster_id,
+            next_stream_id=snapshot.next_stream_id,
+            next_object_id=snapshot.next_object_id,
+        )
         for stream in snapshot.streams:
             state.streams[stream.stream_id] = stream
             state.names[stream.name] = stream.stream_id
@@ -134,12 +140,17 @@ class Machine:
             if each.stream_id not in state.ranges:
                 raise Corruption(f"the snapshot has a range of stream {each.stream_id} but not the stream")
             state.add_range(each)
+            state.note_dates(each)
         for found in snapshot.objects:
             state.objects[found.object_id] = found
             if found.range_index in state.ranges.get(found.stream_id, {}):
                 state.add_object(found)
+            if found.state == common_pb2.OBJECT_STATE_DELETED and not found.deleted_ms:
+                state.undated[found.object_id] = None
         for server in snapshot.servers:
             state.servers[server.server.name] = server
+        latest = max((kept.now_ms for kept in snapshot.results), default=0)
+        state.time_ms = snapshot.time_ms or max(latest, state.latest_date())
         self.state = state
         self._results = {kept.request_id: (kept.now_ms, kept.result) for kept in snapshot.results}
 

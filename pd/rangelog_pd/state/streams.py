@@ -94,11 +94,12 @@ def delete_stream(state: State, request: pd_pb2.DeleteStreamRequest, now_ms: int
 
 
 def trim_stream(state: State, request: pd_pb2.TrimStreamRequest, now_ms: int) -> pd_pb2.TrimStreamResponse:
-    """Raise the trim offset; whole ranges below it go. The last range stays, so that offsets go on from it.
+    """Raise the trim offset of a stream by name, or by id; whole ranges below it go.
 
+    The last range stays, so that offsets go on from it.
     Trimming less than before changes nothing. Raises StreamNotFound, OffsetOutOfRange.
     """
-    stream = state.stream(request.name)
+    stream = state.stream_by_id(request.stream_id) if request.stream_id else state.stream(request.name)
     if request.trim_offset > stream.next_offset:
         raise OffsetOutOfRange(
             f"cannot trim to {request.trim_offset}: sealed ranges end at {stream.next_offset}",
