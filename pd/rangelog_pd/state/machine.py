@@ -1,10 +1,9 @@
 """Applies commands: one after the other, the same on every member.
 
 What holds: `apply` never raises, an error is a result; a request id that the same call brought before gets its first
-result; time and choices come inside the command, so nothing here asks a clock or draws lots. Results are kept for an hour
-of command time, the last 1,000 whatever the clocks say, and at most 20,000 of them. A refusal that says "try again" is no
-result, with one exception: a seal refused for want of a place. Its writer goes on with the range, so no late copy of that
-request may ever seal it.
+result, for as long as results.py says; time and choices come inside the command, so nothing here asks a clock or draws lots.
+A refusal that says "try again" is no result, with one exception: a seal refused for want of a place. Its writer goes on with
+the range, so no late copy of that request may ever seal it.
 """
 
 from __future__ import annotations
@@ -14,17 +13,14 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from rangelog.errors import Corruption, InternalError, NoPlacement, RangelogError, error_from_code
+from rangelog.errors import Corruption, InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
 from rangelog_pd.state import objects, ranges, servers, streams
+from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 COMMAND_VERSION = 1
 SNAPSHOT_VERSION = 1
-RESULTS_MAX = 20_000
-RESULTS_AGE_MS_MAX = 3_600_000
-RESULTS_KEPT_MIN = 1_000
-"""A leader whose wall clock is hours ahead must not make the group forget what it answered a second ago."""
 
 
 def _name_cluster(state: State, command: pd_state_pb2.NameCluster, now_ms: int) -> None:
@@ -57,7 +53,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.state = State()
-        self._results: dict[str, tuple[int, bytes]] = {}
+        self._results = Results()
 
     def apply(self, index: int, command: bytes) -> bytes:
         """Apply one command; return an encoded CommandResult."""
@@ -66,13 +62,15 @@ class Machine:
         except DecodeError:
             return _failed(InternalError(f"log entry {index} is no command"))
         request = f"{parsed.WhichOneof('action')} {parsed.request_id}"
-        kept = self._results.get(request) if parsed.request_id else None
+        kept = self._results.find(request) if parsed.request_id else None
         if kept is not None:
-            return kept[1]
+            return kept
         self.state.advance(parsed.now_ms, provisional=parsed.time_is_provisional)
+        if parsed.request_id and not self._results.has_room(self.state.time_ms):
+            return _failed(Overloaded("too many commands within a minute: try again in a while"))
         result, final = self._run(parsed)
         if parsed.request_id and final:
-            self._keep(request, self.state.time_ms, result)
+            self._results.keep(request, self.state.time_ms, result)
         return result
 
     def _run(self, command: pd_state_pb2.Command) -> tuple[bytes, bool]:
@@ -90,16 +88,6 @@ class Machine:
         encoded = response.SerializeToString() if response is not None else b""
         return pd_state_pb2.CommandResult(response=encoded).SerializeToString(), True
 
-    def _keep(self, request_id: str, now_ms: int, result: bytes) -> None:
-        self._results[request_id] = (now_ms, result)
-        while self._results:
-            oldest = next(iter(self._results))
-            if len(self._results) <= RESULTS_KEPT_MIN:
-                return
-            if len(self._results) <= RESULTS_MAX and self._results[oldest][0] > now_ms - RESULTS_AGE_MS_MAX:
-                return
-            del self._results[oldest]
-
     def snapshot(self) -> bytes:
         """Encode the whole state."""
         state = self.state
@@ -115,7 +103,7 @@ class Machine:
             servers=state.servers.values(),
             results=[
                 pd_state_pb2.KeptResult(request_id=request_id, now_ms=now_ms, result=result)
-                for request_id, (now_ms, result) in self._results.items()
+                for request_id, now_ms, result in self._results
             ],
         ).SerializeToString(deterministic=True)
 
@@ -152,7 +140,7 @@ class Machine:
         latest = max((kept.now_ms for kept in snapshot.results), default=0)
         state.time_ms = snapshot.time_ms or max(latest, state.latest_date())
         self.state = state
-        self._results = {kept.request_id: (kept.now_ms, kept.result) for kept in snapshot.results}
+        self._results = Results((kept.request_id, kept.now_ms, kept.result) for kept in snapshot.results)
 
 
 def _failed(error: RangelogError) -> bytes:
