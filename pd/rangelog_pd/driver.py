@@ -25,7 +25,7 @@ from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import COMMAND_VERSION, Machine, response_of
 from rangelog_pd.state.store import State
-from rangelog_proto.v1 import pd_state_pb2
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 PROPOSE_TIMEOUT_S = 2.5
 BARRIER_TIMEOUT_S = 2.0
@@ -105,6 +105,11 @@ class Driver:
         """The state as applied so far, held still; no awaits inside."""
         with self.consensus.lock:
             yield self._machine.state
+
+    def fill_in(self, target: common_pb2.Range) -> None:
+        """Set each replica's address and health."""
+        with self.state() as state:
+            target.CopyFrom(self.view.fill_in(state, [target], self.now_ms())[0])
 
     async def barrier(self) -> None:
         """After this the state holds everything that was acknowledged before. Raises NotLeader with a hint, Unavailable."""

@@ -75,6 +75,20 @@ async def test_an_unknown_outcome_is_settled_by_asking_again(ready: Any) -> None
     assert ready.machine.state.streams[1].epoch == 3
 
 
+async def test_a_deletion_says_what_was_open(ready: Any) -> None:
+    """The answer has the open range with its replicas' addresses, to be fenced; a repeat has it, too; else there is none."""
+    request = pb.DeleteStreamRequest(request_id="d", name="s")
+    for _ in range(2):
+        told = await streams.delete_stream(ready.driver, request)
+        assert (told.stream.epoch, told.open_range.index) == (1, 0)
+        assert {each.data_address for each in told.open_range.replicas} == {
+            f"{each.server}:7" for each in told.open_range.replicas
+        }
+    await ready.create("t", request_id="t")
+    told = await streams.delete_stream(ready.driver, pb.DeleteStreamRequest(request_id="e", name="t"))
+    assert not told.HasField("open_range")
+
+
 # ---- placement
 
 
