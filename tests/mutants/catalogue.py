@@ -93,7 +93,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one("tail-cut-unsaid", "a damaged tail is cut and nobody is told", _REPLAY,
          '        _doubt_all(result, tail, "the tail of the log was damaged and cut")\n', "        pass\n"),
     _one("rolled-back-serves", "an older copy of a disk is taken for the disk", "rangelog_pd.state.servers",
-         "(request.boot < known.server.boot or request.log_end < known.log_end)", "False"),
+         "(_is_copy(request, known.server) or request.log_end < known.log_end)", "False"),
     # ---- acks
     _one("ack-before-fsync", "the log is written and never flushed", _COMMITTER,
          "            self._io.fdatasync(segment.fd)\n", ""),

@@ -63,8 +63,9 @@ def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int)
     sealed.state = common_pb2.RANGE_STATE_SEALED
     sealed.end_offset = request.end_offset
     sealed.floor_offset = min(sealed.floor_offset, request.end_offset)
-    sealed.sealed_ms = now_ms
+    sealed.sealed_ms = state.date()
     sealed.tiered_end_offset = sealed.start_offset
+    state.note_dates(sealed)
     stream.next_offset = request.end_offset
     if request.create_next:
         follower = _append_range(state, stream, request.epoch, command.replicas, now_ms)
