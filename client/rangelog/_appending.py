@@ -1,7 +1,8 @@
 """Runs the appender core: its effects become frames, calls to the placement driver and tasks; what they bring, events.
 
 What holds: effects are done in the core's order; what doing one brings about is done after, not in between. A confirm
-offset goes out by itself only when no append is about to carry it, and to replicas that nobody follows a little later only.
+offset goes out by itself only when no append is about to carry it, and to replicas that nobody follows a little later only;
+to one that asks for it, at once and each time it moves, until all that was sent when it asked is confirmed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rangelog._metadata import Metadata
 from rangelog._range_links import RangeLinks
 from rangelog._range_roll import leave_range, probe_placement, seal_and_create
 from rangelog._transport.data_connection import DataConnections, replica_id
-from rangelog.errors import InternalError, RangelogError, WriterFenced
+from rangelog.errors import InternalError, RangelogError, SealBelowFloor, StreamNotFound, WriterFenced
 from rangelog.ids import ReplicaId
 from rangelog.protocol.appender import (
     TICK_CALM_MS,
@@ -38,6 +39,7 @@ _log = logging.getLogger("rangelog.writer")
 
 _CONFIRM_DELAY_S = 0.005
 """For replicas where no reader waits: most often an append has carried it by then."""
+_WHY_TIMEOUT_S = 1.0
 
 
 class Appending:
@@ -64,6 +66,7 @@ class Appending:
         self._loop = asyncio.get_running_loop()
         self._links: dict[int, RangeLinks] = {}
         self._confirms: dict[ReplicaId, tuple[int, int]] = {}  # range and offset, that wait for an append to carry them
+        self._asked: dict[ReplicaId, int] = {}  # for the confirm offset, and how far it has to get
         self._confirm_soon = False
         self._confirm_later: asyncio.TimerHandle | None = None
         self._performing = False
@@ -128,6 +131,21 @@ class Appending:
         self._tick_in_time()
         self._perform()
 
+    def confirm_wanted(self, range_index: int, replica: ReplicaId) -> None:
+        """See RangeEvents."""
+        if range_index == self.core.range_index:
+            self._asked[replica] = self.core.next_offset
+            self._answer_asked()
+
+    def _answer_asked(self) -> None:
+        core = self.core
+        links = self._links.get(core.range_index)
+        for replica, until_offset in list(self._asked.items()):
+            if links is not None:
+                links.send_confirm(replica, core.confirm_offset)
+            if links is None or core.confirm_offset >= until_offset:
+                del self._asked[replica]
+
     # ---- effects
 
     def _perform(self) -> None:
@@ -152,6 +170,8 @@ class Appending:
                         self._confirms.pop(replica, None)
         elif isinstance(effect, Confirmed):
             self._confirmed(effect.confirm_offset)
+            if self._asked:
+                self._answer_asked()
         elif isinstance(effect, SendConfirm):
             if not self._confirm_soon:
                 self._confirm_soon = True
@@ -162,7 +182,10 @@ class Appending:
             _log.warning("the writer of %s stopped: %s", self._stream.name, effect.error)
             for links in self._links.values():
                 links.close()
-            self._stopped(effect.error)
+            if isinstance(effect.error, WriterFenced) and not self._closed:
+                self.spawn(self._tell_why(effect.error))
+            else:
+                self._stopped(effect.error)
         else:
             self._perform_rare(core, effect)
 
@@ -198,6 +221,7 @@ class Appending:
         elif isinstance(effect, SealRange):
             self.spawn(self._seal(core, effect))
         else:
+            self._asked.clear()  # the old range's readers hear of its end instead
             links = self._links.pop(effect.range_index, None)
             addresses = links.addresses if links is not None else {}
             if links is not None:
@@ -218,9 +242,27 @@ class Appending:
                 core.sealed(_now_ms(), response.range.end_offset, self._enter(response.next_range))
         except WriterFenced as error:
             core.fenced(error)
+        except SealBelowFloor as error:
+            core.floor_refused(_now_ms(), error.offset or 0)
         except RangelogError as error:
             core.fail(error)
         self._perform()
+
+    async def _tell_why(self, error: WriterFenced) -> None:
+        """Range servers fence the writer of a deleted stream, too: ask which it is, as long as that takes little time."""
+        why: RangelogError = error
+        try:
+            await self._metadata.ranges(
+                self._stream.name,
+                self.core.opened.start_offset,
+                stream_id=self._stream.stream_id,
+                timeout_s=_WHY_TIMEOUT_S,
+            )
+        except StreamNotFound as deleted:
+            why = self.core.error = deleted
+        except RangelogError:
+            pass
+        self._stopped(why)
 
     def _enter(self, created: common_pb2.Range) -> OpenRange:
         """Make the links of a new range; the core's Connect effects start them."""
@@ -254,7 +296,9 @@ class Appending:
 
     async def _refresh(self) -> None:
         try:
-            _, ranges = await self._metadata.ranges(self._stream.name, self.core.opened.start_offset, timeout_s=3.0)
+            _, ranges = await self._metadata.ranges(
+                self._stream.name, self.core.opened.start_offset, stream_id=self._stream.stream_id, timeout_s=3.0
+            )
         except RangelogError:
             return
         for each in ranges:

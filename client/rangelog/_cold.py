@@ -86,7 +86,7 @@ class ColdReader:
         """
         if self._ahead is None or self._next != (stream.stream_id, position):
             self.close()
-            self._ahead = await self._begin(stream.name, position, end())
+            self._ahead = await self._begin(stream.stream_id, position, end())
         ahead = self._ahead
         try:
             table = await ahead.next()
@@ -104,15 +104,15 @@ class ColdReader:
             self.close()
         return table, after
 
-    async def _begin(self, name: str, position: int, end: int) -> LookAhead:
+    async def _begin(self, stream_id: int, position: int, end: int) -> LookAhead:
         if self._fetcher is None:
             self._fetcher = await self._stores.fetcher()
         from rangelog.tier.look_ahead import LookAhead
 
-        return LookAhead(self._fetcher, lambda offset: self._objects(name, offset), position, end)
+        return LookAhead(self._fetcher, lambda offset: self._objects(stream_id, offset), position, end)
 
-    async def _objects(self, name: str, position: int) -> list[common_pb2.Object]:
-        return await self._metadata.objects(name, position, page_size=_OBJECTS_PAGE_SIZE)
+    async def _objects(self, stream_id: int, position: int) -> list[common_pb2.Object]:
+        return await self._metadata.objects(stream_id, position, page_size=_OBJECTS_PAGE_SIZE)
 
     async def find_timestamp(
         self, stream: common_pb2.Stream, source: common_pb2.Range, timestamp_ms: int
@@ -122,7 +122,7 @@ class ColdReader:
         page: deque[common_pb2.Object] = deque()
         while position < source.tiered_end_offset:
             if not page:
-                page.extend(await self._objects(stream.name, position))
+                page.extend(await self._objects(stream.stream_id, position))
             covering = page.popleft() if page else common_pb2.Object()
             if not covering.start_offset <= position < covering.end_offset:
                 raise Corruption(f"no object covers offset {position}, which the placement driver lists as tiered")

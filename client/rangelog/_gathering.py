@@ -155,10 +155,15 @@ class GatheredBatch:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def fail(self, error: RangelogError) -> None:
-        """Its outcome stays unknown."""
-        waiting: list[asyncio.Future[Any]] = [future for _, future in self._futures or ()]
-        for future in waiting + (self._waiters or []):
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # told; whoever awaits it still gets it
+    def fail(self, error: RangelogError, of_all: RangelogError) -> None:
+        """None of it will be acked: `error` for its records, `of_all` for who waits for it and all that went before."""
+        for future in (future for _, future in self._futures or ()):
+            _tell(future, error)
+        for waiter in self._waiters or ():
+            _tell(waiter, of_all)
+
+
+def _tell(future: asyncio.Future[Any], error: RangelogError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # told; whoever awaits it still gets it

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from rangelog._feed import REPLY_TIMEOUT_S, Feed
-from rangelog._metadata import backoff
 from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
 from rangelog.batch import BatchHeader, check_batch, split_batches
 from rangelog.errors import Corruption, OffsetOutOfRange, ProtocolViolation, RangelogError, RangeNotFound, Unavailable
 from rangelog.ids import ReplicaId
-from rangelog.protocol.quorum import confirmed_offset
+from rangelog.protocol.proof import Told
 from rangelog_proto.frame import Opcode
 from rangelog_proto.v1 import common_pb2, data_pb2
 
 _NOTHING_YET_POLL_MS = 100
-_PROOF_ATTEMPTS = 6
 _FAR_FUTURE_MS = 1 << 62
 
 
@@ -36,14 +35,6 @@ class Fetched:
     durable_offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ProvedEnd:
-    """Everything below `offset` is acked. Not `exact`: a silent replica may know of more, acked a moment ago."""
-
-    offset: int
-    exact: bool
-
-
 async def fetch_once(
     connection: DataConnection,
     source: common_pb2.Range,
@@ -51,6 +42,8 @@ async def fetch_once(
     *,
     bytes_max: int,
     recovery_epoch: int = 0,
+    confirm_wanted_offset: int = 0,
+    wait_ms: int = 0,
 ) -> tuple[data_pb2.FetchReply, bytes]:
     """One fetch that is answered once, on one connection; the payload is as it came."""
     request = data_pb2.Fetch(
@@ -59,8 +52,11 @@ async def fetch_once(
         offset=offset,
         bytes_max=bytes_max,
         recovery_epoch=recovery_epoch,
+        confirm_wanted_offset=confirm_wanted_offset,
+        wait_ms_max=wait_ms,
     )
-    frame = await connection.request(Opcode.FETCH, request.SerializeToString(), timeout_s=REPLY_TIMEOUT_S)
+    timeout_s = wait_ms / 1000 + REPLY_TIMEOUT_S
+    frame = await connection.request(Opcode.FETCH, request.SerializeToString(), timeout_s=timeout_s)
     try:
         return data_pb2.FetchReply.FromString(frame.message), frame.payload
     except DecodeError as error:
@@ -157,49 +153,47 @@ class HotRange:
         sealed_end = reply.sealed_end_offset if reply.sealed else None
         return Fetched(batches, end, sealed_end, reply.durable_offset)
 
-    async def ask_all(self) -> list[data_pb2.FetchReply]:
+    async def ask_all(self) -> list[Told]:
         """Ask every replica for its offsets; those that fail are left out."""
-        replies = await asyncio.gather(*(self._ask(replica, address) for replica, address in self._replicas))
-        return [reply for reply in replies if reply is not None]
+        told = await asyncio.gather(*(self._ask(replica, address) for replica, address in self._replicas))
+        return [each for each in told if each is not None]
 
-    async def _ask(self, replica: ReplicaId, address: str) -> data_pb2.FetchReply | None:
+    def wait_confirmed(self, confirm_offset: int, wait_ms: int) -> list[Coroutine[Any, Any, Told | None]]:
+        """Ask every replica to answer once the writer told it that all below an offset is acked, or after the wait.
+
+        A replica that has not heard so asks the writer, if that is connected.
+        """
+        return [
+            self._ask(replica, address, confirm_wanted_offset=confirm_offset, wait_ms=wait_ms)
+            for replica, address in self._replicas
+        ]
+
+    async def _ask(
+        self, replica: ReplicaId, address: str, *, confirm_wanted_offset: int = 0, wait_ms: int = 0
+    ) -> Told | None:
         start = self.source.start_offset
         try:
             connection = await self._connections.get(replica, address)
-            reply, _ = await fetch_once(connection, self.source, start, bytes_max=0)
+            reply, _ = await fetch_once(
+                connection,
+                self.source,
+                start,
+                bytes_max=0,
+                confirm_wanted_offset=confirm_wanted_offset,
+                wait_ms=wait_ms,
+            )
         except RangeNotFound:  # the first append makes the replica: until then it truthfully holds nothing
-            return data_pb2.FetchReply(start_offset=start, confirm_offset=start, durable_offset=start)
+            return Told(replica, start, start)
         except RangelogError:
             return None
-        return reply
-
-    async def proved_end(self) -> ProvedEnd:
-        """Return the end of what is acked, or as good as: what A replicas hold durably, no seal leaves out.
-
-        While fewer than A answer they are asked again for some seconds: one alone may not have heard of the last acks.
-        Raises Unavailable when nobody answers.
-        """
-        replies = await self.ask_all()
-        for attempt in range(_PROOF_ATTEMPTS):
-            if len(replies) >= self.source.acks:
-                break
-            await backoff(attempt)
-            replies = await self.ask_all()
-        if not replies:
-            where = f"{self.source.stream_id}/{self.source.index}"
-            raise Unavailable(f"no replica of the open range {where} answers; see `pdctl server list`")
-        confirmed = max(reply.confirm_offset for reply in replies)
-        if len(replies) > len(self._replicas) - self.source.acks:
-            # One of these holds all that was acked: a confirm offset beyond them all is nothing a writer said.
-            confirmed = min(confirmed, max(reply.durable_offset for reply in replies))
-        ends = [confirmed, self.source.start_offset]
-        ends += [reply.sealed_end_offset for reply in replies if reply.sealed]
-        if len(replies) >= self.source.acks:
-            ends.append(confirmed_offset([reply.durable_offset for reply in replies], self.source.acks))
-        return ProvedEnd(max(ends), exact=len(replies) == len(self._replicas))
+        sealed_end = reply.sealed_end_offset if reply.sealed else None
+        return Told(replica, reply.durable_offset, reply.confirm_offset, sealed_end, reply.doubtful)
 
     async def lookup_timestamp(self, timestamp_ms: int, known_end_offset: int) -> int | None:
-        """Return where to start looking for the first record at or after a time, or None. Raises Unavailable."""
+        """Return where to start looking for the first record at or after a time; None: it is not below the known end.
+
+        That a record is *not* there, only a replica knows that has looked as far. Raises Unavailable when none did.
+        """
         request = data_pb2.LookupTimestamp(
             stream_id=self.source.stream_id,
             range_index=self.source.index,
@@ -214,9 +208,16 @@ class HotRange:
                     Opcode.LOOKUP_TIMESTAMP, request.SerializeToString(), timeout_s=REPLY_TIMEOUT_S
                 )
                 reply = data_pb2.LookupTimestampReply.FromString(frame.message)
-                return reply.offset if reply.found else None
+            except DecodeError as error:
+                raise ProtocolViolation("a reply to a lookup by time that is none") from error
             except RangelogError as error:
                 last = error
+                continue
+            if reply.found:
+                return reply.offset
+            if reply.readable_end_offset >= known_end_offset:
+                return None
+            last = Unavailable(f"{replica.server} is behind: it has {reply.readable_end_offset} of {known_end_offset}")
         raise Unavailable(f"no replica of range {self.source.index} can be asked: {last.message}") from last
 
 

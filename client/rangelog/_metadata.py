@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from rangelog._transport.pd_client import PdClient
 from rangelog.errors import StreamNotFound
+from rangelog.ids import ReplicaId
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 CALL_TIMEOUT_S = 15.0
@@ -23,7 +24,10 @@ def new_request_id() -> str:
 
 
 class Metadata:
-    """Typed calls on the placement driver. All raise what the driver answered, Unavailable or RequestTimeout."""
+    """Typed calls on the placement driver. All raise what the driver answered, Unavailable or RequestTimeout.
+
+    A command that may have been carried out although no try was answered raises OutcomeUnknown.
+    """
 
     def __init__(self, pd: PdClient) -> None:
         self.pd = pd
@@ -57,10 +61,10 @@ class Metadata:
         request = pd_pb2.UpdateStreamRequest(request_id=new_request_id(), name=name, config=config, fields=list(fields))
         return (await self.pd.update_stream(request, timeout_s=CALL_TIMEOUT_S)).stream
 
-    async def delete_stream(self, name: str) -> None:
-        """Delete a stream and all it holds."""
+    async def delete_stream(self, name: str, timeout_s: float = CALL_TIMEOUT_S) -> pd_pb2.DeleteStreamResponse:
+        """Delete a stream and all it holds; what was open is in the answer, to be fenced."""
         request = pd_pb2.DeleteStreamRequest(request_id=new_request_id(), name=name)
-        await self.pd.delete_stream(request, timeout_s=CALL_TIMEOUT_S)
+        return await self.pd.delete_stream(request, timeout_s=timeout_s)
 
     async def trim_stream(self, name: str, trim_offset: int) -> common_pb2.Stream:
         """Let everything below an offset go."""
@@ -83,24 +87,45 @@ class Metadata:
         """Seal a range, and create the next one if the request says so."""
         return await self.pd.seal_range(request, timeout_s=timeout_s)
 
+    async def prove_end(
+        self, source: common_pb2.Range, end_offset: int, holders: Sequence[ReplicaId], timeout_s: float
+    ) -> common_pb2.Range:
+        """Have it arbitrated that an open range does not end below what `holders` hold durably."""
+        request = pd_pb2.ProveEndRequest(
+            request_id=new_request_id(),
+            stream_id=source.stream_id,
+            range_index=source.index,
+            end_offset=end_offset,
+            holders=[common_pb2.Replica(server=each.server, incarnation=each.incarnation) for each in holders],
+        )
+        return (await self.pd.prove_end(request, timeout_s=timeout_s)).range
+
     async def ranges(
-        self, name: str, from_offset: int, timeout_s: float = CALL_TIMEOUT_S
+        self, name: str, from_offset: int, *, stream_id: int = 0, timeout_s: float = CALL_TIMEOUT_S
     ) -> tuple[common_pb2.Stream, list[common_pb2.Range]]:
-        """Return a stream and all its ranges that end beyond `from_offset`, in order."""
+        """Return a stream and all its ranges that end beyond `from_offset`, in order.
+
+        `stream_id`: of the stream that the name was resolved to before; then the name is for messages only. Raises
+        StreamNotFound.
+        """
         ranges: list[common_pb2.Range] = []
-        request = pd_pb2.ListRangesRequest(name=name, from_offset=from_offset)
+        request = pd_pb2.ListRangesRequest(name="" if stream_id else name, stream_id=stream_id, from_offset=from_offset)
         while True:
-            response = await self.pd.list_ranges(request, timeout_s=timeout_s)
+            try:
+                response = await self.pd.list_ranges(request, timeout_s=timeout_s)
+            except StreamNotFound as error:
+                raise StreamNotFound(f"stream {name!r} was deleted") if stream_id else error from error
             ranges += response.ranges
             if not response.more or not response.ranges:
                 if not response.stream.stream_id:
                     raise StreamNotFound(f"no stream {name!r}")
                 return response.stream, ranges
+            request.stream_id, request.name = response.stream.stream_id, ""  # every page is of the same stream
             request.from_index = ranges[-1].index + 1
 
-    async def objects(self, name: str, from_offset: int, page_size: int = 0) -> list[common_pb2.Object]:
+    async def objects(self, stream_id: int, from_offset: int, page_size: int = 0) -> list[common_pb2.Object]:
         """Return one page of the committed objects that end beyond `from_offset`, by offset."""
-        request = pd_pb2.ListObjectsRequest(name=name, from_offset=from_offset, page_size=page_size)
+        request = pd_pb2.ListObjectsRequest(stream_id=stream_id, from_offset=from_offset, page_size=page_size)
         return list((await self.pd.list_objects(request, timeout_s=CALL_TIMEOUT_S)).objects)
 
     async def alive_servers(self, timeout_s: float) -> list[str]:

@@ -34,6 +34,9 @@ class RangeEvents(Protocol):
     def refused(self, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
         """The replica refused an append."""
 
+    def confirm_wanted(self, range_index: int, replica: ReplicaId) -> None:
+        """A reader waits at the replica for the confirm offset to move."""
+
 
 class _Listener:
     """One connection's replies for one range."""
@@ -52,6 +55,8 @@ class _Listener:
         elif self._followed:
             self._followed.discard(self._replica)
         self._events.acked(self._range_index, self._replica, reply.durable_offset)
+        if reply.confirm_wanted:
+            self._events.confirm_wanted(self._range_index, self._replica)
 
     def append_refused(self, error: RangelogError) -> None:
         """See RangeListener."""

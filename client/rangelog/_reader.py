@@ -1,7 +1,8 @@
 """Reads a stream: one offset space over hot and tiered ranges.
 
-What holds: records come in offset order without gap or repeat; nothing that is not acked is shown; a range that moves to
-the other tier meanwhile is planned anew. `follow=False` ends at what was acked when the reader started.
+What holds: records come in offset order without gap or repeat, all of one stream: its name is resolved once; nothing is
+shown that a seal could still cut (see `protocol.proof`); a range that moves to the other tier meanwhile is planned anew.
+`follow=False` ends at what was acked when the reader started. A start by time skips no acked record of that time.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import Any, Generic, TypeVar
 
 from rangelog._cold import ColdReader, cold_until, records_of
 from rangelog._gathering import ms_of
-from rangelog._hot import HotRange, ProvedEnd
+from rangelog._hot import HotRange
 from rangelog._metadata import Metadata, backoff
+from rangelog._proof import ProvedEnd, proved_end
 from rangelog._records import RecordChunk
 from rangelog._transport.data_connection import DataConnections
 from rangelog.batch import Columns, open_columns
@@ -46,30 +48,37 @@ Start = int | str | datetime
 
 
 class StreamView:
-    """A stream's ranges as last heard from the placement driver."""
+    """A stream's ranges as last heard from the placement driver. The first answer decides which stream the name means."""
 
-    def __init__(self, metadata: Metadata, stream: str) -> None:
+    def __init__(self, metadata: Metadata, stream: str, *, stream_id: int = 0) -> None:
+        """`stream_id`: which stream it is, where the name was resolved before."""
         self.name = stream
         self._metadata = metadata
-        self.stream = common_pb2.Stream()
+        self.stream = common_pb2.Stream(stream_id=stream_id)
         self.ranges: list[common_pb2.Range] = []
         self._sealed: list[bool] = []
 
     async def refresh(self, from_offset: int) -> None:
-        """Ask the placement driver. Raises StreamNotFound, Unavailable."""
-        self.stream, self.ranges = await self._metadata.ranges(self.name, from_offset)
+        """Ask the placement driver. Raises StreamNotFound (it was deleted, whatever has its name now), Unavailable."""
+        stream_id = self.stream.stream_id
+        self.stream, self.ranges = await self._metadata.ranges(self.name, from_offset, stream_id=stream_id)
         self._sealed = [each.state == common_pb2.RANGE_STATE_SEALED for each in self.ranges]
 
     def locate(self, position: int) -> Located | None:
         """See protocol.reading.locate."""
         return locate(self.ranges, self._sealed, position, self.stream.trim_offset)
 
+    async def proved_end(self, connections: DataConnections, source: common_pb2.Range) -> ProvedEnd:
+        """See `rangelog._proof`."""
+        hot = HotRange(connections, source)
+        return await proved_end(hot, self._metadata)
+
 
 async def confirmed_end(view: StreamView, connections: DataConnections) -> ProvedEnd:
     """Return the end of what is acked now, at least every ack that anybody got before this call if it is exact.
 
-    In an open range it is proved by asking all replicas: what A of them hold durably is acked, or as good as. With a
-    replica silent, the highest confirm offset that the others heard of counts as well. Raises Unavailable.
+    In an open range it is proved (see `rangelog._proof`). With a replica silent, or the placement driver and the writer, the
+    highest confirm offset that the replicas heard of counts, and it is not exact. Raises StreamNotFound, Unavailable.
     """
     await view.refresh(0)
     if not view.ranges:
@@ -77,7 +86,7 @@ async def confirmed_end(view: StreamView, connections: DataConnections) -> Prove
     last = view.ranges[-1]
     if last.state == common_pb2.RANGE_STATE_SEALED:
         return ProvedEnd(last.end_offset, exact=True)
-    return await HotRange(connections, last).proved_end()
+    return await view.proved_end(connections, last)
 
 
 class SpanReader(ABC, Generic[_T]):
@@ -96,10 +105,11 @@ class SpanReader(ABC, Generic[_T]):
         read_preference: str,
         timeout_s: float,
         resolved: bool = False,
+        stream_id: int = 0,
     ) -> None:
-        """`resolved`: `start` and `end` are offsets known to be acked; they are not looked up again."""
+        """`resolved`: `start` and `end` are offsets known to be acked; they are not looked up again, nor is a `stream_id`."""
         self._resolved = resolved
-        self._view = StreamView(metadata, stream)
+        self._view = StreamView(metadata, stream, stream_id=stream_id)
         self._connections = connections
         self._cold = cold
         self._start = start
@@ -138,34 +148,30 @@ class SpanReader(ABC, Generic[_T]):
     # ---- inside
 
     async def _chunks(self) -> AsyncGenerator[_T, None]:
-        attempt = 0
-        failing_since: float | None = None
+        patience = _Patience(self._timeout_s)
         while self._end is None or self.position < self._end:
             try:
                 chunk = await self._next()
-                failing_since, attempt = None, 0
-            except OffsetTrimmed:
-                raise
-            except RangelogError as problem:
-                error = problem
-                if isinstance(error, OffsetOutOfRange):  # there is such an offset: that was checked, or we came by it
-                    error = Unavailable(f"the replicas that answer are behind: {error.message}")
-                if isinstance(error, Corruption | ObjectNotFound):
-                    await self._refresh()  # an object that is not there may have been trimmed
-                    self._view.locate(self.position)
-                if not (error.retriable or isinstance(error, RangeNotFound | OffsetOutOfRange)):
-                    raise
-                failing_since = failing_since or time.monotonic()
-                if time.monotonic() - failing_since > self._timeout_s:
-                    raise
-                _log.info("reading %s at %d: %s", self._view.name, self.position, error)
-                await backoff(attempt)
-                attempt += 1
-                await self._refresh()
+            except RangelogError as error:
+                await self._after(error, patience)
                 continue
+            patience.renew()
             if chunk is not None:
                 content, self.position = chunk
                 yield content
+
+    async def _after(self, error: RangelogError, patience: _Patience) -> None:
+        """Wait and plan anew after a failed read, as long as there is hope. Raises what is final, or lasts too long."""
+        if isinstance(error, OffsetTrimmed):
+            raise error
+        if isinstance(error, Corruption | ObjectNotFound):
+            await self._refresh()  # an object that is not there may have been trimmed
+            self._view.locate(self.position)
+        if not (error.retriable or isinstance(error, RangeNotFound | OffsetOutOfRange)):
+            raise error
+        _log.info("reading %s at %d: %s", self._view.name, self.position, error)
+        await patience.pause(error)
+        await self._refresh()
 
     def _read_from(self, hot: HotRange | None) -> None:
         if self._hot is not None:
@@ -188,33 +194,42 @@ class SpanReader(ABC, Generic[_T]):
             self._proved_end = self._end or 0
             await self._view.refresh(start)
             return
-        await self._view.refresh(0)
+        known = isinstance(start, int) and not isinstance(start, bool)
+        if not (known or isinstance(start, datetime) or start in ("earliest", "latest")):
+            raise InvalidArgument(f"bad start {start!r}: an offset, 'earliest', 'latest' or a datetime")
+        if self._follow and start == "earliest":
+            await self._view.refresh(0)
+            self.position = self._view.stream.trim_offset
+            return
+        tail = await self._tail(int(start) if isinstance(start, int) else 0)
         trim = self._view.stream.trim_offset
-        tail: int | None = None
-        if not self._follow or not isinstance(start, str) or start == "latest":
-            proved = await confirmed_end(self._view, self._connections)
-            tail = proved.offset
         if isinstance(start, datetime):
-            found = await self._find_timestamp(ms_of(start), tail or 0)
-            self.position = found
-        elif start == "earliest":
-            self.position = trim
-        elif start == "latest":
-            self.position = tail or 0
-        elif isinstance(start, int) and not isinstance(start, bool):
+            self.position = await self._find_timestamp(ms_of(start), tail)
+        elif isinstance(start, int):
             self.position = start
         else:
-            raise InvalidArgument(f"bad start {start!r}: an offset, 'earliest', 'latest' or a datetime")
+            self.position = trim if start == "earliest" else tail
         if self.position < trim:
             raise OffsetTrimmed(f"offset {self.position} was trimmed; the stream starts at {trim}", offset=trim)
-        if tail is not None and self.position > tail and not proved.exact:
-            raise Unavailable(f"offset {self.position}: too few replicas answer to tell whether it was written")
-        if tail is not None and self.position > tail:
-            raise OffsetOutOfRange(f"offset {self.position} is beyond the end; the stream ends at {tail}", offset=tail)
+        self._proved_end = tail
         if not self._follow:
-            assert tail is not None
-            self._end = self._proved_end = tail if self._end is None else min(self._end, tail)
+            self._end = tail if self._end is None else min(self._end, tail)
         await self._view.refresh(self.position)
+
+    async def _tail(self, position: int) -> int:
+        """Return the end of what is acked. Raises OffsetOutOfRange where `position` certainly lies beyond it."""
+        patience = _Patience(self._timeout_s)
+        while True:
+            proved = await confirmed_end(self._view, self._connections)
+            if position <= proved.offset:
+                return proved.offset
+            if proved.exact:
+                raise OffsetOutOfRange(
+                    f"offset {position} is beyond the end; the stream ends at {proved.offset}", offset=proved.offset
+                )
+            await patience.pause(
+                Unavailable(f"offset {position}: too few replicas answer to tell whether it was written")
+            )
 
     async def _next(self) -> tuple[_T, int] | None:
         """Return the next records and where they end, or None when there is nothing yet."""
@@ -255,6 +270,8 @@ class SpanReader(ABC, Generic[_T]):
         end_offset = self._end or 0
         for _ in source.replicas:
             fetched = await hot.fetch(self.position, wait_ms=wait_ms, known_end_offset=known, end_offset=end_offset)
+            if fetched.sealed_end_offset is not None and not sealed:
+                self._proved_end = min(self._proved_end, fetched.sealed_end_offset)  # a committed end has the last word
             if fetched.batches or not more_is_known:
                 break
             hot.next_replica()  # this one lacks what is known to be there
@@ -270,7 +287,8 @@ class SpanReader(ABC, Generic[_T]):
             return await self._from_batches(opened, self.position, end), end
         if fetched.sealed_end_offset is not None or not sealed:
             if fetched.durable_offset > self.position:  # of a writer that was gone before it could confirm?
-                self._proved_end = (await hot.proved_end()).offset
+                proved = await self._view.proved_end(self._connections, source)
+                self._proved_end = max(self._proved_end, proved.offset)
             else:
                 self._idle_count += 1  # perhaps only this replica was left behind: another one is asked next
             await self._view.refresh(self.position)
@@ -278,29 +296,78 @@ class SpanReader(ABC, Generic[_T]):
 
     async def _find_timestamp(self, timestamp_ms: int, tail: int) -> int:
         """Return the first offset whose record is at or after the time, or the tail."""
-        for source in self._view.ranges:
-            sealed = source.state == common_pb2.RANGE_STATE_SEALED
-            start: int | None = None
-            if not source.hot_dropped:
-                known = source.end_offset if sealed else tail
-                start = await HotRange(self._connections, source).lookup_timestamp(timestamp_ms, known)
-            elif source.tiered_end_offset > source.start_offset:
-                start = await self._cold.find_timestamp(self._view.stream, source, timestamp_ms)
-            if start is None:
+        self._proved_end = max(self._proved_end, tail)
+        self.position = self._view.stream.trim_offset
+        patience = _Patience(self._timeout_s)
+        while self.position < tail:
+            try:
+                found = await self._look_on(timestamp_ms, tail)
+            except OffsetTrimmed as error:
+                found, self.position = None, max(self.position, error.offset or 0)
+                await self._refresh()
+            except RangelogError as error:
+                await self._after(error, patience)
                 continue
-            self.position = max(start, self._view.stream.trim_offset)
-            await self._view.refresh(self.position)
-            end = source.end_offset if sealed else tail
-            while self.position < end:
-                chunk = await self._next()
-                if chunk is None:
-                    break
-                offset = self._first_at(chunk[0], timestamp_ms)
-                if offset is not None:
-                    return offset
-                self.position = chunk[1]
-            await self._view.refresh(0)
+            patience.renew()
+            if found is not None:
+                return found if self._follow else min(found, tail)
         return tail
+
+    async def _look_on(self, timestamp_ms: int, tail: int) -> int | None:
+        """Look through the range at `position`, and stand behind what was looked through; return an offset found."""
+        located = self._view.locate(self.position)
+        if located is None:
+            await self._view.refresh(self.position)
+            located = self._view.locate(self.position)
+        if located is None:
+            raise Unavailable(f"no range holds offset {self.position}, below the end {tail}: trying again")
+        source = self._view.ranges[located.number]
+        end = min(tail, source.end_offset) if located.sealed else tail
+        start = await self._lookup(source, timestamp_ms, end)
+        self.position = end if start is None else max(self.position, start)
+        while self.position < end:
+            chunk = await self._next()
+            if chunk is None:
+                raise Unavailable(f"offset {self.position} cannot be read yet, below the end {tail}: trying again")
+            offset = self._first_at(chunk[0], timestamp_ms)
+            if offset is not None:
+                return offset
+            self.position = chunk[1]
+        return None
+
+    async def _lookup(self, source: common_pb2.Range, timestamp_ms: int, end: int) -> int | None:
+        """Return from where on to look for the time in one range; None: it is not there below `end`."""
+        tiered = source.tiered_end_offset >= end
+        if not source.hot_dropped:
+            try:
+                return await HotRange(self._connections, source).lookup_timestamp(timestamp_ms, end)
+            except RangelogError:
+                if not tiered:
+                    raise
+        return await self._cold.find_timestamp(self._view.stream, source, timestamp_ms)
+
+
+class _Patience:
+    """How long a reader goes on trying where nothing can be read."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._attempt = 0
+        self._failing_since: float | None = None
+
+    def renew(self) -> None:
+        """Something was read."""
+        self._attempt, self._failing_since = 0, None
+
+    async def pause(self, error: RangelogError) -> None:
+        """Wait before the next try. Raises `error` when that has been going on for too long."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since > self._timeout_s:
+            raise error
+        await backoff(self._attempt)
+        self._attempt += 1
 
 
 class Reader(SpanReader[Sequence[Record]]):

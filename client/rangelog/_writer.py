@@ -3,6 +3,9 @@
 Batching is by what is in flight, not by a linger: while nothing is, a record goes out at once; while enough is, records
 gather, and go out together when an ack comes back or a batch is full. What the application has pending is bounded by
 `inflight_bytes_max`; a future resolves with the record's offset once enough replicas have it on disk.
+
+What an error says of an append: `outcome_unknown` where the record may be in the log, now or later; else it is not there and
+never will be, so it may be appended again.
 """
 
 from __future__ import annotations
@@ -65,6 +68,7 @@ class Writer:
         self._room: list[asyncio.Future[None]] = []
         self._accepting = False
         self._closed = False
+        self._left_unknown = False  # the writer ended with appends sent that were not acked
 
     # ---- life
 
@@ -116,7 +120,10 @@ class Writer:
             self._accepting = False
             if self._appending is not None:
                 self._appending.close()
-            self._fail(WriterClosed("the writer was closed before this append was acked: its outcome is unknown"))
+            self._fail(
+                WriterClosed("the writer was closed before this append was acked: read whether it is in the log"),
+                WriterClosed("the writer was closed before this append was sent: it is not in the log"),
+            )
 
     # ---- appending
 
@@ -152,7 +159,8 @@ class Writer:
     ) -> Ack:
         """Append one record and return once it is acked. `timestamp`: a datetime, or ms since the epoch.
 
-        Raises AppendTimeout (outcome unknown; the writer goes on trying), WriterFenced, RecordTooLarge, WriterClosed.
+        Raises AppendTimeout (where its outcome is unknown, the writer goes on trying), WriterFenced, RecordTooLarge,
+        WriterClosed, StreamNotFound (it was deleted).
         """
         if self._pending_bytes >= self._inflight_bytes_max:
             await self.ready(timeout_s=timeout_s)
@@ -220,24 +228,44 @@ class Writer:
     async def append_batch(
         self, records: Iterable[bytes | AppendRecord], *, timeout_s: float | None = None
     ) -> list[Ack]:
-        """Append records in order and return their acks once all are. Raises as append does."""
-        offsets: list[int] = []
-        for record in records:
-            if self._pending_bytes >= self._inflight_bytes_max:
-                await self.ready(timeout_s=timeout_s)
+        """Append records in order and return their acks once all are. Raises as append does.
+
+        A record that is not allowed is refused before any of them is appended. An error whose outcome is unknown may
+        have come after some of them were acked.
+        """
+        checked = list(records)
+        for record in checked:
+            if type(record) is bytes and len(record) <= RECORD_SIZE_BYTES_MAX:
+                continue
             if isinstance(record, AppendRecord):
-                value, key, headers, timestamp_ms = record
-                offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp_ms)
+                check_record(*record)
             else:
-                offset = self.append_nowait(record)
-            offsets.append(offset)
-        if offsets:
-            await self.flush(timeout_s=timeout_s)
+                check_record(record, None, None, None)
+        offsets: list[int] = []
+        try:
+            for record in checked:
+                if self._pending_bytes >= self._inflight_bytes_max:
+                    await self.ready(timeout_s=timeout_s)
+                if isinstance(record, AppendRecord):
+                    value, key, headers, timestamp_ms = record
+                    offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp_ms)
+                else:
+                    offset = self.append_nowait(record)
+                offsets.append(offset)
+            if offsets:
+                await self.flush(timeout_s=timeout_s)
+        except RangelogError as error:
+            if offsets and not error.outcome_unknown:
+                raise error.with_outcome(unknown=True) from error
+            raise
         return [Ack(offset) for offset in offsets]
 
     async def flush(self, *, timeout_s: float | None = None) -> None:
-        """Return once everything submitted is acked. Raises AppendTimeout, WriterFenced, WriterClosed."""
-        self._running()
+        """Return once everything submitted is acked. Raises AppendTimeout, WriterFenced, WriterClosed, StreamNotFound."""
+        try:
+            self._running()
+        except RangelogError as error:
+            raise error.with_outcome(unknown=self._left_unknown or bool(self._inflight)) from None
         newest = self._gathering if self._gathering.values else (self._inflight[-1] if self._inflight else None)
         if newest is None:
             return
@@ -251,7 +279,7 @@ class Writer:
         while self._pending_bytes >= self._inflight_bytes_max:
             future: asyncio.Future[None] = self._loop.create_future()
             self._room.append(future)
-            await self._wait(future, timeout_s)
+            await self._wait(future, timeout_s, outcome_unknown=False)
 
     # ---- inside
 
@@ -302,35 +330,39 @@ class Writer:
 
     def _stopped(self, error: RangelogError) -> None:
         self._accepting = False
-        self._fail(error)
+        self._fail(error, error)
 
-    def _fail(self, error: RangelogError) -> None:
-        """Nothing more will be acked: what is pending may or may not be in the log."""
-        batches = [*self._inflight, self._gathering]
-        self._connections.batches_in_flight -= len(self._inflight)
+    def _fail(self, of_sent: RangelogError, of_gathered: RangelogError) -> None:
+        """Nothing more will be acked: what was sent may or may not be in the log, what was only gathered is not."""
+        sent, gathering = list(self._inflight), self._gathering
+        self._connections.batches_in_flight -= len(sent)
         self._inflight.clear()
         self._gathering = GatheredBatch()
         self._pending_bytes = 0
-        for batch in batches:
-            batch.fail(error)
-        self._wake_room(error)
+        self._left_unknown = self._left_unknown or bool(sent)
+        unknown, certain = of_sent.with_outcome(unknown=True), of_gathered.with_outcome(unknown=False)
+        for batch in sent:
+            batch.fail(unknown, unknown)
+        gathering.fail(certain, unknown if sent else certain)
+        self._wake_room(certain)
 
-    async def _wait(self, future: asyncio.Future[_T], timeout_s: float | None) -> _T:
+    async def _wait(self, future: asyncio.Future[_T], timeout_s: float | None, *, outcome_unknown: bool = True) -> _T:
         """Wait for a future that nobody else waits for."""
         limit_s = self._append_timeout_s if timeout_s is None else timeout_s
-        timer = self._loop.call_later(limit_s, self._expire, future, limit_s)
+        timer = self._loop.call_later(limit_s, self._expire, future, limit_s, outcome_unknown)
         try:
             return await future
         finally:
             timer.cancel()
 
-    def _expire(self, future: asyncio.Future[Any], limit_s: float) -> None:
+    def _expire(self, future: asyncio.Future[Any], limit_s: float, outcome_unknown: bool) -> None:
         if not future.done():
             confirmed = f" (confirmed up to {self._appending.core.confirm_offset})" if self._appending else ""
             future.set_exception(
                 AppendTimeout(
                     f"not acked within {limit_s:g} s{confirmed}: too few range servers answer? "
-                    "The writer goes on trying; see `pdctl server list`"
+                    "The writer goes on trying; see `pdctl server list`",
+                    outcome_unknown=outcome_unknown,
                 )
             )
 

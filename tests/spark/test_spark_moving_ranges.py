@@ -34,10 +34,10 @@ def options(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda stream, **more: parse_options({"pd": cluster.connect_string, "stream": stream, **more})
 
 
-def one_span(options: Options) -> tuple[int, int]:
+def one_span(options: Options) -> tuple[int, int, int]:
     """The whole stream as one task."""
-    spans = plan_spans(options)
-    return spans[0][0], spans[-1][1]
+    stream_id, spans = plan_spans(options)
+    return stream_id, spans[0][0], spans[-1][1]
 
 
 def values(tables: Iterator[pa.RecordBatch]) -> list[bytes]:

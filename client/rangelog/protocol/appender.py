@@ -5,6 +5,8 @@ What holds:
 * A batch is confirmed when A replicas of its range hold it and all before it durably; never otherwise.
 * To leave a range, the confirm offset is frozen first; then the placement driver is asked to seal there and to create
   the next range in one step. Acks of the old range that come later count for nothing.
+* A seal that is refused because a reader was shown more (the floor) is asked for again at the floor: what lies below it is
+  on A disks, so it is acked.
 * What was in flight goes to the next range with the offsets it has. Appends wait; they do not fail.
 * The first FENCED by a higher epoch ends it for good. What is unconfirmed then stays unknown: it is never sent again.
 * Seals for trouble's sake are paced: each one soon after another waits twice as long, so that a bad network does not
@@ -112,7 +114,7 @@ class Probe(NamedTuple):
 
 
 class SealRange(NamedTuple):
-    """Ask for the seal and the next range; say `sealed`, `seal_refused` or `fenced`. Retried until answered."""
+    """Ask for the seal and the next range until answered; say `sealed`, `seal_refused`, `floor_refused` or `fenced`."""
 
     range_index: int
     end_offset: int
@@ -304,8 +306,7 @@ class Appender:
             return
         self.phase = Phase.SEALING
         self._window.frozen = True
-        bad, strictly = self._to_avoid()
-        self._effects.append(SealRange(self._range.index, self._window.confirm_offset, bad, strictly))
+        self._ask_for_seal()
 
     def seal_refused(self, now_ms: float) -> None:
         """There is no better place, and nothing was changed: go on where we are."""
@@ -323,6 +324,17 @@ class Appender:
         for link in self._window.links.values():
             if link.live:
                 self._send(link)
+
+    def floor_refused(self, now_ms: float, floor_offset: int) -> None:
+        """A reader was shown more than the seal would keep: A replicas hold it, so it is acked; ask for a seal there."""
+        if self.phase is not Phase.SEALING:
+            return
+        frozen = self._window.confirm_offset
+        if not self._window.confirm_to(floor_offset):
+            self._stop(InternalError(f"a floor of {floor_offset} under a range that this writer froze at {frozen}"))
+            return
+        self._effects.append(Confirmed(floor_offset))
+        self._ask_for_seal()
 
     def sealed(self, now_ms: float, end_offset: int, opened: OpenRange) -> None:
         """The range ended at `end_offset`, and the next one is open."""
@@ -427,6 +439,10 @@ class Appender:
         self.phase = Phase.PROBING
         wanted = len(self._range.replicas) if strictly else self._range.acks
         self._effects.append(Probe(bad, strictly, wanted))
+
+    def _ask_for_seal(self) -> None:
+        bad, strictly = self._to_avoid()
+        self._effects.append(SealRange(self._range.index, self._window.confirm_offset, bad, strictly))
 
     def _report(self) -> None:
         confirm = self._window.confirm_offset

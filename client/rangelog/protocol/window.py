@@ -4,7 +4,7 @@ What holds:
 
 * Batches lie end to end; each is kept until it is confirmed and every replica that may still catch up holds it.
 * `confirm_offset` is the A-th largest durable offset of the range's replicas and never goes back. While it is frozen
-  it does not move at all.
+  only a floor moves it, which somebody else proved by the same rule.
 * A replica is sent each batch once per connection, in order.
 """
 
@@ -116,14 +116,26 @@ class Window:
         confirm = confirmed_offset([link.durable_offset for link in self.links.values()], self.acks)
         moved = confirm > self.confirm_offset
         if moved:
-            self.confirm_offset = confirm
             if now_ms is not None and self._unconfirmed:
                 took_ms = now_ms - self._unconfirmed[0].submitted_ms
                 self.latency_ms = max(took_ms, self.latency_ms * _LATENCY_KEPT)
-            while self._unconfirmed and self._unconfirmed[0].end_offset <= confirm:
-                self.confirmed_bytes += len(self._unconfirmed.popleft().data)
+            self._confirm(confirm)
         self._release()
         return moved
+
+    def confirm_to(self, floor_offset: int) -> bool:
+        """Take everything below a proved floor for confirmed, frozen or not; return False where that cannot be right."""
+        borders = (batch.end_offset for batch in self._unconfirmed)
+        if floor_offset <= self.confirm_offset or floor_offset not in borders:
+            return False
+        self._confirm(floor_offset)
+        self._release()
+        return True
+
+    def _confirm(self, confirm_offset: int) -> None:
+        self.confirm_offset = confirm_offset
+        while self._unconfirmed and self._unconfirmed[0].end_offset <= confirm_offset:
+            self.confirmed_bytes += len(self._unconfirmed.popleft().data)
 
     def first_kept_offset(self) -> int:
         """Return the base of the oldest batch kept: a replica that needs older ones cannot catch up from here."""

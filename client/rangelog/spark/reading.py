@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import rangelog.sync
+from rangelog._client import Client
 from rangelog._reader import SpanReader, StreamView, confirmed_end
 from rangelog.arrow import SCHEMA, columns_to_arrow
 from rangelog.batch import Columns
-from rangelog.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed
+from rangelog.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed, Unavailable
 from rangelog.limits import MIB
 from rangelog.spark.options import Options
 
@@ -56,48 +57,56 @@ class ArrowReader(SpanReader[list[pa.RecordBatch]]):
         return None
 
 
-def plan_spans(options: Options) -> list[tuple[int, int]]:
-    """Return the spans [start, end) to read: one per range, or a part of one.
+class Plan(NamedTuple):
+    """Spans [start, end) of one stream, which is known by its id from here on."""
+
+    stream_id: int
+    spans: list[tuple[int, int]]
+
+
+async def plan(client: Client, options: Options) -> Plan:
+    """Return the spans to read: one per range, or a part of one.
 
     Raises StreamNotFound, OffsetTrimmed, OffsetOutOfRange, InvalidArgument, Unavailable.
     """
+    view = StreamView(client.metadata, options.stream)
+    proved = await confirmed_end(view, client.connections)
+    tail = proved.offset
+    first = view.stream.trim_offset
+    start = first if options.start == "earliest" else int(options.start)
+    end = tail if options.end == "latest" else int(options.end)
+    if start < first:
+        raise OffsetTrimmed(f"offset {start} was trimmed; the stream starts at {first}", offset=first)
+    for asked in (start, end):
+        if asked > tail and not proved.exact:
+            raise Unavailable(f"offset {asked}: too few replicas answer to tell whether it was written; try again")
+        if asked > tail:
+            raise OffsetOutOfRange(f"offset {asked} is beyond the end; the stream ends at {tail}", offset=tail)
+    if start > end:
+        raise InvalidArgument(f"start {start} is beyond end {end}")
+    spans: list[tuple[int, int]] = []
+    borders = [each.start_offset for each in view.ranges] + [tail]
+    for low, high in pairwise(borders):
+        position, limit = max(low, start), min(high, end)
+        while position < limit:
+            step = min(limit, position + options.records_per_partition)
+            spans.append((position, step))
+            position = step
+    return Plan(view.stream.stream_id, spans)
+
+
+def plan_spans(options: Options) -> Plan:
+    """Run `plan` on this process's client."""
     client = client_for(options)
-
-    async def plan() -> list[tuple[int, int]]:
-        inner = client.asynchronous
-        view = StreamView(inner.metadata, options.stream)
-        tail = (await confirmed_end(view, inner.connections)).offset
-        first = view.stream.trim_offset
-        start = first if options.start == "earliest" else int(options.start)
-        end = tail if options.end == "latest" else int(options.end)
-        if start < first:
-            raise OffsetTrimmed(f"offset {start} was trimmed; the stream starts at {first}", offset=first)
-        for asked in (start, end):
-            if asked > tail:
-                raise OffsetOutOfRange(f"offset {asked} is beyond the end; the stream ends at {tail}", offset=tail)
-        if start > end:
-            raise InvalidArgument(f"start {start} is beyond end {end}")
-        spans: list[tuple[int, int]] = []
-        borders = [each.start_offset for each in view.ranges] + [tail]
-        for low, high in pairwise(borders):
-            position, limit = max(low, start), min(high, end)
-            while position < limit:
-                step = min(limit, position + options.records_per_partition)
-                spans.append((position, step))
-                position = step
-        return spans
-
-    return client.run(plan())
+    return client.run(plan(client.asynchronous, options))
 
 
-def read_span(options: Options, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of [start, end), gathered into batches worth Spark's while."""
-    client = client_for(options)
-    inner = client.asynchronous
-    reader = ArrowReader(
-        inner.metadata,
-        inner.connections,
-        inner.cold_reader(),
+def span_reader(client: Client, options: Options, stream_id: int, start: int, end: int) -> ArrowReader:
+    """Return a reader of [start, end) of the stream that was planned, whatever has its name by now."""
+    return ArrowReader(
+        client.metadata,
+        client.connections,
+        client.cold_reader(),
         options.stream,
         start=start,
         end=end,
@@ -105,7 +114,14 @@ def read_span(options: Options, start: int, end: int) -> Iterator[pa.RecordBatch
         read_preference=options.read_preference,
         timeout_s=READ_TIMEOUT_S,
         resolved=True,
+        stream_id=stream_id,
     )
+
+
+def read_span(options: Options, stream_id: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of [start, end), gathered into batches worth Spark's while."""
+    client = client_for(options)
+    reader = span_reader(client.asynchronous, options, stream_id, start, end)
     gathered: list[pa.RecordBatch] = []
     rows = size = 0
     for chunk in client.iterate(reader.chunks()):

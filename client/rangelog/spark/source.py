@@ -29,8 +29,9 @@ _COLUMNS = [
 
 @dataclass
 class Span(InputPartition):
-    """Offsets [start, end) of the stream, all of them acked when it was planned."""
+    """Offsets [start, end) of one stream, all of them acked when it was planned."""
 
+    stream_id: int
     start: int
     end: int
 
@@ -46,7 +47,8 @@ class RangelogReader(DataSourceReader):
         from rangelog.spark.reading import plan_spans
 
         try:
-            return [Span(start, end) for start, end in plan_spans(self._options)] or [Span(0, 0)]
+            stream_id, spans = plan_spans(self._options)
+            return [Span(stream_id, start, end) for start, end in spans] or [Span(stream_id, 0, 0)]
         except RangelogError as error:
             raise error.with_traceback(None) from None
 
@@ -57,7 +59,7 @@ class RangelogReader(DataSourceReader):
         assert isinstance(partition, Span)
         try:
             if partition.end > partition.start:
-                yield from read_span(self._options, partition.start, partition.end)
+                yield from read_span(self._options, partition.stream_id, partition.start, partition.end)
         except RangelogError as error:
             raise error.with_traceback(None) from None
 

@@ -38,7 +38,7 @@ async def create_range(driver: Driver, request: pb.CreateRangeRequest) -> pb.Cre
 
 
 async def seal_range(driver: Driver, request: pb.SealRangeRequest) -> pb.SealRangeResponse:
-    """Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, NoPlacement."""
+    """Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, SealBelowFloor, NoPlacement."""
     replicas: list[common_pb2.Replica] = []
     refusal: NoPlacement | None = None
     if request.create_next:
@@ -54,6 +54,19 @@ async def seal_range(driver: Driver, request: pb.SealRangeRequest) -> pb.SealRan
     if response.HasField("next_range"):
         _fill_in(driver, response.next_range)
     return response
+
+
+async def prove_end(driver: Driver, request: pb.ProveEndRequest) -> pb.ProveEndResponse:
+    """Raises StreamNotFound, RangeNotFound, InvalidArgument, PreconditionFailed.
+
+    An end that was proved already costs no entry: all followers of a writer that died ask at about the same time.
+    """
+    await driver.barrier()
+    with driver.state() as state:
+        found = state.range(request.stream_id, request.range_index)
+        if found.state == common_pb2.RANGE_STATE_SEALED or request.end_offset <= found.floor_offset:
+            return pb.ProveEndResponse(range=found)
+    return await driver.propose_request(pb.ProveEndResponse, request.request_id, prove_end=request)
 
 
 async def list_ranges(driver: Driver, request: pb.ListRangesRequest) -> pb.ListRangesResponse:
@@ -96,5 +109,4 @@ def _place(
 
 
 def _fill_in(driver: Driver, target: common_pb2.Range) -> None:
-    with driver.state() as state:
-        target.CopyFrom(driver.view.fill_in(state, [target], driver.now_ms())[0])
+    driver.fill_in(target)

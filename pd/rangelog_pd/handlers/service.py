@@ -21,6 +21,7 @@ _HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "OpenWriter": ranges.open_writer,
     "CreateRange": ranges.create_range,
     "SealRange": ranges.seal_range,
+    "ProveEnd": ranges.prove_end,
     "ListRanges": ranges.list_ranges,
     "PrepareObject": objects.prepare_object,
     "CommitObject": objects.commit_object,

@@ -1,13 +1,14 @@
 """Ranges: create and seal, epoch-checked, first wins; the replicas were chosen by whoever proposed.
 
-What holds: a range is created where the last one ended; a seal's end, once committed, is what every later seal is told.
+What holds: a range is created where the last one ended; a seal's end, once committed, is what every later seal is told; no
+range ends below its floor, up to which readers may have been shown records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rangelog.errors import InvalidArgument, NoPlacement, PreconditionFailed
+from rangelog.errors import InvalidArgument, NoPlacement, PreconditionFailed, SealBelowFloor
 from rangelog.limits import OFFSET_MAX
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
@@ -34,8 +35,9 @@ def create_range(state: State, command: pd_state_pb2.PlacedCreateRange, now_ms: 
 def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int) -> pd_pb2.SealRangeResponse:
     """Seal, and create the next range if asked: both or neither.
 
-    Sealed already: the answer is the end in force, and the next range if it is the caller's own or is made now.
-    Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, NoPlacement.
+    Sealed already: the answer is the end in force, and the next range if it is the caller's own or is made now. A floor binds
+    every seal but the failover seal of a stream that is not flushed: its replicas may have forgotten what they held.
+    Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, SealBelowFloor, NoPlacement.
     """
     request = command.request
     stream = state.stream_by_id(request.stream_id)
@@ -50,16 +52,44 @@ def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int)
         return pd_pb2.SealRangeResponse(range=sealed, next_range=follower)
     if not sealed.start_offset <= request.end_offset <= OFFSET_MAX:
         raise InvalidArgument(f"an end of {request.end_offset} for a range that starts at {sealed.start_offset}")
+    lossy = stream.config.durability == common_pb2.DURABILITY_MEMORY and not request.create_next
+    if request.end_offset < sealed.floor_offset and not lossy:
+        raise SealBelowFloor(
+            f"range {sealed.index} cannot end at {request.end_offset}: readers were shown up to {sealed.floor_offset}",
+            offset=sealed.floor_offset,
+        )
     if request.create_next:
         _check_placed(state, stream, command.replicas)
     sealed.state = common_pb2.RANGE_STATE_SEALED
     sealed.end_offset = request.end_offset
-    sealed.sealed_ms = now_ms
+    sealed.floor_offset = min(sealed.floor_offset, request.end_offset)
+    sealed.sealed_ms = state.date()
     sealed.tiered_end_offset = sealed.start_offset
+    state.note_dates(sealed)
     stream.next_offset = request.end_offset
     if request.create_next:
         follower = _append_range(state, stream, request.epoch, command.replicas, now_ms)
     return pd_pb2.SealRangeResponse(range=sealed, next_range=follower)
+
+
+def prove_end(state: State, request: pd_pb2.ProveEndRequest, now_ms: int) -> pd_pb2.ProveEndResponse:
+    """Put a floor under an open range: A members hold everything below it durably, so it is acked or as good as.
+
+    An active seal would end the range at what its writer had heard of, which may be less. Whichever of the two is applied
+    first decides: a range that is sealed already is answered as it is. Raises StreamNotFound, RangeNotFound,
+    InvalidArgument, PreconditionFailed (the holders are not A members of the replica set).
+    """
+    found = state.range(request.stream_id, request.range_index)
+    if found.state == common_pb2.RANGE_STATE_SEALED:
+        return pd_pb2.ProveEndResponse(range=found)
+    if not found.start_offset <= request.end_offset <= OFFSET_MAX:
+        raise InvalidArgument(f"an end of {request.end_offset} for a range that starts at {found.start_offset}")
+    members = {(each.server, each.incarnation): None for each in found.replicas}
+    holders = {(each.server, each.incarnation): None for each in request.holders}
+    if len(holders) < found.acks or not all(each in members for each in holders):
+        raise PreconditionFailed(f"an end of range {found.index} is proved by {found.acks} of its replicas, no others")
+    found.floor_offset = max(found.floor_offset, request.end_offset)
+    return pd_pb2.ProveEndResponse(range=found)
 
 
 def drop_hot(state: State, command: pd_state_pb2.DropHot, now_ms: int) -> None:

@@ -1,18 +1,30 @@
 """Fetch: whole batches as they are stored, from memory at the tail, else from the disk on a reader thread.
 
-A fetch at the readable end of an open range waits for more, at most as long as it asks. One with credit is answered again
+A fetch at the readable end of an open range waits for more, at most as long as it asks. One that wants the confirm offset has
+the writer asked for it, and waits for that. One with credit is answered again
 and again, each time with what comes next, while its credit lasts: what becomes readable is pushed, and what lies on the
 disk is read while the reply before goes out and the reader works on it. It says something at least as often as it was
 asked to, and it ends with an error, at the end of a sealed range, at the offset that it names, or when it is told to.
 
-What was read from the disk is checked before it is sent; what does not fit its checksum quarantines the replica.
+What was read from the disk is checked before it is sent; what does not fit its checksum quarantines the replica, what the
+disk refuses only if that lasts. Whatever goes wrong in a fetch, it is answered, and its turn goes to the next one.
 """
 
 from __future__ import annotations
 
 from asyncio import Future, TimerHandle
+from collections.abc import Callable
 
-from rangelog.errors import Corruption, Overloaded, ProtocolViolation, RangelogError, RangeNotFound
+import structlog
+
+from rangelog.errors import (
+    InternalError,
+    Overloaded,
+    ProtocolViolation,
+    RangelogError,
+    RangeNotFound,
+    Unavailable,
+)
 from rangelog.limits import FETCH_BYTES_MAX, FETCH_CREDIT_BYTES_MAX, FETCH_WAIT_MS_MAX
 from rangelog_proto.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
@@ -20,6 +32,8 @@ from rangelog_server.data_plane import FETCHES_WAITING_MAX, READS_AHEAD_MAX, Con
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health
+
+_log = structlog.get_logger("fetch")
 
 
 def handle(connection: Connection, frame: Frame) -> None:
@@ -50,6 +64,7 @@ class _Fetch:
         "_credit",
         "_deadline",
         "_follows",
+        "_has_turn",
         "_hosted",
         "_message",
         "_offset",
@@ -71,6 +86,7 @@ class _Fetch:
         self._deadline = connection.plane.loop.time() + self._wait_s
         self._credit = min(message.credit_bytes, FETCH_CREDIT_BYTES_MAX)
         self._follows = message.credit_bytes > 0
+        self._has_turn = False
         self._out_of_credit = False
         self._over = False
         self._ahead: tuple[Future[list[bytes]], int] | None = None  # what comes next is being read, and where it ends
@@ -79,13 +95,26 @@ class _Fetch:
 
     def run(self) -> None:
         """Answer, read, or wait. To be called in its connection's turn."""
+        self._has_turn = True
         if self._over:
-            self._connection.fetch_done()
+            self._end_turn()
             return
+        self._guarded(self._attempt)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Take a step: what it raises is the fetch's answer."""
         try:
-            self._attempt()
+            step()
         except RangelogError as error:
             self._fail(error)
+        except Exception:
+            _log.exception("a fetch failed")
+            self._fail(InternalError("the fetch failed; the server's log says why"))
+
+    def _end_turn(self) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._connection.fetch_done()
 
     def renew(self, credit_bytes: int) -> None:
         """Go on for so many bytes more; none: end, without another reply."""
@@ -103,6 +132,9 @@ class _Fetch:
         hosted = self._hosted = connection.store.find(message.stream_id, message.range_index)
         core = hosted.core
         core.check_fetch(self._offset, core.readable_end(message.known_end_offset, message.recovery_epoch))
+        if message.confirm_wanted_offset:
+            self._wait_confirmed(hosted)
+            return
         if self._ahead is not None:
             future, self._reach = self._ahead
             self._forget_ahead()
@@ -120,6 +152,16 @@ class _Fetch:
             self._reply(hosted, [])
         else:
             self._wait(hosted)
+
+    def _wait_confirmed(self, hosted: Hosted) -> None:
+        """Answer once the confirm offset is where the reader needs it; the writer is asked for it, once."""
+        if not self._is_at_end(hosted) or self._connection.plane.loop.time() >= self._deadline:
+            self._reply(hosted, [])
+            return
+        if self._timer is None:
+            hosted.ask_confirm()
+        self._wait_for_more(hosted)
+        self._end_turn()
 
     def _next(self, hosted: Hosted) -> tuple[int, int]:
         """Return which batches come next; none when there are none, or no credit for them."""
@@ -154,7 +196,7 @@ class _Fetch:
             self._reply(hosted, [])
             return
         self._wait_for_more(hosted)
-        self._connection.fetch_done()
+        self._end_turn()
 
     def _wait_for_more(self, hosted: Hosted) -> None:
         hosted.waiters[self._wake] = None
@@ -171,6 +213,8 @@ class _Fetch:
         core = hosted.core
         if hosted.dropped or core.sealed_end_offset is not None or core.health is Health.QUARANTINED:
             return False
+        if self._message.confirm_wanted_offset:
+            return core.confirm_offset < self._message.confirm_wanted_offset
         return self._offset == core.readable_end(self._message.known_end_offset)
 
     def _expire(self) -> None:
@@ -188,22 +232,28 @@ class _Fetch:
             self._connection.queue_fetch(self.run)
 
     def _read(self, future: Future[list[bytes]]) -> None:
+        self._guarded(lambda: self._take(future))
+
+    def _take(self, future: Future[list[bytes]]) -> None:
+        """What was wanted of the disk is here, or failed."""
         hosted = self._hosted
-        assert hosted is not None
-        error = future.exception()
-        if hosted.dropped:
-            self._fail(RangeNotFound(f"no replica of range {hosted} here any more"))
-        elif isinstance(error, Corruption):
-            self._connection.store.quarantine(hosted, error.message)
-            self._fail(error)
-        elif error is not None:
-            self._fail(Corruption(f"range {hosted} cannot be read"))
-        else:
-            self._reply(hosted, future.result(), from_disk=True)
+        if hosted is None or hosted.dropped:
+            raise RangeNotFound(
+                f"no replica of range {self._message.stream_id}/{self._message.range_index} here any more"
+            )
+        if future.cancelled():
+            raise Unavailable("the server is being stopped")
+        store, error = self._connection.store, future.exception()
+        if isinstance(error, RangelogError):
+            store.read_failed(hosted, error, self._connection.plane.loop.time())
+        if error is not None:
+            raise error
+        store.read_faults.succeeded(hosted.key, self._offset, self._reach)
+        self._reply(hosted, future.result(), from_disk=True)
 
     def _reply(self, hosted: Hosted, batches: list[bytes], *, from_disk: bool = False) -> None:
         if self._over:
-            self._connection.fetch_done()
+            self._end_turn()
             return
         core = hosted.core
         if batches:
@@ -220,13 +270,14 @@ class _Fetch:
             sealed=sealed,
             durable_offset=core.durable_offset,
             last=last,
+            doubtful=core.health is Health.DOUBTFUL,
         )
         self._connection.send(Opcode.FETCH_REPLY, self._request_id, reply.SerializeToString(), batches)
         if last:
             self._end()
         else:
             self._go_on(hosted)
-        self._connection.fetch_done()
+        self._end_turn()
 
     def _is_last(self, batches: list[bytes], sealed: bool) -> bool:
         if not batches:
@@ -244,12 +295,17 @@ class _Fetch:
             loop.call_soon(self._again)  # not at once: whoever else is served here has a turn first
 
     def _fail(self, error: RangelogError) -> None:
-        if not self._over:
-            self._connection.send_error(self._request_id, error)
-            self._end()
-        self._connection.fetch_done()
+        try:
+            if not self._over:
+                self._connection.send_error(self._request_id, error)
+        except Exception:
+            _log.exception("a fetch's error could not be sent")
+        self._end()
+        self._end_turn()
 
     def _end(self) -> None:
+        if self._over:
+            return
         self._over = True
         self._forget_ahead()
         self._connection.fetch_count -= 1

@@ -8,12 +8,19 @@ from rangelog_server.data_plane import Connection
 
 
 def handle(connection: Connection, frame: Frame) -> None:
-    """Answer the first readable batch with a record at or after the timestamp. Raises RangeNotFound, Corruption."""
+    """Answer the first readable batch with a record at or after the timestamp, and how far this replica could look.
+
+    Nothing found says nothing about what lies beyond that: another replica may hold more. Raises RangeNotFound, Corruption.
+    """
     message = data_pb2.LookupTimestamp.FromString(frame.message)
     hosted = connection.store.find(message.stream_id, message.range_index)
     connection.store.check_readable(hosted)
-    found = hosted.find_timestamp(message.timestamp_ms, hosted.core.readable_end(message.known_end_offset))
+    readable_end = hosted.core.readable_end(message.known_end_offset)
+    found = hosted.find_timestamp(message.timestamp_ms, readable_end)
     reply = data_pb2.LookupTimestampReply(
-        found=found is not None, offset=found or 0, confirm_offset=hosted.core.confirm_offset
+        found=found is not None,
+        offset=found or 0,
+        confirm_offset=hosted.core.confirm_offset,
+        readable_end_offset=readable_end,
     )
     connection.send(Opcode.LOOKUP_TIMESTAMP_REPLY, frame.request_id, reply.SerializeToString())

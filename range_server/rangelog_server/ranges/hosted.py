@@ -5,10 +5,18 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable
+from typing import Protocol
 
 from rangelog.batch import BatchHeader
 from rangelog_server.ranges.replica import Health, Replica
 from rangelog_server.wal.entry import split_lsn
+
+
+class Writing(Protocol):
+    """Who writes to a range, over a connection that may be closed by now."""
+
+    def ask_confirm(self, hosted: Hosted) -> None:
+        """Have the writer say what is acked."""
 
 
 class Hosted:
@@ -16,6 +24,7 @@ class Hosted:
 
     __slots__ = (
         "__weakref__",
+        "appender",
         "born_lsn",
         "core",
         "dropped",
@@ -45,6 +54,7 @@ class Hosted:
         self.dropped = False
         self.unwritten = False  # a change of metadata could not be written: the disk was full
         self.waiters: dict[Callable[[], None], None] = {}  # long polls
+        self.appender: Writing | None = None  # who appended last, to be asked for the confirm offset
 
     @property
     def key(self) -> tuple[int, int]:
@@ -83,6 +93,11 @@ class Hosted:
             waiters, self.waiters = self.waiters, {}
             for call in waiters:
                 call()
+
+    def ask_confirm(self) -> None:
+        """A reader waits for the confirm offset to move: ask the writer, if it ever was here."""
+        if self.appender is not None:
+            self.appender.ask_confirm(self)
 
     def plan(self, offset: int, readable_end: int, bytes_max: int) -> tuple[int, int]:
         """Return [first, last) batch numbers to serve from `offset` on: at least one where there is one."""

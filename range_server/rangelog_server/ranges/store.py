@@ -12,10 +12,18 @@ from typing import Any, Protocol
 
 from rangelog.batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from rangelog.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
-from rangelog.batch import WHOLE_CRC
-from rangelog.errors import Corruption, Overloaded, ProtocolViolation, RangeNotFound, StorageFull, WriterFenced
+from rangelog.errors import (
+    Corruption,
+    Overloaded,
+    ProtocolViolation,
+    RangelogError,
+    RangeNotFound,
+    StorageFull,
+    WriterFenced,
+)
 from rangelog_server.ranges.cache import CACHE_BYTES_DEFAULT, TailCache
 from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.read_faults import ReadFault, ReadFaults
 from rangelog_server.ranges.replay import Floor, Replayed, Tombstone, replay, unhealthy
 from rangelog_server.ranges.replica import Health, NewBatch, Replica
 from rangelog_server.ranges.state import ServerState, pack_epoch, pack_state, pack_tombstone
@@ -28,6 +36,9 @@ REPLICAS_MAX = 100_000
 
 class Appender(Protocol):
     """Who appends: a connection."""
+
+    def ask_confirm(self, hosted: Hosted) -> None:
+        """See hosted.Writing."""
 
     def acked(self, hosted: Hosted, request_id: int) -> None:
         """Everything below hosted.core.durable_offset is durable. Called once a group commit and range."""
@@ -51,6 +62,7 @@ class Store:
         self.server = ServerState()
         self.server_lsn = 0
         self.problems: list[str] = []
+        self.read_faults = ReadFaults()
         self.changed: dict[tuple[int, int], None] = {}  # replicas whose report differs from the last one sent
         wal.on_flushed = self.on_flushed
 
@@ -76,8 +88,10 @@ class Store:
     # ---- looking up
 
     def find(self, stream_id: int, range_index: int) -> Hosted:
-        """Return a replica. Raises RangeNotFound."""
+        """Return a replica. Raises RangeNotFound; Corruption where the log was damaged and may have held this range."""
         hosted = self.replicas.get((stream_id, range_index))
+        if hosted is None and self.server.doubt_unknown:
+            raise Corruption(f"the log was damaged: range {stream_id}/{range_index} may have been here")
         if hosted is None:
             raise RangeNotFound(f"no replica of range {stream_id}/{range_index} here")
         return hosted
@@ -128,6 +142,7 @@ class Store:
             fresh = core.append(message.epoch, batches, message.confirm_offset, recovery=message.recovery)
             if core.confirm_offset != before and hosted.waiters:
                 hosted.wake()
+        hosted.appender = appender
         if not fresh:
             self._already_there(hosted, appender, request_id, batches[-1].header.end_offset, len(payload))
             return
@@ -153,7 +168,7 @@ class Store:
         token = (hosted, end, None if memory else appender, request_id, size_bytes)
         one = len(fresh) == 1
         digest = payload[:BATCH_HEADER_BYTES] + payload[-BATCH_TRAILER_BYTES:] if one else batch_heads(payload)
-        crc = WHOLE_CRC if one else None  # who brought the batch has checked it
+        crc = fresh[0].crc if one else None  # who brought the batch has checked it
         lsn = wal.submit(
             Kind.BATCHES, core.stream_id, core.range_index, payload, digest, core.confirm_offset, token, crc
         )
@@ -190,8 +205,12 @@ class Store:
         """The writer says what is acked, in one range or more."""
         for each in (message, *message.others):
             hosted = self.replicas.get((each.stream_id, each.range_index))
-            if hosted is not None and hosted.core.confirm(each.epoch, each.confirm_offset):
+            if hosted is None:
+                continue
+            before = hosted.core.confirm_offset
+            if hosted.core.confirm(each.epoch, each.confirm_offset):
                 self.changed[hosted.key] = None
+            if hosted.core.confirm_offset != before:
                 hosted.wake()
 
     # ---- fences and ends
@@ -256,6 +275,14 @@ class Store:
             self.wal.kick()
             hosted.wake()
 
+    def read_failed(self, hosted: Hosted, error: RangelogError, now_s: float) -> None:
+        """Quarantine a replica whose bytes do not fit, or that the disk goes on refusing; what may pass is only noted."""
+        if hosted.dropped:
+            return
+        lost = isinstance(error, ReadFault) and self.read_faults.failed(hosted.key, error, now_s)
+        if lost or isinstance(error, Corruption):
+            self.quarantine(hosted, error.message)
+
     def _note_health(self, hosted: Hosted) -> None:
         self.changed[hosted.key] = None
         if not hosted.dropped:
@@ -318,6 +345,7 @@ class Store:
         lsn = self.wal.submit(Kind.TOMBSTONE, stream_id, range_index, payload, payload, 0, done)
         del self.replicas[hosted.key]
         hosted.dropped = True
+        self.read_faults.forget(hosted.key)
         segments = {*hosted.segments, split_lsn(hosted.state_lsn)[0], split_lsn(hosted.born_lsn)[0]}
         self.tombstones[hosted.key] = Tombstone(as_of, epoch, lsn, segments)
         floor = self.floors.setdefault(stream_id, Floor(range_index, epoch, lsn))

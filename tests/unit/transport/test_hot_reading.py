@@ -6,68 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
+from memory_cluster import Cluster, until
 from memory_server import MemoryServer, memory_plane
 
 from rangelog import _feed, _reader
-from rangelog._hot import HotRange
-from rangelog._reader import Reader
-from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
+from rangelog._transport.data_connection import DataConnection, replica_id
 from rangelog_proto.frame import Frame, Opcode
-from rangelog_proto.v1 import common_pb2, data_pb2
+from rangelog_proto.v1 import data_pb2
 from rangelog_server.testing import batch
-
-
-class Cluster:
-    """One open range of stream 1 on three servers, and what a placement driver would say of it."""
-
-    def __init__(self, servers: list[MemoryServer]) -> None:
-        self.servers = servers
-        self.stream = common_pb2.Stream(stream_id=1, name="s", epoch=1)
-        self.connections = DataConnections()
-        self.end = 0
-        self._readers: list[Any] = []
-
-    async def ranges(self, name: str, from_offset: int) -> tuple[common_pb2.Stream, list[common_pb2.Range]]:
-        """As Metadata."""
-        replicas = [server.replica for server in self.servers]
-        return self.stream, [common_pb2.Range(stream_id=1, index=0, epoch=1, replicas=replicas, acks=2)]
-
-    def append(self, count: int, *, size: int = 1_000, confirmed: bool = True) -> None:
-        """A batch of one record each, to all."""
-        for _ in range(count):
-            data = batch(self.end, [b"%d" % self.end + b"." * size])
-            self.end += 1
-            for server in self.servers:
-                server.append(data)
-        if confirmed:
-            for server in self.servers:
-                server.confirm(self.end)
-
-    def reader(self, **options: Any) -> Reader:
-        """A reader of the stream."""
-        metadata: Any = self
-        defaults: dict[str, Any] = {"start": "earliest", "end": None, "follow": False, "timeout_s": 5.0}
-        return Reader(
-            metadata,
-            self.connections,
-            Mock(),
-            "s",
-            read_preference="hot_only",
-            **(defaults | options),
-        )
-
-    async def heard_from_all(self) -> None:
-        """Wait until what the servers have sent so far was dealt with: their answers come after it."""
-        _, (source,) = await self.ranges("s", 0)
-        for _ in range(3):
-            assert len(await HotRange(self.connections, source).ask_all()) == 3
-
-    def fetches(self) -> list[int]:
-        """How many fetches each server has under way."""
-        return [server.fetches() for server in self.servers]
 
 
 @pytest.fixture
@@ -80,13 +28,6 @@ async def cluster() -> AsyncIterator[Cluster]:
         await made.connections.close()
         for server in made.servers:
             server.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for it."""
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[data_pb2.Fetch]:

@@ -1,0 +1,97 @@
+"""Readers' side of a cluster: range servers in memory that push, and a placement driver that says what a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+from unittest.mock import Mock
+
+from memory_server import MemoryServer
+
+from rangelog._hot import HotRange
+from rangelog._reader import Reader
+from rangelog._transport.data_connection import DataConnections
+from rangelog.errors import StreamNotFound, Unavailable
+from rangelog.ids import ReplicaId
+from rangelog_proto.v1 import common_pb2
+from rangelog_server.testing import batch
+
+
+class Cluster:
+    """One open range of stream 1 on three servers, and what a placement driver would say of it."""
+
+    def __init__(self, servers: list[MemoryServer]) -> None:
+        self.servers = servers
+        self.stream = common_pb2.Stream(stream_id=1, name="s", epoch=1)
+        self.connections = DataConnections()
+        self.end = 0
+        self.floor_offset = 0
+        self.arbitrates = True
+        self._readers: list[Any] = []
+
+    async def ranges(
+        self, name: str, from_offset: int, *, stream_id: int = 0
+    ) -> tuple[common_pb2.Stream, list[common_pb2.Range]]:
+        """As Metadata."""
+        if stream_id not in (0, self.stream.stream_id):
+            raise StreamNotFound(f"stream {name!r} was deleted")
+        return self.stream, [self.open_range()]
+
+    def open_range(self) -> common_pb2.Range:
+        """As the placement driver lists it."""
+        replicas = [server.replica for server in self.servers]
+        return common_pb2.Range(
+            stream_id=1, index=0, epoch=1, replicas=replicas, acks=2, floor_offset=self.floor_offset
+        )
+
+    async def prove_end(
+        self, source: common_pb2.Range, end_offset: int, holders: Sequence[ReplicaId], timeout_s: float
+    ) -> common_pb2.Range:
+        """As Metadata."""
+        assert len(holders) >= source.acks
+        if not self.arbitrates:
+            raise Unavailable("no placement driver leads")
+        self.floor_offset = max(self.floor_offset, end_offset)
+        return self.open_range()
+
+    def append(self, count: int, *, size: int = 1_000, confirmed: bool = True) -> None:
+        """A batch of one record each, to all."""
+        for _ in range(count):
+            data = batch(self.end, [b"%d" % self.end + b"." * size])
+            self.end += 1
+            for server in self.servers:
+                server.append(data)
+        if confirmed:
+            for server in self.servers:
+                server.confirm(self.end)
+
+    def reader(self, **options: Any) -> Reader:
+        """A reader of the stream."""
+        metadata: Any = self
+        defaults: dict[str, Any] = {"start": "earliest", "end": None, "follow": False, "timeout_s": 5.0}
+        return Reader(
+            metadata,
+            self.connections,
+            Mock(),
+            "s",
+            read_preference="hot_only",
+            **(defaults | options),
+        )
+
+    async def heard_from_all(self) -> None:
+        """Wait until what the servers have sent so far was dealt with: their answers come after it."""
+        _, (source,) = await self.ranges("s", 0)
+        for _ in range(3):
+            assert len(await HotRange(self.connections, source).ask_all()) == 3
+
+    def fetches(self) -> list[int]:
+        """How many fetches each server has under way."""
+        return [server.fetches() for server in self.servers]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for it."""
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.001)

@@ -1,0 +1,87 @@
+"""A writer over connections that only note what is sent; no placement driver stands behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from rangelog._appending import Appending
+from rangelog._transport.data_connection import DataConnections, RangeListener
+from rangelog._writer import Writer
+from rangelog.batch import CODEC_NONE
+from rangelog.ids import ReplicaId
+from rangelog.protocol.appender import OpenRange
+from rangelog_proto.frame import FrameDecoder
+from rangelog_proto.v1 import common_pb2, data_pb2
+
+SERVERS = ("a", "b", "c")
+
+
+class NotingConnection:
+    """In place of a DataConnection."""
+
+    closed = None
+
+    def __init__(self) -> None:
+        self.listener: RangeListener | None = None
+        self.appended: list[int] = []  # the confirm offset that each append carried
+        self.confirmed: list[int] = []
+
+    def listen(self, stream_id: int, range_index: int, listener: RangeListener) -> None:
+        self.listener = listener
+
+    def unlisten(self, stream_id: int, range_index: int) -> None:
+        self.listener = None
+
+    def send_encoded(self, buffers: Sequence[bytes]) -> None:
+        (frame,) = FrameDecoder(message_bytes_max=1 << 16, payload_bytes_max=1 << 26).feed(b"".join(buffers))
+        self.appended.append(data_pb2.Append.FromString(frame.message).confirm_offset)
+
+    def confirm(self, stream_id: int, range_index: int, epoch: int, confirm_offset: int) -> None:
+        self.confirmed.append(confirm_offset)
+
+    def reply(self, durable_offset: int, *, followed: bool = False) -> None:
+        """The replica holds everything below."""
+        assert self.listener is not None
+        self.listener.append_replied(data_pb2.AppendReply(durable_offset=durable_offset, followed=followed))
+
+
+class NotingConnections:
+    """In place of DataConnections."""
+
+    batches_in_flight = 0
+
+    def __init__(self) -> None:
+        self.of = {name: NotingConnection() for name in SERVERS}
+
+    async def get(self, replica: ReplicaId, address: str) -> NotingConnection:
+        return self.of[replica.server]
+
+
+async def opened_writer(connections: NotingConnections) -> Writer:
+    """A writer whose range is open on three servers; no placement driver stands behind it."""
+    shared = cast(DataConnections, connections)
+    writer = Writer(cast(Any, None), shared, "s", append_timeout_s=5, open_timeout_s=5)
+    replicas = [common_pb2.Replica(server=name, incarnation=1, data_address="h:1") for name in SERVERS]
+    created = common_pb2.Range(stream_id=1, index=0, epoch=1, acks=2, replicas=replicas)
+    config = common_pb2.StreamConfig(range_size_bytes_max=1 << 40)
+    stream = common_pb2.Stream(stream_id=1, name="s", epoch=1, config=config)
+    writer._loop, writer._stream, writer._codec = asyncio.get_running_loop(), stream, CODEC_NONE
+    writer._appending = Appending(
+        cast(Any, None), shared, stream, created,
+        confirmed=writer._resolve, stopped=writer._stopped, send_gathered=writer._pump,
+    )  # fmt: skip
+    writer._accepting = True
+    writer._appending.start()
+    assert isinstance(writer._appending.core.opened, OpenRange)
+    while not all(connection.listener for connection in connections.of.values()):
+        await asyncio.sleep(0)
+    return writer
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that is to happen soon."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
