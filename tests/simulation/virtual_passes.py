@@ -33,6 +33,7 @@ class Pass:
         self.position = 0
         self.invoked_s = clients.loop.now
         self.told: list[int] = []
+        self._end: int | None = None  # at which the reader ended by itself
         TOLD.set(self.told)
 
     async def run(self, reader: Any, records_max: int | None = None) -> None:
@@ -47,6 +48,7 @@ class Pass:
                     given += len(identities)
                 if records_max is not None and given >= records_max:
                     return
+        self._end = reader._end
 
     def _saw(self, offset: int, identities: list[bytes]) -> None:
         if self.first is None:
@@ -71,8 +73,8 @@ class Pass:
         return not self.life.deleting
 
     def ended(self, start: int) -> None:
-        """The reader ended by itself: at the end that it was told when it began."""
-        end = self.told[0] if self.told else self.position
+        """The reader ended by itself: at the end that it settled on when it began."""
+        end = self._end if self._end is not None else self.position
         self.position = max(self.position, end)
         self.life.bounded(self.name, start, end, self._clients.loop.now)
 
