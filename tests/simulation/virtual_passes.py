@@ -39,16 +39,24 @@ class Pass:
     async def run(self, reader: Any, records_max: int | None = None) -> None:
         """Read until the reader ends, or so much was given. Raises what the reader raises."""
         given = 0
-        async with aclosing(reader.chunks()) as chunks:
-            async for chunk in chunks:
-                if self.first is None:
-                    self.life = self._clients.cluster.lives[reader._view.stream.stream_id]
-                for offset, identities in _runs(chunk):
-                    self._saw(offset, identities)
-                    given += len(identities)
-                if records_max is not None and given >= records_max:
-                    return
-        self._end = reader._end
+        try:
+            async with aclosing(reader.chunks()) as chunks:
+                async for chunk in chunks:
+                    self._meant(reader)
+                    for offset, identities in _runs(chunk):
+                        self._saw(offset, identities)
+                        given += len(identities)
+                    if records_max is not None and given >= records_max:
+                        return
+            self._end = reader._end
+        finally:
+            self._meant(reader)
+
+    def _meant(self, reader: Any) -> None:
+        """Note which life of the stream the name was taken for."""
+        stream_id = reader._view.stream.stream_id
+        if self.first is None and stream_id:
+            self.life = self._clients.cluster.lives[stream_id]
 
     def _saw(self, offset: int, identities: list[bytes]) -> None:
         if self.first is None:
