@@ -8,16 +8,18 @@ does not read is disconnected; the replies to a connection's appends go out once
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 import structlog
 from google.protobuf.message import DecodeError
 
-from rangelog.errors import InternalError, ProtocolViolation, RangelogError, Unauthorized, WrongServer
+from rangelog.errors import InternalError, Overloaded, ProtocolViolation, RangelogError, Unauthorized, WrongServer
 from rangelog.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
 from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame, encode_head
 from rangelog_proto.v1 import data_pb2
@@ -31,6 +33,15 @@ FRAME_TIMEOUT_S = 60.0
 SLOW_READER_TIMEOUT_S = 30.0
 """A reader that took nothing for so long is disconnected."""
 CONNECTIONS_MAX = 2_000
+REFUSALS_LOGGED_EVERY_S = 10.0
+"""Whoever is turned away knocks again soon."""
+KEEPALIVE_IDLE_S = 20
+"""Above the 2 s in which a follower is told something, so only idle connections cost packets."""
+KEEPALIVE_INTERVAL_S = 10
+KEEPALIVE_COUNT = 4
+"""A machine that vanished without a word is noticed after a minute; a network may be away for half of one."""
+USER_TIMEOUT_MS = 60_000
+"""The same for a peer that was sent something and does not acknowledge it: without this the kernel tries for 15 minutes."""
 INFLIGHT_BYTES_MAX = 32 * MIB
 """Appended over one connection and not yet durable; beyond it the connection is not read."""
 PENDING_BYTES_MAX = 256 * MIB
@@ -40,6 +51,8 @@ ACKS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
 FETCHES_ACTIVE_MAX = 4
 FETCHES_WAITING_MAX = 1_024
+FETCHES_PER_TURN_MAX = 64
+"""Of one connection, in one turn of the event loop: some milliseconds when all are answered from memory."""
 READS_AHEAD_MAX = 64
 """Over all connections: replies of some 256 KiB, or of one batch, that are read before they can be sent."""
 
@@ -58,6 +71,15 @@ class DataPlane:
     connections: dict[Connection, None] = field(default_factory=dict)
     paused: dict[Connection, None] = field(default_factory=dict)
     reads_ahead: int = 0
+    _refusals: int = 0  # not logged yet
+    _refusals_logged_s: float = float("-inf")
+
+    def refused(self, now_s: float) -> None:
+        """A connection too many was turned away."""
+        self._refusals += 1
+        if now_s - self._refusals_logged_s >= REFUSALS_LOGGED_EVERY_S:
+            _log.warning("too many connections", refused=self._refusals, limit=CONNECTIONS_MAX)
+            self._refusals, self._refusals_logged_s = 0, now_s
 
     def resume_readers(self) -> None:
         """Bytes were settled: read again from connections that waited for it."""
@@ -101,6 +123,8 @@ class Connection(asyncio.BufferedProtocol):
         self.fetch_count = 0  # waiting in any way
         self.following: dict[int, Following] = {}  # by request id: fetches that are answered more than once
         self._fetches_active = 0
+        self._fetches_left = FETCHES_PER_TURN_MAX  # to be started before the loop has another turn
+        self._starting_fetches = False
         self._handlers = handlers
         self._decoder = FrameDecoder(
             message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
@@ -119,9 +143,11 @@ class Connection(asyncio.BufferedProtocol):
         """The socket is open."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         if len(self.plane.connections) >= CONNECTIONS_MAX:
-            self.closed = True
-            self._transport.abort()
+            self.plane.refused(self.plane.loop.time())
+            self.send_error(0, Overloaded(f"this server has {CONNECTIONS_MAX} connections already, its limit"))
+            self.close()
             return
+        _watch_peer(self._transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         self.plane.connections[self] = None
 
@@ -290,7 +316,10 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def queue_fetch(self, start: Callable[[], None]) -> None:
-        """Run a fetch when it is its turn; it calls fetch_done when its reply is sent, or when it waits for more."""
+        """Run a fetch when it is its turn; it calls fetch_done when its reply is sent, or when it waits for more.
+
+        `start` raises nothing: whatever happens to a fetch, it answers, and gives back its turn.
+        """
         self.fetches.append(start)
         self._start_fetches()
 
@@ -300,9 +329,25 @@ class Connection(asyncio.BufferedProtocol):
         self._start_fetches()
 
     def _start_fetches(self) -> None:
-        while self.fetches and self._fetches_active < FETCHES_ACTIVE_MAX and not self._writing_paused:
-            self._fetches_active += 1
-            self.fetches.popleft()()
+        """Start what may be started: never from within itself, however many are done at once."""
+        if self._starting_fetches:
+            return  # by the loop below, of which this fetch is a step
+        self._starting_fetches = True
+        try:
+            while self.fetches and self._fetches_active < FETCHES_ACTIVE_MAX and not self._writing_paused:
+                if not self._fetches_left:
+                    return  # the next turn goes on
+                self._fetches_left -= 1
+                if not self._fetches_left:
+                    self.plane.loop.call_soon(self._next_turn)
+                self._fetches_active += 1
+                self.fetches.popleft()()
+        finally:
+            self._starting_fetches = False
+
+    def _next_turn(self) -> None:
+        self._fetches_left = FETCHES_PER_TURN_MAX
+        self._start_fetches()
 
     def check_deadlines(self, now: float) -> None:
         """Disconnect who is too slow."""
@@ -314,6 +359,22 @@ class Connection(asyncio.BufferedProtocol):
             _log.warning("a reader is too slow; disconnected", client=self.client)
             self.closed = True
             self._transport.abort()
+
+
+def _watch_peer(transport: asyncio.BaseTransport) -> None:
+    """Have the kernel find out when the peer is gone."""
+    accepted = transport.get_extra_info("socket")
+    if accepted is None:  # not a real one
+        return
+    with suppress(OSError):  # it is gone already
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (
+            (socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S),
+            (socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S),
+            (socket.TCP_KEEPCNT, KEEPALIVE_COUNT),
+            (socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS),
+        ):
+            accepted.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _reply_of(hosted: Hosted) -> data_pb2.AppendReply:

@@ -15,7 +15,7 @@ from fuzz_mutation import fields_changed, text_mutated
 from fuzz_targets_batches import BATCH_FIELDS
 
 from rangelog.batch import MAGIC as BATCH_MAGIC
-from rangelog.batch import batch_crc, check_batch
+from rangelog.batch import WHOLE_CRC, batch_crc, check_batch
 from rangelog.errors import Corruption, RangelogError, WriterFenced
 from rangelog_server.identity import Identity, pack_identity, unpack_identity
 from rangelog_server.ranges.reading import make_plan, read_batches
@@ -43,7 +43,7 @@ SEQUENCE = 1
 SEGMENT_NAME = f"wal-{SEQUENCE:016x}.seg"
 ENTRY_FIELDS = ((4, 1), (5, 1), (6, 2), (8, 4), (12, 4), (16, 8), (24, 8), (32, 8), (40, 4), (44, 4), (48, 4))
 _HEAD_BYTES = ENTRY_HEADER_BYTES - 4
-_LSN_AT, _PAYLOAD_CRC_AT = 16, 44
+_VERSION_AT, _LSN_AT, _PAYLOAD_CRC_AT = 5, 16, 44
 
 
 def open_store(disk: MemoryIo) -> Store:
@@ -131,6 +131,13 @@ def swap_entries(data: bytes, random: Random) -> bytes:
     return bytes(changed)
 
 
+def payload_crc(version: int, payload: bytes) -> int:
+    """What binds a payload to its header: since version 2, of one whole batch, its own checksum."""
+    crc = google_crc32c.value(payload)
+    one = payload.startswith(BATCH_MAGIC) and int.from_bytes(payload[8:12], "little") == len(payload)
+    return batch_crc(payload) if version > 1 and one and crc == WHOLE_CRC else crc
+
+
 def repair_segment(data: bytes, random: Random) -> bytes:
     """Make each entry's place and checksums fit."""
     fixed = bytearray(data)
@@ -142,7 +149,7 @@ def repair_segment(data: bytes, random: Random) -> bytes:
         (length,) = struct.unpack_from("<I", fixed, start + 8)
         payload = bytes(fixed[start + ENTRY_HEADER_BYTES : start + ENTRY_HEADER_BYTES + length])
         if random.random() < 0.95:
-            struct.pack_into("<I", fixed, start + _PAYLOAD_CRC_AT, google_crc32c.value(payload))
+            struct.pack_into("<I", fixed, start + _PAYLOAD_CRC_AT, payload_crc(fixed[start + _VERSION_AT], payload))
         crc = google_crc32c.extend(SALT, bytes(fixed[start : start + _HEAD_BYTES]))
         struct.pack_into("<I", fixed, start + _HEAD_BYTES, crc)
     return bytes(fixed)
@@ -154,9 +161,9 @@ def run_segment(data: bytes) -> bool:
     for entry in log.entries:
         start = split_lsn(entry.lsn)[1] + ENTRY_HEADER_BYTES
         payload = data[start : start + entry.length]
-        crc = struct.unpack_from("<I", data, start - ENTRY_HEADER_BYTES + _PAYLOAD_CRC_AT)[0]
+        head = data[start - ENTRY_HEADER_BYTES : start]
         assert len(payload) == entry.length
-        assert google_crc32c.value(payload) == crc
+        assert payload_crc(head[_VERSION_AT], payload) == struct.unpack_from("<I", head, _PAYLOAD_CRC_AT)[0]
     disk = MemoryIo()
     disk.create(Path(SEGMENT_NAME), SEGMENT_BYTES)
     disk.content(SEGMENT_NAME)[:] = data[:SEGMENT_BYTES].ljust(SEGMENT_BYTES, b"\0")

@@ -133,6 +133,6 @@ MUTANTS: tuple[Mutant, ...] = (
     _one("short-is-whole", "a replica that lacks records counts as whole", _DIRECTIVES,
          "if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:", "if report is None:"),
     _one("unread-served", "bytes from the disk are served unchecked", "rangelog_server.ranges.reading",
-         "            batches.append(_check(plan, one, bytes(data[place : place + one.length])))\n",
-         "            batches.append(bytes(data[place : place + one.length]))\n"),
+         "        batches.append(_check(plan, one, bytes(data[place : place + one.length])))\n",
+         "        batches.append(bytes(data[place : place + one.length]))\n"),
 )  # fmt: skip

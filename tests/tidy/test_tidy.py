@@ -56,6 +56,8 @@ CORES = (
 )
 """What decides correctness. Ruff bans modules there (pyproject.toml); the built-in functions are banned here."""
 
+WITHOUT_ASSERTIONS = ("range_server/",)
+
 MAY_SLEEP = {("test_consensus_crash.py", "test_kill_all_three_around_a_compaction")}
 """The moment of its kill is drawn at random: nothing is waited for."""
 
@@ -194,6 +196,23 @@ def test_cores_open_nothing() -> None:
         and isinstance(node.func, ast.Name)
         and node.func.id in ("open", "print", "input", "exec", "eval", "__import__")
     ]
+    assert not found, found
+
+
+def test_servers_guard_nothing_by_assertions() -> None:
+    """What `python -O` leaves out decides nothing: assertions stand in `validate`, for tests, and in test helpers only."""
+    found: list[str] = []
+    for path in sources():
+        if not name_of(path).startswith(WITHOUT_ASSERTIONS) or path.name == "testing.py":
+            continue
+        tree = tree_of(path)
+        checks = [function for function in functions(tree) if function.name == "validate"]
+        allowed = {id(node) for function in checks for node in ast.walk(function)}
+        found += [
+            f"{name_of(path)}:{node.lineno}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assert) and id(node) not in allowed
+        ]
     assert not found, found
 
 

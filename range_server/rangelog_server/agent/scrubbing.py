@@ -1,7 +1,7 @@
 """Reads sealed replicas again in the background, so that rot is found while another replica or an object is still whole.
 
 What is damaged is quarantined: never served again, and reported with the next heartbeat, upon which the placement driver
-has it copied anew.
+has it copied anew. What the disk refuses is tried again until it is read or counts as lost.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from rangelog.errors import Corruption
+from rangelog.errors import Corruption, RangelogError
+from rangelog_server.ranges.read_faults import ReadFault
 from rangelog_server.ranges.reading import read_batches
 from rangelog_server.ranges.scrub import Scrub, Step
 from rangelog_server.ranges.store import Store
@@ -44,10 +45,18 @@ class Scrubbing:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _check(self, step: Step) -> None:
+        loop = asyncio.get_running_loop()
+        hosted, wanted = step.hosted, step.plan.wanted
         read = functools.partial(read_batches, self._store.wal, step.plan, from_disk=True)
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, read)
-        except Corruption as error:
-            if not step.hosted.dropped:
-                _log.error("damage found", range=str(step.hosted), problem=error.message)
-                self._store.quarantine(step.hosted, error.message)
+            await loop.run_in_executor(self._thread, read)
+        except RangelogError as error:
+            if hosted.dropped:
+                return
+            event = "damage found" if isinstance(error, Corruption) else "a replica cannot be read now"
+            _log.error(event, range=str(hosted), problem=error.message)
+            self._store.read_failed(hosted, error, loop.time())
+            if isinstance(error, ReadFault):
+                self._scrub.again(step, loop.time())
+        else:
+            self._store.read_faults.succeeded(hosted.key, wanted[0].base_offset, wanted[-1].end_offset)

@@ -6,14 +6,25 @@ and again, each time with what comes next, while its credit lasts: what becomes 
 disk is read while the reply before goes out and the reader works on it. It says something at least as often as it was
 asked to, and it ends with an error, at the end of a sealed range, at the offset that it names, or when it is told to.
 
-What was read from the disk is checked before it is sent; what does not fit its checksum quarantines the replica.
+What was read from the disk is checked before it is sent; what does not fit its checksum quarantines the replica, what the
+disk refuses only if that lasts. Whatever goes wrong in a fetch, it is answered, and its turn goes to the next one.
 """
 
 from __future__ import annotations
 
 from asyncio import Future, TimerHandle
+from collections.abc import Callable
 
-from rangelog.errors import Corruption, Overloaded, ProtocolViolation, RangelogError, RangeNotFound
+import structlog
+
+from rangelog.errors import (
+    InternalError,
+    Overloaded,
+    ProtocolViolation,
+    RangelogError,
+    RangeNotFound,
+    Unavailable,
+)
 from rangelog.limits import FETCH_BYTES_MAX, FETCH_CREDIT_BYTES_MAX, FETCH_WAIT_MS_MAX
 from rangelog_proto.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
@@ -21,6 +32,8 @@ from rangelog_server.data_plane import FETCHES_WAITING_MAX, READS_AHEAD_MAX, Con
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health
+
+_log = structlog.get_logger("fetch")
 
 
 def handle(connection: Connection, frame: Frame) -> None:
@@ -51,6 +64,7 @@ class _Fetch:
         "_credit",
         "_deadline",
         "_follows",
+        "_has_turn",
         "_hosted",
         "_message",
         "_offset",
@@ -72,6 +86,7 @@ class _Fetch:
         self._deadline = connection.plane.loop.time() + self._wait_s
         self._credit = min(message.credit_bytes, FETCH_CREDIT_BYTES_MAX)
         self._follows = message.credit_bytes > 0
+        self._has_turn = False
         self._out_of_credit = False
         self._over = False
         self._ahead: tuple[Future[list[bytes]], int] | None = None  # what comes next is being read, and where it ends
@@ -80,13 +95,26 @@ class _Fetch:
 
     def run(self) -> None:
         """Answer, read, or wait. To be called in its connection's turn."""
+        self._has_turn = True
         if self._over:
-            self._connection.fetch_done()
+            self._end_turn()
             return
+        self._guarded(self._attempt)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Take a step: what it raises is the fetch's answer."""
         try:
-            self._attempt()
+            step()
         except RangelogError as error:
             self._fail(error)
+        except Exception:
+            _log.exception("a fetch failed")
+            self._fail(InternalError("the fetch failed; the server's log says why"))
+
+    def _end_turn(self) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._connection.fetch_done()
 
     def renew(self, credit_bytes: int) -> None:
         """Go on for so many bytes more; none: end, without another reply."""
@@ -168,7 +196,7 @@ class _Fetch:
             self._reply(hosted, [])
             return
         self._wait_for_more(hosted)
-        self._connection.fetch_done()
+        self._end_turn()
 
     def _wait_for_more(self, hosted: Hosted) -> None:
         hosted.waiters[self._wake] = None
@@ -204,22 +232,28 @@ class _Fetch:
             self._connection.queue_fetch(self.run)
 
     def _read(self, future: Future[list[bytes]]) -> None:
+        self._guarded(lambda: self._take(future))
+
+    def _take(self, future: Future[list[bytes]]) -> None:
+        """What was wanted of the disk is here, or failed."""
         hosted = self._hosted
-        assert hosted is not None
-        error = future.exception()
-        if hosted.dropped:
-            self._fail(RangeNotFound(f"no replica of range {hosted} here any more"))
-        elif isinstance(error, Corruption):
-            self._connection.store.quarantine(hosted, error.message)
-            self._fail(error)
-        elif error is not None:
-            self._fail(Corruption(f"range {hosted} cannot be read"))
-        else:
-            self._reply(hosted, future.result(), from_disk=True)
+        if hosted is None or hosted.dropped:
+            raise RangeNotFound(
+                f"no replica of range {self._message.stream_id}/{self._message.range_index} here any more"
+            )
+        if future.cancelled():
+            raise Unavailable("the server is being stopped")
+        store, error = self._connection.store, future.exception()
+        if isinstance(error, RangelogError):
+            store.read_failed(hosted, error, self._connection.plane.loop.time())
+        if error is not None:
+            raise error
+        store.read_faults.succeeded(hosted.key, self._offset, self._reach)
+        self._reply(hosted, future.result(), from_disk=True)
 
     def _reply(self, hosted: Hosted, batches: list[bytes], *, from_disk: bool = False) -> None:
         if self._over:
-            self._connection.fetch_done()
+            self._end_turn()
             return
         core = hosted.core
         if batches:
@@ -242,7 +276,7 @@ class _Fetch:
             self._end()
         else:
             self._go_on(hosted)
-        self._connection.fetch_done()
+        self._end_turn()
 
     def _is_last(self, batches: list[bytes], sealed: bool) -> bool:
         if not batches:
@@ -260,12 +294,17 @@ class _Fetch:
             loop.call_soon(self._again)  # not at once: whoever else is served here has a turn first
 
     def _fail(self, error: RangelogError) -> None:
-        if not self._over:
-            self._connection.send_error(self._request_id, error)
-            self._end()
-        self._connection.fetch_done()
+        try:
+            if not self._over:
+                self._connection.send_error(self._request_id, error)
+        except Exception:
+            _log.exception("a fetch's error could not be sent")
+        self._end()
+        self._end_turn()
 
     def _end(self) -> None:
+        if self._over:
+            return
         self._over = True
         self._forget_ahead()
         self._connection.fetch_count -= 1

@@ -8,7 +8,10 @@ from rangelog_server.data_plane import Connection
 
 
 def handle(connection: Connection, frame: Frame) -> None:
-    """Answer the first readable batch with a record at or after the timestamp. Raises RangeNotFound, Corruption."""
+    """Answer the first readable batch with a record at or after the timestamp, and how far this replica could look.
+
+    Nothing found says nothing about what lies beyond that: another replica may hold more. Raises RangeNotFound, Corruption.
+    """
     message = data_pb2.LookupTimestamp.FromString(frame.message)
     hosted = connection.store.find(message.stream_id, message.range_index)
     connection.store.check_readable(hosted)

@@ -1,17 +1,28 @@
-"""Reading batches back, every one checked before it is served: checksum, range and offset."""
+"""Reading batches back, every one checked before it is served: checksum, range and offset.
+
+What holds: only bytes that were read and do not fit are Corruption. A disk that refuses to give a batch is a ReadFault
+that names it; what the machine lacks for a moment (memory, open files, permission) is Unavailable; a segment that is gone
+is RangeNotFound, for it is given back only after the replicas in it were dropped.
+"""
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 
 from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import Corruption, RangelogError
+from rangelog.errors import Corruption, RangelogError, RangeNotFound, Unavailable
 from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.read_faults import ReadFault
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, split_lsn
 from rangelog_server.wal.log import Wal
 
 _SPAN_BYTES_MAX = 1024 * 1024
 _GAP_BYTES_MAX = 16 * 1024
+_DISK_ERRNOS = frozenset(
+    (errno.EIO, errno.ENOENT, errno.ENODATA, errno.EUCLEAN, errno.EBADMSG, errno.EREMOTEIO, errno.ENXIO, errno.ENODEV)
+)
+"""What a device, or a file system that found itself damaged, answers; a file that is gone as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +34,7 @@ class Wanted:
     length: int
     crc: int
     base_offset: int
+    end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +55,7 @@ def make_plan(hosted: Hosted, first: int, last: int) -> ReadPlan:
             hosted.skips[number],
             hosted.lengths[number],
             core.batch_checksum(number),
-            core.batch_span(number)[0],
+            *core.batch_span(number),
         )
         for number in range(first, last)
     ]
@@ -51,36 +63,62 @@ def make_plan(hosted: Hosted, first: int, last: int) -> ReadPlan:
 
 
 def read_batches(wal: Wal, plan: ReadPlan, *, from_disk: bool = False) -> list[bytes]:
-    """Read and check the batches of a plan; `from_disk`: not what is cached. Blocking; any thread. Raises Corruption."""
+    """Read and check the batches of a plan; `from_disk`: not what is cached. Blocking; any thread.
+
+    Raises Corruption, ReadFault, Unavailable, RangeNotFound: see the module.
+    """
     batches: list[bytes] = []
-    wanted = plan.wanted
     start = 0
-    while start < len(wanted):
-        stop, begin, end = _span(wanted, start)
+    while start < len(plan.wanted):
+        stop = _span_end(plan.wanted, start)
         try:
-            data = wal.read(begin, end - begin, from_disk=from_disk)
-        except (OSError, KeyError) as error:
-            raise Corruption(f"the log of range {plan.stream_id}/{plan.range_index} cannot be read") from error
-        for one in wanted[start:stop]:
-            place = one.lsn + ENTRY_HEADER_BYTES + one.skip - begin
-            batches.append(_check(plan, one, bytes(data[place : place + one.length])))
+            batches += _read_span(wal, plan, start, stop, from_disk)
+        except ReadFault:
+            if stop - start == 1:
+                raise
+            for number in range(start, stop):  # which one is it?
+                batches += _read_span(wal, plan, number, number + 1, from_disk)
         start = stop
     return batches
 
 
-def _span(wanted: list[Wanted], start: int) -> tuple[int, int, int]:
-    """Return (stop, begin lsn, end lsn) of what one read covers from `start` on."""
-    begin = wanted[start].lsn + ENTRY_HEADER_BYTES + wanted[start].skip
+def _place(one: Wanted) -> int:
+    return one.lsn + ENTRY_HEADER_BYTES + one.skip
+
+
+def _span_end(wanted: list[Wanted], start: int) -> int:
+    """Return the end of what one read covers from `start` on."""
+    begin = _place(wanted[start])
     end = begin + wanted[start].length
     stop = start + 1
     while stop < len(wanted):
-        place = wanted[stop].lsn + ENTRY_HEADER_BYTES + wanted[stop].skip
+        place = _place(wanted[stop])
         far = split_lsn(place)[0] != split_lsn(begin)[0] or place - end > _GAP_BYTES_MAX
         if far or place + wanted[stop].length - begin > _SPAN_BYTES_MAX:
             break
         end = place + wanted[stop].length
         stop += 1
-    return stop, begin, end
+    return stop
+
+
+def _read_span(wal: Wal, plan: ReadPlan, start: int, stop: int, from_disk: bool) -> list[bytes]:
+    first, last = plan.wanted[start], plan.wanted[stop - 1]
+    begin = _place(first)
+    where = f"{plan.stream_id}/{plan.range_index}"
+    try:
+        data = wal.read(begin, _place(last) + last.length - begin, from_disk=from_disk)
+    except KeyError as error:
+        raise RangeNotFound(f"no replica of range {where} here any more") from error
+    except OSError as error:
+        problem = f"range {where} cannot be read at offset {first.base_offset}: {error.strerror or error}"
+        if error.errno in _DISK_ERRNOS:
+            raise ReadFault(problem, first.base_offset, last.end_offset) from error
+        raise Unavailable(problem) from error
+    batches: list[bytes] = []
+    for one in plan.wanted[start:stop]:
+        place = _place(one) - begin
+        batches.append(_check(plan, one, bytes(data[place : place + one.length])))
+    return batches
 
 
 def _check(plan: ReadPlan, one: Wanted, data: bytes) -> bytes:

@@ -1,7 +1,8 @@
 """Scrubbing: which batches to read again next, and when. Pure: the caller reads them and keeps the time.
 
 What holds: each pass reads every batch of every replica that is sealed and whole when its turn comes, once, from the disk;
-over any time it asks for no more than `bytes_per_s`, plus one step; passes begin at least `interval_s` apart. Replicas
+over any time it asks for no more than `bytes_per_s`, plus one step; passes begin at least `interval_s` apart. What the
+disk refused is asked for again before anything else: soon it is read, or the replica is out of service. Replicas
 that are open are left alone: their ranges are sealed in time, and what is read of them is checked as well.
 """
 
@@ -14,6 +15,8 @@ from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.reading import ReadPlan, make_plan
 
 STEP_BYTES = 1024 * 1024
+AGAIN_S = 30.0
+"""Between two tries of what the disk refused: often enough that what lasts is told from what passes."""
 
 Key = tuple[int, int]
 
@@ -58,6 +61,12 @@ class Scrub:
         self._next_s = max(now_s, self._begun_s + self._interval_s)
         self._begun_s = None
         return None
+
+    def again(self, step: Step, now_s: float) -> None:
+        """The disk refused the step that was returned last."""
+        core = step.hosted.core
+        self._position = step.hosted.key, core.batch_number(step.plan.wanted[0].base_offset)
+        self._next_s = max(self._next_s, now_s + AGAIN_S)
 
     def wait_s(self, now_s: float) -> float:
         """How long there is nothing to do."""

@@ -12,10 +12,18 @@ from typing import Any, Protocol
 
 from rangelog.batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from rangelog.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
-from rangelog.batch import WHOLE_CRC
-from rangelog.errors import Corruption, Overloaded, ProtocolViolation, RangeNotFound, StorageFull, WriterFenced
+from rangelog.errors import (
+    Corruption,
+    Overloaded,
+    ProtocolViolation,
+    RangelogError,
+    RangeNotFound,
+    StorageFull,
+    WriterFenced,
+)
 from rangelog_server.ranges.cache import CACHE_BYTES_DEFAULT, TailCache
 from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.read_faults import ReadFault, ReadFaults
 from rangelog_server.ranges.replay import Floor, Replayed, Tombstone, replay, unhealthy
 from rangelog_server.ranges.replica import Health, NewBatch, Replica
 from rangelog_server.ranges.state import ServerState, pack_epoch, pack_state, pack_tombstone
@@ -54,6 +62,7 @@ class Store:
         self.server = ServerState()
         self.server_lsn = 0
         self.problems: list[str] = []
+        self.read_faults = ReadFaults()
         self.changed: dict[tuple[int, int], None] = {}  # replicas whose report differs from the last one sent
         wal.on_flushed = self.on_flushed
 
@@ -157,7 +166,7 @@ class Store:
         token = (hosted, end, None if memory else appender, request_id, size_bytes)
         one = len(fresh) == 1
         digest = payload[:BATCH_HEADER_BYTES] + payload[-BATCH_TRAILER_BYTES:] if one else batch_heads(payload)
-        crc = WHOLE_CRC if one else None  # who brought the batch has checked it
+        crc = fresh[0].crc if one else None  # who brought the batch has checked it
         lsn = wal.submit(
             Kind.BATCHES, core.stream_id, core.range_index, payload, digest, core.confirm_offset, token, crc
         )
@@ -264,6 +273,14 @@ class Store:
             self.wal.kick()
             hosted.wake()
 
+    def read_failed(self, hosted: Hosted, error: RangelogError, now_s: float) -> None:
+        """Quarantine a replica whose bytes do not fit, or that the disk goes on refusing; what may pass is only noted."""
+        if hosted.dropped:
+            return
+        lost = isinstance(error, ReadFault) and self.read_faults.failed(hosted.key, error, now_s)
+        if lost or isinstance(error, Corruption):
+            self.quarantine(hosted, error.message)
+
     def _note_health(self, hosted: Hosted) -> None:
         self.changed[hosted.key] = None
         if not hosted.dropped:
@@ -326,6 +343,7 @@ class Store:
         lsn = self.wal.submit(Kind.TOMBSTONE, stream_id, range_index, payload, payload, 0, done)
         del self.replicas[hosted.key]
         hosted.dropped = True
+        self.read_faults.forget(hosted.key)
         segments = {*hosted.segments, split_lsn(hosted.state_lsn)[0], split_lsn(hosted.born_lsn)[0]}
         self.tombstones[hosted.key] = Tombstone(as_of, epoch, lsn, segments)
         floor = self.floors.setdefault(stream_id, Floor(range_index, epoch, lsn))

@@ -25,6 +25,7 @@ from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import Identity
 from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.read_faults import ReadFault
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.store import Store
 from rangelog_server.tier.worker import Worker
@@ -131,9 +132,8 @@ class TierWork:
     ) -> WrittenObject:
         try:
             return await self._run(functools.partial(_build, self._store.wal, hosted, path, prepared, action))
-        except Corruption as error:
-            if not hosted.dropped:
-                self._store.quarantine(hosted, error.message)
+        except (Corruption, ReadFault) as error:
+            self._store.read_failed(hosted, error, asyncio.get_running_loop().time())
             raise
 
     async def _commit(self, prepared: common_pb2.Object, written: WrittenObject, epoch: int) -> None:

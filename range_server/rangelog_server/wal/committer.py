@@ -17,7 +17,7 @@ from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind, make_lsn, pack_h
 from rangelog_server.wal.files import Segment
 from rangelog_server.wal.io import Io
 
-# segment, position, kind, stream id, range index, confirm offset, payload, token, checksum of the payload if known
+# segment, position, kind, stream id, range index, confirm offset, payload, token, checksum of the payload if it is one batch
 Pending = tuple[Segment, int, int, int, int, int, bytes, Any, int | None]
 
 GROUP_ENTRIES_MAX = 2048

@@ -8,6 +8,10 @@ earlier use of a recycled file left behind never fit. The header's crc starts fr
 can hold bytes that look like an entry of this log. `group back` leads to the first entry of the write that carried this
 one: what lies in the last write may never have been flushed, what lies before it was.
 
+`payload crc` binds the payload to its header. It is the crc32c of the payload; of a payload that is one record batch, whose
+crc32c is the same for every whole one, it is the checksum at the batch's own end (who brought the batch has compared it,
+so nothing is summed again). Entries of version 1 have the crc32c of the payload in any case; they are read as well.
+
 Every write ends with an END marker, which the next write overwrites: where a valid END stands the log ends for certain,
 whatever stale bytes follow. A full segment ends with NEXT instead.
 """
@@ -23,12 +27,14 @@ import google_crc32c
 
 from rangelog.batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from rangelog.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
-from rangelog.batch import BatchHeader, peek_header
+from rangelog.batch import WHOLE_CRC, BatchHeader, peek_header
 from rangelog.errors import Corruption, ProtocolViolation
 
 ENTRY_MAGIC = b"RLE1"
 SEGMENT_MAGIC = b"RLSEG1\0\0"
-VERSION = 1
+VERSION = 2
+_VERSIONS = (1, VERSION)
+_SEGMENT_VERSION = 1
 
 _HEAD = struct.Struct("<4sBBHIIQQQII")
 _CRC = struct.Struct("<I")
@@ -69,6 +75,7 @@ class EntryHeader(NamedTuple):
     """The header of a valid entry."""
 
     kind: Kind
+    version: int
     length: int
     group_back: int
     lsn: int
@@ -101,7 +108,7 @@ def pack_header(
     payload: bytes,
     payload_crc: int | None = None,
 ) -> bytes:
-    """Return the header that goes before `payload`; `payload_crc`: where the caller knows it."""
+    """Return the header that goes before `payload`; `payload_crc`: a must where that is one batch (see the module)."""
     head = _HEAD.pack(
         ENTRY_MAGIC,
         kind,
@@ -123,19 +130,19 @@ def parse_header(data: bytes, position: int, salt: int, sequence: int) -> EntryH
     if data[position : position + 4] != ENTRY_MAGIC or position + ENTRY_HEADER_BYTES > len(data):
         return None
     _, kind, version, _, length, group_back, lsn, *rest = _HEAD.unpack_from(data, position)
-    if lsn != sequence << _POSITION_BITS | position or version != VERSION or kind not in _KINDS:
+    if lsn != sequence << _POSITION_BITS | position or version not in _VERSIONS or kind not in _KINDS:
         return None
     (crc,) = _CRC.unpack_from(data, position + _HEAD.size)
     if google_crc32c.extend(salt, data[position : position + _HEAD.size]) != crc:
         return None
     if position + ENTRY_HEADER_BYTES + length > len(data):
         return None
-    return EntryHeader(_KINDS[kind], length, group_back, lsn, *rest)
+    return EntryHeader(_KINDS[kind], version, length, group_back, lsn, *rest)
 
 
 def pack_segment_header(sequence: int, segment_bytes: int) -> bytes:
     """Return the first bytes of a segment file."""
-    head = _SEGMENT.pack(SEGMENT_MAGIC, VERSION, segment_bytes, sequence, 0)
+    head = _SEGMENT.pack(SEGMENT_MAGIC, _SEGMENT_VERSION, segment_bytes, sequence, 0)
     return head + _CRC.pack(google_crc32c.value(head))
 
 
@@ -155,6 +162,19 @@ def batch_heads(payload: bytes) -> bytes:
     except ProtocolViolation as error:
         raise Corruption(f"an entry holds no record batches: {error.message}") from error
     return b"".join(heads)
+
+
+def payload_digest(header: EntryHeader, payload: bytes) -> bytes:
+    """Check an entry's payload against its header and return its digest. Raises Corruption."""
+    crc = google_crc32c.value(payload)
+    digest = batch_heads(payload) if header.kind is Kind.BATCHES else payload
+    if header.kind is Kind.BATCHES and header.version > 1 and len(digest) == HEAD_RECORD_BYTES:
+        if crc != WHOLE_CRC:
+            raise Corruption("the checksum of an entry's batch does not fit")
+        (crc,) = _CRC.unpack_from(digest, BATCH_HEADER_BYTES)
+    if crc != header.payload_crc:
+        raise Corruption("an entry's header was written for another payload")
+    return digest
 
 
 def iterate_heads(digest: bytes) -> Iterator[tuple[BatchHeader, int]]:

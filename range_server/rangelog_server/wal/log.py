@@ -203,8 +203,8 @@ class Wal:
                confirm_offset: int = 0, token: Any = None, payload_crc: int | None = None) -> int:  # fmt: skip
         """Give an entry its place and return its sequence number; it is written with the next kick.
 
-        `payload_crc`: its checksum, where that is known already. `token` comes back through `on_flushed` once the entry
-        is durable. Raises StorageFull.
+        `payload_crc`: for a payload of one batch that batch's checksum, else none. `token` comes back through
+        `on_flushed` once the entry is durable. Raises StorageFull.
         """
         size = len(payload)
         if not self._fits(size, 0):
@@ -267,8 +267,7 @@ class Wal:
     # ---- completions
 
     def _flushed_on_thread(self, entries: list[Pending]) -> None:
-        assert self._loop_call is not None
-        self._loop_call(lambda: self._flushed_there(entries))
+        self._on_loop(lambda: self._flushed_there(entries))
 
     def _failed_on_thread(self, message: str) -> None:
         self.on_fatal(message)

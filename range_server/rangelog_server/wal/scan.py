@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-import google_crc32c
-
 from rangelog.errors import Corruption
 from rangelog_server.wal.entry import (
     ENTRY_HEADER_BYTES,
@@ -23,9 +21,9 @@ from rangelog_server.wal.entry import (
     Entry,
     EntryHeader,
     Kind,
-    batch_heads,
     make_lsn,
     parse_header,
+    payload_digest,
     split_lsn,
 )
 
@@ -102,11 +100,8 @@ def _resync(data: bytes, position: int, salt: int, sequence: int) -> int:
 
 def _read_entry(data: bytes, header: EntryHeader) -> Entry | None:
     start = split_lsn(header.lsn)[1] + ENTRY_HEADER_BYTES
-    payload = data[start : start + header.length]
-    if google_crc32c.value(payload) != header.payload_crc:
-        return None
     try:
-        digest = batch_heads(payload) if header.kind is Kind.BATCHES else payload
+        digest = payload_digest(header, data[start : start + header.length])
     except Corruption:
         return None
     place = (header.stream_id, header.range_index, header.confirm_offset)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
-from memory_server import Client
+from memory_server import Client, MemoryServer
 
+from rangelog._transport.data_connection import DataConnection, replica_id
 from rangelog.batch import decode_records, split_batches
+from rangelog.errors import Overloaded
 from rangelog_proto.frame import Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server import data_plane
@@ -111,12 +114,61 @@ async def test_deadlines_for_hello_and_frames(plane: DataPlane) -> None:
 
 
 async def test_connections_are_bounded(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more than the limit is turned away; when one leaves there is room again."""
+    """One more than the limit is told so and closed, and nothing it asks is done; when one leaves there is room again."""
     monkeypatch.setattr(data_plane, "CONNECTIONS_MAX", 2)
     first, _, third = Client(plane), Client(plane), Client(plane)
-    assert third.wire.ended == "aborted"
+    (frame,) = third.wire.frames()
+    error = data_pb2.Error.FromString(frame.message)
+    assert (frame.opcode, frame.request_id, error.code) == (Opcode.ERROR, 0, "OVERLOADED")
+    assert error.message == "this server has 2 connections already, its limit"
+    assert third.wire.ended == "closed"
+    third.append(0)
+    assert third.wire.frames() == [] and not plane.store.replicas
+    third.connection.connection_lost(None)
     first.connection.connection_lost(None)
     assert Client(plane).wire.ended == ""
+
+
+async def test_refused_connections_are_logged_now_and_then(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands that knock do not fill the log: one line an interval, with how many there were since the last."""
+    said: list[int] = []
+
+    class Log:
+        def warning(self, event: str, *, refused: int, **fields: object) -> None:
+            said.append(refused)
+
+    now = [1_000.0]
+    monkeypatch.setattr(data_plane, "_log", Log())
+    monkeypatch.setattr(data_plane, "CONNECTIONS_MAX", 0)
+    for _ in range(3):
+        plane.refused(now[0])
+    now[0] += data_plane.REFUSALS_LOGGED_EVERY_S
+    plane.refused(now[0])
+    assert said == [1, 3]
+
+
+async def test_a_refused_client_hears_why(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a real socket too: its hello fails with Overloaded, which is worth another try."""
+    monkeypatch.setattr(data_plane, "CONNECTIONS_MAX", 0)
+    server = await MemoryServer(plane).start()
+    with pytest.raises(Overloaded, match="its limit"):
+        await DataConnection.connect(server.replica.data_address, replica_id("rs1", 9))
+    server.stop()
+
+
+async def test_silent_peers_are_found_out_by_the_kernel(plane: DataPlane) -> None:
+    """An accepted socket asks an idle peer whether it is there, and gives up on one that answers nothing within a minute."""
+    server = await MemoryServer(plane).start()
+    client = await DataConnection.connect(server.replica.data_address, replica_id("rs1", 9))
+    (connection,) = plane.connections
+    accepted = connection._transport.get_extra_info("socket")
+    tcp = socket.IPPROTO_TCP
+    assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    idle_s, interval_s = accepted.getsockopt(tcp, socket.TCP_KEEPIDLE), accepted.getsockopt(tcp, socket.TCP_KEEPINTVL)
+    assert 40 <= idle_s + interval_s * accepted.getsockopt(tcp, socket.TCP_KEEPCNT) <= 75
+    assert 40_000 <= accepted.getsockopt(tcp, socket.TCP_USER_TIMEOUT) <= 75_000
+    client.close()
+    server.stop()
 
 
 async def test_waiting_fetches_are_bounded_and_forgotten(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,3 +226,20 @@ async def test_timestamps_are_found_though_they_fall(plane: DataPlane) -> None:
     for stamp in range(25):
         expected = next((base for base, time in enumerate(hosted_times[:4]) if time >= stamp), None)
         assert hosted.find_timestamp(stamp, 4) == expected
+
+
+@pytest.mark.parametrize(("known_end_offset", "readable_end"), [(0, 2), (3, 3), (9, 4)])
+async def test_a_lookup_says_how_far_it_looked(plane: DataPlane, known_end_offset: int, readable_end: int) -> None:
+    """Up to the confirm offset, or the end that the reader knows, and never beyond what is durable here."""
+    client = Client(plane).hello()
+    for base in range(4):
+        client.append(base, confirm_offset=min(base, 2))
+    client.wire.frames()
+    for timestamp_ms, found in ((0, True), (1 << 50, False)):
+        lookup = data_pb2.LookupTimestamp(
+            stream_id=1, range_index=0, timestamp_ms=timestamp_ms, known_end_offset=known_end_offset
+        )
+        client.send(Opcode.LOOKUP_TIMESTAMP, lookup)
+        (frame,) = client.wire.frames()
+        reply = data_pb2.LookupTimestampReply.FromString(frame.message)
+        assert (reply.found, reply.confirm_offset, reply.readable_end_offset) == (found, 2, readable_end)

@@ -179,18 +179,3 @@ def test_capacity_is_a_full_disk() -> None:
         for base in range(100):
             append(store, base)
     assert wal.used_bytes == 2 * SEGMENT_BYTES
-
-
-def test_unreadable_disk_is_corruption_not_absence() -> None:
-    """EIO on a read is a typed error."""
-    disk = MemoryIo()
-    store = open_store(disk)
-    append(store, 0)
-
-    def fail(name: str) -> None:
-        if name == "pread":
-            raise OSError(errno.EIO, "Input/output error")
-
-    disk.fail = fail
-    with pytest.raises(Exception, match="cannot be read"):
-        read_batches(store.wal, make_plan(store.replicas[1, 0], 0, 1))

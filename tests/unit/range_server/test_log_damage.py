@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
+import google_crc32c
 import pytest
 
 from rangelog.batch import batch_crc, check_batch
@@ -15,8 +16,10 @@ from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health, NewBatch, Outcome
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
+from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, SEGMENT_HEADER_BYTES, Kind, parse_header
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
+from rangelog_server.wal.scan import SegmentLog, scan_segment
 
 SEGMENT_BYTES = 4 * 1024
 SALT = 5
@@ -170,6 +173,63 @@ def test_flipped_bytes_under_a_sidecar_are_caught_when_read() -> None:
             except Corruption:
                 caught += 1
         assert caught <= 1
+
+
+def scanned(disk: MemoryIo, sequence: int = 1) -> SegmentLog:
+    """What the bytes of a segment say by themselves."""
+    return scan_segment(bytes(disk.content(f"wal-{sequence:016x}.seg")), sequence, SALT)
+
+
+def swap(disk: MemoryIo, first: bytes, second: bytes) -> None:
+    """Exchange two stretches of equal length in the first segment."""
+    content = disk.content("wal-0000000000000001.seg")
+    at, other = bytes(content).index(first), bytes(content).index(second)
+    content[at : at + len(first)], content[other : other + len(second)] = second, first
+
+
+def test_a_batch_under_the_header_of_another_is_damage() -> None:
+    """Two valid batches of equal length exchanged, of one range or of two: the scan itself finds both, and nothing else."""
+    for key in (OPEN, FENCED):
+        disk = MemoryIo()
+        store = open_store(disk)
+        batches = [some(OPEN, 0), some(key, 2 if key == OPEN else 0), some(SEALED, 0)]
+        for data, of in zip(batches, (OPEN, key, SEALED), strict=True):
+            append(store, of, data)
+        sound = scanned(disk)
+        assert not sound.damages
+        swap(disk, batches[0], batches[1])
+        log = scanned(disk)
+        assert [damage.range_id for damage in log.damages] == [OPEN, key]
+        assert [entry for entry in sound.entries if entry not in log.entries] == [
+            entry for entry in sound.entries if entry.digest[:64] in {data[:64] for data in batches[:2]}
+        ]
+        assert open_store(disk).replicas[OPEN].core.health is Health.QUARANTINED
+
+
+def test_entries_of_the_first_version_are_read() -> None:
+    """Their headers hold the payload's own crc32c, the same for all single batches; damage to them is found as it was."""
+    disk = MemoryIo()
+    store = open_store(disk)
+    batches = [some(OPEN, base) for base in (0, 2, 4)]
+    append(store, OPEN, batches[0])
+    append(store, OPEN, *batches[1:])
+    content = disk.content("wal-0000000000000001.seg")
+    position = SEGMENT_HEADER_BYTES
+    while (header := parse_header(bytes(content), position, SALT, 1)) is not None:
+        start = position + ENTRY_HEADER_BYTES
+        payload = bytes(content[start : start + header.length])
+        head = bytearray(content[position : start - 4])
+        head[5] = 1
+        head[-4:] = google_crc32c.value(payload).to_bytes(4, "little")
+        content[position:start] = head + google_crc32c.extend(SALT, bytes(head)).to_bytes(4, "little")
+        position = start + header.length
+    log = scanned(disk)
+    assert not log.damages and [entry.kind for entry in log.entries].count(Kind.BATCHES) == 2
+    again = open_store(disk)
+    assert not again.problems
+    assert read_batches(again.wal, make_plan(again.replicas[OPEN], 0, 3)) == batches
+    content[bytes(content).index(batches[0]) + 70] ^= 1
+    assert [damage.range_id for damage in scanned(disk).damages] == [OPEN]
 
 
 def test_damaged_or_missing_sidecar_is_rebuilt() -> None:

@@ -1,0 +1,69 @@
+"""Hundreds of followers on one client whose event loop is kept busy: its connections go on answering."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+import rangelog
+from rangelog._hot import fetch_once, replica_ids
+from rangelog_cli.processes import Cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+FOLLOWERS = 600
+BUSY_S = 1.5
+RECORD = b"x" * 16_384
+RECORDS = 6
+"""For all followers together more than a server keeps for a connection that is not read."""
+
+
+def stand_still() -> None:
+    """What an application does that computes on its event loop: the fault of this test."""
+    time.sleep(BUSY_S)
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Poll on the event loop."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_every_server_still_answers_on_these_connections(cluster: Cluster) -> None:
+    """The loop stands still three times while a writer elsewhere appends; then each server answers a fetch at once."""
+    positions = [0] * FOLLOWERS
+    async with await rangelog.connect(cluster.connect_string) as client:
+        await client.create_stream("s")
+
+        async def follow(number: int) -> None:
+            async for record in client.reader("s", follow=True):
+                positions[number] = record.offset + 1
+
+        with rangelog.sync.connect(cluster.connect_string) as other, other.writer("s") as writer:
+            writer.append(b"first")
+            first_range = (await client._metadata.ranges("s", 0))[1][0]
+            addresses = [replica.data_address for replica in first_range.replicas]
+            connect = client._connections.get
+            connections = [await connect(*each) for each in zip(replica_ids(first_range), addresses, strict=True)]
+            followers = [asyncio.create_task(follow(number)) for number in range(FOLLOWERS)]
+            await until(lambda: min(positions) == 1)
+            for round_number in range(1, 4):
+                acks = [writer.submit(RECORD) for _ in range(RECORDS)]
+                stand_still()
+                assert [ack.result().offset + 1 for ack in acks][-1] == 1 + round_number * RECORDS
+                before = sum(positions)
+                await until(lambda before=before: sum(positions) > before)  # type: ignore[misc]
+            end = 1 + 3 * RECORDS
+            replies = [await fetch_once(each, first_range, 0, bytes_max=0) for each in connections]
+            assert [reply.durable_offset for reply, _ in replies] == [end] * 3
+            await until(lambda: min(positions) == end)
+            assert [each.closed for each in connections] == [None] * 3  # nobody had to connect anew
+            for task in followers:
+                task.cancel()
+            await asyncio.wait(followers)
+    for name, server in cluster.range_servers.items():
+        assert "RecursionError" not in server.log_path.read_text(), name
