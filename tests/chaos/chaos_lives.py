@@ -16,7 +16,8 @@ import rangelog
 from rangelog_cli.process import wait_until
 
 PLAN = StreamPlan("brief", rate=400, record_bytes=200, range_bytes=64 * 1024, hot_retention_s=5.0, steady=False)
-MODES = ("tail", "windows", "starts")
+BEGIN_ANEW = ("windows", "starts")
+"""Readers that resolve the name again and again: they are stopped before it means another stream."""
 RECORDS = 300
 NOTICED_WITHIN_S = 20.0
 _numbers = itertools.count(1)
@@ -30,6 +31,7 @@ class DeletedUnderUse(Fault):
     hold_s = (0.5, 1.5)
     _old: tuple[Client, ...] = ()
     _new: tuple[Client, ...] = ()
+    _anew: tuple[Client, ...] = ()
     _life = ""
 
     def inject(self) -> str:
@@ -45,35 +47,36 @@ class DeletedUnderUse(Fault):
         old, self._old = self._old, ()
         new, self._new = self._new, ()
         try:
-            self._expect_gone(old)
             if new:
                 self._delete()
-                self._expect_gone(new)
+            self._expect_gone((*old, *new))
         finally:
-            for each in (*old, *new):
+            for each in (*old, *new, *self._anew):
                 each.process.kill()
 
     def _begin(self) -> tuple[Client, ...]:
-        """A life of the stream, with clients that are at work."""
+        """A life of the stream, with clients that are at work; returns those that must find out when it ends."""
         self._life = f"{PLAN.name}#{next(_numbers)}"
         self.system.create(PLAN, self._life)
         load = self.system.load
         writer = load.side_writer(PLAN, SIDE_HOSTS[0], noted_as=self._life)
-        readers = [
+        reader = load.side_reader(PLAN, SIDE_HOSTS[1], "once", noted_as=self._life)
+        self._anew = tuple(
             load.side_reader(PLAN, SIDE_HOSTS[1], mode, noted_as=self._life, seed=self.dice.randrange(1 << 30))
-            for mode in MODES
-        ]
-        tail = readers[0]
-        wait_until(
-            lambda: min(writer.pulse.records, tail.pulse.records) > RECORDS,
-            OPENS_WITHIN_S,
-            f"{writer.name} and {tail.name} do not get on",
+            for mode in BEGIN_ANEW
         )
-        return (writer, *readers)
+        wait_until(
+            lambda: min(each.pulse.records for each in (writer, reader, *self._anew)) > RECORDS,
+            OPENS_WITHIN_S,
+            f"the clients of {self._life} do not get on",
+        )
+        return (writer, reader)
 
     def _delete(self) -> None:
         asyncio.run(self._delete_stream())
         self.system.load.events.append(Deleted(self._life, time.monotonic(), certain=True))
+        for each in self._anew:
+            each.process.kill()
 
     async def _delete_stream(self) -> None:
         async with await rangelog.connect(self.system.cluster.connect_string) as client:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,8 +112,8 @@ class Load:
         return self.current.pop(stream)
 
     def side_writer(self, plan: StreamPlan, host: str, *, noted_as: str = "") -> Client:
-        """Start a writer for one fault."""
-        client = self._write(plan, host, noted_as=noted_as or plan.name)
+        """Start a writer for one fault; it does not open the stream a second time."""
+        client = self._write(plan, host, noted_as=noted_as or plan.name, flags=("once",))
         client.process.start()
         self.side_writers.append(client)
         return client
@@ -187,14 +187,15 @@ class Load:
         return [*self.writers, *self.readers, *self.side_writers, *self.side_readers]
 
     def _writer(self, plan: StreamPlan, *, standby: bool = False, host: str = "") -> Client:
-        client = self._write(plan, host or self._free_hosts[plan.name].pop(0), standby=standby)
+        flags = ("standby",) if standby else ()
+        client = self._write(plan, host or self._free_hosts[plan.name].pop(0), flags=flags)
         self.writers.append(client)
         return client
 
-    def _write(self, plan: StreamPlan, host: str, *, standby: bool = False, noted_as: str = "") -> Client:
+    def _write(self, plan: StreamPlan, host: str, *, noted_as: str = "", flags: Sequence[str] = ()) -> Client:
         name = f"{plan.name}-w{next(self._numbers)}"
         options = {"rate": plan.rate, "size": plan.record_bytes, "noted-as": noted_as}
-        return self._client(name, plan.name, "chaos_writer.py", host, options, standby=standby)
+        return self._client(name, plan.name, "chaos_writer.py", host, options, flags)
 
     def _client(
         self,
@@ -203,12 +204,11 @@ class Load:
         script: str,
         host: str,
         options: Mapping[str, object],
-        *,
-        standby: bool = False,
+        flags: Sequence[str] = (),
     ) -> Client:
         files = {"history": self.directory / f"{name}.jsonl", "pulse": self.directory / f"{name}.pulse"}
         given = {"pds": self.connect_string, "stream": stream, "name": name, **files, **options}
         arguments = [str(HERE / script), *(word for key, value in given.items() for word in (f"--{key}", str(value)))]
-        arguments += ["--standby"] if standby else []
+        arguments += [f"--{flag}" for flag in flags]
         process = Process(name, arguments, log_path=self.directory / f"{name}.log", prefix=self.network.prefix(host))
         return Client(name, stream, host, process, files["history"], files["pulse"])

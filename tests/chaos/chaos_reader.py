@@ -1,8 +1,9 @@
 """A client process that reads while faults happen, and notes what it saw and when.
 
-`tail`: follows the stream from its start for ever. `windows`: reads random stretches of what is acked, from either tier.
-`starts`: begins one small reader after the other, of several streams on one client (see chaos_starts). A stream that is
-deleted ends the process; so that its namesake's records show, a stream can be noted under another name than it is read by.
+`tail`: follows the stream from its start for ever. `once`: the same by one reader, which is not replaced when it gives up.
+`windows`: reads random stretches of what is acked, from either tier. `starts`: begins one small reader after the other, of
+several streams on one client (see chaos_starts). A stream that is deleted ends the process; so that its namesake's records
+show, a stream can be noted under another name than it is read by.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ WINDOW_RECORDS_MAX = 3_000
 PREFERENCES = ("hot_first", "cold_first")
 
 
-async def follow(client: Any, stream: str, noting: Noting, start: int) -> None:
-    """Read the stream from somewhere on, for ever; a reader that gives up is followed by another where it was."""
-    position = start
-    while True:
+async def follow(client: Any, stream: str, noting: Noting, *, once: bool) -> None:
+    """Read the stream from its start, for ever; a reader that gives up is followed by another where it was."""
+    position = 0
+    while not (once and noting.pulse.last.errors):
         invoked_s = time.monotonic()
         try:
             reader = client.reader(stream, start=position, follow=True)
@@ -98,8 +99,8 @@ async def read(options: argparse.Namespace) -> None:
     noted = [Noting(options.noted_as or stream, options.name, notes, pulse) for stream in streams]
     async with await rangelog.connect(options.pds) as client:
         try:
-            if options.mode == "tail":
-                await follow(client, streams[0], noted[0], options.start)
+            if options.mode in ("tail", "once"):
+                await follow(client, streams[0], noted[0], once=options.mode == "once")
             elif options.mode == "windows":
                 await windows(client, streams[0], noted[0], dice)
             else:
@@ -118,10 +119,9 @@ def main() -> None:
         parser.add_argument(f"--{name}", required=True)
     for name in ("history", "pulse"):
         parser.add_argument(f"--{name}", required=True, type=Path)
-    parser.add_argument("--mode", choices=("tail", "windows", "starts"), required=True)
+    parser.add_argument("--mode", choices=("tail", "once", "windows", "starts"), required=True)
     parser.add_argument("--noted-as", default="")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--pause", type=float, default=PAUSE_S)
     asyncio.run(read(parser.parse_args()))
 

@@ -46,14 +46,14 @@ async def _read_all(system: System) -> dict[str, ReadBack]:
         for stream, back in found.items():
             back.problems += await _wait_tiered(system, stream)
             for source, preference in (("hot", "hot_first"), ("tier", "cold_first")):
-                finals, end = await _read(client, stream, source, preference)
+                finals, end = await read_back(client, stream, source, preference)
                 back.finals += finals
                 if end != back.end:
                     back.problems.append(f"{stream} ends at {back.end}, but {source} could be read up to {end}")
     return found
 
 
-async def _read(client: rangelog.Client, stream: str, source: str, preference: str) -> tuple[list[Final], int]:
+async def read_back(client: rangelog.Client, stream: str, source: str, preference: str) -> tuple[list[Final], int]:
     """One read of everything, and where it ended; begins anew where a retention trims meanwhile."""
     while True:
         reader = client.reader(stream, read_preference=preference)

@@ -1,9 +1,9 @@
 """A client process that appends at a steady pace and notes every call and its outcome.
 
 It opens the stream at start (with `--standby` once told on standard input), which fences any earlier writer. Fenced
-itself, it ends: another process owns the stream. So does a stream that is deleted. After any other stop it opens anew.
-SIGTERM: flush, close, end. An append that failed is noted by the error's own word: failed, or with its outcome unknown.
-Every fourth group of records has explicit timestamps, which go back and forth.
+itself, it ends: another process owns the stream. So does a stream that is deleted. After any other stop it opens anew (not
+with `--once`). SIGTERM: flush, close, end. An append that failed is noted by the error's own word: failed, or with its
+outcome unknown. Every fourth group of records has explicit timestamps, which go back and forth.
 """
 
 from __future__ import annotations
@@ -209,6 +209,8 @@ async def write(options: argparse.Namespace) -> None:
             if not getattr(error, "retriable", False):
                 pulse.beat(errors=pulse.last.errors + 1)
             pulse.beat(state=chaos_history.STOPPED)
+            if options.once:
+                return
             await asyncio.sleep(REOPEN_PAUSE_S)
     pulse.beat(state=chaos_history.DONE)
 
@@ -225,6 +227,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", required=True, type=int)
     parser.add_argument("--noted-as", default="")
     parser.add_argument("--standby", action="store_true")
+    parser.add_argument("--once", action="store_true")
     asyncio.run(write(parser.parse_args()))
 
 
