@@ -72,7 +72,13 @@ def messages() -> dict[Opcode, Message]:
             confirm_wanted_offset=1950,
         ),
         Opcode.FETCH_REPLY: data_pb2.FetchReply(
-            start_offset=900, confirm_offset=1003, sealed_end_offset=2000, sealed=True, durable_offset=2001, last=True
+            start_offset=900,
+            confirm_offset=1003,
+            sealed_end_offset=2000,
+            sealed=True,
+            durable_offset=2001,
+            last=True,
+            doubtful=True,
         ),
         Opcode.LOOKUP_TIMESTAMP: data_pb2.LookupTimestamp(**of, timestamp_ms=-5, known_end_offset=2000),
         Opcode.LOOKUP_TIMESTAMP_REPLY: data_pb2.LookupTimestampReply(

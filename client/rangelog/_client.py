@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 from rangelog._cold import ColdReader, ColdStores
 from rangelog._config import Compression, Durability, Seconds, StreamInfo, stream_config, stream_info
+from rangelog._fencing import fence_deleted
 from rangelog._metadata import Metadata
 from rangelog._range_roll import leave_range
 from rangelog._reader import Reader, Start, StreamView, confirmed_end
@@ -126,8 +127,13 @@ class Client:
         return stream_info(await self._metadata.update_stream(check_name("stream", name), config, fields))
 
     async def delete_stream(self, name: str) -> None:
-        """Delete a stream and all it holds. Raises StreamNotFound."""
-        await self._metadata.delete_stream(check_name("stream", name))
+        """Delete a stream and all it holds. An append that begins after this returned is not acked, whoever wrote.
+
+        Where too few of the range servers answer that held its open range, it returns after 5 s all the same; a writer that
+        is cut off together with them may then still get acks, until they hear of the deletion. Raises StreamNotFound.
+        """
+        deleted = await self._metadata.delete_stream(check_name("stream", name))
+        await fence_deleted(self._connections, deleted)
 
     async def trim_stream(self, name: str, trim_offset: int) -> StreamInfo:
         """Let everything below `trim_offset` go. Raises StreamNotFound, OffsetOutOfRange."""

@@ -10,18 +10,18 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
+from rangelog._fencing import FENCE_TIMEOUT_S, fence_replica
 from rangelog._hot import fetch_once
 from rangelog._metadata import Metadata, new_request_id
 from rangelog._transport.data_connection import DataConnections, replica_id
 from rangelog.batch import check_batch, split_batches
-from rangelog.errors import Corruption, RangelogError, SealBlocked, Unavailable, WriterFenced
+from rangelog.errors import Corruption, RangelogError, SealBelowFloor, SealBlocked, Unavailable, WriterFenced
 from rangelog.ids import ReplicaId
 from rangelog.limits import FETCH_BYTES_MAX
 from rangelog.protocol.recovery import Answer, Commit, Copy, Fence, Recovery
 from rangelog_proto.frame import Opcode
 from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
 
-_FENCE_TIMEOUT_S = 5.0
 _RETRY_S = 0.5
 _OUTCOMES = {
     data_pb2.SEAL_OUTCOME_FENCED: Answer.TRUTHFUL,
@@ -102,22 +102,15 @@ class FailoverSeal:
             self._failure = error if isinstance(error, RangelogError) else Unavailable(f"the seal failed: {error!r}")
 
     async def _fence(self, replica: ReplicaId) -> None:
-        request = data_pb2.Seal(
-            stream_id=self._range.stream_id,
-            range_index=self._range.index,
-            epoch=self._epoch,
-            start_offset=self._range.start_offset,
-        )
         try:
-            connection = await self._connections.get(replica, self._addresses[replica])
-            frame = await connection.request(Opcode.SEAL, request.SerializeToString(), timeout_s=_FENCE_TIMEOUT_S)
+            address = self._addresses[replica]
+            reply = await fence_replica(self._connections, replica, address, self._range, self._epoch)
         except WriterFenced:
             raise
         except RangelogError as error:
             gone = not self._addresses[replica]  # the placement driver gives no address of an incarnation that is over
             self._core.lost(_now_ms(), replica, error.message, gone=gone)
             return
-        reply = data_pb2.SealReply.FromString(frame.message)
         answer = _OUTCOMES.get(reply.outcome, Answer.UNKNOWN)
         self._core.answered(_now_ms(), replica, answer, reply.durable_offset)
 
@@ -164,7 +157,7 @@ class FailoverSeal:
         target.listen(self._range.stream_id, self._range.index, waiter)
         try:
             target.send(Opcode.APPEND, head.SerializeToString(), batches)
-            async with asyncio.timeout(_FENCE_TIMEOUT_S):
+            async with asyncio.timeout(FENCE_TIMEOUT_S):
                 return await waiter.future
         except TimeoutError as error:
             raise Unavailable(f"range server {copy.target.server} did not answer a recovery copy") from error
@@ -179,7 +172,13 @@ class FailoverSeal:
             epoch=self._epoch,
             end_offset=effect.end_offset,
         )
-        response = await self._metadata.seal_range(request, max(1.0, self._deadline - time.monotonic()))
+        try:
+            response = await self._metadata.seal_range(request, max(1.0, self._deadline - time.monotonic()))
+        except SealBelowFloor as error:  # never inside the promise: two of its disks forgot what they had flushed
+            raise SealBlocked(
+                f"range {self._range.stream_id}/{self._range.index} would end at {effect.end_offset}, but readers were shown "
+                f"records up to {error.offset}: more than one of its replicas lost data; bring their disks back"
+            ) from error
         self._core.committed(response.range.end_offset)
 
 

@@ -187,7 +187,7 @@ class HotRange:
         except RangelogError:
             return None
         sealed_end = reply.sealed_end_offset if reply.sealed else None
-        return Told(replica, reply.durable_offset, reply.confirm_offset, sealed_end)
+        return Told(replica, reply.durable_offset, reply.confirm_offset, sealed_end, reply.doubtful)
 
     async def lookup_timestamp(self, timestamp_ms: int, known_end_offset: int) -> int | None:
         """Return where to start looking for the first record at or after a time; None: it is not below the known end.

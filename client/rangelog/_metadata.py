@@ -24,7 +24,10 @@ def new_request_id() -> str:
 
 
 class Metadata:
-    """Typed calls on the placement driver. All raise what the driver answered, Unavailable or RequestTimeout."""
+    """Typed calls on the placement driver. All raise what the driver answered, Unavailable or RequestTimeout.
+
+    A command that may have been carried out although no try was answered raises OutcomeUnknown.
+    """
 
     def __init__(self, pd: PdClient) -> None:
         self.pd = pd
@@ -58,10 +61,10 @@ class Metadata:
         request = pd_pb2.UpdateStreamRequest(request_id=new_request_id(), name=name, config=config, fields=list(fields))
         return (await self.pd.update_stream(request, timeout_s=CALL_TIMEOUT_S)).stream
 
-    async def delete_stream(self, name: str) -> None:
-        """Delete a stream and all it holds."""
+    async def delete_stream(self, name: str, timeout_s: float = CALL_TIMEOUT_S) -> pd_pb2.DeleteStreamResponse:
+        """Delete a stream and all it holds; what was open is in the answer, to be fenced."""
         request = pd_pb2.DeleteStreamRequest(request_id=new_request_id(), name=name)
-        await self.pd.delete_stream(request, timeout_s=CALL_TIMEOUT_S)
+        return await self.pd.delete_stream(request, timeout_s=timeout_s)
 
     async def trim_stream(self, name: str, trim_offset: int) -> common_pb2.Stream:
         """Let everything below an offset go."""

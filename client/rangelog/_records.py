@@ -12,6 +12,7 @@ from itertools import chain
 from typing import overload
 
 from rangelog.batch import Columns, check_record_headers, clip, iterate_records
+from rangelog.errors import InternalError
 from rangelog.record import Record
 
 
@@ -75,5 +76,6 @@ class RecordChunk(Chunk):
         number = bisect_right(self._ends, place)
         columns, low, high = self._parts[number]
         found = high - (self._ends[number] - place)
-        assert low <= found < high
+        if not low <= found < high:
+            raise InternalError(f"record {place} of a chunk is sought at {found}, outside of [{low}, {high})")
         return next(iterate_records(columns, found, found + 1))

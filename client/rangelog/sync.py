@@ -1,5 +1,8 @@
 """The blocking facade: the same verbs, run on one background event loop per client.
 
+A call may come from any thread but the client's own (on which the callbacks of futures run), and only in the process that
+connected: elsewhere it raises InvalidArgument. Once the client is closed, whoever waits and whoever comes later gets an error.
+
 with rangelog.sync.connect("127.0.0.1:7100") as client:
     with client.writer("flights") as writer:
         writer.append(b"…")
@@ -10,68 +13,28 @@ with rangelog.sync.connect("127.0.0.1:7100") as client:
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
-import threading
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 from rangelog import _client
 from rangelog._config import StreamInfo
+from rangelog._loop_thread import LoopThread
 from rangelog._reader import Start
 from rangelog._transport.grpc_options import TlsConfig
 from rangelog._writer import Writer as AsyncWriter
-from rangelog.errors import Overloaded
+from rangelog.errors import Overloaded, WriterClosed
 from rangelog.record import Ack, AppendRecord, Record
 
 _T = TypeVar("_T")
-_END = object()
-
-
-class _Loop:
-    """One event loop on one daemon thread."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="rangelog-sync", daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine there and wait for it; an interrupt cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def iterate(self, items: AsyncIterator[_T]) -> Iterator[_T]:
-        """Run an asynchronous iterator from here."""
-        iterator = items.__aiter__()
-
-        async def step() -> Any:
-            return await anext(iterator, _END)
-
-        try:
-            while (item := self.run(step())) is not _END:
-                yield item
-        finally:
-            close = getattr(iterator, "aclose", None)
-            if close is not None:
-                self.run(close())
-
-    def stop(self) -> None:
-        """End the thread; idempotent."""
-        if self._thread.is_alive():
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join()
-            self.loop.close()
 
 
 class Writer:
     """The blocking writer. Safe to use from several threads."""
 
-    def __init__(self, loop: _Loop, writer: AsyncWriter) -> None:
+    def __init__(self, loop: LoopThread, writer: AsyncWriter) -> None:
         self._loop = loop
         self._writer = writer
 
@@ -80,7 +43,9 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._loop.run(self._writer.close(flush=kind is None))
+        if self._loop.forked and kind is not None:
+            return  # a child that leaves by an exception: the writer is its parent's
+        self._close(flush=kind is None)
 
     def append(
         self,
@@ -101,8 +66,12 @@ class Writer:
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
     ) -> concurrent.futures.Future[Ack]:
-        """Append one record; the future gives its ack. Blocks only while too much is not acked yet."""
+        """Append one record; the future gives its ack. Blocks only while too much is not acked yet.
+
+        The future cannot be cancelled. Its callbacks run on the client's own thread: they must not block, nor append.
+        """
         result: concurrent.futures.Future[Ack] = concurrent.futures.Future()
+        result.set_running_or_notify_cancel()
 
         async def submit() -> None:
             while True:
@@ -127,7 +96,11 @@ class Writer:
 
     def close(self) -> None:
         """Flush and let go; idempotent."""
-        self._loop.run(self._writer.close())
+        self._close(flush=True)
+
+    def _close(self, *, flush: bool) -> None:
+        if not self._writer.closed:  # by the client's close, perhaps, which does not flush
+            self._loop.run(self._writer.close(flush=flush))
 
     @property
     def next_offset(self) -> int:
@@ -138,9 +111,10 @@ class Writer:
 class Client:
     """The blocking client; see rangelog.Client for what each verb does and raises."""
 
-    def __init__(self, loop: _Loop, client: _client.Client) -> None:
+    def __init__(self, loop: LoopThread, client: _client.Client) -> None:
         self._loop = loop
         self._client = client
+        _open_clients.add(self)
 
     def __enter__(self) -> Client:
         return self
@@ -149,10 +123,12 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close everything; idempotent."""
-        if not self._loop.loop.is_closed():
-            self._loop.run(self._client.close())
-            self._loop.stop()
+        """Close everything, without flushing writers; whoever waits in another thread gets an error.
+
+        Idempotent, from several threads as well. Does nothing in a forked process: the client is its parent's.
+        """
+        self._loop.stop(self._client.close)
+        _open_clients.discard(self)
 
     def create_stream(self, name: str, **config: Any) -> StreamInfo:
         """Create a stream."""
@@ -160,7 +136,7 @@ class Client:
 
     def describe_stream(self, name: str) -> StreamInfo:
         """Return a stream as it is now."""
-        return self._loop.run(self._client.describe_stream(name))
+        return self._loop.run(self._client.describe_stream(name), reads=True)
 
     def list_streams(self, prefix: str = "") -> Iterator[StreamInfo]:
         """Yield the streams whose names start with `prefix`."""
@@ -184,7 +160,7 @@ class Client:
 
     def end_offset(self, stream: str) -> int:
         """Return one past the last acked record."""
-        return self._loop.run(self._client.end_offset(stream))
+        return self._loop.run(self._client.end_offset(stream), reads=True)
 
     def writer(self, stream: str, **options: Any) -> Writer:
         """Return the stream's writer, to be used with `with`."""
@@ -218,6 +194,16 @@ class Client:
         return self._client
 
 
+_open_clients: set[Client] = set()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A program may end without `close`: quietly."""
+    for client in list(_open_clients):
+        client.close()
+
+
 def connect(
     endpoints: str | Sequence[str],
     *,
@@ -226,7 +212,7 @@ def connect(
     tier_url: str | None = None,
 ) -> Client:
     """Connect to a cluster; see rangelog.connect."""
-    loop = _Loop()
+    loop = LoopThread()
     try:
         return Client(loop, loop.run(_client.connect(endpoints, token=token, tls=tls, tier_url=tier_url)))
     except BaseException:
@@ -235,10 +221,7 @@ def connect(
 
 
 def _pass_on(done: asyncio.Future[Ack], result: concurrent.futures.Future[Ack]) -> None:
-    if done.cancelled():
-        result.cancel()
-        return
-    error = done.exception()
+    error = WriterClosed(outcome_unknown=True) if done.cancelled() else done.exception()
     if error is not None:
         result.set_exception(error)
     else:

@@ -1,7 +1,8 @@
 """What every command shares: which cluster, how to reach it, how to say what went wrong.
 
-Exit codes: 0 ok, 1 failed (or degraded), 2 usage, 3 not found, 4 unavailable or timed out, 5 somebody else was first
-(exists, fenced, precondition), 130 interrupted. A reader of our output that goes away ends the command quietly, with 0.
+Exit codes: 0 ok, 1 failed (or degraded), 2 usage, 3 not found, 4 unavailable or timed out (the line says so where the
+command may have been carried out), 5 somebody else was first (exists, fenced, precondition), 130 interrupted. A reader of
+our output that goes away ends the command quietly, with 0.
 Whatever goes wrong, the user reads one line, `pdctl: <what>: <what to do>`; RANGELOG_DEBUG=1 shows where.
 """
 
@@ -47,6 +48,7 @@ _EXITS: tuple[tuple[type[RangelogError], int], ...] = (
 )
 _ADVICE: dict[type[RangelogError], str] = {
     errors.StreamNotFound: "see `pdctl stream list`",
+    errors.OutcomeUnknown: "look with `pdctl stream show` or `pdctl range list` whether it was done",
     errors.StreamExists: "choose another name",
     errors.WriterFenced: "a later writer took the stream over",
     errors.Unauthorized: "pass --token or set RANGELOG_TOKEN",

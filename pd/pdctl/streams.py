@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from pdctl.output import emit_data, emit_list, emit_one, field
 from pdctl.records import append, read, tail
 from pdctl.session import OFFSET, Session, confirm, output_option, session_of
 from pdctl.units import Duration, Size, show_bytes, show_ms, show_time
+
+if TYPE_CHECKING:
+    from rangelog._client import Client
 
 _PAGE_SIZE = 500
 _DURABILITY = {"flushed": 1, "memory": 2}
@@ -205,11 +208,15 @@ def delete(session: Session, name: str, yes: bool, output: str) -> None:
     Example:
       pdctl stream delete flights --yes
     """
-    from rangelog_proto.v1 import pd_pb2
+    from rangelog._fencing import fence_deleted
 
     confirm(name, f"This deletes stream {name} with all its records", yes=yes)
-    request = pd_pb2.DeleteStreamRequest(request_id=uuid.uuid4().hex, name=name)
-    session.with_pd(lambda pd: pd.delete_stream(request, timeout_s=session.timeout_s))
+
+    async def work(client: Client) -> None:
+        deleted = await client.metadata.delete_stream(name, session.timeout_s)
+        await fence_deleted(client.connections, deleted)
+
+    session.with_client(work)
     if output == "table":
         click.echo(f"{name} is deleted")
     else:

@@ -16,19 +16,22 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from rangelog.errors import InvalidArgument, NotLeader, RangelogError, Unavailable
+from rangelog_pd.cluster_time import ClusterTime
 from rangelog_pd.consensus.interface import Consensus
+from rangelog_pd.placement import Health
 from rangelog_pd.reconcile.proposals import proposals
 from rangelog_pd.reconcile.tasks import Tasks
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import COMMAND_VERSION, Machine, response_of
 from rangelog_pd.state.store import State
-from rangelog_proto.v1 import pd_state_pb2
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 PROPOSE_TIMEOUT_S = 2.5
 BARRIER_TIMEOUT_S = 2.0
 """Both below a client's try at one member, so that it hears from us what is the matter."""
 REQUEST_ID_LENGTH_MAX = 100
+CLOCK_OFF_MS = 60_000
 
 _T = TypeVar("_T", bound=Message)
 _log = logging.getLogger("rangelog.pd")
@@ -43,6 +46,8 @@ class Driver:
         self._machine = machine
         self.view = ClusterView(settings.server_suspect_ms, settings.server_dead_ms)
         self.tasks = Tasks()
+        self._clock = ClusterTime()
+        self._clock_is_off = False
         self._leading_term: int | None = None
 
     # ---- time
@@ -54,8 +59,44 @@ class Driver:
 
     @staticmethod
     def wall_ms() -> int:
-        """Wall clock; for what people read, and for retention."""
+        """Wall clock; for what people read, and one voice in cluster time."""
         return time.time_ns() // 1_000_000
+
+    def time_ms(self) -> int:
+        """Cluster time; for everything that the state dates, and for what compares with it."""
+        known_ms = self._machine.state.time_ms  # one number: nothing has to be held still for it
+        if self._leading_term is None:
+            return known_ms or self.wall_ms()
+        return max(known_ms, self._clock.read(self.now_ms(), self.wall_ms()))
+
+    def heard_clock(self, server: str, wall_ms: int) -> None:
+        """A range server says what its wall clock shows."""
+        self._clock.heard(server, self.now_ms(), wall_ms)
+        if self._clock.provisional:
+            self._judge_time()
+
+    def _judge_time(self) -> None:
+        with self.state() as state:
+            now_ms, registered = self.now_ms(), len(state.servers)
+            alive = [
+                name
+                for name, server in state.servers.items()
+                if self.view.health(state, name, server.server.incarnation, now_ms) is Health.ALIVE
+            ]
+        self._clock.judge(alive, registered)
+
+    def _mind_own_clock(self) -> None:
+        """Say once when this leader's wall clock is not what the others show."""
+        self.time_ms()
+        off_ms = self._clock.leader_is_off_by_ms(self.now_ms())
+        is_off = abs(off_ms) > CLOCK_OFF_MS
+        if is_off and not self._clock_is_off:
+            way = "ahead of" if off_ms > 0 else "behind"
+            _log.warning(
+                "the wall clock of %s is %d s %s cluster time: check the clocks; ages go by cluster time",
+                self.settings.name, abs(off_ms) // 1000, way,
+            )  # fmt: skip
+        self._clock_is_off = is_off
 
     # ---- consensus
 
@@ -64,6 +105,11 @@ class Driver:
         """The state as applied so far, held still; no awaits inside."""
         with self.consensus.lock:
             yield self._machine.state
+
+    def fill_in(self, target: common_pb2.Range) -> None:
+        """Set each replica's address and health."""
+        with self.state() as state:
+            target.CopyFrom(self.view.fill_in(state, [target], self.now_ms())[0])
 
     async def barrier(self) -> None:
         """After this the state holds everything that was acknowledged before. Raises NotLeader with a hint, Unavailable."""
@@ -85,17 +131,18 @@ class Driver:
         """Apply one command and return its response. Raises what the command came to, NotLeader, OutcomeUnknown."""
         if len(request_id) > REQUEST_ID_LENGTH_MAX:
             raise InvalidArgument(f"a request id of {len(request_id)} characters; the limit is {REQUEST_ID_LENGTH_MAX}")
-        command = pd_state_pb2.Command(
-            version=COMMAND_VERSION,
-            request_id=request_id,
-            now_ms=self.wall_ms(),
-            **action,  # type: ignore[arg-type]
-        )
+        command = pd_state_pb2.Command(request_id=request_id, **action)  # type: ignore[arg-type]
+        self._date(command)
         try:
             result = await self.consensus.propose(command.SerializeToString(), timeout_s=PROPOSE_TIMEOUT_S)
         except NotLeader as error:
             raise self._hint() from error
         return response.FromString(response_of(result))
+
+    def _date(self, command: pd_state_pb2.Command) -> None:
+        command.version = COMMAND_VERSION
+        command.now_ms = self.time_ms()
+        command.time_is_provisional = self._leading_term is None or self._clock.provisional
 
     def _hint(self) -> NotLeader:
         leader = self.consensus.leader()
@@ -111,6 +158,8 @@ class Driver:
         if self._leading_term != term:
             self._leading_term = term
             self.view.start_leading(self.now_ms())
+            self._clock.begin(self.now_ms(), self.wall_ms(), self._machine.state.time_ms)
+            self._judge_time()
             self.tasks.clear()
             _log.info("%s leads", self.settings.name)
 
@@ -123,9 +172,14 @@ class Driver:
             return
         try:
             await self.barrier()
+            self._judge_time()
+            self._mind_own_clock()
+            time_ms = self.time_ms()
             with self.state() as state:
                 named = bool(state.cluster_id)
-                commands = proposals(state, self.view, self.now_ms(), self.wall_ms())
+                commands = proposals(state, self.view, self.now_ms(), time_ms)
+                if (state.undated or state.undated_ranges) and not self._clock.provisional:
+                    commands.append(pd_state_pb2.Command(mark_log_ends=pd_state_pb2.MarkLogEnds()))  # to date them
             if not named:
                 await self._propose_own(
                     pd_state_pb2.Command(name_cluster=pd_state_pb2.NameCluster(cluster_id=uuid.uuid4().hex))
@@ -137,8 +191,7 @@ class Driver:
             _log.debug("a round of reconciling was cut short: %s", error)
 
     async def _propose_own(self, command: pd_state_pb2.Command) -> None:
-        command.version = COMMAND_VERSION
-        command.now_ms = self.wall_ms()
+        self._date(command)
         result = await self.consensus.propose(command.SerializeToString(), timeout_s=PROPOSE_TIMEOUT_S)
         try:
             response_of(result)

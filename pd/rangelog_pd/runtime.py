@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -54,25 +55,20 @@ class Runtime:
         driver = Driver(settings, consensus, machine)
         server = GrpcServer(token=settings.token)
         add_PlacementDriverServicer_to_server(Service(driver), server.server)  # type: ignore[no-untyped-call]
-        tasks: list[asyncio.Task[object]] = []
+        tasks: list[asyncio.Task[Any]] = []
         endpoint = settings.data_dir / ENDPOINT_FILE
         try:
             listen = settings.listen or settings.api_address
             port = await server.start(listen, (SERVICE_NAME,))
             await consensus.start()
-            tasks = [
-                asyncio.create_task(self._reconcile(driver, server)),
-                asyncio.create_task(self._stop.wait()),
-                asyncio.create_task(consensus.failed()),
-            ]
+            stopped, failed = asyncio.create_task(self._stop.wait()), asyncio.create_task(consensus.failed())
+            tasks = [asyncio.create_task(self._reconcile(driver, server)), stopped, failed]
             host, _ = split_address(settings.api_address)
             _write_endpoint(endpoint, settings.name, f"{host}:{port}")
             _log.info("serving", name=settings.name, api=listen, members=len(raft))
-            await asyncio.wait(tasks[1:], return_when=asyncio.FIRST_COMPLETED)
-            if tasks[2].done() and not self._stop.is_set():
-                died = tasks[2].result()
-                assert isinstance(died, BaseException)
-                raise died
+            await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
+            if failed.done() and not self._stop.is_set():
+                raise failed.result()
         finally:
             endpoint.unlink(missing_ok=True)
             for task in tasks:

@@ -7,6 +7,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT
+
 
 class MemberSettings(BaseModel):
     """Where one member is reached by its peers, and by everybody else."""
@@ -34,6 +36,7 @@ class PdSettings(BaseSettings):
     server_suspect_ms: int = Field(default=1_500, ge=100)
     server_dead_ms: int = Field(default=5_000, ge=200)
     tier_prepare_ttl_ms: int = Field(default=120_000, ge=1_000)
+    delete_grace_ms: int = Field(default=DELETE_GRACE_MS_DEFAULT, ge=0)
     snapshot_entries: int = Field(default=5_000, ge=100)
 
     @field_validator("data_dir")

@@ -1,7 +1,8 @@
 """Who this data directory is. Made with the directory, so that a wiped or replaced one is another server's memory.
 
 `incarnation` is drawn once; `boot` is raised and flushed before anything is served or registered, so the placement
-driver sees a directory that was rolled back to an older copy. `salt` marks the bytes of this log as its own.
+driver sees a directory that was rolled back to an older copy: its count is lower, or it is another process's. `salt`
+marks the bytes of this log as its own.
 """
 
 from __future__ import annotations

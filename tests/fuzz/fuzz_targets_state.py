@@ -63,6 +63,7 @@ def history() -> list[bytes]:
     )
     update = pd_pb2.UpdateStreamRequest(name="s", config=common_pb2.StreamConfig(acks=1), fields=["acks"])
     lost, other = replicas("rs2", "rs4")
+    mark = pd_state_pb2.MarkLogEnd(server="rs1", incarnation=101, log_end=9)
     return [
         command(name_cluster=pd_state_pb2.NameCluster(cluster_id="x")),
         *register,
@@ -70,7 +71,8 @@ def history() -> list[bytes]:
         command("o1", open_writer=pd_pb2.OpenWriterRequest(name="s")),
         command("r1", create_range=pd_state_pb2.PlacedCreateRange(request=make, replicas=trio)),
         command("z1", seal_range=pd_state_pb2.PlacedSealRange(request=seal, replicas=trio)),
-        command(mark_log_end=pd_state_pb2.MarkLogEnd(server="rs1", incarnation=101, log_end=9)),
+        command(mark_log_end=mark),
+        command(mark_log_ends=pd_state_pb2.MarkLogEnds(marks=[mark])),
         command(replace_replica=pd_state_pb2.ReplaceReplica(stream_id=1, range_index=0, lost=lost, replacement=other)),
         command(prepare_object=pd_state_pb2.TimedPrepareObject(request=prepare, deadline_ms=NOW_MS + 9)),
         command(commit_object=commit),
@@ -130,7 +132,7 @@ def indexes(machine: Machine) -> list[dict[Any, Any]]:
     """What a restore builds anew, without what is empty."""
     state = machine.state
     full = [{key: dict(each) for key, each in index.items() if each} for index in (state.hosted, state.range_objects)]
-    return [*full, state.names]
+    return [*full, state.names, state.undated, state.undated_ranges]
 
 
 def run_commands(data: bytes) -> bool:

@@ -62,6 +62,7 @@ class PlayedDriver(PlacementDriverServicer):
                 reports[report.stream_id, report.range_index] = report
         for task in request.tasks:
             self.tasks[task.task_id] = task
+        assert request.wall_ms > 0
         assert request.log_end >= self.log_ends.get(request.server, 0) or request.sequence % (1 << 32) == 1
         self.log_ends[request.server] = request.log_end
         return pb.HeartbeatResponse(directives=self.directives.get(request.server, []))
@@ -266,8 +267,10 @@ async def test_rolled_back_directory_comes_back_as_a_new_incarnation(
     client.close()
     assert server.stop() == 0
     shutil.copytree(server.home, tmp_path / "older")
+    first = driver.registered["rs1"]
     await asyncio.to_thread(server.start)
     old = driver.registered["rs1"]
+    assert 0 < first.process_id != old.process_id > 0, "drawn at each start"
     assert server.stop() == 0
     shutil.rmtree(server.home)
     (tmp_path / "older").rename(server.home)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
+from rangelog.errors import RangeNotFound
 from rangelog.ids import ReplicaId
 from rangelog_pd.state.machine import COMMAND_VERSION, Machine, response_of
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
@@ -64,6 +65,12 @@ class Driver:
         found = ranges[0]
         return int(found.end_offset) if found.state == common_pb2.RANGE_STATE_SEALED else None
 
+    @property
+    def floor_offset(self) -> int:
+        """Where no seal can end the range below."""
+        found = self.machine.state.ranges[1].get(0)
+        return int(found.floor_offset) if found is not None else 0
+
     def members_now(self) -> list[common_pb2.Replica]:
         """Who holds range 0, by the state."""
         found = self.machine.state.ranges[1].get(0)
@@ -79,10 +86,21 @@ class Driver:
         opened = self.do(pd_pb2.OpenWriterResponse, open_writer=pd_pb2.OpenWriterRequest(name="s"))
         return int(opened.stream.epoch)
 
-    def seal(self, epoch: int, end_offset: int, *, create_next: bool = False) -> int:
-        """Commit an end; return the one in force. Raises WriterFenced."""
+    def seal(self, epoch: int, end_offset: int, *, create_next: bool = False, place: bool = True) -> int:
+        """Commit an end; return the one in force. Raises WriterFenced, SealBelowFloor, NoPlacement (without `place`)."""
         request = pd_pb2.SealRangeRequest(
             stream_id=1, range_index=0, epoch=epoch, end_offset=end_offset, create_next=create_next
         )
-        placed = pd_state_pb2.PlacedSealRange(request=request, replicas=self.members if create_next else [])
+        placed = pd_state_pb2.PlacedSealRange(request=request, replicas=self.members if create_next and place else [])
         return int(self.do(pd_pb2.SealRangeResponse, seal_range=placed).range.end_offset)
+
+    def prove_end(self, end_offset: int, holders: Sequence[ReplicaId]) -> int:
+        """Arbitrate a reader's proof; return the end it may believe. Raises PreconditionFailed: these holders prove nothing."""
+        named = [common_pb2.Replica(server=each.server, incarnation=each.incarnation) for each in holders]
+        request = pd_pb2.ProveEndRequest(stream_id=1, range_index=0, end_offset=end_offset, holders=named)
+        try:
+            found = self.do(pd_pb2.ProveEndResponse, prove_end=request).range
+        except RangeNotFound:
+            assert self.end_offset is not None
+            return self.end_offset
+        return int(found.end_offset if found.state == common_pb2.RANGE_STATE_SEALED else found.floor_offset)

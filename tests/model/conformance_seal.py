@@ -11,20 +11,31 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-import seal_model as m
+import seal_state as m
 from conformance_driver import Driver
+from conformance_readers import ReaderSide
 from conformance_servers import Server, record
 from conformance_walks import Step
+from seal_model import SealModel
 
-from rangelog.errors import Corruption, RangelogError, WriterFenced
+from rangelog.errors import Corruption, NoPlacement, PreconditionFailed, RangelogError, SealBelowFloor, WriterFenced
 from rangelog.ids import ReplicaId
-from rangelog.protocol.appender import Appender, OpenRange, Probe, SealRange
+from rangelog.protocol.appender import ROLL_RETRY_MS, Appender, Confirmed, OpenRange, Probe, SealRange
 from rangelog.protocol.appender import Phase as WriterPhase
 from rangelog.protocol.recovery import Answer, Commit, Copy, Phase, Recovery
 from rangelog_server.ranges.replica import Health, Outcome
 
 GRACE_MS = 1_000.0
-WEIGHTS = {"opens": 0.25, "gives": 0.15, "is lost": 0.4, "DISK": 0.15, "DAMAGED": 0.1, "freezes": 0.3, "TAIL ROTS": 0.5}
+WEIGHTS = {
+    "opens": 0.25,
+    "gives": 0.15,
+    "is lost": 0.4,
+    "DISK": 0.15,
+    "DAMAGED": 0.1,
+    "freezes": 0.3,
+    "TAIL ROTS": 0.5,
+    "tells": 0.5,
+}
 """How likely a step with this word is beside the others: else walks are over before much is written."""
 _ANSWERS = {Outcome.FENCED: Answer.TRUTHFUL, Outcome.DOUBTFUL: Answer.DOUBTFUL, Outcome.UNKNOWN: Answer.UNKNOWN}
 _HEALTHS = {m.SOUND: Health.SOUND, m.TORN: Health.DOUBTFUL, m.DAMAGED: Health.QUARANTINED}
@@ -40,6 +51,8 @@ STEPS = {
     r"the writer gets r(\d)'s ack up to (\d)": "_ack",
     r"the writer freezes at (\d)": "_freeze",
     r"the writer commits the end (\d): (\w+)": "_writer_commits",
+    r"the writer is told the floor (\d), not the end (\d)": "_writer_is_refused",
+    r"the placement driver has no place, the writer goes on": "_go_on",
     r"r(\d) learns from the writer that the range ends at (\d)": "_learn",
     r"W(\d) opens the stream": "_open",
     r"W(\d) fences r(\d), the answer is lost": "_fence",
@@ -48,6 +61,9 @@ STEPS = {
     r"W(\d) commits the end (\d): (\w+)": "_commit",
     r"W(\d) copies (\d) to r(\d)": "_copy",
     r"W(\d) gives r(\d) up for (good|now)": "_give_up",
+    r"r(\d), told what is confirmed, serves up to (\d)": "_serve_confirmed",
+    r"r(\d) tells a reader that it holds (\d)": "_tell",
+    r"a reader proves (\d) and is answered (\d)": "_prove",
 }
 """The labels of the model's steps, and the method of `SealWalk` that takes each; the words in brackets are its arguments."""
 
@@ -80,11 +96,12 @@ class SealWalk:
 
     def __init__(self, instance: m.Seal) -> None:
         self.instance = instance
-        self.model = m.SealModel(instance)
+        self.model = SealModel(instance)
         self.now_ms = 0.0
         self.replicas = [ReplicaId(f"s{number}", number + 1) for number in range(instance.replicas)]
         self.servers: list[Server | None] = [Server() for _ in self.replicas]
         self.driver = Driver(self.replicas, instance.acks)
+        self.readers = ReaderSide(instance, self.replicas, self.driver)
         self.recoverers: dict[int, _Recoverer] = {}
         opened = OpenRange(0, 0, instance.acks, tuple(self.replicas), 0.0, 1 << 30, 0)
         self.writer = Appender(1, opened, self.now_ms)
@@ -93,11 +110,13 @@ class SealWalk:
         for replica in self.replicas:
             self.writer.connected(self.now_ms, 0, replica)
         self.frozen: int | None = None
+        self.acked_offset = 0  # by the model, before the step that is taken
         self.taken = dict.fromkeys(STEPS, 0)
         self.refused = 0  # what the product was asked though the model does not offer it
 
     def take(self, label: str, before: bytes, after: bytes) -> bool:
         """Do as the label says; return whether the product could (False: this way to damage a disk is not open)."""
+        self.acked_offset = self.instance.confirmed(before)
         for pattern, method in STEPS.items():
             match = re.fullmatch(pattern, label)
             if match is not None:
@@ -166,6 +185,24 @@ class SealWalk:
         self.writer.sealed(self.now_ms, end, following)
         assert self.writer.phase is WriterPhase.OPEN
 
+    def _writer_is_refused(self, floor: int, end: int) -> None:
+        try:
+            self.driver.seal(1, end, create_next=True)
+        except SealBelowFloor as error:
+            self.writer.floor_refused(self.now_ms, error.offset or 0)
+        confirmed, asked = self.writer.effects()
+        assert confirmed == Confirmed(floor)
+        assert isinstance(asked, SealRange)
+        assert asked.end_offset == floor
+        self.frozen = floor
+
+    def _go_on(self) -> None:
+        assert self.frozen is not None
+        self._must_refuse(lambda: self.driver.seal(1, self.frozen, create_next=True, place=False), NoPlacement)
+        self.writer.seal_refused(self.now_ms)
+        self.now_ms += ROLL_RETRY_MS
+        self.frozen = None
+
     def _learn(self, number: int, end: int) -> None:
         self._server(number).commit_end(end, 1)
 
@@ -217,6 +254,17 @@ class SealWalk:
         recoverer.copies.clear()
         recoverer.core.lost(self.now_ms, self.replicas[number], "lost", gone=how == "good")
 
+    # ---- steps of readers
+
+    def _serve_confirmed(self, number: int, offset: int) -> None:
+        self.readers.served(self._server(number), self.acked_offset, offset)
+
+    def _tell(self, number: int, held_offset: int) -> None:
+        self.readers.told(self._server(number), number, held_offset)
+
+    def _prove(self, offset: int, answer: int) -> None:
+        self.readers.proves(self.servers, offset, answer, self.acked_offset)
+
     # ---- comparing
 
     def start(self) -> bytes:
@@ -250,6 +298,7 @@ class SealWalk:
                 self._compare_replica(server, state, column)
         end = state[model.at + m.END]
         assert self.driver.end_offset == (None if end == m.NONE else end)
+        assert end != m.NONE or self.driver.floor_offset == state[model.at + m.FLOOR]
         for who in range(self.instance.recoverers):
             self._compare_recoverer(state, who)
         if self.instance.active and self.writer.phase is not WriterPhase.STOPPED and self.writer.range_index == 0:
@@ -287,6 +336,8 @@ class SealWalk:
             server = self.servers[number]
             if server is None or server.core is None:
                 continue
+            if state[column + m.DISK] == m.DAMAGED:
+                self._must_refuse(lambda s=server, r=self.replicas[number]: s.told(r))
             offset = server.core.end_offset
             if offset < self.instance.records and f"append {offset} reaches r{number}" not in offered:
                 self._must_refuse(lambda s=server, o=offset: s.append(o, 1))
@@ -295,17 +346,21 @@ class SealWalk:
                     self._must_refuse(lambda s=server, o=offset, e=recoverer.epoch: s.append(o, e, recovery=True))
                     self._must_refuse(lambda s=server, e=recoverer.epoch: s.seal(e))
                     self._must_refuse(lambda s=server, e=recoverer.epoch: s.commit_end(0, e))
-        if self.frozen is not None and self.writer.phase is WriterPhase.SEALING:
+        if self.driver.end_offset is None and self.driver.floor_offset:
+            self._must_refuse(lambda: self.driver.seal(self.driver.epoch, self.driver.floor_offset - 1), SealBelowFloor)
+            few = self.replicas[: self.instance.acks - 1]
+            self._must_refuse(lambda: self.driver.prove_end(self.driver.floor_offset + 1, few), PreconditionFailed)
+        if not self.instance.goes_on and self.frozen is not None and self.writer.phase is WriterPhase.SEALING:
             for replica in self.replicas:
                 self.writer.acked(self.now_ms, 0, replica, self.instance.records)
             assert self.writer.confirm_offset == self.frozen, "what is acked late counts for nothing"
 
-    def _must_refuse(self, ask: Callable[[], object]) -> None:
+    def _must_refuse(self, ask: Callable[[], object], *reasons: type[RangelogError]) -> None:
         try:
             ask()
-        except (WriterFenced, Corruption):
-            self.refused += 1
         except RangelogError as error:
-            raise AssertionError(f"refused for another reason: {error!r}") from error
+            if not isinstance(error, reasons or (WriterFenced, Corruption)):
+                raise AssertionError(f"refused for another reason: {error!r}") from error
+            self.refused += 1
         else:
             raise AssertionError("the product took what the model does not offer")

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 from rangelog.batch import batch_crc, check_batch
 from rangelog.errors import Corruption
+from rangelog.ids import ReplicaId
+from rangelog.protocol.proof import Told
 from rangelog_proto.v1 import pd_pb2
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches
@@ -83,6 +85,22 @@ class Server:
         """Learn the end from a client."""
         self._store.commit_end(STREAM, INDEX, 0, end_offset, epoch, lambda hosted: None)
         self.flush()
+
+    def confirm(self, confirm_offset: int) -> int:
+        """Hear from the writer what is acked; return up to where a reader is served."""
+        hosted = self._hosted
+        if hosted is None:
+            return 0
+        hosted.core.confirm(1, confirm_offset)
+        return hosted.core.readable_end()
+
+    def told(self, replica: ReplicaId) -> Told:
+        """Answer a reader that gathers a proof. Raises Corruption."""
+        core = self.core
+        if core is None:  # never heard of the range: it truthfully holds nothing
+            return Told(replica, 0, 0)
+        core.check_fetch(core.start_offset, core.readable_end())
+        return Told(replica, core.durable_offset, core.confirm_offset, core.sealed_end_offset)
 
     # ---- what befalls it
 

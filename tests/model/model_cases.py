@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ending_model import Ending
 from reports_model import Reports
-from seal_model import Seal, SealModel
+from seal_model import SealModel
+from seal_state import AT_ONCE, IN_TURN, Seal
 from search import Result, explore
 from tier_state import Instance
 from tier_steps import TierModel
@@ -195,6 +196,100 @@ SEAL_RIGHT = [
     _seal("seal-3-of-4", "three acks of four, two disks", Seal(replicas=4, acks=3, disks=2), large=True),
 ]  # fmt: skip
 
+READER_RIGHT = [
+    _seal("reader", "readers and a recoverer", Seal(reader=AT_ONCE)),
+    _seal("reader-in-turn", "answers of any age; the active seal and a recoverer",
+          Seal(records=1, active=True, reader=IN_TURN)),
+    _seal("reader-disk", "the same, a disk lost", Seal(disks=1, reader=AT_ONCE)),
+    _seal("reader-torn", "the same, power lost", Seal(restarts=1, reader=AT_ONCE)),
+    _seal("reader-active-alone", "readers and the active seal: the writer gets there by itself, whatever they prove",
+          Seal(records=3, active=True, recoverers=0, reader=AT_ONCE)),
+    _seal("reader-active-alone-disk", "the same, a disk lost", Seal(active=True, recoverers=0, disks=1, reader=AT_ONCE)),
+    _seal("reader-active", "readers, the active seal and a recoverer", Seal(active=True, reader=AT_ONCE)),
+    _seal("reader-active-goes-on", "the writer goes on where there is no place for the next range",
+          Seal(records=1, active=True, disks=1, reader=AT_ONCE, goes_on=True)),
+    _seal("reader-active-goes-on-2", "the same, two records", Seal(active=True, reader=AT_ONCE, goes_on=True), large=True),
+    _seal("reader-in-turn-goes-on", "the same, answers of any age, three records, the writer alone",
+          Seal(records=3, active=True, recoverers=0, reader=IN_TURN, goes_on=True), large=True),
+    _seal("reader-active-rot", "the same, damage", Seal(records=1, active=True, disks=1, rot=True, reader=AT_ONCE)),
+    _seal("reader-active-torn", "the same, power lost and a disk lost",
+          Seal(records=1, active=True, disks=1, restarts=1, reader=AT_ONCE)),
+    _seal("reader-3-of-3", "three acks of three, two disks", Seal(acks=3, disks=2, reader=AT_ONCE)),
+    _seal("reader-two-replicas", "two replicas; answers of any age, a disk lost and power lost",
+          Seal(records=1, replicas=2, active=True, disks=1, restarts=1, reader=IN_TURN)),
+    _seal("reader-in-turn-two-records", "answers of any age; the active seal and a recoverer, two records",
+          Seal(active=True, reader=IN_TURN), large=True),
+    _seal("reader-in-turn-alone", "the same with the writer alone; a disk lost, power lost",
+          Seal(active=True, recoverers=0, disks=1, restarts=1, reader=IN_TURN), large=True),
+    _seal("reader-in-turn-active-rot", "the same, damage",
+          Seal(records=1, active=True, disks=1, rot=True, reader=IN_TURN), large=True),
+    _seal("reader-in-turn-active-torn", "the same, power lost and a disk lost",
+          Seal(records=1, active=True, disks=1, restarts=1, reader=IN_TURN), large=True),
+    _seal("reader-in-turn-active-two-recoverers", "the same with two recoverers",
+          Seal(records=1, active=True, recoverers=2, reader=IN_TURN), large=True),
+    _seal("reader-in-turn-rot", "answers of any age; a recoverer, damage",
+          Seal(disks=1, rot=True, reader=IN_TURN), large=True),
+    _seal("reader-in-turn-torn", "the same, power lost", Seal(restarts=1, reader=IN_TURN), large=True),
+    _seal("reader-in-turn-two-recoverers", "the same, two recoverers and a disk lost",
+          Seal(records=1, recoverers=2, disks=1, reader=IN_TURN), large=True),
+    _seal("reader-in-turn-3-of-3", "three acks of three, the active seal, two disks",
+          Seal(records=1, acks=3, active=True, disks=2, reader=IN_TURN), large=True),
+    _seal("reader-in-turn-disk", "two records, the active seal and a recoverer, a disk lost",
+          Seal(active=True, disks=1, reader=IN_TURN), large=True),
+    _seal("reader-in-turn-3-of-5", "three acks of five, a disk lost",
+          Seal(records=1, replicas=5, acks=3, disks=1, reader=IN_TURN), large=True),
+    _seal("reader-in-turn-2-of-4", "two acks of four, a disk lost",
+          Seal(records=1, replicas=4, disks=1, reader=IN_TURN), large=True),
+    _seal("reader-active-disk", "readers, the active seal and a recoverer, a disk lost",
+          Seal(active=True, disks=1, reader=AT_ONCE), large=True),
+    _seal("reader-active-power", "the same, power lost", Seal(active=True, restarts=1, reader=AT_ONCE), large=True),
+    _seal("reader-active-rot-and-torn", "the same, damage and power lost",
+          Seal(records=1, active=True, disks=1, rot=True, restarts=1, reader=AT_ONCE), large=True),
+    _seal("reader-active-two-recoverers", "the same, two recoverers and a disk lost",
+          Seal(records=1, active=True, recoverers=2, disks=1, reader=AT_ONCE), large=True),
+    _seal("reader-two-recoverers", "readers, two recoverers, a disk lost",
+          Seal(recoverers=2, disks=1, reader=AT_ONCE), large=True),
+    _seal("reader-two-recoverers-rot", "the same, damage and power lost",
+          Seal(records=1, recoverers=2, disks=1, rot=True, restarts=1, reader=AT_ONCE), large=True),
+    _seal("reader-3-of-5", "three acks of five, two disks lost or damaged",
+          Seal(records=1, replicas=5, acks=3, disks=2, rot=True, reader=AT_ONCE), large=True),
+    _seal("reader-2-of-4", "two acks of four, a disk lost", Seal(replicas=4, disks=1, reader=AT_ONCE), large=True),
+    _seal("reader-2-of-4-active", "the same with the active seal",
+          Seal(records=1, replicas=4, active=True, disks=1, reader=AT_ONCE), large=True),
+]  # fmt: skip
+
+READER_WRONG = [
+    _seal("proof-without-arbitration", "what A replicas hold is believed at once",
+          Seal(active=True, reader=IN_TURN, wrong="proof-without-arbitration"), "DIRTY-READ"),
+    _seal("floor-ignored", "a seal below the floor is taken",
+          Seal(active=True, reader=IN_TURN, wrong="floor-ignored"), "DIRTY-READ"),
+    _seal("floor-after-seal", "a reader is told its own end, though the range was sealed at another",
+          Seal(active=True, reader=IN_TURN, wrong="floor-after-seal"), "DIRTY-READ"),
+    _seal("floor-goes-down", "the last proof counts, not the highest",
+          Seal(active=True, reader=AT_ONCE, wrong="floor-goes-down"), "DIRTY-READ"),
+    _seal("floor-forgotten", "floors in the memory of the placement driver's leader",
+          Seal(active=True, reader=IN_TURN, wrong="floor-forgotten"), "DIRTY-READ"),
+    _seal("confirm-while-frozen", "replicas are told of acks that came after the freeze",
+          Seal(active=True, reader=AT_ONCE, wrong="confirm-while-frozen"), "DIRTY-READ"),
+    _seal("proof-by-one", "what one replica holds", Seal(reader=IN_TURN, wrong="proof-by-one"), "FLOOR-ABOVE-END"),
+    _seal("proof-like-a-seal", "who does not answer may hold everything",
+          Seal(reader=IN_TURN, wrong="proof-like-a-seal"), "FLOOR-ABOVE-END"),
+    _seal("proof-by-who-answers", "fewer than A answers, and what all of these hold",
+          Seal(reader=IN_TURN, wrong="proof-by-who-answers"), "FLOOR-ABOVE-END"),
+    _seal("proof-of-unflushed", "what a replica was sent, flushed or not",
+          Seal(records=1, restarts=1, reader=IN_TURN, wrong="proof-of-unflushed"), "FLOOR-ABOVE-END"),
+    _seal("writer-ignores-floor", "refused, the writer asks for the same end again",
+          Seal(active=True, recoverers=0, reader=AT_ONCE, wrong="writer-ignores-floor"), "dead-end"),
+    _seal("confirms-all-it-sent", "refused, the writer takes all it sent for acked",
+          Seal(active=True, reader=AT_ONCE, wrong="confirms-all-it-sent"), "ACKED-LOST"),
+    _seal("confirm-goes-back", "the writer goes on, and forgets the floor that it took for confirmed",
+          Seal(active=True, reader=AT_ONCE, goes_on=True, wrong="confirm-goes-back"), "CONFIRM-WENT-BACK"),
+    _seal("late-seal", "a copy of a seal that was refused for want of a place is carried out later",
+          Seal(active=True, goes_on=True, wrong="late-seal"), "ACKED-TRUNCATED"),
+    _seal("doubtful-is-complete", "all have answered, one of them after its tail rotted",
+          Seal(disks=1, rot=True, reader=AT_ONCE, wrong="doubtful-is-complete"), "SHORT-BUT-EXACT"),
+]  # fmt: skip
+
 SEAL_WRONG = [
     _seal("min", "the smallest of the answers", Seal(wrong="min"), "ACKED-TRUNCATED"),
     _seal("ack-formula", "the A-th largest of the answers that are in", Seal(wrong="ack-formula"), "ACKED-TRUNCATED"),
@@ -254,4 +349,4 @@ ENDING = [
     _ending("upload-in-part", "uploaded by who knows the end and lacks records", "OBJECT-IS-NOT-THE-RANGE"),
 ]
 
-CASES = SEAL_WRONG + SEAL_RIGHT + ENDING + TIER_WRONG + TIER_RIGHT + REPORTS
+CASES = SEAL_WRONG + READER_WRONG + SEAL_RIGHT + READER_RIGHT + ENDING + TIER_WRONG + TIER_RIGHT + REPORTS

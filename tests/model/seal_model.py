@@ -2,117 +2,61 @@
 
 The writer's appends and all acks may arrive at any time, in order at each replica, or never; so a crash with an intact
 disk, a pause and a partition are only delays. Which end a recoverer decides on, and what it copies first, is computed by
-the product's own core. A state is a byte string: a column for each replica, then scalars; replicas have no names.
+the product's own core. What a state is: seal_state.py; readers: seal_readers.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from seal_decision import DOUBTFUL, GONE, NO_ANSWER, TRUTHFUL, UNKNOWN, Decision, decide, decide_wrong
-
-from rangelog.protocol.quorum import confirmed_offset
-
-# ---- a replica's column: records held as bits
-LOG, DURABLE, FENCE, DISK, ACKED, KNOWN = range(6)
-ANSWER = 6  # + recoverer: kind, offset << 3, TARGET while a copy to it is wanted
-TARGET = 64
-WIDTH = 8
-SOUND, LOST, TORN, DAMAGED = range(4)  # DISK; TORN: a damaged tail was cut; DAMAGED: nothing is trusted
-
-# ---- scalars
-FROZEN, END, EPOCH, PHASE, CHOSEN, DISKS, RESTARTS, GHOST, SERVED = (
-    0,
-    1,
-    2,
-    3,
-    5,
-    7,
-    8,
-    9,
-    10,
-)  # PHASE, CHOSEN: two each
-SCALARS = 11
-NONE = 255  # no offset
-IDLE, SEALING, DECIDED, TOLD, REFUSED = range(5)
-END_CHANGED, BELIEF = 1, 2
-WRITER_EPOCH = 1
-LEVELS = (3, 4)
+from seal_readers import Readers
+from seal_state import (
+    ACKED,
+    ANSWER,
+    ASKED,
+    BELIEF,
+    CHOSEN,
+    DAMAGED,
+    DECIDED,
+    DISK,
+    DISKS,
+    DURABLE,
+    END,
+    END_CHANGED,
+    EPOCH,
+    FENCE,
+    FLOOR,
+    FLOOR_ABOVE_END,
+    FROZEN,
+    GHOST,
+    IDLE,
+    KNOWN,
+    LEVELS,
+    LOG,
+    LOST,
+    NONE,
+    PHASE,
+    REFUSED,
+    RESTARTS,
+    SEALING,
+    SERVED,
+    SOUND,
+    TAKEN,
+    TARGET,
+    TOLD,
+    TORN,
+    WENT_BACK,
+    WIDTH,
+    WRITER_EPOCH,
+    Seal,
+    below,
+    replaced,
+)
 
 UNFENCED = frozenset({"read-then-fence"})
-
-
-@dataclass(frozen=True, slots=True)
-class Seal:
-    """One small instance. `disks`: lost, or damaged where `rot` says so; `restarts`: power lost at one replica."""
-
-    records: int = 2
-    replicas: int = 3
-    acks: int = 2
-    recoverers: int = 1
-    disks: int = 0
-    rot: bool = False
-    restarts: int = 0
-    active: bool = False
-    wrong: str = ""
-
-    @property
-    def scalars_at(self) -> int:
-        """Where the scalars begin."""
-        return self.replicas * WIDTH
-
-    def initial(self) -> bytes:
-        """An open, empty range."""
-        state = bytearray(self.scalars_at + SCALARS)
-        for at in range(0, self.scalars_at, WIDTH):
-            state[at + FENCE] = WRITER_EPOCH
-        at = self.scalars_at
-        state[at + FROZEN] = state[at + END] = state[at + CHOSEN] = state[at + CHOSEN + 1] = NONE
-        state[at + EPOCH], state[at + DISKS], state[at + RESTARTS] = WRITER_EPOCH, self.disks, self.restarts
-        return bytes(state)
-
-    def canonical(self, state: bytes | bytearray) -> bytes:
-        """Return the state with the replicas in a fixed order."""
-        end = self.scalars_at
-        return b"".join(sorted(bytes(state[at : at + WIDTH]) for at in range(0, end, WIDTH))) + bytes(state[end:])
-
-    def confirmed(self, state: bytes | bytearray) -> int:
-        """What the writer's callers were told is safe; an ack that was sent counts as delivered where nothing hangs on it."""
-        columns = range(0, self.scalars_at, WIDTH)
-        if not self.active:
-            return confirmed_offset((state[at + ACKED] for at in columns), self.acks)
-        known = confirmed_offset((state[at + KNOWN] for at in columns), self.acks)
-        frozen = state[self.scalars_at + FROZEN]
-        return known if frozen == NONE or self.wrong == "no-freeze" else min(known, frozen)
-
-    def invariant(self, state: bytes) -> str:
-        """Name what is broken, or nothing."""
-        at, confirmed = self.scalars_at, self.confirmed(state)
-        held = 0
-        for column in range(0, at, WIDTH):
-            held |= state[column + LOG]
-        if held & _below(confirmed) != _below(confirmed):
-            return "ACKED-LOST"
-        end = state[at + END]
-        if end != NONE:
-            if confirmed > end:
-                return "ACKED-TRUNCATED"
-            if held & _below(end) != _below(end):
-                return "SEALED-HOLE"
-            if state[at + SERVED] > end:
-                return "DIRTY-READ"
-        if state[at + GHOST]:
-            return "END-CHANGED" if state[at + GHOST] & END_CHANGED else "BELIEF"
-        return ""
-
-    def goal(self, state: bytes) -> bool:
-        """The range is sealed."""
-        return state[self.scalars_at + END] != NONE
-
-
-def _below(offset: int) -> int:
-    return (1 << offset) - 1
+BELOW_FLOOR = -1
+"""Instead of an end: the placement driver refuses the seal, and names the floor."""
 
 
 class SealModel:
@@ -123,6 +67,7 @@ class SealModel:
         self.wrong = instance.wrong
         self.at = instance.scalars_at
         self.columns = list(range(0, self.at, WIDTH))
+        self.readers = Readers(instance)
 
     def successors(self, state: bytes) -> Iterator[tuple[str, bytes]]:
         """Every step that can be taken from here."""
@@ -147,15 +92,11 @@ class SealModel:
                 yield from self._writer_learns(state, column, name)
         if self.instance.active:
             yield from self._active_seal(state)
+            yield from self._late_seals(state)
         for who in range(self.instance.recoverers):
             yield from self._recover(state, who)
-
-    @staticmethod
-    def _with(state: bytes | bytearray, *changes: tuple[int, int]) -> bytearray:
-        changed = bytearray(state)
-        for place, value in changes:
-            changed[place] = value
-        return changed
+        if self.instance.reader:
+            yield from self.readers.steps(state)
 
     # ---- the writer's appends, and what befalls a replica
 
@@ -171,7 +112,7 @@ class SealModel:
             offsets = range(self.instance.records) if self.wrong == "gaps" else (log.bit_length(),)
             for offset in offsets:
                 if offset < self.instance.records and not log >> offset & 1:
-                    changed = self._with(state, (column + LOG, log | 1 << offset))
+                    changed = replaced(state, (column + LOG, log | 1 << offset))
                     if early or not self.instance.restarts:
                         changed[column + ACKED] = max(changed[column + ACKED], changed[column + LOG].bit_length())
                     if not self.instance.restarts:
@@ -182,12 +123,12 @@ class SealModel:
             and state[column + DISK] == SOUND
             and log.bit_length() > state[column + ACKED]
         ):
-            yield f"{name}, fenced, acks again what it holds", self._with(state, (column + ACKED, log.bit_length()))
+            yield f"{name}, fenced, acks again what it holds", replaced(state, (column + ACKED, log.bit_length()))
         if log != durable:
             acked = max(state[column + ACKED], log.bit_length())
-            yield f"{name} flushes", self._with(state, (column + DURABLE, log), (column + ACKED, acked))
+            yield f"{name} flushes", replaced(state, (column + DURABLE, log), (column + ACKED, acked))
         if self.wrong == "read-log-end" and log.bit_length() > state[self.at + SERVED]:
-            yield f"a reader is served {name}'s log", self._with(state, (self.at + SERVED, log.bit_length()))
+            yield f"a reader is served {name}'s log", replaced(state, (self.at + SERVED, log.bit_length()))
 
     def _fail(self, state: bytes, column: int, name: str) -> Iterator[tuple[str, bytearray]]:
         if state[column + DISK] in (LOST, DAMAGED):
@@ -197,14 +138,14 @@ class SealModel:
             spent = (self.at + DISKS, state[self.at + DISKS] - 1)
             empty = [(column + LOG, 0), (column + DURABLE, 0)]
             fresh = (column + FENCE, WRITER_EPOCH)
-            yield f"{name} LOSES ITS DISK", self._with(state, spent, *empty, fresh, (column + DISK, LOST))
+            yield f"{name} LOSES ITS DISK", replaced(state, spent, *empty, fresh, (column + DISK, LOST))
             if self.instance.rot:
-                yield f"{name} IS DAMAGED in the middle", self._with(state, spent, *empty, (column + DISK, DAMAGED))
+                yield f"{name} IS DAMAGED in the middle", replaced(state, spent, *empty, (column + DISK, DAMAGED))
                 for keep in range(log.bit_length()):
-                    kept = [(column + LOG, _below(keep)), (column + DURABLE, _below(keep))]
-                    yield f"{name}'s TAIL ROTS from {keep} on", self._with(state, spent, *kept, (column + DISK, TORN))
+                    kept = [(column + LOG, below(keep)), (column + DURABLE, below(keep))]
+                    yield f"{name}'s TAIL ROTS from {keep} on", replaced(state, spent, *kept, (column + DISK, TORN))
         if state[self.at + RESTARTS]:
-            changed = self._with(state, (self.at + RESTARTS, state[self.at + RESTARTS] - 1), (column + LOG, durable))
+            changed = replaced(state, (self.at + RESTARTS, state[self.at + RESTARTS] - 1), (column + LOG, durable))
             if self.wrong == "fence-volatile":
                 changed[column + FENCE] = WRITER_EPOCH
             if log != durable or changed[column + FENCE] != fence:
@@ -217,17 +158,17 @@ class SealModel:
 
     def _writer_learns(self, state: bytes, column: int, name: str) -> Iterator[tuple[str, bytearray]]:
         frozen = state[self.at + FROZEN]
-        if frozen == NONE or self.wrong == "no-freeze":
+        if frozen == NONE or self.wrong in ("no-freeze", "confirm-while-frozen"):
             for offset in range(state[column + KNOWN] + 1, state[column + ACKED] + 1):
-                yield f"the writer gets {name}'s ack up to {offset}", self._with(state, (column + KNOWN, offset))
+                yield f"the writer gets {name}'s ack up to {offset}", replaced(state, (column + KNOWN, offset))
         committed = state[self.at + END] == frozen
         current = state[column + FENCE] == WRITER_EPOCH
         allowed = (committed and current) or self.wrong == "late-cut"
         if frozen == NONE or not allowed or state[column + DISK] in (LOST, DAMAGED):
             return
         fence = max(2, state[column + FENCE])
-        kept = state[column + LOG] & _below(frozen)
-        changed = self._with(state, (column + LOG, kept), (column + DURABLE, kept), (column + FENCE, fence))
+        kept = state[column + LOG] & below(frozen)
+        changed = replaced(state, (column + LOG, kept), (column + DURABLE, kept), (column + FENCE, fence))
         if changed != state:
             yield f"{name} learns from the writer that the range ends at {frozen}", changed
 
@@ -235,15 +176,58 @@ class SealModel:
         frozen = state[self.at + FROZEN]
         if frozen == NONE:
             confirmed = self.instance.confirmed(state)
-            yield f"the writer freezes at {confirmed}", self._with(state, (self.at + FROZEN, confirmed))
+            yield f"the writer freezes at {confirmed}", replaced(state, (self.at + FROZEN, confirmed))
             return
         changed = bytearray(state)
         told = self._commit_end(changed, WRITER_EPOCH, frozen)
-        if changed != state:
+        if told == BELOW_FLOOR:
+            floor = self._taken_for_confirmed(state)
+            if floor != frozen:
+                yield (
+                    f"the writer is told the floor {floor}, not the end {frozen}",
+                    replaced(state, (self.at + FROZEN, floor)),
+                )
+        elif changed != state:
             yield f"the writer commits the end {frozen}: {'refused' if told is None else told}", changed
+            if self.instance.goes_on and told == frozen:
+                yield "the placement driver has no place, the writer goes on", self._thawed(state)
+
+    def _thawed(self, state: bytes) -> bytearray:
+        """Nothing was changed by the seal, and no copy of it is carried out later."""
+        frozen = state[self.at + FROZEN]
+        thawed = replaced(state, (self.at + FROZEN, NONE))
+        if self.wrong == "late-seal":
+            thawed[self.at + ASKED] |= 1 << frozen
+        if self.instance.confirmed(thawed) < frozen and self.wrong != "confirm-goes-back":
+            thawed[self.at + TAKEN] = frozen
+        if self.instance.confirmed(thawed) < frozen:
+            thawed[self.at + GHOST] |= WENT_BACK
+        return thawed
+
+    def _late_seals(self, state: bytes) -> Iterator[tuple[str, bytearray]]:
+        """Copies of seals that were refused for want of a place: the placement driver keeps its answer, so nothing happens."""
+        if self.wrong != "late-seal":
+            return
+        for end in range(self.instance.records + 1):
+            changed = bytearray(state)
+            if (
+                state[self.at + ASKED] >> end & 1
+                and self._commit_end(changed, WRITER_EPOCH, end) == end
+                and changed != state
+            ):
+                yield f"a late copy of the seal at {end} is carried out", changed
+
+    def _taken_for_confirmed(self, state: bytes) -> int:
+        """Refused with a floor, the writer takes it for confirmed, and seals there next."""
+        if self.wrong == "writer-ignores-floor":
+            return state[self.at + FROZEN]
+        return self.instance.records if self.wrong == "confirms-all-it-sent" else state[self.at + FLOOR]
 
     def _commit_end(self, changed: bytearray, level: int, wanted: int) -> int | None:
-        """The placement driver takes a seal: the first wins, of the current epoch only. Return the end in force."""
+        """The placement driver takes a seal: the first wins, of the current epoch only, not below the floor.
+
+        Return the end in force, or BELOW_FLOOR; None: another epoch came.
+        """
         end = changed[self.at + END]
         if self.wrong == "pd-last-wins":
             if end not in (NONE, wanted):
@@ -254,6 +238,8 @@ class SealModel:
             return end
         elif level < changed[self.at + EPOCH]:
             return None
+        elif wanted < changed[self.at + FLOOR] and self.wrong != "floor-ignored":
+            return BELOW_FLOOR
         changed[self.at + END] = wanted
         return wanted
 
@@ -265,7 +251,7 @@ class SealModel:
             if state[self.at + EPOCH] < level and state[self.at + END] == NONE:
                 yield (
                     f"{name} opens the stream",
-                    self._with(state, (self.at + PHASE + who, SEALING), (self.at + EPOCH, level)),
+                    replaced(state, (self.at + PHASE + who, SEALING), (self.at + EPOCH, level)),
                 )
             return
         for number, column in enumerate(self.columns):
@@ -280,6 +266,10 @@ class SealModel:
                 return
             changed = bytearray(state)
             told = self._commit_end(changed, level, chosen)
+            if told == BELOW_FLOOR:
+                changed[self.at + GHOST] |= FLOOR_ABOVE_END
+                yield f"{name} is told the floor {state[self.at + FLOOR]}, above the end {chosen}", changed
+                return
             changed[self.at + PHASE + who] = REFUSED if told is None else TOLD
             if changed != state:
                 yield f"{name} commits the end {chosen}: {'refused' if told is None else told}", changed
@@ -293,7 +283,7 @@ class SealModel:
             return
         kind = {TORN: DOUBTFUL, DAMAGED: UNKNOWN}.get(disk, TRUTHFUL)
         log = state[column + LOG]
-        fenced = self._with(state, (column + FENCE, level))
+        fenced = replaced(state, (column + FENCE, level))
         if state[column + DURABLE] != log:
             fenced[column + DURABLE] = log
             fenced[column + ACKED] = max(fenced[column + ACKED], log.bit_length())
@@ -304,9 +294,9 @@ class SealModel:
             return
         answer = (column + ANSWER + who, kind | log.bit_length() << 3)
         if self.wrong in UNFENCED:
-            yield f"W{who + 2} reads {name}'s end {log.bit_length()}, unfenced", self._with(state, answer)
+            yield f"W{who + 2} reads {name}'s end {log.bit_length()}, unfenced", replaced(state, answer)
         else:
-            yield f"W{who + 2} fences {name}: {log.bit_length()}", self._with(fenced, answer)
+            yield f"W{who + 2} fences {name}: {log.bit_length()}", replaced(fenced, answer)
 
     def _answers(self, state: bytes, who: int) -> tuple[tuple[int, int], ...]:
         return tuple((state[at + ANSWER + who] & 7, state[at + ANSWER + who] >> 3 & 7) for at in self.columns)
@@ -322,7 +312,7 @@ class SealModel:
         decision = self._chosen(answers)
         if decision is None:
             return
-        changed = self._with(state, (self.at + PHASE + who, DECIDED), (self.at + CHOSEN + who, decision.end_offset))
+        changed = replaced(state, (self.at + PHASE + who, DECIDED), (self.at + CHOSEN + who, decision.end_offset))
         for number in decision.targets:
             changed[self.columns[number] + ANSWER + who] |= TARGET
         told = ", ".join(f"r{n}: {end}" for n, (kind, end) in enumerate(answers) if kind in (TRUTHFUL, DOUBTFUL))
@@ -358,7 +348,7 @@ class SealModel:
         if not source and not late:
             return
         copied = log | 1 << offset
-        changed = self._with(state, (column + LOG, copied), (column + DURABLE, copied))
+        changed = replaced(state, (column + LOG, copied), (column + DURABLE, copied))
         if wanted:
             kind = state[column + ANSWER + who] & 7
             done = offset + 1 == chosen
@@ -374,7 +364,7 @@ class SealModel:
         gone = state[column + DISK] == LOST and self.wrong not in ("wiped-answers", "wiped-accepts")
         if answer == GONE or (answer == NO_ANSWER and not gone and not copying):
             return
-        changed = self._with(state, (column + ANSWER + who, GONE if gone else NO_ANSWER))
+        changed = replaced(state, (column + ANSWER + who, GONE if gone else NO_ANSWER))
         if copying:
             changed[self.at + PHASE + who], changed[self.at + CHOSEN + who] = SEALING, NONE
             for other in self.columns:

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from rangelog.protocol.window import Window
-from rangelog_pd.state import machine, objects
+from rangelog_pd.state import machine, objects, ranges
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_server.ranges.replica import Replica
@@ -26,7 +26,7 @@ from conformance_tier import WEIGHTS as TIER_WEIGHTS  # noqa: E402
 from conformance_tier import TierWalk  # noqa: E402
 from conformance_walks import OutOfStep, follow, walk  # noqa: E402
 from model_cases import CASES, Case  # noqa: E402
-from seal_model import Seal  # noqa: E402
+from seal_state import IN_TURN, Seal  # noqa: E402
 from tier_state import Instance  # noqa: E402
 
 SEAL_WALKS, TIER_WALKS = 40, 25
@@ -39,6 +39,8 @@ SEALS = [
     Seal(disks=1, restarts=1, rot=True),
     Seal(replicas=4, acks=3, disks=2),
     Seal(replicas=2, disks=1, restarts=1),
+    Seal(records=3, active=True, reader=IN_TURN, goes_on=True),
+    Seal(recoverers=2, disks=1, restarts=1, rot=True, active=True, reader=IN_TURN),
 ]
 
 TIERS = [
@@ -53,7 +55,9 @@ TIERS = [
 DECIDED_BY_THE_PRODUCT = (
     "min", "ack-formula", "seal-one", "seal-one-max-copy", "third-unfenced", "no-copy", "doubtful-counts", "fence-volatile",
     "gaps", "stale-recovery", "pd-last-wins", "no-freeze", "late-cut", "drop-hot-before-commit", "two-commits-of-one-span",
-    "collect-before-delete", "drop-superfluous-too-early", "count-what-is-being-dropped",
+    "collect-before-delete", "drop-superfluous-too-early", "count-what-is-being-dropped", "proof-without-arbitration",
+    "floor-ignored", "floor-after-seal", "floor-goes-down", "proof-by-one", "proof-like-a-seal", "proof-by-who-answers",
+    "proof-of-unflushed", "confirms-all-it-sent", "confirm-while-frozen", "confirm-goes-back",
 )  # fmt: skip
 """Wrong choices that a step of a walk would make; the others are about what is around it."""
 
@@ -120,6 +124,21 @@ def _commit_anything(state: State, request: pd_pb2.CommitObjectRequest, now_ms: 
     return pd_pb2.CommitObjectResponse(object=found)
 
 
+def _believe_the_last_reader(state: State, request: pd_pb2.ProveEndRequest, now_ms: int) -> pd_pb2.ProveEndResponse:
+    found = state.range(request.stream_id, request.range_index)
+    if found.state == common_pb2.RANGE_STATE_OPEN:
+        found.floor_offset = request.end_offset
+    return pd_pb2.ProveEndResponse(range=found)
+
+
+def _serve_from_any_disk(self: Replica, offset: int, readable_end: int) -> None:
+    return
+
+
+def _confirm_nothing(self: Window, floor_offset: int) -> bool:
+    return True
+
+
 def _fence_any_epoch(self: Replica, epoch: int) -> None:
     self.epoch, self.fenced = epoch, True
 
@@ -144,6 +163,9 @@ _advance = Window._advance
     ("target", "name", "broken"),
     [
         (objects, "commit_object", _commit_anything),
+        (ranges, "prove_end", _believe_the_last_reader),
+        (Replica, "check_fetch", _serve_from_any_disk),
+        (Window, "confirm_to", _confirm_nothing),
         (Replica, "seal", _fence_any_epoch),
         (Replica, "_check_epoch", _take_any_epoch),
         (Replica, "doubt", _trust_any_disk),
@@ -156,7 +178,7 @@ def test_a_product_that_is_changed_falls_out_of_step(
 ) -> None:
     """Walks are worth something only if a rule that is left out in the product shows."""
     monkeypatch.setattr(target, name, broken)
-    if name == "commit_object":
+    if name in machine._OPERATIONS:
         monkeypatch.setitem(machine._OPERATIONS, name, broken)
     with pytest.raises(OutOfStep):
         for seed in range(SEAL_WALKS):

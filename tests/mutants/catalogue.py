@@ -38,6 +38,7 @@ _COMMITTER = "rangelog_server.wal.committer"
 _UPLOAD = "rangelog_server.tier.upload"
 _PD_RANGES = "rangelog_pd.state.ranges"
 _DIRECTIVES = "rangelog_pd.reconcile.directives"
+_PROOF = "rangelog._proof"
 
 
 def _one(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
@@ -92,7 +93,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one("tail-cut-unsaid", "a damaged tail is cut and nobody is told", _REPLAY,
          '        _doubt_all(result, tail, "the tail of the log was damaged and cut")\n', "        pass\n"),
     _one("rolled-back-serves", "an older copy of a disk is taken for the disk", "rangelog_pd.state.servers",
-         "(request.boot < known.server.boot or request.log_end < known.log_end)", "False"),
+         "(_is_copy(request, known.server) or request.log_end < known.log_end)", "False"),
     # ---- acks
     _one("ack-before-fsync", "the log is written and never flushed", _COMMITTER,
          "            self._io.fdatasync(segment.fd)\n", ""),
@@ -123,6 +124,33 @@ MUTANTS: tuple[Mutant, ...] = (
     _one("read-log-end", "readers are served what is not acked", _REPLICA,
          "        return min(self.durable_offset, max(self.confirm_offset, known))\n",
          "        return self.durable_offset if self.sealed_end_offset is None else min(self.durable_offset, known)\n"),
+    _one("proof-without-arbitration", "a reader believes what two replicas hold, and an active seal cuts it", _PROOF,
+         "    return await _arbitrate(hot.source, evidence, metadata)\n",
+         "    return ProvedEnd(evidence.held_offset, exact=evidence.complete)\n"),
+    _one("floor-ignored", "the placement driver seals below what it proved to a reader", _PD_RANGES,
+         "    if request.end_offset < sealed.floor_offset and not lossy:\n", "    if False:\n"),
+    _one("proof-of-one", "what one replica holds is taken for proved", "rangelog.protocol.proof",
+         "held = max(held, confirmed_offset([each.durable_offset for each in told], acks))\n        "
+         "holders = tuple(each.replica for each in told if each.durable_offset >= held)",
+         "held = max(held, confirmed_offset([each.durable_offset for each in told], 1))\n        "
+         "holders = tuple(each.replica for each in told)"),
+    _one("floor-after-seal", "a proof that came after the seal is answered as if it had come before", _PD_RANGES,
+         "    if found.state == common_pb2.RANGE_STATE_SEALED:\n        return pd_pb2.ProveEndResponse(range=found)\n"
+         "    if not",
+         "    if found.state == common_pb2.RANGE_STATE_SEALED:\n        told = common_pb2.Range()\n"
+         "        told.CopyFrom(found)\n        told.floor_offset = request.end_offset\n"
+         "        told.state = common_pb2.RANGE_STATE_OPEN\n"
+         "        return pd_pb2.ProveEndResponse(range=told)\n    if not"),
+    _one("floor-confirms-all", "a writer that is told a floor takes all that it sent for acked", _WINDOW,
+         "        self._confirm(floor_offset)\n        self._release()\n        return True\n",
+         "        self._confirm(self.end_offset)\n        self._release()\n        return True\n"),
+    _one("time-behind-is-absent", "a start by time takes a replica's word that has not looked as far", "rangelog._hot",
+         "            if reply.readable_end_offset >= known_end_offset:\n", "            if True:\n"),
+    _one("name-resolved-again", "a reader of a deleted stream goes on in its namesake", "rangelog._reader",
+         "await self._metadata.ranges(self.name, from_offset, stream_id=stream_id)",
+         "await self._metadata.ranges(self.name, from_offset)"),
+    _one("sent-is-said-to-be-certain", "an append that was sent and not acked is said not to be in the log", "rangelog._writer",
+         "of_sent.with_outcome(unknown=True)", "of_sent.with_outcome(unknown=False)"),
     # ---- the tier and repair
     Mutant("drop-before-commit", "hot copies go before objects cover the range", (
         Edit(_PD_RANGES, " or found.tiered_end_offset != found.end_offset:\n", ":\n"),

@@ -9,15 +9,23 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+import virtual_planning
 from virtual_cluster import VirtualCluster
+from virtual_passes import TOLD
 from virtual_time import here
 
+import rangelog._client
+import rangelog._reader
 import rangelog._transport.grpc_service
 import rangelog.protocol.recovery
+import rangelog.spark.reading
 import rangelog_server.agent.tasks
 import rangelog_server.data_plane
+from rangelog._appending import Appending
 from rangelog._cold import ColdReader
 from rangelog._failover import FailoverSeal
+from rangelog._reader import StreamView
+from rangelog._transport.data_connection import DataConnection
 from rangelog.errors import AppendConflict, PreconditionFailed, RangelogError, StorageFull, WriterFenced
 from rangelog.protocol.appender import Appender, Phase
 from rangelog.protocol.recovery import Answer, Recovery
@@ -73,6 +81,22 @@ CORNER_CASES = (
     "writer fenced",
     "call lost",
     "answer lost",
+    "an end was told",
+    "a bounded read ended",
+    "a start at latest",
+    "a start by time",
+    "a Spark plan read twice",
+    "an end proved by the placement driver",
+    "a seal refused below the floor",
+    "a replica asked the writer for its confirm",
+    "a stream deleted under its readers",
+    "a deleted stream was not found",
+    "a namesake created",
+    "hundreds of followers on one connection",
+    "a clock jumped under retention",
+    "an append failed for certain",
+    "writer told outcome unknown",
+    "a rolled-back directory of an earlier run found out",
 )
 
 
@@ -92,6 +116,7 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
         _watch_replica(watch, note)
         _watch_writers(watch, cluster)
         _watch_servers(watch, cluster)
+        _watch_readers(watch, stack, cluster)
         _watch_others(watch, cluster)
         yield
 
@@ -211,6 +236,12 @@ def _watch_writers(watch: Any, cluster: VirtualCluster) -> None:
             note("a recoverer was fenced by a later one")
         inner(self, task)
 
+    def confirm_wanted(self: Appending, inner: Any, *args: Any) -> None:
+        note("a replica asked the writer for its confirm")
+        inner(self, *args)
+
+    if hasattr(Appending, "confirm_wanted"):
+        watch(Appending, "confirm_wanted", confirm_wanted)
     watch(Appender, "fenced", fenced)
     watch(Appender, "sealed", sealed)
     watch(Appender, "probed", probed)
@@ -262,6 +293,37 @@ def _watch_servers(watch: Any, cluster: VirtualCluster) -> None:
     watch(Wal, "check_room", check_room)
 
 
+def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluster) -> None:
+    async def refresh(self: StreamView, inner: Any, *args: Any) -> None:
+        before = self.stream.stream_id
+        await inner(self, *args)
+        if before not in (0, self.stream.stream_id):
+            cluster.fail(f"{here()} read stream {before} and goes on in its namesake {self.stream.stream_id}")
+
+    def close(self: DataConnection, inner: Any, error: RangelogError) -> None:
+        if self.closed is None and isinstance(error, WriterFenced):
+            cluster.fail(f"{here()} closed a connection that all its streams share: {error!r}")
+        inner(self, error)
+
+    told = rangelog._reader.confirmed_end
+
+    async def confirmed_end(view: StreamView, *args: Any) -> Any:
+        invoked_s = cluster.loop.now
+        end = await told(view, *args)
+        cluster.note("an end was told")
+        life = cluster.lives.get(view.stream.stream_id)
+        if life is not None:
+            life.told_end(here().name, end.offset, invoked_s, cluster.loop.now, exact=end.exact)
+        if (ends := TOLD.get()) is not None:
+            ends.append(end.offset)
+        return end
+
+    watch(StreamView, "refresh", refresh)
+    watch(DataConnection, "_close", close)
+    for module in (rangelog._reader, rangelog._client, rangelog.spark.reading, virtual_planning):
+        stack.enter_context(mock.patch.object(module, "confirmed_end", confirmed_end))
+
+
 def _watch_others(watch: Any, cluster: VirtualCluster) -> None:
     note = cluster.note
 
@@ -271,7 +333,10 @@ def _watch_others(watch: Any, cluster: VirtualCluster) -> None:
             note("hot replicas dropped")
         elif action == "abandon_object":
             note("an upload was abandoned")
-        return inner(self, command)
+        answer = inner(self, command)
+        if action == "prove_end":
+            note("an end proved by the placement driver")
+        return answer
 
     def apply(self: Machine, inner: Any, index: int, command: bytes) -> Any:
         parsed = pd_state_pb2.Command.FromString(command)

@@ -25,6 +25,7 @@ from rangelog_pd.consensus.settle import LogView, Settled
 from rangelog_pd.consensus.snapshot_file import Snapshot
 from rangelog_pd.consensus.transport import PeerTransport
 from rangelog_pd.state.machine import Machine
+from rangelog_pd.state.results import Results
 
 __all__ = ["RAFT_MUTANTS", "run_seed"]
 
@@ -76,7 +77,7 @@ async def _answer_from_local_state(self: PySyncObjConsensus, *, timeout_s: float
 
 
 def _snapshot_without_request_ids(self: Machine) -> bytes:
-    kept, self._results = self._results, {}
+    kept, self._results = self._results, Results()
     try:
         return _RIGHT_SNAPSHOT(self)
     finally:

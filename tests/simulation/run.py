@@ -1,6 +1,7 @@
 """The command behind `make sim`: many seeds on all cores, the corner cases they reached, one line at the end.
 
 python tests/simulation/run.py --seeds 2000          # seeds 0 … 1999, and 20 of them twice
+python tests/simulation/run.py --seeds 1000 --fresh  # 1,000 that no run has seen: drawn from the commit's id
 python tests/simulation/run.py --seed 17 --trace     # one seed again, with all that happened
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
 
 from figures import publish  # noqa: E402
+from fresh_seeds import commit_id, fresh_seed  # noqa: E402
 from probes import CORNER_CASES  # noqa: E402
 from run_quiet import quiet  # noqa: E402
 from simulate import Outcome, run_seed  # noqa: E402
@@ -146,6 +148,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=300, help="how many (default 300)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default 0)")
+    parser.add_argument(
+        "--fresh", action="store_true", help="the first is drawn from the commit's id: nobody ran it before"
+    )
     parser.add_argument("--seed", type=int, help="replay this one only")
     parser.add_argument("--trace", action="store_true", help="with --seed: print all that happened")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one for each core")
@@ -155,7 +160,9 @@ def main() -> int:
     try:
         if given.seed is not None:
             return one(given.seed, given.trace)
-        return many(given.first, given.seeds, given.processes)
+        first = fresh_seed(commit_id()) if given.fresh else given.first
+        print(f"sim: first seed {first}", file=sys.stderr)
+        return many(first, given.seeds, given.processes)
     except KeyboardInterrupt:
         print("\nsim: stopped", file=sys.stderr)
         return 130

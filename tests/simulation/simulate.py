@@ -7,13 +7,15 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-from checking import check_copies, check_histories, check_objects
+from checking import check_copies, check_objects
+from load import Load
 from probes import probes
-from virtual_clients import STREAM, Clients
+from virtual_clients import Clients
 from virtual_cluster import VirtualCluster, virtual_cluster
 from virtual_faults import Faults
+from virtual_life import Life
+from virtual_writing import LAST, write
 
-import rangelog
 from rangelog.errors import RangelogError
 from rangelog_proto.v1 import common_pb2
 
@@ -23,6 +25,8 @@ HEAL_S = 240.0
 
 STORY_EVERY = 6
 STORIES = (
+    "acks are lost on their way, a reader asks for the end, and the writer dies as its range is sealed",
+    "the placement drivers are far away, ranges are small, readers start all the time and writers die",
     "the deposed writer comes back when all servers have restarted",
     "a recoverer's copy arrives when another one has sealed",
     "an append is refused while more are on their way",
@@ -73,23 +77,16 @@ async def _run(cluster: VirtualCluster, outcome: Outcome) -> None:
     chance, loop = cluster.chance, cluster.loop
     cluster.start()
     clients = Clients(cluster)
-    await _create_stream(cluster)
+    story = STORIES[cluster.seed // STORY_EVERY % len(STORIES)] if cluster.seed % STORY_EVERY == 0 else ""
+    load = Load(clients, story=story)
+    await load.create_stream()
     faults = Faults(cluster, clients)
     duration_s = chance.uniform(4.0, 15.0)
-    if cluster.seed % STORY_EVERY == 0:
-        faults.tell(STORIES[cluster.seed // STORY_EVERY % len(STORIES)])
-    for number in range(chance.randrange(1, 4) if cluster.seed % STORY_EVERY else 4):
-        count, pause_s = chance.randrange(50, 500), chance.choice([0.002, 0.02, 0.1])
-        if cluster.seed % STORY_EVERY == 0:
-            count, pause_s = 1_000, 0.02
-        begin_s = chance.uniform(0, duration_s) if number else 0.0
-        loop.call_later(
-            begin_s, lambda n=number, c=count, p=pause_s: clients.start(f"w{n}", clients.write(f"w{n}", c, p))
-        )
-    for number, preference in enumerate(("hot_first", "cold_first")[: chance.randrange(0, 3)]):
-        clients.start(f"r{number}", clients.read(f"r{number}", preference))
-    if chance.random() < 0.5:
-        clients.start("admin", clients.trim())
+    if story:
+        faults.tell(story)
+    elif load.retention:
+        faults.turn_clocks()
+    load.start(duration_s)
     faults.start()
     await asyncio.sleep(duration_s)
     faults.stop()
@@ -98,33 +95,48 @@ async def _run(cluster: VirtualCluster, outcome: Outcome) -> None:
     if "admin" in clients.processes:
         clients.kill("admin")
     await clients.writers_end(HEAL_S)
-    last = clients.start("last", clients.write("last", 20, 0.01))
-    async with asyncio.timeout(HEAL_S):
-        await last
+    await _write_last(clients, clients.main, 20)
     outcome.heal_s = loop.now - began
+    await clients.others_end(HEAL_S)
+    for life in list(cluster.lives.values()):
+        if life is not clients.main and life.stream_id in cluster.state.streams:
+            await _write_last(clients, life, 3)
     await _healed(cluster)
-    final = await clients.read_all()
+    finals = await _read_all(clients)
+    await _followers_arrive(clients, finals)
     _check_problems(cluster)
-    check_histories(clients.histories, final)
-    check_copies(cluster, dict(final))
-    check_objects(cluster, dict(final))
-    await _readers_arrive(clients, final)
-    outcome.acked = len(clients.histories.acked)
-    outcome.unknown = sum(each.outcome == "unknown" for each in clients.histories.appends)
-    cluster.trace(f"end {len(final)} {outcome.acked}")
+    for label in sorted(finals):
+        life, final = finals[label]
+        life.check(final, loop.now)
+        outcome.acked += len(life.acked)
+        outcome.unknown += sum(each.outcome == "unknown" for each in life.appends)
+        cluster.trace(f"end {label} {len(final or ())} {len(life.acked)}")
 
 
-async def _create_stream(cluster: VirtualCluster) -> None:
-    client = await rangelog.connect(cluster.pd_addresses)
-    hot_s = cluster.chance.choice([None, 0.0, 5.0, float("inf")])
-    tiered = cluster.chance.random() < 0.7
-    await client.create_stream(
-        STREAM,
-        range_size_bytes_max=64 * 1024,
-        hot_retention_seconds=hot_s if tiered else float("inf"),
-        tiered=tiered,
-    )
-    await client.close()
+async def _write_last(clients: Clients, life: Life, count: int) -> None:
+    """One more writer, in the calm: it must get the stream."""
+    name = f"{LAST}-{life.label}"
+    task = clients.start(name, write(clients, life, name, count, 0.01))
+    assert task is not None
+    async with asyncio.timeout(HEAL_S):
+        await task
+
+
+async def _read_all(clients: Clients) -> dict[str, tuple[Life, list[tuple[int, bytes]] | None]]:
+    """What is there at the end, of every stream by its label; None of one that is not there."""
+    cluster = clients.cluster
+    finals: dict[str, tuple[Life, list[tuple[int, bytes]] | None]] = {}
+    for life in list(cluster.lives.values()):
+        if life.stream_id not in cluster.state.streams:
+            if not life.deleted:
+                life.gone(clients.loop.now, certain=False)
+            finals[life.label] = life, None
+            continue
+        final = await clients.read_all(life)
+        check_copies(cluster, life.stream_id, dict(final))
+        check_objects(cluster, life.stream_id, dict(final))
+        finals[life.label] = life, final
+    return finals
 
 
 def _check_problems(cluster: VirtualCluster) -> None:
@@ -145,7 +157,7 @@ def _copy(cluster: VirtualCluster, source: common_pb2.Range, member: common_pb2.
     server = cluster.servers[member.server]
     if server.disk.identity is None or server.disk.identity.incarnation != member.incarnation:
         return f"{member.server}: another incarnation"
-    replica = server.store.replicas.get((1, source.index)) if server.store else None
+    replica = server.store.replicas.get((source.stream_id, source.index)) if server.store else None
     if replica is None:
         return f"{member.server}: nothing"
     core = replica.core
@@ -158,36 +170,46 @@ def _copy(cluster: VirtualCluster, source: common_pb2.Range, member: common_pb2.
 
 def _not_healed(cluster: VirtualCluster) -> str:
     state: Any = cluster.state
-    config = next(iter(state.streams.values())).config
-    for each in state.ranges[1].values():
-        if each.state != common_pb2.RANGE_STATE_SEALED:
-            continue
-        if config.tiered and each.tiered_end_offset != each.end_offset:
-            return f"range {each.index} is tiered up to {each.tiered_end_offset} of {each.end_offset}"
-        if each.hot_dropped or each.start_offset == each.end_offset:
-            continue
-        copies = [_copy(cluster, each, member) for member in each.replicas]
-        whole = copies.count("whole")
-        # One that was made while servers were few gets no more members once the object store holds all of it.
-        wanted = len(copies) if config.tiered else config.replicas
-        if whole < wanted:
-            return f"range {each.index} has {whole} whole replicas of {wanted}: {copies}"
+    for stream_id, stream in state.streams.items():
+        for each in state.ranges[stream_id].values():
+            if each.state == common_pb2.RANGE_STATE_SEALED and (problem := _not_whole(cluster, stream.config, each)):
+                return problem
     return ""
 
 
-async def _readers_arrive(clients: Clients, final: list[tuple[int, bytes]]) -> None:
-    """Readers that follow get to the end."""
+def _not_whole(cluster: VirtualCluster, config: common_pb2.StreamConfig, each: common_pb2.Range) -> str:
+    where = f"range {each.stream_id}/{each.index}"
+    if config.tiered and each.tiered_end_offset != each.end_offset:
+        return f"{where} is tiered up to {each.tiered_end_offset} of {each.end_offset}"
+    if each.hot_dropped or each.start_offset == each.end_offset:
+        return ""
+    copies = [_copy(cluster, each, member) for member in each.replicas]
+    whole = copies.count("whole")
+    # One that was made while servers were few gets no more members once the object store holds all of it.
+    wanted = len(copies) if config.tiered else config.replicas
+    return "" if whole >= wanted else f"{where} has {whole} whole replicas of {wanted}: {copies}"
+
+
+async def _followers_arrive(clients: Clients, finals: dict[str, tuple[Life, list[tuple[int, bytes]] | None]]) -> None:
+    """Readers that follow get to the end, and those of a deleted stream hear that it is gone."""
     deadline = clients.loop.now + 120.0
-    wanted = final[-1][0]
-    for reader in sorted({name.partition("/")[0] for name in clients.histories.reads}):
-        while (at := _last_seen(clients, reader)) < wanted:
-            if clients.loop.now > deadline:
-                clients.cluster.fail(f"{reader} stands at {at}; the end is {wanted}")
-            await asyncio.sleep(0.5)
-    check_histories(clients.histories, final)
+    while late := _late(clients, finals):
+        if clients.loop.now > deadline:
+            clients.cluster.fail(late)
+        await asyncio.sleep(0.5)
 
 
-def _last_seen(clients: Clients, reader: str) -> int:
-    """The last offset that a reader saw, in whichever pass; -1: none."""
-    passes = [seen for name, seen in clients.histories.reads.items() if name.partition("/")[0] == reader and seen]
-    return max((seen[-1][0] for seen in passes), default=-1)
+def _late(clients: Clients, finals: dict[str, tuple[Life, list[tuple[int, bytes]] | None]]) -> str:
+    followers = [name for name in sorted(clients.followers) if clients.lives_on(name)]
+    here: set[str] = set()
+    for life, final in finals.values():
+        if final is None:
+            continue
+        wanted = final[-1][0] + 1 if final else 0
+        for name in followers:
+            if name in life.positions:
+                here.add(name)
+                if life.positions[name] < wanted:
+                    return f"{name} stands at {life.positions[name]} of {life.label}; the end is {wanted}"
+    lost = [name for name in followers if name not in here]
+    return f"{lost[0]} follows a stream that was deleted, and was not told so" if lost else ""

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fresh_seeds import FRESH_FROM, FRESH_TO, fresh_seed
 from simulate import run_seed
 
 RUN = Path(__file__).with_name("run.py")
@@ -33,3 +34,11 @@ def test_a_seed_runs_the_same_twice() -> None:
     assert first.trace_hash == second.trace_hash
     assert first.counters == second.counters
     assert not first.violations
+
+
+def test_fresh_seeds_belong_to_a_commit() -> None:
+    """The first seed of a sweep follows from the commit alone, and lies far from those that are run by hand."""
+    first = fresh_seed("f" * 40)
+    assert first == fresh_seed("f" * 12 + "0" * 28)
+    assert first != fresh_seed("e" * 40)
+    assert all(FRESH_FROM <= fresh_seed(f"{number:040x}") < FRESH_TO for number in (0, 1 << 159, (1 << 160) - 1))

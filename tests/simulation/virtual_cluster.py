@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from unittest import mock
 
 import grpc
 import pyarrow.parquet as pq
+from virtual_life import Life
 from virtual_network import Channel, Network
 from virtual_objects import VirtualObjects
 from virtual_pd import API_PORT, FiatGroup, start_member
@@ -27,7 +29,7 @@ from virtual_time import Process, VirtualLoop, virtual_world
 import rangelog.tier
 import rangelog.tier.opening
 from rangelog.batch import encode_batch, encode_headers
-from rangelog.errors import WriterFenced
+from rangelog.errors import SealBelowFloor, WriterFenced
 from rangelog.tier.cold import records_from_arrow
 from rangelog.tier.parquet import write_object
 from rangelog_pd.state.machine import Machine
@@ -68,8 +70,10 @@ class VirtualCluster:
         for server in self.servers.values():
             server.notes = self.note
             server.moments = lambda moment, host: self.ambush(moment, host)
-        self.ambush: Callable[[str, str], None] = lambda moment, host: None
+        self.ambush: Callable[[str, str], None] = _nothing
         self.sealed_ends: dict[tuple[int, int], int] = {}
+        self.lives: dict[int, Life] = {}
+        """Streams by their ids, those that were deleted too."""
 
     def start(self) -> None:
         """Start everything."""
@@ -110,6 +114,26 @@ class VirtualCluster:
         """Stop the run."""
         raise Violation(what)
 
+    def bury(self) -> None:
+        """Let go of everything that never ended, so that it goes with the loop."""
+        self.ambush = _nothing
+        self.network.links.clear()
+        self.network.listeners.clear()
+        self.network.services.clear()
+        self.group.members.clear()
+        self.servers.clear()
+
+    def is_well(self) -> bool:
+        """Whether all servers run, and everybody hears everybody."""
+        servers = all(server.up and not server.life.paused for server in self.servers.values())
+        return servers and not self.network.cuts
+
+    def check_deleted(self, life: Life, who: str) -> None:
+        """Who is told that there is no such stream is told so only of one that somebody deletes."""
+        self.note("a deleted stream was not found")
+        if not life.deleting:
+            self.fail(f"{who} was told that there is no stream {life.label}, and nobody deleted it")
+
     # ---- ghosts: what is on the disks
 
     @property
@@ -125,11 +149,11 @@ class VirtualCluster:
                 return each  # type: ignore[no-any-return]
         return None
 
-    def check_durable(self, offset: int, what: str) -> None:
+    def check_durable(self, offset: int, what: str, stream_id: int = 1) -> None:
         """Two disks of the range's set hold this offset (or the object store does)."""
-        source = self.range_at(offset)
+        source = self.range_at(offset, stream_id)
         if source is None:
-            if offset < self.state.streams[1].trim_offset:
+            if stream_id not in self.state.streams or offset < self.state.streams[stream_id].trim_offset:
                 return  # read before the trim was heard of; the range is gone since
             raise Violation(f"{what}: offset {offset} is in no range")
         if source.tiered_end_offset > offset:
@@ -149,6 +173,8 @@ class VirtualCluster:
             self.ambush(action, "")
             if pd_state_pb2.CommandResult.FromString(result).error_code == WriterFenced.code:
                 self.note("an old epoch's seal was refused")
+            if pd_state_pb2.CommandResult.FromString(result).error_code == SealBelowFloor.code:
+                self.note("a seal refused below the floor")
         for stream_id, ranges in machine.state.ranges.items():
             for each in ranges.values():
                 if each.state != common_pb2.RANGE_STATE_SEALED:
@@ -160,6 +186,24 @@ class VirtualCluster:
                     self._check_two_copies(each)
                 elif known != each.end_offset:
                     self.fail(f"the end of range {each.index} changed from {known} to {each.end_offset}")
+
+    def is_whole(self, each: common_pb2.Range) -> bool:
+        """Whether every member of a range's set is who it was and has what it should, or the object store has all of it."""
+        sealed = each.state == common_pb2.RANGE_STATE_SEALED
+        if sealed and each.tiered_end_offset == each.end_offset:
+            return True
+        for member in each.replicas:
+            server = self.servers[member.server]
+            identity = server.disk.identity
+            if identity is None or identity.incarnation != member.incarnation:
+                return False
+            replica = server.store.replicas.get((each.stream_id, each.index)) if server.store else None
+            if sealed:
+                if replica is None or not replica.core.complete:
+                    return False
+            elif replica is not None and replica.core.health.value != "sound":
+                return False
+        return True
 
     def _check_two_copies(self, source: common_pb2.Range) -> None:
         """As the end is committed, everything below it is or was on two disks, or is on all that are left of its set."""
@@ -180,7 +224,10 @@ class VirtualCluster:
 
 @functools.cache
 def warm_up() -> None:
-    """Load what is loaded at first use: modules that draw chance as they load would make the first seed another one."""
+    """Load what is loaded at first use: modules that draw chance as they load would make the first seed another one.
+
+    What is there then stays: no collection of garbage looks at it again.
+    """
     data = encode_batch(
         stream_id=1, range_index=0, epoch=1, base_offset=0, timestamps_ms=[1], values=[b"v"], keys=[b"k"],
         headers=[encode_headers({"h": b"1"})],
@@ -190,6 +237,8 @@ def warm_up() -> None:
         write_object(path, [data], stream_id=1, stream_name="s", range_index=0, epoch=1, start_offset=0, end_offset=1)
         (table,) = pq.read_table(path).to_batches()
         assert [record.value for record in records_from_arrow(table)] == [b"v"]
+    gc.collect()
+    gc.freeze()
 
 
 @contextlib.contextmanager
@@ -214,4 +263,11 @@ def virtual_cluster(seed: int, *, keep_trace: bool = False) -> Iterator[VirtualC
             (rangelog.tier, "open_object_store", opened),
         ):
             stack.enter_context(mock.patch.object(target, name, value))
-        yield cluster
+        try:
+            yield cluster
+        finally:
+            cluster.bury()
+
+
+def _nothing(moment: str, host: str) -> None:
+    """Nobody lies in wait."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from story_of_the_far_drivers import FarDrivers
+from story_of_the_lost_acks import LostAcks
 from story_of_the_old_disk import OldDisk
+from virtual_ambushes import Ambushes
 from virtual_clients import Clients
 from virtual_cluster import VirtualCluster
 from virtual_disk import Disk
 from virtual_server import VirtualServer
 from virtual_time import WORLD
 
-from rangelog_proto.v1 import common_pb2
-
 DOWN_MAX = 2
+WRITERS_MAX = 10
 
 
 class Faults:
@@ -34,49 +36,45 @@ class Faults:
         self._kinds = [kind for kind in kinds if self.chance.random() < 0.5] or kinds
         self._mean_s = self.chance.choice([0.2, 0.5, 1.5])
         self._length_s = self.chance.choice([0.3, 1.0, 4.0, 10.0])
-        self._ambushes = {
-            moment: self.chance.choice([0.0, often])
-            for moment, often in (
-                ("flush", 0.1),
-                ("copy", 0.7),
-                ("seal_range", 0.3),
-                ("open_writer", 0.5),
-                ("stored", 0.3),
-                ("frozen", 0.1),
-                ("decided", 0.5),
-                ("copying", 0.5),
-            )
-        }
-        cluster.ambush = self.ambush
+        self._ambushes = Ambushes(self)
+        cluster.ambush = self._ambushes.ambush
         cluster.network.loss = self.chance.choice([0.0, 0.02, 0.1])
         cluster.network.jitter = self.chance.choice([0.02, 0.1, 0.3])
         self._rotten = False
-        self._cut_off = False  # a writer that is about to seal is, rather than killed
+        self._one_clock = False  # with a retention, one clock at a time is wrong
         self._images: dict[str, list[Disk]] = {}
 
     def tell(self, story: str) -> None:
         """No drawn faults: one story, whose every turn is an ambush. Some wrong choices need all of them in order."""
         self._kinds = [self.slow_disk]
-        self._ambushes = dict.fromkeys(self._ambushes, 0.0)
+        self._ambushes.only()
         if story == "the deposed writer comes back when all servers have restarted":
-            self._ambushes.update(open_writer=1.0, decided=1.0)
+            self._ambushes.only(open_writer=1.0, decided=1.0)
         elif story == "a recoverer's copy arrives when another one has sealed":
-            self._ambushes.update(copying=1.0)
+            self._ambushes.only(copying=1.0)
             self._kinds = [self.slow_disk, self.crash, self.client_kill]
             self._length_s = 4.0
         elif story == "an append is refused while more are on their way":
             self._kinds = [self.slow_disk, self.refuse_append, self.refuse_append]
             self._mean_s = 0.2
         elif story == "a writer about to seal reaches one replica, and another writer takes the stream":
-            self._cut_off = True
-            self._ambushes.update(frozen=1.0)
+            self._ambushes.cut_off = True
+            self._ambushes.only(frozen=1.0)
             self._kinds = [self.slow_disk, self.crash]
-        elif story in (
-            "an older copy of a disk is put in place just when its word decides",
-            "an empty disk is put in place just when its word decides",
-        ):
+        elif story.endswith("is put in place just when its word decides"):
             OldDisk(self.cluster, self.clients, self.chance, empty="empty" in story).begin()
+        elif story.startswith("acks are lost"):
+            LostAcks(self.cluster, self.clients, self.chance).begin()
+        elif story.startswith("the placement drivers are far away"):
+            self._kinds = [self.client_kill]
+            self._mean_s = 1.0
+            FarDrivers(self.cluster, self.clients).begin()
         self.cluster.note(f"story: {story}")
+
+    def turn_clocks(self) -> None:
+        """Wall clocks jump all the time: the main stream has a retention."""
+        self._kinds += [self.skew] * max(1, len(self._kinds) // 3)
+        self._one_clock = True
 
     def start(self) -> None:
         """Begin."""
@@ -125,7 +123,7 @@ class Faults:
 
     # ---- choosing
 
-    def _server(self) -> VirtualServer | None:
+    def living_server(self) -> VirtualServer | None:
         """A living one, if enough others live."""
         servers = list(self.cluster.servers.values())
         if sum(not server.up for server in servers) >= DOWN_MAX:
@@ -133,10 +131,12 @@ class Faults:
         up = [server for server in servers if server.up]
         return self.chance.choice(up)
 
-    def _later(self, call: Callable[[], Any]) -> None:
+    def later(self, call: Callable[[], Any]) -> None:
+        """Mend something after a while, if the calm has not done so."""
         self.loop.call_in(WORLD, self.chance.expovariate(1 / self._length_s), lambda: self.running and call())
 
-    def _start_again(self, server: VirtualServer) -> None:
+    def start_again(self, server: VirtualServer) -> None:
+        """Unless it runs."""
         if not server.up:
             server.start()
 
@@ -149,144 +149,42 @@ class Faults:
             identity = self.cluster.servers[name].disk.identity
             if identity is None or identity.incarnation != registered.server.incarnation:
                 return False  # ranges may still be placed on what is gone
-        for each in state.ranges.get(1, {}).values():
-            if each.tiered_end_offset == each.end_offset and each.state == common_pb2.RANGE_STATE_SEALED:
-                continue
-            for member in each.replicas:
-                server = self.cluster.servers[member.server]
-                identity = server.disk.identity
-                if identity is None or identity.incarnation != member.incarnation:
-                    return False
-                replica = server.store.replicas.get((1, each.index)) if server.store else None
-                if each.state == common_pb2.RANGE_STATE_SEALED:
-                    if replica is None or not replica.core.complete:
-                        return False
-                elif replica is not None and replica.core.health.value != "sound":
-                    return False
-        return True
+        return all(self.cluster.is_whole(each) for ranges in state.ranges.values() for each in ranges.values())
 
-    # ---- at the worst moment
+    # ---- writers
 
-    def ambush(self, moment: str, host: str) -> None:
-        """Something that matters begins on a host: now and then it is struck in the middle of it."""
-        if not self.running or self.chance.random() >= self._ambushes[moment]:
-            return
-        if moment == "decided":
-            self._restart_all(host)
-            return
-        if moment == "frozen" and self._cut_off:
-            self._cut_off_writer(host)
-            return
-        if moment == "frozen":
-            self.loop.call_in(WORLD, self.chance.uniform(0, 0.003), lambda: self._strike_client(host))
-            return
-        if moment == "copy":  # whoever has the longer answer goes, at once
-            self._strike(self.cluster.servers[host], power=False)
-            return
-        if moment == "copying":
-            self.loop.call_in(WORLD, self.chance.uniform(0, 0.002), lambda: self._strike_client(host))
-            return
-        if moment == "open_writer" and self._ambushes["decided"]:
-            self._hold_back()
-            return
-        if moment in ("seal_range", "open_writer"):
-            self.pd_crash()
-            return
-        server = self.cluster.servers[host]
-        kind = self.chance.random() if moment == "flush" else 1.0
-        if kind < 0.3:
-            self.cluster.note("connections reset")
-            self.cluster.network.reset(host)
-        elif kind < 0.7:
-            self.loop.call_in(WORLD, self.chance.uniform(0, server.flush_s), self._cut_all)
-        elif server.up and self._server() is not None:
-            power = moment == "flush" or self.chance.random() < 0.5
-            self.loop.call_in(
-                WORLD, self.chance.uniform(0, 2) * server.flush_s, lambda: self._strike(server, power=power)
-            )
-
-    def _strike(self, server: VirtualServer, *, power: bool) -> None:
-        if server.up and self.running:
-            self.cluster.note("power cut" if power else "crash")
-            server.stop(power=power)
-            self._later(lambda: self._start_again(server))
-
-    def _strike_client(self, name: str) -> None:
-        """A writer that is about to leave its range is gone, or comes back much later; another one takes the stream."""
-        process = self.clients.processes[name]
-        if not process.alive or process.paused or not self.running:
-            return
-        if self.chance.random() < 0.5:
-            self.clients.kill(name)
-        else:
-            self.cluster.note("client paused")
-            self.loop.pause(process)
-            self.loop.call_in(WORLD, self.chance.uniform(1, 6), lambda: process.paused and self.loop.resume(process))
-        self._another_writer()
-
-    def _cut_off_writer(self, name: str) -> None:
-        """A writer that is about to leave its range reaches one of the servers and nobody else; another one takes over."""
-        reached = self.chance.choice(list(self.cluster.servers))
-        others = [*self.cluster.pds, *(server for server in self.cluster.servers if server != reached)]
-        self._cut([pair for other in others for pair in ((name, other), (other, name))], "partition")
-        self._another_writer()
-
-    def _hold_back(self) -> None:
-        """Who had the stream stands still while the next one takes it, and goes on when that is over."""
-        for name in self.clients.holders:
-            process = self.clients.processes[name]
-            if process.alive and not process.paused:
-                self.cluster.note("client paused")
-                self.loop.pause(process)
-                self.loop.call_in(
-                    WORLD, self.chance.uniform(0.1, 0.4), lambda p=process: p.paused and self.loop.resume(p)
-                )  # type: ignore[misc]
-
-    def _restart_all(self, recoverer: str) -> None:
-        """A recoverer has its answers and stands still; all servers start anew; other writers hear from no placement driver."""
-        process = self.clients.processes[recoverer]
-        if not process.paused:
-            self.cluster.note("client paused")
-            self.loop.pause(process)
-            self.loop.call_in(
-                WORLD, self.chance.uniform(0.4, 1.5), lambda: process.paused and self.loop.resume(process)
-            )
-        others = [name for name in self.clients.processes if name != recoverer]
-        pairs = [(name, pd) for name in others for pd in self.cluster.pds]
-        self._cut(pairs + [(pd, name) for name, pd in pairs], "partition")
-        for server in self.cluster.servers.values():
-            if server.up:
-                self.cluster.note("crash")
-                server.stop(power=False)
-                self.loop.call_in(WORLD, self.chance.uniform(0, 0.1), lambda s=server: self._start_again(s))  # type: ignore[misc]
-
-    def _another_writer(self) -> None:
-        if len(self.clients.processes) < 12:
+    def another_writer(self) -> None:
+        """One more takes the main stream."""
+        if self._writers() < WRITERS_MAX:
             name = f"w{len(self.clients.processes)}x"
             self.clients.start(name, self.clients.write(name, self.chance.randrange(20, 300), 0.02))
+
+    def _writers(self) -> int:
+        return sum(name.startswith("w") for name in self.clients.processes)
 
     # ---- processes
 
     def crash(self) -> None:
         """kill -9 of a range server."""
-        if server := self._server():
+        if server := self.living_server():
             self.cluster.note("crash")
             server.stop(power=False)
-            self._later(lambda: self._start_again(server))
+            self.later(lambda: self.start_again(server))
 
     def power_cut(self) -> None:
         """One machine loses power."""
-        if server := self._server():
+        if server := self.living_server():
             self.cluster.note("power cut")
             server.stop(power=True)
-            self._later(lambda: self._start_again(server))
+            self.later(lambda: self.start_again(server))
 
     def power_cut_all(self) -> None:
         """All machines of range servers do."""
         if self.chance.random() < 0.3:
-            self._cut_all()
+            self.cut_all()
 
-    def _cut_all(self) -> None:
+    def cut_all(self) -> None:
+        """All machines of range servers lose power, and often a writer dies as well."""
         if not self.running:
             return
         self.cluster.note("power cut of all")
@@ -294,15 +192,15 @@ class Faults:
             self.client_kill()
         for server in self.cluster.servers.values():
             server.stop(power=True)
-            self._later(lambda s=server: self._start_again(s))  # type: ignore[misc]
+            self.later(lambda s=server: self.start_again(s))  # type: ignore[misc]
 
     def pause(self) -> None:
         """SIGSTOP of a range server."""
-        if (server := self._server()) and not server.life.paused:
+        if (server := self.living_server()) and not server.life.paused:
             self.cluster.note("pause")
             life = server.life
             self.loop.pause(life)
-            self._later(lambda: life.paused and self.loop.resume(life))
+            self.later(lambda: life.paused and self.loop.resume(life))
 
     def pd_crash(self) -> None:
         """kill -9 of a placement driver, mostly of the leader."""
@@ -312,7 +210,7 @@ class Faults:
         if sum(process.alive for process in self.cluster.pds.values()) == 3:
             self.cluster.note("pd crash")
             self.cluster.kill_pd(name)
-            self._later(lambda: self.cluster.pds[name].alive or self.cluster.start_pd(name))
+            self.later(lambda: self.cluster.pds[name].alive or self.cluster.start_pd(name))
 
     def pd_pause(self) -> None:
         """SIGSTOP of the leader."""
@@ -320,7 +218,7 @@ class Faults:
         if process is not None and process.alive and not process.paused:
             self.cluster.note("pd pause")
             self.loop.pause(process)
-            self._later(lambda: process.paused and self.loop.resume(process))
+            self.later(lambda: process.paused and self.loop.resume(process))
 
     def client_pause(self) -> None:
         """SIGSTOP of a client: it comes back when others went on."""
@@ -329,14 +227,14 @@ class Faults:
             process = self.chance.choice(running)
             self.cluster.note("client paused")
             self.loop.pause(process)
-            self._later(lambda: process.paused and self.loop.resume(process))
+            self.later(lambda: process.paused and self.loop.resume(process))
 
     def client_kill(self) -> None:
         """kill -9 of a writer; another one comes."""
         writers = [name for name, each in self.clients.processes.items() if each.alive and name.startswith("w")]
-        if writers and len(self.clients.processes) < 12:
+        if writers and self._writers() < WRITERS_MAX:
             self.clients.kill(self.chance.choice(writers))
-            self._another_writer()
+            self.another_writer()
 
     # ---- network
 
@@ -349,7 +247,7 @@ class Faults:
         others = [host for host in self._hosts() if host != victim]
         if self.chance.random() < 0.5:
             others = self.chance.sample(others, self.chance.randrange(1, len(others)))
-        self._cut([(victim, other) for other in others] + [(other, victim) for other in others], "partition")
+        self.cut([(victim, other) for other in others] + [(other, victim) for other in others], "partition")
 
     def one_way(self) -> None:
         """One host is heard by nobody, or hears nobody."""
@@ -358,12 +256,13 @@ class Faults:
         pairs = [(victim, other) for other in others]
         if self.chance.random() < 0.5:
             pairs = [(other, victim) for victim, other in pairs]
-        self._cut(pairs, "one-way partition")
+        self.cut(pairs, "one-way partition")
 
-    def _cut(self, pairs: list[tuple[str, str]], what: str) -> None:
+    def cut(self, pairs: list[tuple[str, str]], what: str) -> None:
+        """These hear nothing from those, for a while."""
         self.cluster.note(what)
         self.cluster.network.cuts.update(dict.fromkeys(pairs))
-        self._later(self.cluster.network.heal)
+        self.later(self.cluster.network.heal)
 
     def reset(self) -> None:
         """All connections of one host break."""
@@ -375,7 +274,7 @@ class Faults:
         host = self.chance.choice(self._hosts())
         self.cluster.note("slow host")
         self.cluster.network.slow_s[host] = self.chance.choice([0.01, 0.1, 0.5])
-        self._later(lambda: self.cluster.network.slow_s.pop(host, None))
+        self.later(lambda: self.cluster.network.slow_s.pop(host, None))
 
     # ---- disks
 
@@ -388,19 +287,19 @@ class Faults:
         def well() -> None:
             server.flush_s = 0.0003
 
-        self._later(well)
+        self.later(well)
 
     def flush_fails(self) -> None:
         """fdatasync answers EIO, and the kernel forgets the pages."""
-        if server := self._server():
+        if server := self.living_server():
             self.cluster.note("flush failed: the process ended")
             server.disk.io.failing = self.chance.choice(["fdatasync", "fdatasync", "pwritev"])
 
             def again() -> None:
                 server.disk.io.failing = ""
-                self._start_again(server)
+                self.start_again(server)
 
-            self._later(again)
+            self.later(again)
 
     def disk_full(self) -> None:
         """No segment can be made."""
@@ -413,7 +312,7 @@ class Faults:
         def room() -> None:
             server.disk.io.free_bytes = 1 << 40
 
-        self._later(room)
+        self.later(room)
 
     def refuse_append(self) -> None:
         """The next segment is ready a moment too late for one append: what follows it finds room."""
@@ -423,15 +322,15 @@ class Faults:
 
     def lose_disk(self) -> None:
         """The data directory is gone."""
-        if self._disks_are_whole() and (server := self._server()):
+        if self._disks_are_whole() and (server := self.living_server()):
             self.cluster.note("disk lost")
             server.stop(power=True)
             server.lose_disk()
-            self._later(lambda: self._start_again(server))
+            self.later(lambda: self.start_again(server))
 
     def roll_back(self) -> None:
         """An older copy of the data directory is put in place."""
-        server = self._server()
+        server = self.living_server()
         if server is None or server.disk.identity is None:
             return
         images = self._images.setdefault(server.name, [])
@@ -445,7 +344,7 @@ class Faults:
             self.cluster.note("disk rolled back")
             server.stop(power=True)
             server.roll_back(images.pop())
-            self._later(lambda: self._start_again(server))
+            self.later(lambda: self.start_again(server))
 
     def rot(self) -> None:
         """A bit flips, in one place on one disk."""
@@ -461,7 +360,7 @@ class Faults:
         if not self._disks_are_whole():
             return
         rotten, away = self.chance.sample(list(self.cluster.servers.values()), 2)
-        self._cut_all()
+        self.cut_all()
         if rotten.disk.rot_last(self.chance):
             self._rotten = True
             self.cluster.note("bit rot")
@@ -473,7 +372,7 @@ class Faults:
             server.stop(power=True)
             self.loop.call_in(WORLD, 0.05, lambda: self._keep_away(server, until))
         elif self.running:
-            self._start_again(server)
+            self.start_again(server)
 
     # ---- else
 
@@ -485,11 +384,15 @@ class Faults:
         def well() -> None:
             self.cluster.objects.trouble = 0.0
 
-        self._later(well)
+        self.later(well)
 
     def skew(self) -> None:
         """A wall clock jumps by up to two hours."""
         processes = [*self.cluster.pds.values(), *[server.life for server in self.cluster.servers.values()]]
         process = self.chance.choice(processes)
+        if self._one_clock:
+            self.cluster.note("a clock jumped under retention")
+            for other in processes:
+                other.wall_skew_s = 0.0
         process.wall_skew_s = self.chance.uniform(-7200, 7200)
         self.cluster.note("clock skew")

@@ -178,7 +178,7 @@ def start_member(loop: VirtualLoop, network: Network, group: FiatGroup, name: st
     members = {each: MemberSettings(raft_address=f"{each}:1", api_address=f"{each}:{API_PORT}") for each in group.names}
     settings = PdSettings(
         name=name, data_dir=Path("/nowhere"), members=members, raft_secret="x", tier_url=tier_url,
-        tier_prepare_ttl_ms=20_000,
+        tier_prepare_ttl_ms=20_000, delete_grace_ms=5_000,
     )  # fmt: skip
     driver = Driver(settings, consensus, machine)
     service: Any = Service(network, process, f"{name}:{API_PORT}")

@@ -48,6 +48,8 @@ class VirtualServer:
         self.flush_s = 0.0003
         self.wall_skew_s = 0.0
         self.incarnations = 0
+        self._boots_again = False
+        self._made_settings: RangeServerSettings | None = None
         self.notes: Callable[[str], None] = lambda what: None
         self.moments: Callable[[str, str], None] = lambda moment, host: None
         self._pds = pds
@@ -92,11 +94,14 @@ class VirtualServer:
         self.disk.excuse()
         self.old_disks.append(self.disk)
         self.disk = Disk()
+        self._boots_again = False
 
     def roll_back(self, image: Disk) -> None:
         """Somebody puts an older copy of the disk back. It must be down."""
         self.disk.excuse()
         self.old_disks.append(self.disk)
+        now = self.disk.identity
+        self._boots_again = now is not None and image.identity is not None and image.identity.boot + 1 == now.boot
         self.disk = image
 
     def disks_of(self, incarnation: int) -> list[Disk]:
@@ -124,6 +129,8 @@ class VirtualServer:
                     await Runtime(self._settings(), directory, identity, store).run()
                 except RolledBack:
                     self.notes("rolled back directory found out")
+                    if self._boots_again:  # with the count of starts that the last run had
+                        self.notes("a rolled-back directory of an earlier run found out")
                     self._wal = self.store = None
                     self.lose_disk()
         except (RangelogError, OSError, LogFailed) as error:
@@ -143,9 +150,11 @@ class VirtualServer:
         return self.disk.identity
 
     def _settings(self) -> RangeServerSettings:
-        return RangeServerSettings(
-            name=self.name, data_dir=self._temporary, advertise_host=self.name, pd=self._pds, zone=self.name
-        )
+        if self._made_settings is None:  # to make them costs more than a start does
+            self._made_settings = RangeServerSettings(
+                name=self.name, data_dir=self._temporary, advertise_host=self.name, pd=self._pds, zone=self.name
+            )
+        return self._made_settings
 
     def _failed(self, message: str) -> None:
         """The process ends by its own will."""

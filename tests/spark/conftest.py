@@ -16,7 +16,10 @@ from rangelog_cli.processes import Cluster, wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
+SETTINGS = {
+    "RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024),
+    "RANGELOG_PD_DELETE_GRACE_MS": "1000",  # a test waits for objects to be deleted
+}
 START_MS = 1_357_000_000_000
 
 

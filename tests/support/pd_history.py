@@ -252,7 +252,7 @@ class NotingPd:
         try:
             reply = reply_of(await method(request, timeout_s=timeout_s))
         except RangelogError as error:
-            if error.retriable:
+            if error.retriable or error.outcome_unknown:
                 self._history.unknown(call, error.code)
             else:
                 self._history.refused(call, error.code, self._clock())

@@ -30,6 +30,8 @@ COLD_GET = "cold_raw_get"
 GAP_SERVER = "gap_server"
 GAP_PD = "gap_pd_leader"
 TAKEOVER = "takeover"
+END_BUSY = "end_offset_busy"
+END_IDLE = "end_offset_idle"
 STREAMS = "append_streams"
 """Followed by how many are open at once: append_streams_100."""
 

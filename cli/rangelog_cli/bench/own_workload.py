@@ -30,8 +30,8 @@ from rangelog_cli.bench.workload import (
 from rangelog_cli.demo.s3_server import BUCKET, S3Server, use_credentials
 from rangelog_proto.v1 import common_pb2
 
-ARROW, STREAMS, GAP_PD, TAKEOVER, COLD = "arrow", "streams", "pd-failover", "takeover", "cold"
-OWN = (ARROW, STREAMS, GAP_PD, TAKEOVER, COLD)
+ARROW, STREAMS, END, GAP_PD, TAKEOVER, COLD = "arrow", "streams", "end", "pd-failover", "takeover", "cold"
+OWN = (ARROW, STREAMS, END, GAP_PD, TAKEOVER, COLD)
 NEEDS_OWN_CLUSTER = frozenset({GAP_PD, COLD})
 
 _OPENING_AT_ONCE = 16
@@ -57,6 +57,8 @@ async def run_own_round(ours: Rangelog, effort: Effort, only: Collection[str], e
     if STREAMS in only:
         for count in effort.stream_counts:
             failed += await attempt(f"{STREAMS} {count}", measure_streams(ours, effort, count, emit))
+    if END in only:
+        failed += await attempt(END, measure_end(ours, effort, emit))
     if TAKEOVER in only:
         failed += await attempt(TAKEOVER, measure_takeover(ours, effort, emit))
     if GAP_PD in only:
@@ -143,6 +145,26 @@ async def measure_pd_gap(ours: Rangelog, effort: Effort, emit: Emit) -> None:
     gap = await longest_gap(ours, effort, kill)
     emit(gap_measurement(ours, m.GAP_PD, gap))
     await ours.restore(victim)
+
+
+async def measure_end(ours: Rangelog, effort: Effort, emit: Emit) -> None:
+    """Ask where the log ends, one call after the other: what a bounded read pays before its first record."""
+    await ours.fresh_log()
+    payload, stream = make_record(ONE_SIZE, 0), ours.writer.stream
+
+    async def ask(seconds: float) -> list[float]:
+        took_s, end_s = [], now() + seconds
+        while now() < end_s:
+            began_s = now()
+            await ours.client.end_offset(stream)
+            took_s.append(now() - began_s)
+        return took_s
+
+    seconds = min(3.0, effort.seconds)
+    busy, _ = await asyncio.gather(ask(seconds), pump_writer(ours.writer, payload, time.monotonic() + seconds))
+    for metric, took_s in ((m.END_BUSY, busy), (m.END_IDLE, await ask(seconds / 3))):
+        details = m.latency_details(took_s)
+        emit(Measurement(ours.name, ours.setting, metric, ONE_SIZE, details["p50"], m.MS, details))
 
 
 async def measure_takeover(ours: Rangelog, effort: Effort, emit: Emit) -> None:

@@ -30,6 +30,8 @@ _GAPS = {
     m.GAP_SERVER: "longest gap between acks, a server killed",
     m.GAP_PD: "longest gap between acks, the leading placement driver killed",
     m.TAKEOVER: "second writer, from its start to its first ack",
+    m.END_BUSY: "asking for the end while the log is appended to",
+    m.END_IDLE: "asking for the end while the writer rests",
 }
 
 

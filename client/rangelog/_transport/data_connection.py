@@ -2,8 +2,8 @@
 
 What holds: a request is answered by a reply of its id, an error, a typed timeout, or the connection's end, a subscription
 by any number of replies before that; a connection on which nothing at all came for seconds while somebody waited is dead,
-and closed. Replies to appends go to the listener of their range. The peer is the server and incarnation that was meant, or
-the connection is refused. Whatever breaks the protocol breaks the connection, with a reason.
+and closed. Replies to appends go to the listener of their range, or to nobody where it is gone. The peer is the server and
+incarnation that was meant, or the connection is refused. Whatever breaks the protocol breaks the connection, with a reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from google.protobuf.message import DecodeError
 
 from rangelog._allocator import keep_large_blocks
 from rangelog._transport.addresses import split_address
+from rangelog._transport.keepalive import notice_vanished_peer
 from rangelog.errors import (
+    InternalError,
     ProtocolViolation,
     RangelogError,
     RequestTimeout,
@@ -76,8 +78,7 @@ class Replies:
                 self._waiter = None
         if self._frames:
             return self._frames.popleft()
-        assert self._error is not None
-        raise self._error
+        raise self._error or InternalError("a reply was announced and is not there")
 
     def send(self, opcode: Opcode, message: bytes) -> None:
         """Say something about the request, under its id. Does nothing once the connection is closed."""
@@ -242,6 +243,7 @@ class DataConnection(asyncio.BufferedProtocol):
         """The socket is open."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES_MAX)
+        notice_vanished_peer(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
@@ -285,7 +287,8 @@ class DataConnection(asyncio.BufferedProtocol):
         self._put((encode_head(opcode, request_id, message, size), *payload))
 
     def _put(self, buffers: Sequence[bytes]) -> None:
-        assert self._transport is not None
+        if self._transport is None:
+            raise InternalError("the connection is used before it is made")
         if self._turn is not None:
             self._turn += buffers
             return
@@ -328,9 +331,9 @@ class DataConnection(asyncio.BufferedProtocol):
         listener = self._listeners.get((told.stream_id, told.range_index))
         if listener is not None:
             listener.append_refused(error)
-        elif frame.request_id == 0:
+        elif frame.request_id == 0 and not told.stream_id:  # about the connection: no request, no range
             self._close(error)
-        else:
+        else:  # perhaps an append of a writer that is gone: the connection is not its own
             _log.debug("an error for nobody from %s: %s", self.replica, error)
 
     def _close(self, error: RangelogError) -> None:

@@ -54,6 +54,10 @@ _PLAIN: dict[grpc.StatusCode, tuple[type[RangelogError], str]] = {
     ),
 }
 
+_NEVER_DONE = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED)
+_NEVER_SENT = ("failed to connect to all addresses", "errors resolving ")
+"""How gRPC begins its words when a call got no connection to leave on. It has no other sign of it."""
+
 
 def to_status(error: RangelogError) -> status_pb2.Status:
     """Encode an error for the wire."""
@@ -68,21 +72,41 @@ def to_status(error: RangelogError) -> status_pb2.Status:
 
 def from_rpc_error(error: grpc.RpcError, peer: str) -> RangelogError:
     """Decode what a call to `peer` raised; gRPC's own statuses become the nearest of ours."""
-    try:
-        ours = _ours(rpc_status.from_call(error))
-        if ours is not None:
-            return ours
-    except (ValueError, DecodeError):
-        pass  # its details are not its status, or cannot be read: somebody else's error
-    code = error.code() if isinstance(error, grpc.aio.AioRpcError | grpc.Call) else grpc.StatusCode.UNKNOWN
+    ours = _ours(error)
+    if ours is not None:
+        return ours
+    code = _code(error)
     cls, text = _PLAIN.get(code, (errors.InternalError, f"failed ({code.name})"))
     return cls(f"{peer} {text}")
 
 
-def _ours(status: status_pb2.Status | None) -> RangelogError | None:
-    for detail in status.details if status is not None else ():
+def may_have_been_carried_out(error: grpc.RpcError) -> bool:
+    """Whether the peer may have done what a call asked for, though it failed so. In doubt it may."""
+    ours = _ours(error)
+    if ours is not None:  # a defect comes before or after the deed; the code of a newer peer may mean anything
+        return ours.outcome_unknown or isinstance(ours, errors.InternalError) or type(ours) is RangelogError
+    code = _code(error)
+    if code is grpc.StatusCode.UNAVAILABLE and isinstance(error, grpc.aio.AioRpcError | grpc.Call):
+        return not (error.details() or "").startswith(_NEVER_SENT)
+    return code not in _NEVER_DONE
+
+
+def _code(error: grpc.RpcError) -> grpc.StatusCode:
+    return error.code() if isinstance(error, grpc.aio.AioRpcError | grpc.Call) else grpc.StatusCode.UNKNOWN
+
+
+def _ours(error: grpc.RpcError) -> RangelogError | None:
+    try:
+        status = rpc_status.from_call(error)
+        return _told_by(status) if status is not None else None
+    except (ValueError, DecodeError):
+        return None  # its details are not its status, or cannot be read: somebody else's error
+
+
+def _told_by(status: status_pb2.Status) -> RangelogError | None:
+    for detail in status.details:
         info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info) and info.domain == DOMAIN and status is not None:
+        if detail.Unpack(info) and info.domain == DOMAIN:
             return error_from_code(
                 info.reason,
                 status.message,

@@ -1,7 +1,8 @@
 """Calls on the placement driver: finds the leader, follows it, repeats until the deadline.
 
 What holds: a call ends by its deadline with an answer or one of our errors; a command that may be repeated carries its
-request id, so a repeat has the effect of doing it once. Bound to the event loop it is first used on.
+request id, so a repeat has the effect of doing it once; a command that may have been carried out never ends as one that
+was not (see pd_tries). Bound to the event loop it is first used on.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import TypeVar
 import grpc
 
 from rangelog._transport.addresses import split_address
-from rangelog._transport.grpc_errors import from_rpc_error
+from rangelog._transport.fork_guard import note_call
 from rangelog._transport.grpc_options import CHANNEL_OPTIONS, TlsConfig
+from rangelog._transport.pd_tries import Tries
 from rangelog.errors import InvalidArgument, NoPlacement, NotLeader, RangelogError, RequestTimeout, Unavailable
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
@@ -155,43 +157,48 @@ class PdClient:
         *,
         wait_for_placement: bool = False,
     ) -> _Response:
+        note_call()
         deadline = time.monotonic() + timeout_s
-        last: RangelogError = Unavailable(self._nobody_answers(timeout_s))
+        tries = Tries(request, Unavailable(self._nobody_answers(timeout_s)))
         attempt = 0
-        while (left := deadline - time.monotonic()) > 0 and not self._closed:
+        while time.monotonic() < deadline and not self._closed:
             for endpoint in self._order():
                 left = deadline - time.monotonic()
-                if left <= 0:
+                if left <= 0 or self._closed:
                     break
                 try:
-                    stub = self._stub(endpoint)
-                    response = await method(stub)(request, timeout=min(left, TRY_TIMEOUT_S), metadata=self._metadata)
+                    call = method(self._stub(endpoint))
+                    response = await call(request, timeout=min(left, TRY_TIMEOUT_S), metadata=self._metadata)
                     self._leader = endpoint
                     return response
                 except grpc.RpcError as error:
-                    last = self._judge(from_rpc_error(error, f"placement driver {endpoint}"), endpoint)
+                    last = self._judge(tries.failed(error, f"placement driver {endpoint}"), endpoint)
                 except asyncio.CancelledError:
                     task = asyncio.current_task()
                     if not self._closed or (task is not None and task.cancelling()):
                         raise  # the caller's own; else close() ended the call, and gRPC says it this way
-                    raise Unavailable("the client is closed") from None
+                    tries.cut_off()
+                    break
                 if not last.retriable or (isinstance(last, NoPlacement) and not wait_for_placement):
-                    raise last
+                    raise tries.answer(last)
                 if isinstance(last, NotLeader) and self._leader:
                     break  # go straight to the leader it names
                 if isinstance(last, NoPlacement):
                     break  # the leader's own word: ask it again in a while
             attempt += 1
-            if not (isinstance(last, NotLeader) and self._leader and attempt == 1):
-                pause = min(_BACKOFF_S_MAX, _BACKOFF_S * 2.0 ** min(attempt, 5)) * random.uniform(0.5, 1.0)
-                await asyncio.sleep(max(0.0, min(pause, deadline - time.monotonic())))
+            if not self._closed and not (isinstance(tries.last, NotLeader) and self._leader and attempt == 1):
+                await _pause(attempt, deadline)
+        raise self._give_up(tries, timeout_s)
+
+    def _give_up(self, tries: Tries, timeout_s: float) -> RangelogError:
         if self._closed:
-            raise Unavailable("the client is closed")
+            return tries.no_answer(Unavailable("the client is closed"))
+        last = tries.last
         if isinstance(last, NoPlacement):
-            raise last
+            return tries.told_of(last)
         if isinstance(last, RequestTimeout):
-            raise RequestTimeout(f"{last.message}; {self._nobody_answers(timeout_s)}")
-        raise Unavailable(f"{self._nobody_answers(timeout_s)} ({last.message})")
+            return tries.no_answer(RequestTimeout(f"{last.message}; {self._nobody_answers(timeout_s)}"))
+        return tries.no_answer(Unavailable(f"{self._nobody_answers(timeout_s)} ({last.message})"))
 
     def _judge(self, error: RangelogError, endpoint: str) -> RangelogError:
         """Learn from a failed try where the leader is or is not."""
@@ -225,6 +232,11 @@ class PdClient:
     def _nobody_answers(self, timeout_s: float) -> str:
         listed = ", ".join(self._endpoints)
         return f"no placement driver leads within {timeout_s:g} s at {listed}: are a majority of them running?"
+
+
+async def _pause(attempt: int, deadline: float) -> None:
+    pause = min(_BACKOFF_S_MAX, _BACKOFF_S * 2.0 ** min(attempt, 5)) * random.uniform(0.5, 1.0)
+    await asyncio.sleep(max(0.0, min(pause, deadline - time.monotonic())))
 
 
 def _is_address(hint: str) -> bool:

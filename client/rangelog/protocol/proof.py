@@ -7,9 +7,11 @@ What holds:
 * What A replicas hold durably is *held*, and not yet to be believed: every ack that anybody has lies below it, but an active
   seal ends a range at what its writer had heard of when it froze, which may be less. Only once the placement driver has put
   a floor there does no seal cut it: an active seal below the floor is refused, and a failover seal ends at or beyond it.
-* With a replica silent, acks may lie beyond what the others hold: then the proof is not complete.
+* With a replica silent, or in doubt of what it held, acks may lie beyond what the others hold: then the proof is not
+  complete. What a replica in doubt does hold counts as held.
 
-Source: found by simulation and by the exhaustive model (tests/model/seal_model.py, `proof-without-arbitration`).
+Source: found by simulation and by the exhaustive model (tests/model/seal_readers.py: `proof-without-arbitration`,
+`doubtful-is-complete`).
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ from rangelog.protocol.quorum import confirmed_offset
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one replica says. `sealed_end_offset`: None while it knows of none."""
+    """What one replica says. `sealed_end_offset`: None while it knows of none. `doubtful`: it may have held more."""
 
     replica: ReplicaId
     durable_offset: int
     confirm_offset: int
     sealed_end_offset: int | None = None
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,8 @@ def weigh(told: Sequence[Told], *, replicas: int, acks: int, start_offset: int, 
     """
     ends = [each.sealed_end_offset for each in told if each.sealed_end_offset is not None]
     confirmed = max(each.confirm_offset for each in told)
-    if len(told) > replicas - acks:
+    sound = sum(not each.doubtful for each in told)
+    if sound > replicas - acks:
         # One of these holds all that was acked: a confirm offset beyond them all is nothing a writer said.
         confirmed = min(confirmed, max(each.durable_offset for each in told))
     confirmed = max(confirmed, floor_offset, start_offset)
@@ -58,4 +62,4 @@ def weigh(told: Sequence[Told], *, replicas: int, acks: int, start_offset: int, 
     if len(told) >= acks:
         held = max(held, confirmed_offset([each.durable_offset for each in told], acks))
         holders = tuple(each.replica for each in told if each.durable_offset >= held)
-    return Evidence(confirmed, held, holders, ends[0] if ends else None, complete=len(told) == replicas)
+    return Evidence(confirmed, held, holders, ends[0] if ends else None, complete=sound == replicas)

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from rangelog.errors import InternalError
 from rangelog.ids import ReplicaId
 from rangelog.protocol.quorum import seal_end_offset, seal_quorum
 
@@ -228,7 +229,8 @@ class Recovery:
             self._commit()
 
     def _commit(self) -> None:
-        assert self.end_offset is not None
+        if self.end_offset is None:
+            raise InternalError("a seal is to be committed before its end is decided")
         self.phase = Phase.COMMITTING
         self._pending.append(Commit(self.end_offset))
 

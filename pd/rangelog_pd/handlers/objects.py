@@ -20,7 +20,7 @@ _COUNT_MAX = (1 << 32) - 1
 async def prepare_object(driver: Driver, request: pb.PrepareObjectRequest) -> pb.PrepareObjectResponse:
     """Raises RangeNotFound, PreconditionFailed."""
     command = pd_state_pb2.TimedPrepareObject(
-        request=request, deadline_ms=driver.wall_ms() + driver.settings.tier_prepare_ttl_ms
+        request=request, deadline_ms=driver.time_ms() + driver.settings.tier_prepare_ttl_ms
     )
     return await driver.propose(pb.PrepareObjectResponse, request.request_id, prepare_object=command)
 

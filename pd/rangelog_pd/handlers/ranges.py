@@ -109,5 +109,4 @@ def _place(
 
 
 def _fill_in(driver: Driver, target: common_pb2.Range) -> None:
-    with driver.state() as state:
-        target.CopyFrom(driver.view.fill_in(state, [target], driver.now_ms())[0])
+    driver.fill_in(target)

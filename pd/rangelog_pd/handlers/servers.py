@@ -33,7 +33,7 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
                 )
         heard = driver.view.servers.get(request.server)
         behind = heard is not None and heard.incarnation == request.incarnation and request.log_end < heard.log_end
-    if heard is not None and behind:  # the state has its log's end only now and then: let it judge by the last one
+    if heard is not None and behind:  # the state has its log's end once a second: let it judge by the last one
         mark = pd_state_pb2.MarkLogEnd(server=request.server, incarnation=heard.incarnation, log_end=heard.log_end)
         await driver.propose(pb.ListTasksResponse, "", mark_log_end=mark)
     response = await driver.propose(pb.RegisterServerResponse, request.request_id, register_server=request)
@@ -47,15 +47,17 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
     """Take the report, answer what is wanted. Raises PreconditionFailed: register first."""
     await driver.barrier()
     now_ms, wall_ms = driver.now_ms(), driver.wall_ms()
+    driver.heard_clock(request.server, request.wall_ms)
+    time_ms = driver.time_ms()
     with driver.state() as state:
         known = state.servers.get(request.server)
         if known is None or known.server.incarnation != request.incarnation:
             raise PreconditionFailed(f"range server {request.server} is not registered in this incarnation")
         send_complete = driver.view.heartbeat(request, now_ms, wall_ms)
         deleted = driver.tasks.report(request.tasks)
-        directives = Planner(state, driver.view, bool(driver.settings.tier_url), now_ms, wall_ms).directives(
-            request.server, request.incarnation
-        )
+        tier, grace_ms = bool(driver.settings.tier_url), driver.settings.delete_grace_ms
+        planner = Planner(state, driver.view, tier, now_ms, time_ms, grace_ms)
+        directives = planner.directives(request.server, request.incarnation)
         for directive in directives:
             stream = state.streams.get(directive.stream_id)
             driver.tasks.want(request.server, directive, stream.name if stream is not None else "", wall_ms)

@@ -46,7 +46,10 @@ async def update_stream(driver: Driver, request: pb.UpdateStreamRequest) -> pb.U
 
 async def delete_stream(driver: Driver, request: pb.DeleteStreamRequest) -> pb.DeleteStreamResponse:
     """Raises StreamNotFound."""
-    return await driver.propose_request(pb.DeleteStreamResponse, request.request_id, delete_stream=request)
+    response = await driver.propose_request(pb.DeleteStreamResponse, request.request_id, delete_stream=request)
+    if response.HasField("open_range"):
+        driver.fill_in(response.open_range)
+    return response
 
 
 async def trim_stream(driver: Driver, request: pb.TrimStreamRequest) -> pb.TrimStreamResponse:

@@ -3,7 +3,7 @@
 What holds: nothing is told to be dropped unless the state says so, behind a barrier: the range is gone (deleted, trimmed),
 its hot copies were given up after objects covered it, or others took this one's place and enough of them are whole and
 alive. What this driver never knew of, and what is open, is left alone. Directives are repeated until a report shows them
-done, so losing one loses nothing.
+done, so losing one loses nothing. Objects are removed from the store a grace after the state has lost them, in cluster time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ DIRECTIVES_MAX = 64
 UPLOADS_MAX = 8
 """Asked of a server at a time. It does one after the other; one that keeps failing must not hold up the rest."""
 
-DELETE_GRACE_MS = 60_000
+UPLOAD_GRACE_MS = 60_000
 """After its deadline, for an upload that was given up: its server may have been slow, not dead."""
+
+DELETE_GRACE_MS_DEFAULT = 600_000
+"""Between the loss of an object in the state and its loss in the store. A trim or a deletion that should not have been can
+be noticed, and the objects be saved: they describe themselves."""
 
 COPIES_MAX = 4
 DELETE_OBJECTS_MAX = 100
@@ -36,7 +40,8 @@ class Planner:
     view: ClusterView
     tier: bool
     now_ms: float
-    wall_ms: int
+    time_ms: int
+    delete_grace_ms: int = DELETE_GRACE_MS_DEFAULT
 
     def directives(self, server: str, incarnation: int) -> list[pd_pb2.Directive]:
         """Return what is wanted now, most urgent first, bounded."""
@@ -187,12 +192,7 @@ class Planner:
         ]
         if not alive or min(alive) != server:
             return []
-        gone = [
-            each
-            for each in self.state.objects.values()
-            if each.state == common_pb2.OBJECT_STATE_DELETED
-            and (each.committed_ms or self.wall_ms > each.prepare_deadline_ms + DELETE_GRACE_MS)
-        ]
+        gone = [each for each in self.state.objects.values() if self._may_be_deleted(each)]
         if not gone:
             return []
         chosen = gone[:DELETE_OBJECTS_MAX]
@@ -200,6 +200,14 @@ class Planner:
         directive = pd_pb2.Directive(task_id=f"delete-{ids[0]}-{ids[-1]}-{len(ids)}@{server}")
         directive.delete_objects.CopyFrom(pd_pb2.DeleteObjects(keys=[each.key for each in chosen], object_ids=ids))
         return [directive]
+
+    def _may_be_deleted(self, found: common_pb2.Object) -> bool:
+        """Whether a tombstone is old enough; of an upload that was given up also: whether nobody can be at it any more."""
+        if found.state != common_pb2.OBJECT_STATE_DELETED or not found.deleted_ms:
+            return False
+        if self.time_ms < found.deleted_ms + self.delete_grace_ms:
+            return False
+        return bool(found.committed_ms) or self.time_ms > found.prepare_deadline_ms + UPLOAD_GRACE_MS
 
 
 def _directive(kind: str, found: common_pb2.Range, server: str) -> pd_pb2.Directive:

@@ -1,6 +1,7 @@
 """What the leader proposes by itself: hot copies to give up, replicas to replace, retention, uploads that ran out of time.
 
-Pure: from state, view and time to commands. Each command is checked again where it is applied.
+Pure: from state, view and time to commands. Each command is checked again where it is applied. `now_ms` is the leader's
+monotonic clock, for leases; `time_ms` is cluster time, for what the state dates. What is not dated yet has no age.
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ PROPOSALS_MAX = 50
 REPLACE_AFTER_MS = 60_000.0
 """A server that is away for less is waited for: copying its replicas would cost more."""
 
-MARK_LOG_END_BYTES = 16 * 1024 * 1024
+MARK_LOG_ENDS_MS = 1_000.0
+MARKS_MAX = 200
+"""In one command, which must stay below the size of a Raft command also where all names are long."""
 
 
-def proposals(state: State, view: ClusterView, now_ms: float, wall_ms: int) -> list[pd_state_pb2.Command]:
+def proposals(state: State, view: ClusterView, now_ms: float, time_ms: int) -> list[pd_state_pb2.Command]:
     """Return the commands of this round, bounded."""
     found: list[pd_state_pb2.Command] = []
     for source in (
-        _hot_drops(state, wall_ms),
-        _dead_uploads(state, view, now_ms, wall_ms),
-        _retention(state, view, wall_ms),
+        _log_ends(state, view, now_ms),
+        _hot_drops(state, time_ms),
+        _dead_uploads(state, view, now_ms, time_ms),
+        _retention(state, view, time_ms),
         _replacements(state, view, now_ms),
         _completions(state, view, now_ms),
-        _log_ends(state, view),
     ):
         for command in source:
             found.append(command)
@@ -40,7 +43,7 @@ def proposals(state: State, view: ClusterView, now_ms: float, wall_ms: int) -> l
     return found
 
 
-def _hot_drops(state: State, wall_ms: int) -> Iterator[pd_state_pb2.Command]:
+def _hot_drops(state: State, time_ms: int) -> Iterator[pd_state_pb2.Command]:
     for stream_id, ranges in state.ranges.items():
         hot_retention_ms = state.streams[stream_id].config.hot_retention_ms
         if hot_retention_ms < 0:
@@ -49,36 +52,37 @@ def _hot_drops(state: State, wall_ms: int) -> Iterator[pd_state_pb2.Command]:
             if each.state != common_pb2.RANGE_STATE_SEALED or each.hot_dropped:
                 continue
             whole = each.tiered_end_offset == each.end_offset  # so is an empty one
-            if whole and wall_ms - (each.tiered_ms or each.sealed_ms) >= hot_retention_ms:
+            since_ms = each.tiered_ms if each.tiered_end_offset > each.start_offset else each.sealed_ms
+            if whole and since_ms and time_ms - since_ms >= hot_retention_ms:
                 yield pd_state_pb2.Command(drop_hot=pd_state_pb2.DropHot(stream_id=stream_id, range_index=each.index))
 
 
-def _dead_uploads(state: State, view: ClusterView, now_ms: float, wall_ms: int) -> Iterator[pd_state_pb2.Command]:
+def _dead_uploads(state: State, view: ClusterView, now_ms: float, time_ms: int) -> Iterator[pd_state_pb2.Command]:
     """Uploads out of time, and those of servers that are dead: another server can begin."""
     for each in state.objects.values():
         if each.state != common_pb2.OBJECT_STATE_PREPARED:
             continue
         dead = view.health(state, each.server, each.incarnation, now_ms) is Health.DEAD
-        if dead or each.prepare_deadline_ms < wall_ms:
+        if dead or each.prepare_deadline_ms < time_ms:
             yield pd_state_pb2.Command(abandon_object=pd_state_pb2.AbandonObject(object_id=each.object_id))
 
 
-def _retention(state: State, view: ClusterView, wall_ms: int) -> Iterator[pd_state_pb2.Command]:
+def _retention(state: State, view: ClusterView, time_ms: int) -> Iterator[pd_state_pb2.Command]:
     for stream_id, stream in state.streams.items():
-        end = _retained_from(state, view, stream, list(state.ranges[stream_id].values()), wall_ms)
+        end = _retained_from(state, view, stream, list(state.ranges[stream_id].values()), time_ms)
         if end > stream.trim_offset:
-            yield pd_state_pb2.Command(trim_stream=pd_pb2.TrimStreamRequest(name=stream.name, trim_offset=end))
+            yield pd_state_pb2.Command(trim_stream=pd_pb2.TrimStreamRequest(stream_id=stream_id, trim_offset=end))
 
 
 def _retained_from(
-    state: State, view: ClusterView, stream: common_pb2.Stream, ranges: list[common_pb2.Range], wall_ms: int
+    state: State, view: ClusterView, stream: common_pb2.Stream, ranges: list[common_pb2.Range], time_ms: int
 ) -> int:
     """Return the end of the last range that is over its time, or no longer fits."""
     end = stream.trim_offset
     sealed = [each for each in ranges if each.state == common_pb2.RANGE_STATE_SEALED]
     if stream.config.retention_ms:
         for each in sealed:
-            if wall_ms - each.sealed_ms > stream.config.retention_ms:
+            if each.sealed_ms and time_ms - each.sealed_ms > stream.config.retention_ms:
                 end = max(end, each.end_offset)
     if stream.config.retention_bytes:
         kept = 0
@@ -151,12 +155,18 @@ def _with_another(
     )
 
 
-def _log_ends(state: State, view: ClusterView) -> Iterator[pd_state_pb2.Command]:
-    for name, registered in state.servers.items():
-        heard = view.servers.get(name)
-        if heard is None or heard.incarnation != registered.server.incarnation:
-            continue
-        if heard.log_end >= registered.log_end + MARK_LOG_END_BYTES:
-            yield pd_state_pb2.Command(
-                mark_log_end=pd_state_pb2.MarkLogEnd(server=name, incarnation=heard.incarnation, log_end=heard.log_end)
-            )
+def _log_ends(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_state_pb2.Command]:
+    """How far the logs reach that grew: in the state within a second, so that the next leader knows it, too."""
+    if now_ms < view.log_ends_marked_ms + MARK_LOG_ENDS_MS:
+        return
+    marks = [
+        pd_state_pb2.MarkLogEnd(server=name, incarnation=heard.incarnation, log_end=heard.log_end)
+        for name, heard in view.servers.items()
+        if (known := state.servers.get(name)) is not None
+        and known.server.incarnation == heard.incarnation
+        and known.log_end < heard.log_end
+    ]
+    if marks:
+        view.log_ends_marked_ms = now_ms
+    for first in range(0, len(marks), MARKS_MAX):
+        yield pd_state_pb2.Command(mark_log_ends=pd_state_pb2.MarkLogEnds(marks=marks[first : first + MARKS_MAX]))

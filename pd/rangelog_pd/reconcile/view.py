@@ -7,6 +7,7 @@ while nothing that was said of it can be out of date, and while no directive to 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -61,10 +62,12 @@ class ClusterView:
     dead_ms: float
     leader_since_ms: float = 0.0
     servers: dict[str, ServerView] = field(default_factory=dict)
+    log_ends_marked_ms: float = -math.inf
 
     def start_leading(self, now_ms: float) -> None:
         """Forget everything; leases start now."""
         self.leader_since_ms = now_ms
+        self.log_ends_marked_ms = -math.inf
         self.servers.clear()
 
     def registered(self, server: str, incarnation: int, now_ms: float, *, boot: int = 0) -> None:

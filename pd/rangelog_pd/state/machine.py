@@ -1,10 +1,9 @@
 """Applies commands: one after the other, the same on every member.
 
 What holds: `apply` never raises, an error is a result; a request id that the same call brought before gets its first
-result; time and choices come inside the command, so nothing here asks a clock or draws lots. Results are kept for an hour
-of command time, the last 1,000 whatever the clocks say, and at most 20,000 of them. A refusal that says "try again" is no
-result, with one exception: a seal refused for want of a place. Its writer goes on with the range, so no late copy of that
-request may ever seal it.
+result, for as long as results.py says; time and choices come inside the command, so nothing here asks a clock or draws lots.
+A refusal that says "try again" is no result, with one exception: a seal refused for want of a place. Its writer goes on with
+the range, so no late copy of that request may ever seal it.
 """
 
 from __future__ import annotations
@@ -14,17 +13,14 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from rangelog.errors import Corruption, InternalError, NoPlacement, RangelogError, error_from_code
+from rangelog.errors import Corruption, InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
 from rangelog_pd.state import objects, ranges, servers, streams
+from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
-from rangelog_proto.v1 import pd_state_pb2
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 COMMAND_VERSION = 1
 SNAPSHOT_VERSION = 1
-RESULTS_MAX = 20_000
-RESULTS_AGE_MS_MAX = 3_600_000
-RESULTS_KEPT_MIN = 1_000
-"""A leader whose wall clock is hours ahead must not make the group forget what it answered a second ago."""
 
 
 def _name_cluster(state: State, command: pd_state_pb2.NameCluster, now_ms: int) -> None:
@@ -45,6 +41,7 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "replace_replica": ranges.replace_replica,
     "register_server": servers.register_server,
     "mark_log_end": servers.mark_log_end,
+    "mark_log_ends": servers.mark_log_ends,
     "prepare_object": objects.prepare_object,
     "commit_object": objects.commit_object,
     "abandon_object": objects.abandon_object,
@@ -57,7 +54,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.state = State()
-        self._results: dict[str, tuple[int, bytes]] = {}
+        self._results = Results()
 
     def apply(self, index: int, command: bytes) -> bytes:
         """Apply one command; return an encoded CommandResult."""
@@ -66,12 +63,15 @@ class Machine:
         except DecodeError:
             return _failed(InternalError(f"log entry {index} is no command"))
         request = f"{parsed.WhichOneof('action')} {parsed.request_id}"
-        kept = self._results.get(request) if parsed.request_id else None
+        kept = self._results.find(request) if parsed.request_id else None
         if kept is not None:
-            return kept[1]
+            return kept
+        self.state.advance(parsed.now_ms, provisional=parsed.time_is_provisional)
+        if parsed.request_id and not self._results.has_room(self.state.time_ms):
+            return _failed(Overloaded("too many commands within a minute: try again in a while"))
         result, final = self._run(parsed)
         if parsed.request_id and final:
-            self._keep(request, parsed.now_ms, result)
+            self._results.keep(request, self.state.time_ms, result)
         return result
 
     def _run(self, command: pd_state_pb2.Command) -> tuple[bytes, bool]:
@@ -81,7 +81,7 @@ class Machine:
             unknown = f"a command of version {command.version}, which this member does not know"
             return _failed(InternalError(unknown)), True
         try:
-            response = _OPERATIONS[action](self.state, getattr(command, action), command.now_ms)
+            response = _OPERATIONS[action](self.state, getattr(command, action), self.state.time_ms)
         except RangelogError as error:
             return _failed(error), not error.retriable or (action == "seal_range" and isinstance(error, NoPlacement))
         except Exception as error:  # the same on every member: the command is answered, the cluster lives
@@ -89,22 +89,13 @@ class Machine:
         encoded = response.SerializeToString() if response is not None else b""
         return pd_state_pb2.CommandResult(response=encoded).SerializeToString(), True
 
-    def _keep(self, request_id: str, now_ms: int, result: bytes) -> None:
-        self._results[request_id] = (now_ms, result)
-        while self._results:
-            oldest = next(iter(self._results))
-            if len(self._results) <= RESULTS_KEPT_MIN:
-                return
-            if len(self._results) <= RESULTS_MAX and self._results[oldest][0] > now_ms - RESULTS_AGE_MS_MAX:
-                return
-            del self._results[oldest]
-
     def snapshot(self) -> bytes:
         """Encode the whole state."""
         state = self.state
         return pd_state_pb2.StateSnapshot(
             version=SNAPSHOT_VERSION,
             cluster_id=state.cluster_id,
+            time_ms=state.time_ms,
             next_stream_id=state.next_stream_id,
             next_object_id=state.next_object_id,
             streams=state.streams.values(),
@@ -113,7 +104,7 @@ class Machine:
             servers=state.servers.values(),
             results=[
                 pd_state_pb2.KeptResult(request_id=request_id, now_ms=now_ms, result=result)
-                for request_id, (now_ms, result) in self._results.items()
+                for request_id, now_ms, result in self._results
             ],
         ).SerializeToString(deterministic=True)
 
@@ -125,7 +116,11 @@ class Machine:
             raise Corruption("the placement driver's snapshot cannot be read") from error
         if snapshot.version != SNAPSHOT_VERSION:
             raise Corruption(f"a snapshot of version {snapshot.version}; this program reads {SNAPSHOT_VERSION}")
-        state = State(snapshot.cluster_id, snapshot.next_stream_id, snapshot.next_object_id)
+        state = State(
+            snapshot.cluster_id,
+            next_stream_id=snapshot.next_stream_id,
+            next_object_id=snapshot.next_object_id,
+        )
         for stream in snapshot.streams:
             state.streams[stream.stream_id] = stream
             state.names[stream.name] = stream.stream_id
@@ -134,14 +129,19 @@ class Machine:
             if each.stream_id not in state.ranges:
                 raise Corruption(f"the snapshot has a range of stream {each.stream_id} but not the stream")
             state.add_range(each)
+            state.note_dates(each)
         for found in snapshot.objects:
             state.objects[found.object_id] = found
             if found.range_index in state.ranges.get(found.stream_id, {}):
                 state.add_object(found)
+            if found.state == common_pb2.OBJECT_STATE_DELETED and not found.deleted_ms:
+                state.undated[found.object_id] = None
         for server in snapshot.servers:
             state.servers[server.server.name] = server
+        latest = max((kept.now_ms for kept in snapshot.results), default=0)
+        state.time_ms = snapshot.time_ms or max(latest, state.latest_date())
         self.state = state
-        self._results = {kept.request_id: (kept.now_ms, kept.result) for kept in snapshot.results}
+        self._results = Results((kept.request_id, kept.now_ms, kept.result) for kept in snapshot.results)
 
 
 def _failed(error: RangelogError) -> bytes:

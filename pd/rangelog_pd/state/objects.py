@@ -1,7 +1,7 @@
 """Objects: prepare, commit, abandon, collect.
 
 What holds: at most one upload of a span is under way; an object counts once it was committed with size and digest, right
-after the one before it; what is given up or trimmed stays as a tombstone until it is gone from the store.
+after the one before it; what is given up or trimmed stays as a tombstone, dated, until it is gone from the store.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def prepare_object(state: State, command: pd_state_pb2.TimedPrepareObject, now_m
             return pd_pb2.PrepareObjectResponse(object=other)
         if not mine and other.prepare_deadline_ms > now_ms:
             raise PreconditionFailed(f"range {source.index} is being uploaded by {other.server}")
-        other.state = common_pb2.OBJECT_STATE_DELETED
+        state.bury(other)
     prepared = common_pb2.Object(
         object_id=state.next_object_id,
         stream_id=request.stream_id,
@@ -90,7 +90,8 @@ def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int
         found.timestamp_ms_min = min(group.timestamp_ms_min for group in request.row_groups)
         found.timestamp_ms_max = max(group.timestamp_ms_max for group in request.row_groups)
     source.tiered_end_offset = found.end_offset
-    source.tiered_ms = now_ms
+    source.tiered_ms = state.date()
+    state.note_dates(source)
     return _committed(found)
 
 
@@ -120,7 +121,7 @@ def abandon_object(state: State, command: pd_state_pb2.AbandonObject, now_ms: in
     """Give up an upload whose time is over; it may have reached the store, so it is a tombstone."""
     found = state.objects.get(command.object_id)
     if found is not None and found.state == common_pb2.OBJECT_STATE_PREPARED:
-        found.state = common_pb2.OBJECT_STATE_DELETED
+        state.bury(found)
 
 
 def collect_objects(state: State, command: pd_state_pb2.CollectObjects, now_ms: int) -> None:

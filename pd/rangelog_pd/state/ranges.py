@@ -35,7 +35,8 @@ def create_range(state: State, command: pd_state_pb2.PlacedCreateRange, now_ms: 
 def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int) -> pd_pb2.SealRangeResponse:
     """Seal, and create the next range if asked: both or neither.
 
-    Sealed already: the answer is the end in force, and the next range if it is the caller's own or is made now.
+    Sealed already: the answer is the end in force, and the next range if it is the caller's own or is made now. A floor binds
+    every seal but the failover seal of a stream that is not flushed: its replicas may have forgotten what they held.
     Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, SealBelowFloor, NoPlacement.
     """
     request = command.request
@@ -51,7 +52,8 @@ def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int)
         return pd_pb2.SealRangeResponse(range=sealed, next_range=follower)
     if not sealed.start_offset <= request.end_offset <= OFFSET_MAX:
         raise InvalidArgument(f"an end of {request.end_offset} for a range that starts at {sealed.start_offset}")
-    if request.end_offset < sealed.floor_offset:
+    lossy = stream.config.durability == common_pb2.DURABILITY_MEMORY and not request.create_next
+    if request.end_offset < sealed.floor_offset and not lossy:
         raise SealBelowFloor(
             f"range {sealed.index} cannot end at {request.end_offset}: readers were shown up to {sealed.floor_offset}",
             offset=sealed.floor_offset,
@@ -60,8 +62,10 @@ def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int)
         _check_placed(state, stream, command.replicas)
     sealed.state = common_pb2.RANGE_STATE_SEALED
     sealed.end_offset = request.end_offset
-    sealed.sealed_ms = now_ms
+    sealed.floor_offset = min(sealed.floor_offset, request.end_offset)
+    sealed.sealed_ms = state.date()
     sealed.tiered_end_offset = sealed.start_offset
+    state.note_dates(sealed)
     stream.next_offset = request.end_offset
     if request.create_next:
         follower = _append_range(state, stream, request.epoch, command.replicas, now_ms)

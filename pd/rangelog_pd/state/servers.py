@@ -1,8 +1,9 @@
 """Range servers: who is registered, in which incarnation, and how far its log was seen to reach.
 
-What holds: within one incarnation the count of starts rises and the log's end does not fall; a directory that was rolled
-back shows itself by breaking this, and may not speak for the replicas it once had. Nor may an incarnation that another
-one replaced: it never comes back.
+What holds: within one incarnation the count of starts rises with each process and the log's end does not fall; a directory
+that was rolled back shows itself by breaking this, and may not speak for the replicas it once had. One count belongs to one
+process: a start raises it durably before it registers, so the same count from another process is a copy of the directory.
+Nor may an incarnation that another one replaced: it never comes back.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms:
         )
     if known is not None and known.server.incarnation != request.incarnation:
         retired = [*retired, known.server.incarnation][-RETIRED_MAX:]
-    elif known is not None and (request.boot < known.server.boot or request.log_end < known.log_end):
+    elif known is not None and (_is_copy(request, known.server) or request.log_end < known.log_end):
         raise PreconditionFailed(
             f"the data directory of {request.server} is older than what was seen of it "
             f"(boot {request.boot} after {known.server.boot}, log end {request.log_end} after {known.log_end}): "
@@ -48,10 +49,24 @@ def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms:
         zone=request.zone,
         capacity_bytes=request.capacity_bytes,
         version=request.version,
+        process_id=request.process_id,
     )
     registered = pd_state_pb2.RegisteredServer(server=server, log_end=request.log_end, retired=retired)
     state.servers[request.server] = registered
     return pd_pb2.RegisterServerResponse(cluster_id=state.cluster_id)
+
+
+def _is_copy(request: pd_pb2.RegisterServerRequest, known: common_pb2.Server) -> bool:
+    """Whether this start counts from an older state of the directory. A process of an early version has no id."""
+    if request.boot != known.boot:
+        return request.boot < known.boot
+    return bool(request.process_id and known.process_id) and request.process_id != known.process_id
+
+
+def mark_log_ends(state: State, command: pd_state_pb2.MarkLogEnds, now_ms: int) -> None:
+    """Note how far the servers' logs reach."""
+    for mark in command.marks:
+        mark_log_end(state, mark, now_ms)
 
 
 def mark_log_end(state: State, command: pd_state_pb2.MarkLogEnd, now_ms: int) -> None:

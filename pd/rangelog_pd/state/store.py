@@ -5,12 +5,14 @@ What holds after every command (`validate` asserts it):
 * The ranges of a stream tile its offsets: each starts where the one before ended. Only the last can be open.
 * A sealed range's end never changes, and is not below the floor that was put under it while it was open.
 * A stream's epoch never falls, and a range's epoch is at most its stream's.
+* Time does not go back. What happens while it is provisional is dated 0, and again once it is confirmed: never too early.
 * Committed objects tile [start, tiered end) of their range; ids of streams and objects are never reused.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 
 from rangelog.errors import InvalidArgument, RangeNotFound, StreamNotFound, WriterFenced
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
@@ -24,6 +26,8 @@ class State:
     """Everything that is replicated."""
 
     cluster_id: str = ""
+    time_ms: int = 0
+    provisional: bool = False  # the command under way does not know whether the time is right
     next_stream_id: int = 1
     next_object_id: int = 1
     streams: dict[int, common_pb2.Stream] = field(default_factory=dict)
@@ -33,6 +37,8 @@ class State:
     range_objects: dict[tuple[int, int], dict[int, None]] = field(default_factory=dict)
     servers: dict[str, pd_state_pb2.RegisteredServer] = field(default_factory=dict)
     hosted: dict[Hosting, dict[tuple[int, int], None]] = field(default_factory=dict)
+    undated: dict[int, None] = field(default_factory=dict)  # tombstones
+    undated_ranges: dict[tuple[int, int], None] = field(default_factory=dict)
 
     # ---- finding
 
@@ -77,6 +83,49 @@ class State:
         """Return the objects of one range, oldest first, tombstones included."""
         return [self.objects[object_id] for object_id in self.range_objects.get((stream_id, index), {})]
 
+    # ---- time
+
+    def advance(self, now_ms: int, *, provisional: bool) -> None:
+        """The next command is of this time."""
+        self.time_ms = max(self.time_ms, now_ms)
+        self.provisional = provisional
+        if not provisional and (self.undated or self.undated_ranges):
+            self._date_all()
+
+    def date(self) -> int:
+        """Return what to date things with; 0: not known yet."""
+        return 0 if self.provisional else self.time_ms
+
+    def note_dates(self, of: common_pb2.Range) -> None:
+        """A range was sealed, or tiered a bit further: note whether it is dated."""
+        tiered = of.tiered_end_offset > of.start_offset
+        if of.state == common_pb2.RANGE_STATE_SEALED and not (of.sealed_ms and (of.tiered_ms or not tiered)):
+            self.undated_ranges[of.stream_id, of.index] = None
+
+    def bury(self, found: common_pb2.Object) -> None:
+        """An object becomes a tombstone."""
+        found.state = common_pb2.OBJECT_STATE_DELETED
+        found.deleted_ms = self.date()
+        if not found.deleted_ms:
+            self.undated[found.object_id] = None
+
+    def _date_all(self) -> None:
+        for object_id in self.undated:
+            self.objects[object_id].deleted_ms = self.time_ms
+        for stream_id, index in self.undated_ranges:
+            of = self.ranges[stream_id][index]
+            of.sealed_ms = of.sealed_ms or self.time_ms
+            if of.tiered_end_offset > of.start_offset:
+                of.tiered_ms = of.tiered_ms or self.time_ms
+        self.undated.clear()
+        self.undated_ranges.clear()
+
+    def latest_date(self) -> int:
+        """Return the latest date on anything: the time, where an early version did not write it down."""
+        ranges = chain.from_iterable(each.values() for each in self.ranges.values())
+        dates = [date for each in ranges for date in (each.created_ms, each.sealed_ms, each.tiered_ms)]
+        return max([0, *dates, *(each.committed_ms for each in self.objects.values())])
+
     # ---- changing, with the indexes kept in step
 
     def add_range(self, added: common_pb2.Range) -> None:
@@ -90,8 +139,10 @@ class State:
         for replica in removed.replicas:
             self.unhost(replica, removed)
         for found in self.objects_of(removed.stream_id, removed.index):
-            found.state = common_pb2.OBJECT_STATE_DELETED
+            if found.state != common_pb2.OBJECT_STATE_DELETED:
+                self.bury(found)
         self.range_objects.pop((removed.stream_id, removed.index), None)
+        self.undated_ranges.pop((removed.stream_id, removed.index), None)
         del self.ranges[removed.stream_id][removed.index]
 
     def forget_trimmed(self, stream: common_pb2.Stream) -> None:
@@ -117,6 +168,7 @@ class State:
     def remove_object(self, object_id: int) -> None:
         """Forget an object that is gone from the store."""
         removed = self.objects.pop(object_id, None)
+        self.undated.pop(object_id, None)
         if removed is not None:
             self.range_objects.get((removed.stream_id, removed.range_index), {}).pop(object_id, None)
 

@@ -85,20 +85,24 @@ def update_stream(state: State, request: pd_pb2.UpdateStreamRequest, now_ms: int
 def delete_stream(state: State, request: pd_pb2.DeleteStreamRequest, now_ms: int) -> pd_pb2.DeleteStreamResponse:
     """The name is free again, the id is not. Raises StreamNotFound."""
     stream = state.stream(request.name)
+    last = state.last_range(stream.stream_id)
+    is_open = last is not None and last.state == common_pb2.RANGE_STATE_OPEN
+    response = pd_pb2.DeleteStreamResponse(stream=stream, open_range=last if is_open else None)
     for each in list(state.ranges[stream.stream_id].values()):
         state.remove_range(each)
     del state.ranges[stream.stream_id]
     del state.names[stream.name]
     del state.streams[stream.stream_id]
-    return pd_pb2.DeleteStreamResponse()
+    return response
 
 
 def trim_stream(state: State, request: pd_pb2.TrimStreamRequest, now_ms: int) -> pd_pb2.TrimStreamResponse:
-    """Raise the trim offset; whole ranges below it go. The last range stays, so that offsets go on from it.
+    """Raise the trim offset of a stream by name, or by id; whole ranges below it go.
 
+    The last range stays, so that offsets go on from it.
     Trimming less than before changes nothing. Raises StreamNotFound, OffsetOutOfRange.
     """
-    stream = state.stream(request.name)
+    stream = state.stream_by_id(request.stream_id) if request.stream_id else state.stream(request.name)
     if request.trim_offset > stream.next_offset:
         raise OffsetOutOfRange(
             f"cannot trim to {request.trim_offset}: sealed ranges end at {stream.next_offset}",

@@ -96,8 +96,12 @@ class DeleteStreamRequest(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class DeleteStreamResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("stream", "open_range")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    OPEN_RANGE_FIELD_NUMBER: _ClassVar[int]
+    stream: _common_pb2.Stream
+    open_range: _common_pb2.Range
+    def __init__(self, stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ..., open_range: _Optional[_Union[_common_pb2.Range, _Mapping]] = ...) -> None: ...
 
 class TrimStreamRequest(_message.Message):
     __slots__ = ("request_id", "name", "trim_offset", "stream_id")

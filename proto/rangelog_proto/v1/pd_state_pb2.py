@@ -26,7 +26,7 @@ from rangelog_proto.v1 import common_pb2 as rangelog__proto_dot_v1_dot_common__p
 from rangelog_proto.v1 import pd_pb2 as rangelog__proto_dot_v1_dot_pd__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n rangelog_proto/v1/pd_state.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/common.proto\x1a\x1arangelog_proto/v1/pd.proto\"\xa1\x08\n\x07\x43ommand\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0e\n\x06now_ms\x18\x03 \x01(\x03\x12\x30\n\x0cname_cluster\x18\x04 \x01(\x0b\x32\x18.rangelog.v1.NameClusterH\x00\x12\x39\n\rcreate_stream\x18\x05 \x01(\x0b\x32 .rangelog.v1.CreateStreamRequestH\x00\x12\x39\n\rupdate_stream\x18\x06 \x01(\x0b\x32 .rangelog.v1.UpdateStreamRequestH\x00\x12\x39\n\rdelete_stream\x18\x07 \x01(\x0b\x32 .rangelog.v1.DeleteStreamRequestH\x00\x12\x35\n\x0btrim_stream\x18\x08 \x01(\x0b\x32\x1e.rangelog.v1.TrimStreamRequestH\x00\x12\x35\n\x0bopen_writer\x18\t \x01(\x0b\x32\x1e.rangelog.v1.OpenWriterRequestH\x00\x12\x36\n\x0c\x63reate_range\x18\n \x01(\x0b\x32\x1e.rangelog.v1.PlacedCreateRangeH\x00\x12\x32\n\nseal_range\x18\x0b \x01(\x0b\x32\x1c.rangelog.v1.PlacedSealRangeH\x00\x12=\n\x0fregister_server\x18\x0c \x01(\x0b\x32\".rangelog.v1.RegisterServerRequestH\x00\x12/\n\x0cmark_log_end\x18\r \x01(\x0b\x32\x17.rangelog.v1.MarkLogEndH\x00\x12\x39\n\x0eprepare_object\x18\x0e \x01(\x0b\x32\x1f.rangelog.v1.TimedPrepareObjectH\x00\x12\x39\n\rcommit_object\x18\x0f \x01(\x0b\x32 .rangelog.v1.CommitObjectRequestH\x00\x12\x34\n\x0e\x61\x62\x61ndon_object\x18\x10 \x01(\x0b\x32\x1a.rangelog.v1.AbandonObjectH\x00\x12\x36\n\x0f\x63ollect_objects\x18\x11 \x01(\x0b\x32\x1b.rangelog.v1.CollectObjectsH\x00\x12(\n\x08\x64rop_hot\x18\x12 \x01(\x0b\x32\x14.rangelog.v1.DropHotH\x00\x12\x36\n\x0freplace_replica\x18\x13 \x01(\x0b\x32\x1b.rangelog.v1.ReplaceReplicaH\x00\x12\x31\n\tprove_end\x18\x14 \x01(\x0b\x32\x1c.rangelog.v1.ProveEndRequestH\x00\x12\x31\n\rmark_log_ends\x18\x15 \x01(\x0b\x32\x18.rangelog.v1.MarkLogEndsH\x00\x42\x08\n\x06\x61\x63tion\"!\n\x0bNameCluster\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"5\n\x0bMarkLogEnds\x12&\n\x05marks\x18\x01 \x03(\x0b\x32\x17.rangelog.v1.MarkLogEnd\"m\n\x11PlacedCreateRange\x12\x30\n\x07request\x18\x01 \x01(\x0b\x32\x1f.rangelog.v1.CreateRangeRequest\x12&\n\x08replicas\x18\x02 \x03(\x0b\x32\x14.rangelog.v1.Replica\"i\n\x0fPlacedSealRange\x12.\n\x07request\x18\x01 \x01(\x0b\x32\x1d.rangelog.v1.SealRangeRequest\x12&\n\x08replicas\x18\x02 \x03(\x0b\x32\x14.rangelog.v1.Replica\"B\n\nMarkLogEnd\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0f\n\x07log_end\x18\x03 \x01(\x04\"]\n\x12TimedPrepareObject\x12\x32\n\x07request\x18\x01 \x01(\x0b\x32!.rangelog.v1.PrepareObjectRequest\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x02 \x01(\x03\"\"\n\rAbandonObject\x12\x11\n\tobject_id\x18\x01 \x01(\x04\"$\n\x0e\x43ollectObjects\x12\x12\n\nobject_ids\x18\x01 \x03(\x04\"1\n\x07\x44ropHot\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\"\x87\x01\n\x0eReplaceReplica\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\x12\"\n\x04lost\x18\x03 \x01(\x0b\x32\x14.rangelog.v1.Replica\x12)\n\x0breplacement\x18\x04 \x01(\x0b\x32\x14.rangelog.v1.Replica\"\x91\x01\n\rCommandResult\x12\x10\n\x08response\x18\x01 \x01(\x0c\x12\x12\n\nerror_code\x18\x02 \x01(\t\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x13\n\x0b\x65rror_epoch\x18\x04 \x01(\x04\x12\x14\n\x0c\x65rror_offset\x18\x05 \x01(\x04\x12\x18\n\x10has_error_offset\x18\x06 \x01(\x08\"@\n\nKeptResult\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06now_ms\x18\x02 \x01(\x03\x12\x0e\n\x06result\x18\x03 \x01(\x0c\"Y\n\x10RegisteredServer\x12#\n\x06server\x18\x01 \x01(\x0b\x32\x13.rangelog.v1.Server\x12\x0f\n\x07log_end\x18\x02 \x01(\x04\x12\x0f\n\x07retired\x18\x03 \x03(\x04\"\xbf\x02\n\rStateSnapshot\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0enext_stream_id\x18\x03 \x01(\x04\x12\x16\n\x0enext_object_id\x18\x04 \x01(\x04\x12$\n\x07streams\x18\x05 \x03(\x0b\x32\x13.rangelog.v1.Stream\x12\"\n\x06ranges\x18\x06 \x03(\x0b\x32\x12.rangelog.v1.Range\x12$\n\x07objects\x18\x07 \x03(\x0b\x32\x13.rangelog.v1.Object\x12.\n\x07servers\x18\x08 \x03(\x0b\x32\x1d.rangelog.v1.RegisteredServer\x12(\n\x07results\x18\t \x03(\x0b\x32\x17.rangelog.v1.KeptResult\x12\x0f\n\x07time_ms\x18\n \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n rangelog_proto/v1/pd_state.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/common.proto\x1a\x1arangelog_proto/v1/pd.proto\"\xbe\x08\n\x07\x43ommand\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0e\n\x06now_ms\x18\x03 \x01(\x03\x12\x30\n\x0cname_cluster\x18\x04 \x01(\x0b\x32\x18.rangelog.v1.NameClusterH\x00\x12\x39\n\rcreate_stream\x18\x05 \x01(\x0b\x32 .rangelog.v1.CreateStreamRequestH\x00\x12\x39\n\rupdate_stream\x18\x06 \x01(\x0b\x32 .rangelog.v1.UpdateStreamRequestH\x00\x12\x39\n\rdelete_stream\x18\x07 \x01(\x0b\x32 .rangelog.v1.DeleteStreamRequestH\x00\x12\x35\n\x0btrim_stream\x18\x08 \x01(\x0b\x32\x1e.rangelog.v1.TrimStreamRequestH\x00\x12\x35\n\x0bopen_writer\x18\t \x01(\x0b\x32\x1e.rangelog.v1.OpenWriterRequestH\x00\x12\x36\n\x0c\x63reate_range\x18\n \x01(\x0b\x32\x1e.rangelog.v1.PlacedCreateRangeH\x00\x12\x32\n\nseal_range\x18\x0b \x01(\x0b\x32\x1c.rangelog.v1.PlacedSealRangeH\x00\x12=\n\x0fregister_server\x18\x0c \x01(\x0b\x32\".rangelog.v1.RegisterServerRequestH\x00\x12/\n\x0cmark_log_end\x18\r \x01(\x0b\x32\x17.rangelog.v1.MarkLogEndH\x00\x12\x39\n\x0eprepare_object\x18\x0e \x01(\x0b\x32\x1f.rangelog.v1.TimedPrepareObjectH\x00\x12\x39\n\rcommit_object\x18\x0f \x01(\x0b\x32 .rangelog.v1.CommitObjectRequestH\x00\x12\x34\n\x0e\x61\x62\x61ndon_object\x18\x10 \x01(\x0b\x32\x1a.rangelog.v1.AbandonObjectH\x00\x12\x36\n\x0f\x63ollect_objects\x18\x11 \x01(\x0b\x32\x1b.rangelog.v1.CollectObjectsH\x00\x12(\n\x08\x64rop_hot\x18\x12 \x01(\x0b\x32\x14.rangelog.v1.DropHotH\x00\x12\x36\n\x0freplace_replica\x18\x13 \x01(\x0b\x32\x1b.rangelog.v1.ReplaceReplicaH\x00\x12\x31\n\tprove_end\x18\x14 \x01(\x0b\x32\x1c.rangelog.v1.ProveEndRequestH\x00\x12\x31\n\rmark_log_ends\x18\x15 \x01(\x0b\x32\x18.rangelog.v1.MarkLogEndsH\x00\x12\x1b\n\x13time_is_provisional\x18\x16 \x01(\x08\x42\x08\n\x06\x61\x63tion\"!\n\x0bNameCluster\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"5\n\x0bMarkLogEnds\x12&\n\x05marks\x18\x01 \x03(\x0b\x32\x17.rangelog.v1.MarkLogEnd\"m\n\x11PlacedCreateRange\x12\x30\n\x07request\x18\x01 \x01(\x0b\x32\x1f.rangelog.v1.CreateRangeRequest\x12&\n\x08replicas\x18\x02 \x03(\x0b\x32\x14.rangelog.v1.Replica\"i\n\x0fPlacedSealRange\x12.\n\x07request\x18\x01 \x01(\x0b\x32\x1d.rangelog.v1.SealRangeRequest\x12&\n\x08replicas\x18\x02 \x03(\x0b\x32\x14.rangelog.v1.Replica\"B\n\nMarkLogEnd\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0f\n\x07log_end\x18\x03 \x01(\x04\"]\n\x12TimedPrepareObject\x12\x32\n\x07request\x18\x01 \x01(\x0b\x32!.rangelog.v1.PrepareObjectRequest\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x02 \x01(\x03\"\"\n\rAbandonObject\x12\x11\n\tobject_id\x18\x01 \x01(\x04\"$\n\x0e\x43ollectObjects\x12\x12\n\nobject_ids\x18\x01 \x03(\x04\"1\n\x07\x44ropHot\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\"\x87\x01\n\x0eReplaceReplica\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\x12\"\n\x04lost\x18\x03 \x01(\x0b\x32\x14.rangelog.v1.Replica\x12)\n\x0breplacement\x18\x04 \x01(\x0b\x32\x14.rangelog.v1.Replica\"\x91\x01\n\rCommandResult\x12\x10\n\x08response\x18\x01 \x01(\x0c\x12\x12\n\nerror_code\x18\x02 \x01(\t\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x13\n\x0b\x65rror_epoch\x18\x04 \x01(\x04\x12\x14\n\x0c\x65rror_offset\x18\x05 \x01(\x04\x12\x18\n\x10has_error_offset\x18\x06 \x01(\x08\"@\n\nKeptResult\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06now_ms\x18\x02 \x01(\x03\x12\x0e\n\x06result\x18\x03 \x01(\x0c\"Y\n\x10RegisteredServer\x12#\n\x06server\x18\x01 \x01(\x0b\x32\x13.rangelog.v1.Server\x12\x0f\n\x07log_end\x18\x02 \x01(\x04\x12\x0f\n\x07retired\x18\x03 \x03(\x04\"\xbf\x02\n\rStateSnapshot\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0enext_stream_id\x18\x03 \x01(\x04\x12\x16\n\x0enext_object_id\x18\x04 \x01(\x04\x12$\n\x07streams\x18\x05 \x03(\x0b\x32\x13.rangelog.v1.Stream\x12\"\n\x06ranges\x18\x06 \x03(\x0b\x32\x12.rangelog.v1.Range\x12$\n\x07objects\x18\x07 \x03(\x0b\x32\x13.rangelog.v1.Object\x12.\n\x07servers\x18\x08 \x03(\x0b\x32\x1d.rangelog.v1.RegisteredServer\x12(\n\x07results\x18\t \x03(\x0b\x32\x17.rangelog.v1.KeptResult\x12\x0f\n\x07time_ms\x18\n \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,33 +34,33 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rangelog_proto.v1.pd_state_
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_COMMAND']._serialized_start=110
-  _globals['_COMMAND']._serialized_end=1167
-  _globals['_NAMECLUSTER']._serialized_start=1169
-  _globals['_NAMECLUSTER']._serialized_end=1202
-  _globals['_MARKLOGENDS']._serialized_start=1204
-  _globals['_MARKLOGENDS']._serialized_end=1257
-  _globals['_PLACEDCREATERANGE']._serialized_start=1259
-  _globals['_PLACEDCREATERANGE']._serialized_end=1368
-  _globals['_PLACEDSEALRANGE']._serialized_start=1370
-  _globals['_PLACEDSEALRANGE']._serialized_end=1475
-  _globals['_MARKLOGEND']._serialized_start=1477
-  _globals['_MARKLOGEND']._serialized_end=1543
-  _globals['_TIMEDPREPAREOBJECT']._serialized_start=1545
-  _globals['_TIMEDPREPAREOBJECT']._serialized_end=1638
-  _globals['_ABANDONOBJECT']._serialized_start=1640
-  _globals['_ABANDONOBJECT']._serialized_end=1674
-  _globals['_COLLECTOBJECTS']._serialized_start=1676
-  _globals['_COLLECTOBJECTS']._serialized_end=1712
-  _globals['_DROPHOT']._serialized_start=1714
-  _globals['_DROPHOT']._serialized_end=1763
-  _globals['_REPLACEREPLICA']._serialized_start=1766
-  _globals['_REPLACEREPLICA']._serialized_end=1901
-  _globals['_COMMANDRESULT']._serialized_start=1904
-  _globals['_COMMANDRESULT']._serialized_end=2049
-  _globals['_KEPTRESULT']._serialized_start=2051
-  _globals['_KEPTRESULT']._serialized_end=2115
-  _globals['_REGISTEREDSERVER']._serialized_start=2117
-  _globals['_REGISTEREDSERVER']._serialized_end=2206
-  _globals['_STATESNAPSHOT']._serialized_start=2209
-  _globals['_STATESNAPSHOT']._serialized_end=2528
+  _globals['_COMMAND']._serialized_end=1196
+  _globals['_NAMECLUSTER']._serialized_start=1198
+  _globals['_NAMECLUSTER']._serialized_end=1231
+  _globals['_MARKLOGENDS']._serialized_start=1233
+  _globals['_MARKLOGENDS']._serialized_end=1286
+  _globals['_PLACEDCREATERANGE']._serialized_start=1288
+  _globals['_PLACEDCREATERANGE']._serialized_end=1397
+  _globals['_PLACEDSEALRANGE']._serialized_start=1399
+  _globals['_PLACEDSEALRANGE']._serialized_end=1504
+  _globals['_MARKLOGEND']._serialized_start=1506
+  _globals['_MARKLOGEND']._serialized_end=1572
+  _globals['_TIMEDPREPAREOBJECT']._serialized_start=1574
+  _globals['_TIMEDPREPAREOBJECT']._serialized_end=1667
+  _globals['_ABANDONOBJECT']._serialized_start=1669
+  _globals['_ABANDONOBJECT']._serialized_end=1703
+  _globals['_COLLECTOBJECTS']._serialized_start=1705
+  _globals['_COLLECTOBJECTS']._serialized_end=1741
+  _globals['_DROPHOT']._serialized_start=1743
+  _globals['_DROPHOT']._serialized_end=1792
+  _globals['_REPLACEREPLICA']._serialized_start=1795
+  _globals['_REPLACEREPLICA']._serialized_end=1930
+  _globals['_COMMANDRESULT']._serialized_start=1933
+  _globals['_COMMANDRESULT']._serialized_end=2078
+  _globals['_KEPTRESULT']._serialized_start=2080
+  _globals['_KEPTRESULT']._serialized_end=2144
+  _globals['_REGISTEREDSERVER']._serialized_start=2146
+  _globals['_REGISTEREDSERVER']._serialized_end=2235
+  _globals['_STATESNAPSHOT']._serialized_start=2238
+  _globals['_STATESNAPSHOT']._serialized_end=2557
 # @@protoc_insertion_point(module_scope)

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Command(_message.Message):
-    __slots__ = ("version", "request_id", "now_ms", "name_cluster", "create_stream", "update_stream", "delete_stream", "trim_stream", "open_writer", "create_range", "seal_range", "register_server", "mark_log_end", "prepare_object", "commit_object", "abandon_object", "collect_objects", "drop_hot", "replace_replica", "prove_end", "mark_log_ends")
+    __slots__ = ("version", "request_id", "now_ms", "name_cluster", "create_stream", "update_stream", "delete_stream", "trim_stream", "open_writer", "create_range", "seal_range", "register_server", "mark_log_end", "prepare_object", "commit_object", "abandon_object", "collect_objects", "drop_hot", "replace_replica", "prove_end", "mark_log_ends", "time_is_provisional")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class Command(_message.Message):
     REPLACE_REPLICA_FIELD_NUMBER: _ClassVar[int]
     PROVE_END_FIELD_NUMBER: _ClassVar[int]
     MARK_LOG_ENDS_FIELD_NUMBER: _ClassVar[int]
+    TIME_IS_PROVISIONAL_FIELD_NUMBER: _ClassVar[int]
     version: int
     request_id: str
     now_ms: int
@@ -52,7 +53,8 @@ class Command(_message.Message):
     replace_replica: ReplaceReplica
     prove_end: _pd_pb2.ProveEndRequest
     mark_log_ends: MarkLogEnds
-    def __init__(self, version: _Optional[int] = ..., request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., name_cluster: _Optional[_Union[NameCluster, _Mapping]] = ..., create_stream: _Optional[_Union[_pd_pb2.CreateStreamRequest, _Mapping]] = ..., update_stream: _Optional[_Union[_pd_pb2.UpdateStreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[_pd_pb2.DeleteStreamRequest, _Mapping]] = ..., trim_stream: _Optional[_Union[_pd_pb2.TrimStreamRequest, _Mapping]] = ..., open_writer: _Optional[_Union[_pd_pb2.OpenWriterRequest, _Mapping]] = ..., create_range: _Optional[_Union[PlacedCreateRange, _Mapping]] = ..., seal_range: _Optional[_Union[PlacedSealRange, _Mapping]] = ..., register_server: _Optional[_Union[_pd_pb2.RegisterServerRequest, _Mapping]] = ..., mark_log_end: _Optional[_Union[MarkLogEnd, _Mapping]] = ..., prepare_object: _Optional[_Union[TimedPrepareObject, _Mapping]] = ..., commit_object: _Optional[_Union[_pd_pb2.CommitObjectRequest, _Mapping]] = ..., abandon_object: _Optional[_Union[AbandonObject, _Mapping]] = ..., collect_objects: _Optional[_Union[CollectObjects, _Mapping]] = ..., drop_hot: _Optional[_Union[DropHot, _Mapping]] = ..., replace_replica: _Optional[_Union[ReplaceReplica, _Mapping]] = ..., prove_end: _Optional[_Union[_pd_pb2.ProveEndRequest, _Mapping]] = ..., mark_log_ends: _Optional[_Union[MarkLogEnds, _Mapping]] = ...) -> None: ...
+    time_is_provisional: bool
+    def __init__(self, version: _Optional[int] = ..., request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., name_cluster: _Optional[_Union[NameCluster, _Mapping]] = ..., create_stream: _Optional[_Union[_pd_pb2.CreateStreamRequest, _Mapping]] = ..., update_stream: _Optional[_Union[_pd_pb2.UpdateStreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[_pd_pb2.DeleteStreamRequest, _Mapping]] = ..., trim_stream: _Optional[_Union[_pd_pb2.TrimStreamRequest, _Mapping]] = ..., open_writer: _Optional[_Union[_pd_pb2.OpenWriterRequest, _Mapping]] = ..., create_range: _Optional[_Union[PlacedCreateRange, _Mapping]] = ..., seal_range: _Optional[_Union[PlacedSealRange, _Mapping]] = ..., register_server: _Optional[_Union[_pd_pb2.RegisterServerRequest, _Mapping]] = ..., mark_log_end: _Optional[_Union[MarkLogEnd, _Mapping]] = ..., prepare_object: _Optional[_Union[TimedPrepareObject, _Mapping]] = ..., commit_object: _Optional[_Union[_pd_pb2.CommitObjectRequest, _Mapping]] = ..., abandon_object: _Optional[_Union[AbandonObject, _Mapping]] = ..., collect_objects: _Optional[_Union[CollectObjects, _Mapping]] = ..., drop_hot: _Optional[_Union[DropHot, _Mapping]] = ..., replace_replica: _Optional[_Union[ReplaceReplica, _Mapping]] = ..., prove_end: _Optional[_Union[_pd_pb2.ProveEndRequest, _Mapping]] = ..., mark_log_ends: _Optional[_Union[MarkLogEnds, _Mapping]] = ..., time_is_provisional: bool = ...) -> None: ...
 
 class NameCluster(_message.Message):
     __slots__ = ("cluster_id",)

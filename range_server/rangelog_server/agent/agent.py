@@ -7,6 +7,7 @@ leader that lacks the whole picture asks for it.
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 
 import structlog
@@ -18,7 +19,7 @@ from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent.copying import Copier
 from rangelog_server.agent.doubt import host_doubtful_ranges
 from rangelog_server.agent.local_directives import LocalDirectives
-from rangelog_server.agent.registration import register, registration
+from rangelog_server.agent.registration import new_process_id, register, registration
 from rangelog_server.agent.tasks import Executor, Tasks
 from rangelog_server.identity import DataDirectory, Identity
 from rangelog_server.ranges.report import report_gone, report_of
@@ -50,6 +51,7 @@ class Agent:
         self._identity = identity
         self._store = store
         self._addresses = (data_address, control_address)
+        self._process_id = new_process_id()
         self._pd = PdClient(settings.pd, token=settings.token)
         self._connections = DataConnections(token=settings.token, client_name=f"range-server {identity.name}")
         self._tier = TierWork(self._pd, identity, store, directory.temporary_directory, settings.tier_url)
@@ -76,7 +78,8 @@ class Agent:
         """Register. Raises RolledBack, Unauthorized, …: the server must not serve then."""
         settings, wal = self._settings, self._store.wal
         zone, capacity = settings.zone, settings.capacity_bytes
-        request = registration(self._identity, *self._addresses, zone, capacity, wal.flushed_lsn)
+        end = wal.flushed_lsn
+        request = registration(self._identity, self._process_id, *self._addresses, zone, capacity, end)
         response = await register(self._pd, self._identity, request)
         if response.heartbeat_interval_ms:
             self._interval_s = response.heartbeat_interval_ms / 1000
@@ -161,6 +164,7 @@ class Agent:
             used_bytes=store.wal.used_bytes,
             capacity_bytes=self._settings.capacity_bytes,
             log_end=store.wal.flushed_lsn,
+            wall_ms=time.time_ns() // 1_000_000,
         )
         try:
             response = await self._pd.heartbeat(request, timeout_s=HEARTBEAT_TIMEOUT_S)

@@ -19,6 +19,7 @@ from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import Identity
 
 CALL_TIMEOUT_S = 5.0
+PROCESS_ID_MAX = (1 << 63) - 1
 RETRY_S = 1.0
 
 _log = structlog.get_logger("agent")
@@ -28,6 +29,11 @@ class RolledBack(RangelogError):
     """The data directory is an older copy of what the placement driver knows of this incarnation."""
 
     code = "PRECONDITION_FAILED"
+
+
+def new_process_id() -> int:
+    """Return a number above 0 that no other start of a range server has."""
+    return uuid.uuid4().int % PROCESS_ID_MAX + 1
 
 
 async def register(pd: PdClient, identity: Identity, request: pb.RegisterServerRequest) -> pb.RegisterServerResponse:
@@ -51,7 +57,13 @@ async def register(pd: PdClient, identity: Identity, request: pb.RegisterServerR
 
 
 def registration(
-    identity: Identity, data_address: str, control_address: str, zone: str, capacity_bytes: int, log_end: int
+    identity: Identity,
+    process_id: int,
+    data_address: str,
+    control_address: str,
+    zone: str,
+    capacity_bytes: int,
+    log_end: int,
 ) -> pb.RegisterServerRequest:
     """Return the request of this start."""
     return pb.RegisterServerRequest(
@@ -59,6 +71,7 @@ def registration(
         server=identity.name,
         incarnation=identity.incarnation,
         boot=identity.boot,
+        process_id=process_id,
         data_address=data_address,
         control_address=control_address,
         zone=zone,

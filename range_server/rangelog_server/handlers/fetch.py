@@ -161,7 +161,7 @@ class _Fetch:
         if self._timer is None:
             hosted.ask_confirm()
         self._wait_for_more(hosted)
-        self._connection.fetch_done()
+        self._end_turn()
 
     def _next(self, hosted: Hosted) -> tuple[int, int]:
         """Return which batches come next; none when there are none, or no credit for them."""
@@ -270,6 +270,7 @@ class _Fetch:
             sealed=sealed,
             durable_offset=core.durable_offset,
             last=last,
+            doubtful=core.health is Health.DOUBTFUL,
         )
         self._connection.send(Opcode.FETCH_REPLY, self._request_id, reply.SerializeToString(), batches)
         if last:

@@ -88,8 +88,10 @@ class Store:
     # ---- looking up
 
     def find(self, stream_id: int, range_index: int) -> Hosted:
-        """Return a replica. Raises RangeNotFound."""
+        """Return a replica. Raises RangeNotFound; Corruption where the log was damaged and may have held this range."""
         hosted = self.replicas.get((stream_id, range_index))
+        if hosted is None and self.server.doubt_unknown:
+            raise Corruption(f"the log was damaged: range {stream_id}/{range_index} may have been here")
         if hosted is None:
             raise RangeNotFound(f"no replica of range {stream_id}/{range_index} here")
         return hosted

@@ -1,21 +1,29 @@
-"""A placement driver's core in memory, on a clock that the test moves: state machine, view and reconcilers, no I/O."""
+"""A placement driver in memory, on clocks that the test moves: its core, and the API's handlers on a consensus of one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from google.protobuf.message import Message
 
-from rangelog_pd.reconcile.directives import Planner
+from rangelog_pd.consensus.local import LocalConsensus
+from rangelog_pd.driver import Driver
+from rangelog_pd.handlers import ranges, servers, streams
+from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT, Planner
 from rangelog_pd.reconcile.proposals import proposals
 from rangelog_pd.reconcile.view import ClusterView
+from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import COMMAND_VERSION, Machine, response_of
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
+from rangelog_proto.v1 import pd_pb2 as pb
 
 DIGEST = "sha256:" + "ab" * 32
+WALL_MS = 1_700_000_000_000
 _T = TypeVar("_T", bound=Message)
 
 
@@ -29,6 +37,8 @@ class Pd:
         self.view = ClusterView(suspect_ms=1_500, dead_ms=5_000)
         self.view.start_leading(self.now_ms)
         self.applied = 0
+        self.provisional = False
+        self.delete_grace_ms = DELETE_GRACE_MS_DEFAULT
 
     @property
     def state(self) -> State:
@@ -41,10 +51,15 @@ class Pd:
     def apply(self, command: pd_state_pb2.Command) -> bytes:
         command.version = COMMAND_VERSION
         command.now_ms = self.wall_ms
+        command.time_is_provisional = self.provisional
         self.applied += 1
         result = self.machine.apply(self.applied, command.SerializeToString())
         self.state.validate()
         return result
+
+    def reload(self) -> None:
+        """Go through a snapshot, as a restart does."""
+        self.machine.restore(self.machine.snapshot())
 
     def do(self, response: type[_T], request_id: str = "", **action: Any) -> _T:
         """Apply one command; return its response or raise its error."""
@@ -203,11 +218,16 @@ class Pd:
         of = self.state.ranges[stream_id][index]
         self.commit(self.prepare(stream_id, index, of.start_offset, of.end_offset, server))
 
+    def beat_all(self) -> None:
+        """Everybody is heard of, with nothing new."""
+        for name in self.state.servers:
+            self.beat(name, complete=False)
+
     # ---- what the leader does
 
     def directives(self, server: str, *, tier: bool = True) -> dict[str, pd_pb2.Directive]:
         """What the server is told now, by kind; fails when one kind comes twice."""
-        planner = Planner(self.state, self.view, tier, self.now_ms, self.wall_ms)
+        planner = Planner(self.state, self.view, tier, self.now_ms, self.wall_ms, self.delete_grace_ms)
         found = planner.directives(server, self.state.servers[server].server.incarnation)
         kinds = [each.WhichOneof("action") or "" for each in found]
         assert len(set(kinds)) == len(kinds), kinds
@@ -250,3 +270,130 @@ def pd() -> Pd:
 def make_report() -> Any:
     """`make_report(stream_id, index, "SEALED")`."""
     return report
+
+
+@pytest.fixture
+def stream(pd: Any) -> int:
+    """A tiered stream `s` at epoch 1 with an open range 0 on rs1 to rs3; its id."""
+    made = pd.create_stream(tiered=True)
+    pd.open_writer()
+    pd.create_range(made.stream_id, 1, 0, "rs1", "rs2", "rs3")
+    return int(made.stream_id)
+
+
+@pytest.fixture
+def whole(pd: Any, stream: int, make_report: Any) -> int:
+    """The same with range 0 sealed at 10 and reported whole by all three."""
+    pd.seal(stream, 0, 1, 10)
+    for name in ("rs1", "rs2", "rs3"):
+        pd.beat(name, make_report(stream, 0, "SEALED", end=10, size=1_000))
+    return stream
+
+
+class Member(Driver):
+    """A driver with clocks that the test moves."""
+
+    clock_ms = 1_000_000.0
+    skew_ms = 0
+
+    def now_ms(self) -> float:  # type: ignore[override]
+        return self.clock_ms
+
+    def wall_ms(self) -> int:  # type: ignore[override]
+        return WALL_MS + int(self.clock_ms) + self.skew_ms
+
+
+class Api:
+    """One member named pd1 of a group of two, leading."""
+
+    def __init__(self, tmp_path: Path, tier_url: str = "file:///nowhere") -> None:
+        members = {
+            name: MemberSettings(raft_address=f"{name}:1", api_address=f"{name}:2") for name in ("pd1", "pd2", "pd3")
+        }
+        settings = PdSettings(
+            name="pd1", data_dir=tmp_path, members=members, raft_secret="not so secret", tier_url=tier_url
+        )
+        self.machine = Machine()
+        self.consensus = LocalConsensus(self.machine, name="pd1")
+        self.driver = Member(settings, self.consensus, self.machine)
+        self.beats: dict[str, int] = {}
+
+    async def create(self, name: str = "s", request_id: str = "c", **config: Any) -> common_pb2.Stream:
+        request = pb.CreateStreamRequest(request_id=request_id, name=name, config=common_pb2.StreamConfig(**config))
+        return (await streams.create_stream(self.driver, request)).stream
+
+    async def open(self, request_id: str = "o", name: str = "s") -> pb.OpenWriterResponse:
+        return await ranges.open_writer(self.driver, pb.OpenWriterRequest(request_id=request_id, name=name))
+
+    async def make_range(
+        self, start: int = 0, epoch: int = 1, request_id: str = "r", exclude: tuple[str, ...] = ()
+    ) -> common_pb2.Range:
+        request = pb.CreateRangeRequest(
+            request_id=request_id, stream_id=1, epoch=epoch, start_offset=start, exclude_servers=exclude
+        )
+        return (await ranges.create_range(self.driver, request)).range
+
+    async def seal(self, end: int, request_id: str = "z", **more: Any) -> pb.SealRangeResponse:
+        fields = {"stream_id": 1, "range_index": 0, "epoch": 1} | more
+        return await ranges.seal_range(
+            self.driver, pb.SealRangeRequest(request_id=request_id, end_offset=end, **fields)
+        )
+
+    async def register(self, *names: str) -> None:
+        for number, name in enumerate(names):
+            request = pb.RegisterServerRequest(
+                request_id=f"reg-{name}",
+                server=name,
+                incarnation=self.incarnation(name),
+                boot=1,
+                data_address=f"{name}:7",
+                zone=f"z{number}",
+            )
+            await servers.register_server(self.driver, request)
+
+    @staticmethod
+    def incarnation(name: str) -> int:
+        return sum(map(ord, name))
+
+    async def beat(self, name: str, *reports: pb.ReplicaReport, **more: Any) -> pb.HeartbeatResponse:
+        self.beats[name] = self.beats.get(name, 0) + 1
+        sequence = (1 << 32) + self.beats[name]
+        right_ms = WALL_MS + int(self.driver.clock_ms)
+        usual = {"incarnation": self.incarnation(name), "complete": True, "sequence": sequence, "wall_ms": right_ms}
+        fields = usual | more
+        request = pb.HeartbeatRequest(server=name, replicas=reports, **fields)
+        return await servers.heartbeat(self.driver, request)
+
+    async def beat_all(self) -> None:
+        for name in ("rs1", "rs2", "rs3", "rs4"):
+            await self.beat(name)
+
+    def change_leader(self) -> None:
+        """Another term begins: what the leader had in memory is gone."""
+        status = replace(self.consensus.status(), term=self.consensus.status().term + 1)
+        self.consensus.status = lambda: status  # type: ignore[method-assign]
+
+    def silence(self, ms: float) -> None:
+        self.driver.clock_ms += ms
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Api:
+    """A leading member without servers."""
+    return Api(tmp_path)
+
+
+@pytest.fixture
+async def ready(api: Api) -> Api:
+    """Four servers, stream `s` at epoch 1, range 0 open."""
+    await api.register("rs1", "rs2", "rs3", "rs4")
+    await api.create()
+    await api.open()
+    await api.make_range()
+    return api
+
+
+@pytest.fixture
+def make_api(tmp_path: Path) -> Any:
+    """`make_api(tier_url="")`."""
+    return lambda **more: Api(tmp_path, **more)

@@ -53,6 +53,17 @@ def test_no_seal_ends_below_the_floor(opened: Any) -> None:
     assert seal(opened, source, 7).end_offset == 7
 
 
+def test_a_stream_in_memory_is_not_blocked_by_its_floor(opened: Any) -> None:
+    """All power went and took what was proved: the next writer seals what is left. An active seal still respects the floor."""
+    opened.create_stream("m", durability=common_pb2.DURABILITY_MEMORY)
+    stream = opened.open_writer("m").stream
+    source = opened.create_range(stream.stream_id, stream.epoch, 0, "s1", "s2", "s3")
+    prove(opened, source, 7, list(source.replicas[:2]))
+    with pytest.raises(SealBelowFloor):
+        opened.seal(stream.stream_id, 0, stream.epoch, 5, "s2", "s3", "s4")
+    assert seal(opened, source, 5).end_offset == 5
+
+
 def test_the_floor_only_rises(opened: Any) -> None:
     """A proof of less is answered with what holds already."""
     source = open_range(opened)

@@ -7,28 +7,12 @@ from typing import Any
 import pytest
 
 from rangelog_pd.placement import Health
+from rangelog_pd.reconcile import proposals as proposals_module
+from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT
 from rangelog_pd.reconcile.proposals import REPLACE_AFTER_MS
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 ABC = ("rs1", "rs2", "rs3")
-
-
-@pytest.fixture
-def stream(pd: Any) -> int:
-    """A tiered stream `s` at epoch 1 with an open range 0 on rs1 to rs3; its id."""
-    made = pd.create_stream(tiered=True)
-    pd.open_writer()
-    pd.create_range(made.stream_id, 1, 0, *ABC)
-    return int(made.stream_id)
-
-
-@pytest.fixture
-def whole(pd: Any, stream: int, make_report: Any) -> int:
-    """The same with range 0 sealed at 10 and reported whole by all three."""
-    pd.seal(stream, 0, 1, 10)
-    for name in ABC:
-        pd.beat(name, make_report(stream, 0, "SEALED", end=10, size=1_000))
-    return stream
 
 
 def beat_all(pd: Any, *but: str) -> None:
@@ -415,9 +399,13 @@ def test_retention_by_bytes_counts_hot_and_tiered(pd: Any, make_report: Any) -> 
 
 
 def test_tombstones_are_deleted_by_one_living_server(pd: Any, whole: int) -> None:
-    """Objects of what is gone are removed from the store by one server, with their keys and ids."""
+    """Objects of what is gone are removed from the store by one server, with their keys and ids, after a grace."""
     pd.tier(whole, 0, "rs1")
     pd.delete_stream()
+    pd.pass_ms(DELETE_GRACE_MS_DEFAULT - 1)
+    beat_all(pd)
+    assert not [name for name in pd.state.servers if "delete_objects" in pd.directives(name)]
+    pd.pass_ms(1)
     told = [name for name in pd.state.servers if "delete_objects" in pd.directives(name)]
     assert len(told) == 1
     action = pd.directives(told[0])["delete_objects"].delete_objects
@@ -431,19 +419,35 @@ def test_a_given_up_upload_is_deleted_when_nobody_can_be_writing_it(pd: Any, who
     silence(pd, "rs1", 6_000)
     pd.reconcile()
     assert all("delete_objects" not in pd.directives(name) for name in pd.state.servers)
-    for _ in range(200):
-        pd.pass_ms(1_000)
-        beat_all(pd)
+    pd.pass_ms(DELETE_GRACE_MS_DEFAULT)
+    beat_all(pd)
     assert any("delete_objects" in pd.directives(name) for name in pd.state.servers)
 
 
 # ---- log ends
 
 
-def test_a_log_end_is_marked_after_much_progress(pd: Any) -> None:
-    """The log's end goes into the state now and then, so that a rolled-back directory shows itself."""
-    pd.beat("rs1", log_end=1 << 30)
-    assert pd.reconcile() == ["mark_log_end"]
-    pd.beat("rs1", log_end=(1 << 30) + 1)
+def test_log_ends_are_marked_together_once_a_second(pd: Any) -> None:
+    """Whose log moved is marked with the others, in one command a second at most: a rolled-back directory shows itself."""
+    pd.beat("rs1", log_end=1_000)
+    pd.beat("rs2", log_end=2_000)
+    assert pd.reconcile() == ["mark_log_ends"]
+    assert [pd.state.servers[name].log_end for name in ABC] == [1_000, 2_000, 0]
+    pd.pass_ms(999)
+    pd.beat("rs1", log_end=1_001)
     assert pd.reconcile() == []
-    assert pd.state.servers["rs1"].log_end == 1 << 30
+    pd.pass_ms(1)
+    assert pd.reconcile() == ["mark_log_ends"]
+    assert pd.state.servers["rs1"].log_end == 1_001
+    pd.pass_ms(1_000)
+    assert pd.reconcile() == []
+
+
+def test_log_ends_go_before_everything_else(pd: Any, stream: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round that is full of other work marks log ends all the same."""
+    monkeypatch.setattr(proposals_module, "PROPOSALS_MAX", 1)
+    pd.seal(stream, 0, 1, 0)
+    pd.pass_ms(600_001)
+    pd.beat("rs1", complete=False, log_end=1_000)
+    assert pd.reconcile() == ["mark_log_ends"]
+    assert pd.reconcile() == ["drop_hot"]

@@ -18,6 +18,7 @@ def test_the_good_ones_are_taken() -> None:
     """Name, directory, members and secret are enough."""
     settings = PdSettings(**GOOD)
     assert (settings.api_address, settings.server_suspect_ms, settings.server_dead_ms) == ("pd1:2", 1_500, 5_000)
+    assert settings.delete_grace_ms == 600_000
 
 
 @pytest.mark.parametrize(

@@ -334,6 +334,35 @@ def test_a_snapshot_brings_back_everything(pd: Any) -> None:
     assert pd.open_writer(request_id="kept").stream.epoch == 2
 
 
+def test_time_does_not_go_back(pd: Any) -> None:
+    """A command of a leader whose time is behind is dated by the highest time of all, also after a restart."""
+    found = opened(pd)
+    latest = pd.wall_ms
+    pd.wall_ms -= 86_400_000
+    pd.reload()
+    assert pd.seal(found.stream_id, 0, 1, 10).range.sealed_ms == latest
+    assert pd.state.time_ms == latest
+
+
+def test_a_snapshot_of_an_early_version_has_the_time_of_its_latest_date(pd: Any) -> None:
+    """Without a time of its own, the state is as old as the last thing in it: no clock decides that."""
+    found = opened(pd)
+    pd.pass_ms(5_000)
+    pd.seal(found.stream_id, 0, 1, 10)
+    pd.tier(found.stream_id, 0, "rs1")
+    latest = pd.wall_ms
+    pd.delete_stream()
+    early = pd_state_pb2.StateSnapshot.FromString(pd.machine.snapshot())
+    early.ClearField("time_ms")
+    for each in early.objects:
+        each.ClearField("deleted_ms")
+    pd.machine.restore(early.SerializeToString())
+    assert pd.state.time_ms == latest
+    pd.pass_ms(5_000)
+    pd.create_stream("next")
+    assert [each.deleted_ms for each in pd.state.objects.values()] == [pd.wall_ms], "dated when it is seen"
+
+
 def test_a_damaged_or_newer_snapshot_is_refused_before_anything_changes(
     pd: Any,
 ) -> None:

@@ -90,9 +90,10 @@ class PlacementDriver(RuleBasedStateMachine):
         return result
 
     def tables(self) -> bytes:
-        """The state without the kept results."""
+        """The state without the kept results and the time."""
         snapshot = pd_state_pb2.StateSnapshot.FromString(self.machine.snapshot())
         snapshot.ClearField("results")
+        snapshot.ClearField("time_ms")
         return snapshot.SerializeToString(deterministic=True)
 
     def placed(self, names: list[str]) -> list[common_pb2.Replica]:

@@ -51,7 +51,11 @@ class FakePd:
 def pd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePd:
     """The placement driver, and no environment or context file that could lead elsewhere."""
     fake = FakePd()
-    monkeypatch.setattr("rangelog._transport.pd_client.PdClient", fake.open)
+    for module in (
+        "rangelog._client",
+        "rangelog._transport.pd_client",
+    ):  # in this order: the first takes it from the second
+        monkeypatch.setattr(f"{module}.PdClient", fake.open)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name in ("RANGELOG_PD", "RANGELOG_TOKEN", "RANGELOG_DEBUG"):
         monkeypatch.delenv(name, raising=False)

@@ -47,6 +47,13 @@ def test_each_error_is_one_line_with_its_exit_code(pd: Any, pdctl: Any, error: E
     assert "\x1b" not in said and len(said) > 3
 
 
+def test_a_command_of_unknown_outcome_says_where_to_look(pd: Any, pdctl: Any) -> None:
+    """A command that may have been carried out says so, and how to find out; it is not called failed."""
+    pd.answers["delete_stream"] = errors.OutcomeUnknown("the command may have been carried out (nobody answers)")
+    said = pdctl.fails(4, "stream", "delete", "x", "--yes")
+    assert "may have been carried out" in said and "look with `pdctl stream show`" in said
+
+
 def test_every_error_class_has_an_exit_code() -> None:
     """No error of the tree is forgotten: unavailable ones are 4, whatever is retriable."""
     from pdctl.session import exit_code

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from rangelog.errors import InternalError
 from rangelog.ids import Incarnation, ReplicaId
 from rangelog.protocol.quorum import confirmed_offset, seal_end_offset, seal_quorum
 from rangelog.protocol.recovery import Answer, Commit, Copy, Fence, Recovery
@@ -145,3 +146,9 @@ def test_a_range_of_two_replicas_survives_one_of_them() -> None:
         dead(core)
         core.tick(10_000)
         assert core.effects() == [Commit(7)]
+
+
+def test_no_commit_before_the_end_is_decided() -> None:
+    """A seal whose end is not decided is never committed, also under `python -O`."""
+    with pytest.raises(InternalError):
+        Recovery((), 2, 0)._commit()

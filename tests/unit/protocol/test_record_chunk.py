@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rangelog._records import RecordChunk
 from rangelog.batch import decode_columns, decode_records, encode_batch, encode_headers
-from rangelog.errors import Corruption, ProtocolViolation
+from rangelog.errors import Corruption, InternalError, ProtocolViolation
 from rangelog.record import Record
 
 
@@ -100,3 +100,12 @@ def test_whatever_is_wrong_is_found_at_once() -> None:
     assert len(RecordChunk([decode_columns(resummed)], 0, 1)) == 1  # what is not shown is not looked at
     with pytest.raises(ProtocolViolation):
         decode_records(resummed)
+
+
+def test_a_place_that_is_not_where_it_should_be() -> None:
+    """A chunk whose bookkeeping is wrong is a defect that is said, also under `python -O`, and never another record."""
+    batch = encode_batch(stream_id=1, range_index=0, epoch=1, base_offset=5, timestamps_ms=[1, 2], values=[b"a", b"b"])
+    chunk = RecordChunk([decode_columns(batch)], 5, 7)
+    chunk._ends[0] += 2
+    with pytest.raises(InternalError, match="record 0"):
+        chunk[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -317,6 +318,61 @@ async def test_error_about_the_connection(start_server: StartServer) -> None:
     server.say(_error(0, errors.ProtocolViolation("your frame is too large")))
     with pytest.raises(errors.ProtocolViolation, match="too large"):
         await waiting
+
+
+async def test_refused_appends_that_nobody_waits_for(start_server: StartServer) -> None:
+    """Appends have no request id: a refusal of one whose writer is gone is for nobody, and others go on undisturbed."""
+    server = await start_server()
+    connection = await DataConnection.connect(server.address, REPLICA)
+    gone, other = Listener(), Listener()
+    connection.listen(7, 0, gone)
+    connection.listen(8, 0, other)
+    for _ in range(2):
+        server.say(_error(0, errors.WriterFenced("a later writer", epoch=5), stream_id=7))
+        await _until(lambda: len(gone.told) == 1)
+        connection.unlisten(7, 0)
+    reply = data_pb2.AppendReply(stream_id=8, durable_offset=3)
+    server.say(encode_frame(Opcode.APPEND_REPLY, 0, reply.SerializeToString()))
+    await _until(lambda: bool(other.told))
+    assert other.told == [3] and connection.closed is None
+    connection.close()
+
+
+async def test_a_peer_that_vanishes_is_noticed(start_server: StartServer) -> None:
+    """The kernel asks an idle peer whether it is there, and gives up on one that does not acknowledge, within a minute."""
+    server = await start_server()
+    connection = await DataConnection.connect(server.address, REPLICA)
+    assert connection._transport is not None
+    end = connection._transport.get_extra_info("socket")
+    asked = {
+        name: end.getsockopt(level, getattr(socket, name))
+        for level, name in (
+            (socket.SOL_SOCKET, "SO_KEEPALIVE"),
+            (socket.IPPROTO_TCP, "TCP_KEEPIDLE"),
+            (socket.IPPROTO_TCP, "TCP_KEEPINTVL"),
+            (socket.IPPROTO_TCP, "TCP_KEEPCNT"),
+            (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT"),
+        )
+    }
+    assert asked["SO_KEEPALIVE"] == 1
+    assert 0 < asked["TCP_KEEPIDLE"] + asked["TCP_KEEPINTVL"] * asked["TCP_KEEPCNT"] <= 60
+    assert 0 < asked["TCP_USER_TIMEOUT"] <= 60_000
+    connection.close()
+
+
+def test_a_transport_without_a_socket() -> None:
+    """Where there is no socket, as in the simulation, or one that is not TCP's, nothing is asked for."""
+
+    class Transport(asyncio.Transport):
+        def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+            pass
+
+    connection = DataConnection(REPLICA)
+    connection.connection_made(Transport())
+    local, other = socket.socketpair()
+    with local, other:
+        connection.connection_made(Transport({"socket": local}))
+        assert local.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0
 
 
 async def test_mutual_tls(start_server: StartServer, tmp_path: Path) -> None:

@@ -160,6 +160,17 @@ async def test_a_confirm_offset_that_nobody_holds_is_not_believed(monkeypatch: p
     assert await Case(monkeypatch, [(195, 100), (95, 95)]).end() == (100, False)
 
 
+def test_a_replica_in_doubt_makes_no_end_exact() -> None:
+    """Its tail was cut: an ack may have been there and on one more replica, of which nobody heard. What it holds counts."""
+    told = [Told(IDS[0], 1, 0), Told(IDS[1], 0, 0, doubtful=True), Told(IDS[2], 0, 0)]
+    evidence = weigh(told, replicas=3, acks=2, start_offset=0, floor_offset=0)
+    assert (evidence.held_offset, evidence.complete) == (0, False)
+    told = [Told(IDS[1], 0, 0, doubtful=True), Told(IDS[2], 0, 1)]
+    assert weigh(told, replicas=3, acks=2, start_offset=0, floor_offset=0).confirmed_offset == 1
+    told = [Told(IDS[0], 3, 0), Told(IDS[1], 2, 0, doubtful=True)]
+    assert weigh(told, replicas=3, acks=2, start_offset=0, floor_offset=0).held_offset == 2
+
+
 def test_evidence_names_who_holds_it() -> None:
     """The holders of what A replicas hold are those that hold all of it; a floor counts as confirmed."""
     told = [Told(IDS[0], 9, 4), Told(IDS[1], 8, 4), Told(IDS[2], 5, 4)]

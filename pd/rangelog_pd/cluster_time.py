@@ -1,0 +1,96 @@
+"""Cluster time: what the placement driver dates things by, and compares dates with. Told the clocks, it has none of its own.
+
+What holds, while at most one clock among the leader's and the servers' is wrong:
+
+* It never goes back, and nothing ages faster than it should: between steps it runs at the rate of the leader's monotonic
+  clock, whatever the leader's wall clock does.
+* It steps forward only to where the middle one of the wall clocks is, of at least two range servers (all of them, where
+  fewer are registered) and, where their number is even or one, the leader's. Two clocks that differ cannot be told apart: the
+  earlier one counts.
+* Ahead of the middle it runs at nine tenths of the rate until the clocks have caught up.
+* A leader begins at the highest time of all commands, which is old if nothing was done for days or all was off. Until
+  enough servers were heard, its time is provisional: good for measuring ages, which come out too small at worst, but what
+  is dated with it would seem to be old after the step. So it is not dated until the time is confirmed.
+
+A jump of the leader's own wall clock against its monotonic one (it was suspended, or was set) makes the time provisional
+until the servers are heard again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+TOLERANCE_MS = 1_000.0
+"""A heartbeat may be this long on its way; below it nothing is worth a step."""
+
+SLEW_RATE = 0.9
+WITNESSES_MIN = 2
+
+
+@dataclass(slots=True)
+class ClusterTime:
+    """Of one leader. Times in ms; `now_ms` is its monotonic clock, `wall_ms` a wall clock."""
+
+    _time_ms: float = 0.0
+    _read_ms: float = 0.0
+    _own_ms: float = 0.0  # the leader's wall clock less its monotonic one
+    _heard: dict[str, float] = field(default_factory=dict)  # the servers', the same way
+    _middle_ms: float | None = None
+    _witnesses: int = 0  # how many took part at once, at most
+    _needed: int = 0
+
+    def begin(self, now_ms: float, wall_ms: float, time_ms: int) -> None:
+        """This member begins to lead; `time_ms` is the highest time of all commands, 0 in a new cluster."""
+        self._time_ms = float(time_ms or wall_ms)
+        self._read_ms = now_ms
+        self._own_ms = wall_ms - now_ms
+        self._forget()
+
+    def heard(self, server: str, now_ms: float, wall_ms: float) -> None:
+        """A heartbeat of a range server says what its wall clock shows; 0: it does not say."""
+        if wall_ms > 0:
+            self._heard[server] = wall_ms - now_ms
+
+    def judge(self, alive: Collection[str], registered: int) -> None:
+        """Find the middle of the clocks of the servers that are alive. Call it now and then."""
+        witnesses = [self._heard[name] for name in alive if name in self._heard]
+        self._needed = min(WITNESSES_MIN, registered)
+        if len(witnesses) < self._needed:
+            self._middle_ms = None
+            return
+        self._witnesses = max(self._witnesses, len(witnesses))
+        if len(witnesses) % 2 == 0 or len(witnesses) == 1:
+            witnesses.append(self._own_ms)
+        self._middle_ms = sorted(witnesses)[(len(witnesses) - 1) // 2]
+
+    def read(self, now_ms: float, wall_ms: float) -> int:
+        """Return the time now."""
+        if abs(wall_ms - now_ms - self._own_ms) > TOLERANCE_MS:
+            self._forget()
+        self._own_ms = wall_ms - now_ms
+        elapsed_ms = max(0.0, now_ms - self._read_ms)
+        self._read_ms = max(now_ms, self._read_ms)
+        run_ms = self._time_ms + elapsed_ms
+        if self._middle_ms is not None:
+            middle_ms = self._middle_ms + now_ms
+            if middle_ms > run_ms + TOLERANCE_MS:
+                run_ms = middle_ms
+            elif middle_ms < run_ms - TOLERANCE_MS:
+                run_ms = max(middle_ms, self._time_ms + elapsed_ms * SLEW_RATE)
+        self._time_ms = run_ms
+        return int(run_ms)
+
+    @property
+    def provisional(self) -> bool:
+        """Whether a step may still come because servers were not heard."""
+        return self._witnesses < self._needed
+
+    def leader_is_off_by_ms(self, now_ms: float) -> float:
+        """How far the leader's wall clock is ahead of the time last read, or (negative) behind it."""
+        return self._own_ms + now_ms - self._time_ms
+
+    def _forget(self) -> None:
+        self._heard.clear()
+        self._middle_ms = None
+        self._witnesses = 0

@@ -1,0 +1,112 @@
+"""What the clients of a seed do, drawn from it: who writes, who reads how, what shares a process, which streams there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import virtual_planning
+import virtual_reading
+import virtual_streams
+from virtual_clients import STREAM, Clients
+from virtual_life import Life
+from virtual_writing import write
+
+import rangelog
+
+HUB = "h0"
+"""The process in which several roles share one client."""
+RETENTION_S = 30.0
+RETENTION_KEPT_S = 15.0
+"""Judged by this: cluster time may have stood still while the placement drivers were away, and then catches up."""
+
+ASKERS: tuple[Callable[..., Coroutine[Any, Any, None]], ...] = (
+    virtual_reading.read_to_the_end,
+    virtual_reading.start_at_the_end,
+    virtual_reading.start_at_a_time,
+    virtual_reading.ask_for_the_end,
+    virtual_planning.plan_and_read,
+)
+
+
+class Load:
+    """See the module. A story has its own writers, one after the other, and few readers beside them."""
+
+    def __init__(self, clients: Clients, *, story: str) -> None:
+        self._clients, self._chance = clients, clients.chance
+        self._story = story
+        self.retention = not story and self._chance.random() < 0.12
+        self._shared = self._chance.random() < 0.6
+
+    async def create_stream(self) -> None:
+        """The main one."""
+        client = await rangelog.connect(self._clients.cluster.pd_addresses)
+        hot_s = self._chance.choice([None, 0.0, 5.0, float("inf")])
+        tiered = self._chance.random() < 0.7
+        info = await client.create_stream(
+            STREAM,
+            range_size_bytes_max=64 * 1024,
+            retention_seconds=RETENTION_S if self.retention else None,
+            hot_retention_seconds=hot_s if tiered else float("inf"),
+            tiered=tiered,
+        )
+        life = self._clients.cluster.lives[info.stream_id] = Life(STREAM, STREAM, info.stream_id)
+        if self.retention:
+            life.retained(RETENTION_KEPT_S)
+        await client.close()
+
+    def start(self, duration_s: float) -> None:
+        """Start everything, now or later."""
+        self._start_writers(duration_s)
+        for number, preference in enumerate(("hot_first", "cold_first")[: self._chance.randrange(0, 3)]):
+            name = f"r{number}"
+            self._start(name, virtual_reading.follow(self._clients, self._clients.main, name, preference))
+        if self._chance.random() < 0.5:
+            self._clients.start("admin", virtual_streams.trim(self._clients, self._clients.main))
+        self._start_askers(1 if self._story else self._chance.randrange(2, 5))
+        if not self._story:
+            self._start_other_streams()
+
+    def _start_writers(self, duration_s: float) -> None:
+        chance = self._chance
+        for number in range(4 if self._story else chance.randrange(1, 4)):
+            count, pause_s = chance.randrange(50, 500), chance.choice([0.002, 0.02, 0.1])
+            if self._story:
+                count, pause_s = 1_000, 0.02
+            begin_s = chance.uniform(0, duration_s) if number else 0.0
+            self._clients.loop.call_later(begin_s, self._start_writer, f"w{number}", count, pause_s)
+
+    def _start_writer(self, name: str, count: int, pause_s: float) -> None:
+        self._clients.start(name, self._clients.write(name, count, pause_s))
+
+    def _start_askers(self, count: int) -> None:
+        chance = self._chance
+        for number in range(count):
+            asker, name = chance.choice(ASKERS), f"a{number}"
+            rounds, pause_s = chance.randrange(2, 5), chance.choice([0.1, 0.5, 2.0])
+            self._start(name, asker(self._clients, self._clients.main, name, rounds, pause_s))
+
+    def _start_other_streams(self) -> None:
+        clients, chance = self._clients, self._chance
+        if chance.random() < 0.35:
+            clients.start("keeper", virtual_streams.keep(clients, "side", chance.randrange(2, 4)), self._where())
+        if chance.random() < 0.3:
+            clients.start("maker", self._second(), self._where())
+        if chance.random() < 0.04:
+            clients.start("host", virtual_streams.gather(clients, "quiet"))
+
+    async def _second(self) -> None:
+        """A second stream that lives for ever, with a writer and a reader of its own beside those of the main one."""
+        clients, chance = self._clients, self._chance
+        life = await virtual_streams.create(clients, "other", 1)
+        on = chance.choice([HUB, "w0", ""])
+        writer, reader = f"v-{life.label}", f"f-{life.label}"
+        clients.start(writer, write(clients, life, writer, chance.randrange(20, 200), 0.05), on)
+        clients.start(reader, virtual_reading.follow(clients, life, reader), on)
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._clients.start(name, work, self._where())
+
+    def _where(self) -> str:
+        """A process of its own, the hub, or that of the first writer: then it dies with it."""
+        return self._chance.choice([HUB, HUB, HUB, "w0"]) if self._shared else ""

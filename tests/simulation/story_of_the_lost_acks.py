@@ -1,0 +1,66 @@
+"""A story of the end that a reader may believe: acks get lost on their way to the writer, which then leaves its range.
+
+Of the three replicas of the open range one is heard by the writer; what it sends reaches a second one, whose acks are lost; the
+third hears nothing. So two disks hold what was never acked. Readers ask for the end, read up to it and go on from there,
+until the placement driver seals the range; then the writer dies, everything heals, and an heir appends.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import virtual_reading
+from virtual_clients import Clients
+from virtual_cluster import VirtualCluster
+from virtual_time import WORLD
+
+from rangelog_proto.v1 import common_pb2
+
+_TRY_AGAIN_S = 0.2
+_GIVE_UP_S = 8.0
+READERS = 2
+
+
+class LostAcks:
+    """See the module."""
+
+    def __init__(self, cluster: VirtualCluster, clients: Clients, chance: Random) -> None:
+        self._cluster, self._clients, self._chance = cluster, clients, chance
+        self._loop = cluster.loop
+
+    def begin(self) -> None:
+        """Tell it."""
+        self._loop.call_in(WORLD, self._chance.uniform(0.5, 1.0), self._lose_acks)
+
+    def _range(self) -> common_pb2.Range | None:
+        ranges = list(self._cluster.state.ranges.get(1, {}).values())
+        return ranges[-1] if ranges and ranges[-1].state == common_pb2.RANGE_STATE_OPEN else None
+
+    def _lose_acks(self) -> None:
+        source = self._range()
+        writers = [name for name in self._clients.holders if self._clients.processes[name].alive]
+        if source is None or not writers or len(source.replicas) < 3 or len(self._clients.main.acked) < 20:
+            self._loop.call_in(WORLD, _TRY_AGAIN_S, self._lose_acks)
+            return
+        writer = writers[-1]
+        members = [replica.server for replica in source.replicas]
+        self._chance.shuffle(members)
+        self._cluster.note("one-way partition")
+        cuts = [(members[1], writer), (members[2], writer), (writer, members[2])]
+        self._cluster.network.cuts.update(dict.fromkeys(cuts))
+        for number in range(READERS):
+            name = f"a-end-{number}"
+            self._clients.start(name, virtual_reading.ask_for_the_end(self._clients, self._clients.main, name, 5, 0.3))
+            name = f"a-read-{number}"
+            self._clients.start(name, virtual_reading.start_at_the_end(self._clients, self._clients.main, name, 4, 0.2))
+        self._wait(source, writer, self._loop.now + _GIVE_UP_S)
+
+    def _wait(self, source: common_pb2.Range, writer: str, until_s: float) -> None:
+        now = self._cluster.state.ranges[1].get(source.index)
+        sealed = now is None or now.state == common_pb2.RANGE_STATE_SEALED
+        if not sealed and self._loop.now < until_s:
+            self._loop.call_in(WORLD, 0.0002, self._wait, source, writer, until_s)
+            return
+        self._clients.kill(writer)
+        self._cluster.network.heal()
+        self._clients.start("heir", self._clients.write("heir", 100, 0.02))

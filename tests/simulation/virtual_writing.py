@@ -1,0 +1,139 @@
+"""The role of a writer: it opens a stream (as long as it takes) and appends until it is done, fenced, or the stream is gone.
+
+An append's outcome is what the SDK says: an error whose `outcome_unknown` is not set means "not in the log, and never".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from virtual_life import Append, Life
+from virtual_time import WALL_S, here
+
+from rangelog.errors import AppendTimeout, RangelogError, StreamNotFound, WriterClosed, WriterFenced
+
+if TYPE_CHECKING:
+    from virtual_clients import Clients
+
+LAST = "last"
+"""The writer of the calm: it must get the stream and be acked."""
+
+
+async def write(clients: Clients, life: Life, name: str, count: int, pause_s: float) -> None:
+    """Append `count` records, with breaks of `pause_s` in between."""
+    await _Writing(clients, life, name, count, pause_s).run()
+
+
+class _Writing:
+    def __init__(self, clients: Clients, life: Life, name: str, count: int, pause_s: float) -> None:
+        self._clients, self._life, self._name = clients, life, name
+        self._cluster, self._chance = clients.cluster, clients.chance
+        self._count, self._pause_s = count, pause_s
+        self._sequence = 0
+        self._must = name.startswith(LAST)
+        self._stamps = self._chance.random() < 0.6
+
+    @property
+    def _goes_on(self) -> bool:
+        if self._sequence >= self._count or self._life.deleting:
+            return False
+        return self._must or not self._clients.stopping
+
+    async def run(self) -> None:
+        client = await self._clients.client()
+        while self._goes_on:
+            writer = client.writer(
+                self._life.name, open_timeout_s=8.0, append_timeout_s=8.0, inflight_bytes_max=32 * 1024
+            )
+            try:
+                await writer.open()
+            except RangelogError as error:
+                self._cluster.note(f"open: {type(error).__name__}")
+                if self._is_over(error):
+                    return
+                await asyncio.sleep(self._chance.uniform(0.1, 1.0))
+                continue
+            if writer._stream.stream_id != self._life.stream_id:
+                await writer.close(flush=False)  # it was deleted and another one has its name
+                return
+            if not await self._append_all(writer):
+                return
+
+    def _is_over(self, error: RangelogError) -> bool:
+        if isinstance(error, StreamNotFound):
+            self._clients.cluster.check_deleted(self._life, self._name)
+            return True
+        return isinstance(error, WriterFenced) and not self._must
+
+    async def _append_all(self, writer: Any) -> bool:
+        """Return whether to open again, when something is left to append."""
+        self._cluster.note("writer opened")
+        if self._life is self._clients.main:
+            self._clients.holders[here().name] = None
+        while self._goes_on:
+            try:
+                await writer.ready(timeout_s=60.0)
+                self._append(writer)
+            except RangelogError as error:
+                self._cluster.note(
+                    "writer fenced" if isinstance(error, WriterFenced) else f"append: {type(error).__name__}"
+                )
+                if isinstance(error, WriterFenced | StreamNotFound):
+                    await writer.close(flush=False)
+                    return False
+                break
+            if self._chance.random() < 0.3:
+                await asyncio.sleep(self._chance.expovariate(1 / self._pause_s))
+        try:
+            await writer.flush(timeout_s=60.0)
+        except (WriterFenced, WriterClosed, AppendTimeout, StreamNotFound) as error:
+            self._cluster.note(f"flush: {type(error).__name__}")
+            await writer.close(flush=False)
+            if self._must:
+                raise
+            return False
+        await writer.close()
+        return True
+
+    def _append(self, writer: Any) -> None:
+        life, chance, now = self._life, self._chance, self._clients.loop.now
+        self._sequence += 1
+        identity = life.identity_of(self._name, self._sequence)
+        value = identity + b"|" + bytes(min(8_000, int(chance.expovariate(1 / self._clients.value_bytes))))
+        stamp = int((WALL_S + now + chance.uniform(-2.0, 2.0)) * 1000) if self._stamps else None
+        noted = Append(identity, self._name, self._sequence, writer.epoch, now, stamp)
+        try:
+            future = writer.submit(value, timestamp=stamp)
+        except RangelogError as error:
+            self._note_failure(noted, error)
+            raise
+        finally:
+            life.appends.append(noted)
+        future.add_done_callback(lambda done: self._acked(noted, done))
+
+    def _acked(self, noted: Append, done: asyncio.Future[Any]) -> None:
+        noted.returned = self._clients.loop.now
+        if done.cancelled():
+            return
+        if (error := done.exception()) is not None:
+            self._note_failure(noted, error)
+            return
+        life = self._life
+        noted.outcome, noted.offset = "ok", done.result().offset
+        before = life.acked.setdefault(noted.offset, noted.identity)
+        if before != noted.identity:
+            self._cluster.fail(f"offset {noted.offset} was acked for {before!r} and for {noted.identity!r}")
+        if noted.timestamp_ms is not None:
+            life.stamps_ms.append(noted.timestamp_ms)
+        self._clients.check_durable(life, noted.offset, f"{noted.identity.decode()} was acked")
+
+    def _note_failure(self, noted: Append, error: BaseException) -> None:
+        noted.returned = self._clients.loop.now
+        if not isinstance(error, RangelogError):
+            self._cluster.fail(f"an append failed with {error!r}")
+        elif error.outcome_unknown:
+            self._cluster.note("writer told outcome unknown")
+        else:
+            noted.outcome = "failed"
+            self._cluster.note("an append failed for certain")
