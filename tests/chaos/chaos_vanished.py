@@ -54,7 +54,7 @@ class VanishedPeer(Fault):
         for each in clients:
             each.process.kill()
         load.begin(STREAM)
-        return f"{self._host} with {', '.join(each.name for each in clients)}; {self._connections()} connections"
+        return f"{self._host} with {', '.join(each.name for each in clients)}; {self._connections()} connections to it"
 
     def heal(self) -> None:
         """It never comes back; another host has its stream, which then rests."""

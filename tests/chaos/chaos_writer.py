@@ -35,6 +35,7 @@ REOPEN_PAUSE_S = 0.1
 CATCH_UP_S_MAX = 0.2
 """What was missed in an outage is not made up for."""
 OPEN_TIMEOUT_S = 10.0
+SETTLED_WITHIN_S = 3.0
 STAMPED_EVERY = 4
 """Of the groups of records: these have timestamps of their own."""
 STAMP_SPREAD_MS = 4_001
@@ -57,11 +58,17 @@ class Appending:
         self._groups = 0
         self._outcomes: list[Told] = []
         self._noting = False
-        self.failure: BaseException | None = None
+        self._raised: RangelogError | None = None
+        self._told: BaseException | None = None
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What stopped the writer: what its appends were told, or else what was raised when more were to be made."""
+        return self._told or self._raised
 
     async def run(self, sequence: int, stopping: asyncio.Event) -> int:
         """Append until told to stop or the writer does; returns the next sequence number."""
-        due = time.monotonic()
+        now = due = time.monotonic()
         while not stopping.is_set() and self.failure is None:
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
@@ -69,17 +76,23 @@ class Appending:
             count = min(int((now - due) * self._rate), self._pending_max - len(self._pending))
             if count > 0:
                 due += count / self._rate
-                self._submit(sequence, count)
-                sequence += count
+                sequence += self._submit(sequence, count)
             self._look_for_the_late(now)
+        while self._raised and self._pending and time.monotonic() < now + SETTLED_WITHIN_S:
+            await asyncio.sleep(TICK_S)  # a writer that was stopped tells its appends why
         return sequence
 
-    def _submit(self, first: int, count: int) -> None:
+    def _submit(self, first: int, count: int) -> int:
+        """Make appends; returns how many numbers they took."""
         now = time.monotonic()
         numbers = range(first, first + count)
         identities = tuple(chaos_history.identity(self._name, sequence) for sequence in numbers)
         stamps = self._stamps(numbers)
-        epoch = self._writer.epoch
+        try:
+            epoch = self._writer.epoch
+        except RangelogError as error:
+            self._raised = error
+            return 0
         self._notes.note(Invoked(self._stream, self._name, epoch, first, identities, now, timestamps_ms=stamps))
         self._pulse.beat(invoked=self._pulse.last.invoked + count)
         for place, sequence in enumerate(numbers):
@@ -87,11 +100,12 @@ class Appending:
             try:
                 future = self._writer.submit(value, timestamp=stamps[place] if stamps else None)
             except RangelogError as error:
-                self.failure = error
+                self._raised = error
                 self._notes.failed(self._stream, self._name, sequence, time.monotonic(), first + count - sequence)
-                return
+                break
             self._pending[sequence] = now
             future.add_done_callback(lambda done, sequence=sequence: self._done(sequence, done))
+        return count
 
     def _stamps(self, numbers: range) -> tuple[int, ...] | None:
         """Timestamps that go back and forth; None: the writer takes the time as it is."""
@@ -104,7 +118,7 @@ class Appending:
     def _done(self, sequence: int, future: asyncio.Future[Any]) -> None:
         self._pending.pop(sequence, None)
         error = future.exception()
-        self.failure = self.failure or error
+        self._told = self._told or error
         self._outcomes.append(_told(sequence, future))
         if not self._noting:
             self._noting = True
