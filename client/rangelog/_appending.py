@@ -53,14 +53,19 @@ class Appending:
         created: common_pb2.Range,
         *,
         confirmed: Callable[[int], None],
+        stopping: Callable[[], None],
         stopped: Callable[[RangelogError], None],
         send_gathered: Callable[[], None],
     ) -> None:
-        """`confirmed`: everything below is acked. `send_gathered`: submit what is there to be sent, if anything."""
+        """`confirmed`: everything below is acked. `send_gathered`: submit what is there to be sent, if anything.
+
+        `stopping`: the core takes nothing more; `stopped`, now or soon after, says why.
+        """
         self._metadata = metadata
         self._connections = connections
         self._stream = stream
         self._confirmed = confirmed
+        self._stopping = stopping
         self._stopped = stopped
         self._send_gathered = send_gathered
         self._loop = asyncio.get_running_loop()
@@ -182,6 +187,7 @@ class Appending:
             _log.warning("the writer of %s stopped: %s", self._stream.name, effect.error)
             for links in self._links.values():
                 links.close()
+            self._stopping()
             if isinstance(effect.error, WriterFenced) and not self._closed:
                 self.spawn(self._tell_why(effect.error))
             else:

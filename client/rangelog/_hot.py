@@ -12,7 +12,15 @@ from google.protobuf.message import DecodeError
 from rangelog._feed import REPLY_TIMEOUT_S, Feed
 from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
 from rangelog.batch import BatchHeader, check_batch, split_batches
-from rangelog.errors import Corruption, OffsetOutOfRange, ProtocolViolation, RangelogError, RangeNotFound, Unavailable
+from rangelog.errors import (
+    Corruption,
+    OffsetOutOfRange,
+    ProtocolViolation,
+    RangeDropped,
+    RangelogError,
+    RangeNotFound,
+    Unavailable,
+)
 from rangelog.ids import ReplicaId
 from rangelog.protocol.proof import Told
 from rangelog_proto.frame import Opcode
@@ -110,7 +118,8 @@ class HotRange:
                 last = error  # perhaps only this replica is behind
             except RangeNotFound as error:
                 last = error
-                nothing_yet = known_end_offset <= offset == self.source.start_offset
+                never_held = not isinstance(error, RangeDropped)
+                nothing_yet = never_held and known_end_offset <= offset == self.source.start_offset
             except RangelogError as error:
                 last = error
             self.next_replica()
@@ -154,7 +163,7 @@ class HotRange:
         return Fetched(batches, end, sealed_end, reply.durable_offset)
 
     async def ask_all(self) -> list[Told]:
-        """Ask every replica for its offsets; those that fail are left out."""
+        """Ask every replica for its offsets; those that fail are left out. Raises RangeDropped: the range is not open."""
         told = await asyncio.gather(*(self._ask(replica, address) for replica, address in self._replicas))
         return [each for each in told if each is not None]
 
@@ -182,6 +191,8 @@ class HotRange:
                 confirm_wanted_offset=confirm_wanted_offset,
                 wait_ms=wait_ms,
             )
+        except RangeDropped:
+            raise
         except RangeNotFound:  # the first append makes the replica: until then it truthfully holds nothing
             return Told(replica, start, start)
         except RangelogError:

@@ -32,7 +32,10 @@ class ProvedEnd:
 
 
 async def proved_end(hot: HotRange, metadata: Metadata) -> ProvedEnd:
-    """Return the end of an open range. Raises Unavailable when no replica answers, StreamNotFound, RangeNotFound."""
+    """Return the end of an open range.
+
+    Raises Unavailable when no replica answers, StreamNotFound, RangeNotFound where it is not open any more.
+    """
     evidence = await _gather(hot)
     if evidence.sealed_end_offset is not None:
         return ProvedEnd(evidence.sealed_end_offset, exact=True)

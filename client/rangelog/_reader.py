@@ -44,6 +44,7 @@ _log = logging.getLogger("rangelog.reader")
 
 _LONG_POLL_MS = 2_000
 _IDLE_POLL_S = 0.2
+_PLANS_MAX = 6
 Start = int | str | datetime
 
 
@@ -80,13 +81,18 @@ async def confirmed_end(view: StreamView, connections: DataConnections) -> Prove
     In an open range it is proved (see `rangelog._proof`). With a replica silent, or the placement driver and the writer, the
     highest confirm offset that the replicas heard of counts, and it is not exact. Raises StreamNotFound, Unavailable.
     """
-    await view.refresh(0)
-    if not view.ranges:
-        return ProvedEnd(view.stream.next_offset, exact=True)
-    last = view.ranges[-1]
-    if last.state == common_pb2.RANGE_STATE_SEALED:
-        return ProvedEnd(last.end_offset, exact=True)
-    return await view.proved_end(connections, last)
+    for attempt in range(_PLANS_MAX):
+        await view.refresh(0)
+        if not view.ranges:
+            return ProvedEnd(view.stream.next_offset, exact=True)
+        last = view.ranges[-1]
+        if last.state == common_pb2.RANGE_STATE_SEALED:
+            return ProvedEnd(last.end_offset, exact=True)
+        try:
+            return await view.proved_end(connections, last)
+        except RangeNotFound:  # it was sealed since, and its replicas are gone from there
+            await backoff(attempt)
+    raise Unavailable(f"the ranges of {view.name!r} move faster than they can be asked: try again")
 
 
 class SpanReader(ABC, Generic[_T]):

@@ -99,6 +99,7 @@ class Writer:
             stream,
             created,
             confirmed=self._resolve,
+            stopping=self._stopping,
             stopped=self._stopped,
             send_gathered=self._pump,
         )
@@ -328,8 +329,10 @@ class Writer:
                 else:
                     future.set_exception(error)
 
-    def _stopped(self, error: RangelogError) -> None:
+    def _stopping(self) -> None:
         self._accepting = False
+
+    def _stopped(self, error: RangelogError) -> None:
         self._fail(error, error)
 
     def _fail(self, of_sent: RangelogError, of_gathered: RangelogError) -> None:

@@ -8,6 +8,7 @@
     ├── StreamExists
     ├── ObjectNotFound              the store has no such object
     ├── RangeNotFound               this server holds no replica of the range
+    │   └── RangeDropped            it held one, or of a later range: this one is sealed, or its stream deleted
     ├── OffsetOutOfRange            beyond the end, or below the start: carries the nearest readable offset
     │   └── OffsetTrimmed           below the trim offset: gone on purpose
     ├── WriterFenced                a later writer owns the stream: carries its epoch
@@ -122,6 +123,12 @@ class RangeNotFound(RangelogError):
     """This server holds no replica of the range (or no longer)."""
 
     code = "RANGE_NOT_FOUND"
+
+
+class RangeDropped(RangeNotFound):
+    """This server gave up its replicas of the stream up to this range: it is sealed and lives elsewhere, or is gone."""
+
+    code = "RANGE_DROPPED"
 
 
 class OffsetOutOfRange(RangelogError):

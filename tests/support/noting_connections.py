@@ -70,7 +70,7 @@ async def opened_writer(connections: NotingConnections) -> Writer:
     writer._loop, writer._stream, writer._codec = asyncio.get_running_loop(), stream, CODEC_NONE
     writer._appending = Appending(
         cast(Any, None), shared, stream, created,
-        confirmed=writer._resolve, stopped=writer._stopped, send_gathered=writer._pump,
+        confirmed=writer._resolve, stopping=writer._stopping, stopped=writer._stopped, send_gathered=writer._pump,
     )  # fmt: skip
     writer._accepting = True
     writer._appending.start()

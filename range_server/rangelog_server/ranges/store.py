@@ -16,6 +16,7 @@ from rangelog.errors import (
     Corruption,
     Overloaded,
     ProtocolViolation,
+    RangeDropped,
     RangelogError,
     RangeNotFound,
     StorageFull,
@@ -88,8 +89,15 @@ class Store:
     # ---- looking up
 
     def find(self, stream_id: int, range_index: int) -> Hosted:
-        """Return a replica. Raises RangeNotFound; Corruption where the log was damaged and may have held this range."""
+        """Return a replica.
+
+        Raises RangeNotFound where there never was one, RangeDropped where there was, Corruption where the log was damaged
+        and may have held this range.
+        """
         hosted = self.replicas.get((stream_id, range_index))
+        floor = self.floors.get(stream_id) if hosted is None else None
+        if floor is not None and range_index <= floor.index:
+            raise RangeDropped(f"range {stream_id}/{range_index} was dropped here")
         if hosted is None and self.server.doubt_unknown:
             raise Corruption(f"the log was damaged: range {stream_id}/{range_index} may have been here")
         if hosted is None:

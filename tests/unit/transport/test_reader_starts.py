@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from typing import Any, cast
 
 import pytest
 from memory_cluster import Cluster
 from memory_server import MemoryServer, memory_plane
 
 from rangelog import _proof, _reader
+from rangelog._reader import StreamView, confirmed_end
 from rangelog.errors import OffsetOutOfRange, StreamNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2
 from rangelog_server.testing import batch
@@ -141,3 +143,26 @@ async def test_a_reader_stays_on_its_stream(cluster: Cluster) -> None:
     with pytest.raises(StreamNotFound):
         await asyncio.wait_for(following, 5)
     assert seen == [0, 1, 2]
+
+
+async def test_a_range_that_was_dropped_is_not_taken_for_empty(cluster: Cluster) -> None:
+    """The range was sealed, tiered and dropped while its end was asked for: the placement driver is asked again."""
+    cluster.append(3)
+    for server in cluster.servers:
+        server.plane.store.drop(1, 0, lambda: None)
+        server.plane.store.wal.kick()
+    asked = 0
+    ranges = cluster.ranges
+
+    async def moved(name: str, from_offset: int, *, stream_id: int = 0) -> Any:
+        nonlocal asked
+        asked += 1
+        stream, (source,) = await ranges(name, from_offset, stream_id=stream_id)
+        if asked > 1:
+            source.state, source.end_offset, source.hot_dropped = common_pb2.RANGE_STATE_SEALED, 3, True
+        return stream, [source]
+
+    cluster.ranges = moved  # type: ignore[method-assign]
+    view = StreamView(cast(Any, cluster), "s")
+    end = await confirmed_end(view, cluster.connections)
+    assert (end.offset, end.exact, asked) == (3, True, 2)
