@@ -8,8 +8,8 @@ PYTEST := $(PY) -m pytest -q
 SEEDS  ?= 300
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
-.PHONY: help demo test unit integration spark check sim mutants model chaos fuzz crash-points corruption raft-sim pd-histories whole \
-	reliability reliability-table bench bench-smoke proto lock clean
+.PHONY: help demo test unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
+	pd-histories whole reliability reliability-table bench bench-smoke proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ check: $(READY) ## format, lint, types, import contracts, stubs, lock file, hous
 
 sim: $(READY) ## simulated clusters: SEEDS=n of them, or SEED=k alone with its trace
 	$(PY) tests/simulation/run.py $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
+
+sim-fresh: $(READY) ## 1,000 seeds drawn from the commit's id, which no run has seen before
+	$(PY) tests/simulation/run.py --fresh --seeds $(if $(filter file,$(origin SEEDS)),1000,$(SEEDS))
 
 mutants: $(READY) ## wrong choices put in on purpose: each must be caught by the simulation: ONLY=a,b
 	$(PY) tests/mutants/run.py $(if $(ONLY),--only $(ONLY))

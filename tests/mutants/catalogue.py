@@ -151,6 +151,15 @@ MUTANTS: tuple[Mutant, ...] = (
          "await self._metadata.ranges(self.name, from_offset)"),
     _one("sent-is-said-to-be-certain", "an append that was sent and not acked is said not to be in the log", "rangelog._writer",
          "of_sent.with_outcome(unknown=True)", "of_sent.with_outcome(unknown=False)"),
+    _one("dropped-is-empty", "a replica that gave the range up is taken for one that never held anything", "rangelog._hot",
+         "        except RangeDropped:\n            raise\n",
+         "        except RangeDropped:\n            return Told(replica, start, start)\n"),
+    _one("deleted-still-acked", "a deletion fences nobody: appends are acked after it returned", "rangelog._fencing",
+         '    if deleted.HasField("open_range"):\n', "    if False:\n"),
+    # ---- clocks
+    _one("one-clock-decides", "the leader's wall clock says how old things are", "rangelog_pd.cluster_time",
+         "        self._time_ms = run_ms\n        return int(run_ms)\n",
+         "        self._time_ms = wall_ms\n        return int(wall_ms)\n"),
     # ---- the tier and repair
     Mutant("drop-before-commit", "hot copies go before objects cover the range", (
         Edit(_PD_RANGES, " or found.tiered_end_offset != found.end_offset:\n", ":\n"),

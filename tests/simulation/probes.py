@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-import virtual_planning
 from virtual_cluster import VirtualCluster
 from virtual_passes import TOLD
 from virtual_time import here
@@ -240,8 +239,7 @@ def _watch_writers(watch: Any, cluster: VirtualCluster) -> None:
         note("a replica asked the writer for its confirm")
         inner(self, *args)
 
-    if hasattr(Appending, "confirm_wanted"):
-        watch(Appending, "confirm_wanted", confirm_wanted)
+    watch(Appending, "confirm_wanted", confirm_wanted)
     watch(Appender, "fenced", fenced)
     watch(Appender, "sealed", sealed)
     watch(Appender, "probed", probed)
@@ -320,7 +318,7 @@ def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualClus
 
     watch(StreamView, "refresh", refresh)
     watch(DataConnection, "_close", close)
-    for module in (rangelog._reader, rangelog._client, rangelog.spark.reading, virtual_planning):
+    for module in (rangelog._reader, rangelog._client, rangelog.spark.reading):
         stack.enter_context(mock.patch.object(module, "confirmed_end", confirmed_end))
 
 

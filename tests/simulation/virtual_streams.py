@@ -128,6 +128,8 @@ async def gather(clients: Clients, name: str) -> None:
     clients.loop.pause(process)
     clients.loop.call_in(WORLD, 2.0, lambda: process.paused and clients.loop.resume(process))
     while clients.lives_on(writer) or not _arrived(life, names):
+        if clients.stopping:
+            return  # they are to arrive when another writer has sealed what this one left
         await asyncio.sleep(0.2)
     for each in names:
         clients.dismiss(each)

@@ -105,6 +105,7 @@ class FakeServers:
                 sequence=sequence,
                 replicas=self.replicas[name].values(),
                 complete=True,
+                wall_ms=time.time_ns() // 1_000_000,
             )
             with contextlib.suppress(RangelogError):
                 answer = await self.pd.heartbeat(request, timeout_s=2)

@@ -31,6 +31,7 @@ from pd_history import (
 from rangelog.errors import RangelogError
 from rangelog_pd.state import machine as machine_module
 from rangelog_pd.state.machine import COMMAND_VERSION, Machine, response_of
+from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -438,7 +439,7 @@ def _same_epoch(state: State, request: pb.OpenWriterRequest, now_ms: int) -> pb.
     return pb.OpenWriterResponse(stream=stream, last_range=state.last_range(stream.stream_id))
 
 
-def _nothing_kept(self: Machine, request_id: str, now_ms: int, result: bytes) -> None:
+def _nothing_kept(self: Results, request: str, now_ms: int, result: bytes) -> None:
     """A repeat is done once more."""
 
 
@@ -447,7 +448,7 @@ def _nothing_kept(self: Machine, request_id: str, now_ms: int, result: bytes) ->
     [
         ("rangelog_pd.state.store.State.check_epoch", _any_epoch),
         ("rangelog_pd.state.streams.open_writer", _same_epoch),
-        ("rangelog_pd.state.machine.Machine._keep", _nothing_kept),
+        ("rangelog_pd.state.results.Results.keep", _nothing_kept),
     ],
 )
 def test_wrong_rules_in_the_state_machine_are_found(
