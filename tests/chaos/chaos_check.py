@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import chaos_history
 from chaos_load import Client, Load
 from chaos_reading import ReadBack
-from history import Ended, Event, read_history
+from history import Ended, Event, Retained, read_history
 from log_checker import check_log
 from log_report import Report
 
@@ -42,12 +42,12 @@ class Verdict:
 def judge(load: Load, back: dict[str, ReadBack]) -> Verdict:
     """Everything that clients noted, and what was read at the end, must fit together."""
     acks_ns: dict[str, list[int]] = {stream: [] for stream in back}
-    noted = [_noting_acks(read_history(each.history), acks_ns) for each in load.writers]
-    seen = [read_history(each.history) for each in load.readers]
-    report = check_log(*noted, *seen, *[iter(each.finals) for each in back.values()])
+    noted = [_noting_acks(read_history(each.history), acks_ns) for each in load.clients if each.history.exists()]
+    retained = [Retained(plan.name, plan.retention_s) for plan in load.streams if plan.retention_s]
+    report = check_log(*noted, retained, load.events, *[iter(each.finals) for each in back.values()])
     for times in acks_ns.values():
         times.sort()
-    writers, readers = _pulses(load.writers), _pulses(load.readers)
+    writers, readers = _pulses(load.writers + load.side_writers), _pulses(load.readers + load.side_readers)
     return Verdict(
         report,
         acks_ns,
@@ -60,7 +60,7 @@ def judge(load: Load, back: dict[str, ReadBack]) -> Verdict:
 
 def _noting_acks(events: Iterable[Event], acks_ns: dict[str, list[int]]) -> Iterator[Event]:
     for event in events:
-        if isinstance(event, Ended) and event.outcome == "ok":
+        if isinstance(event, Ended) and event.outcome == "ok" and event.stream in acks_ns:
             acks_ns[event.stream].append(int(event.time_s * 1e9))
         yield event
 

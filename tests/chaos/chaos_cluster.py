@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from chaos_disks import Disks
-from chaos_load import Load, StreamPlan
+from chaos_load import READER_HOST, Load, StreamPlan
 from chaos_network import Network, hosts_of, open_network
 from chaos_trace import can_trace
 
@@ -36,7 +36,13 @@ STREAMS = (
     StreamPlan(
         "bulk", rate=300, record_bytes=24 * 1024, range_bytes=16 * 1024 * 1024, hot_retention_s=3.0, steady=False
     ),
+    StreamPlan("far", rate=1_500, record_bytes=400, range_bytes=64 * 1024, hot_retention_s=5.0, steady=False),
+    StreamPlan(
+        "aging", rate=300, record_bytes=400, range_bytes=64 * 1024, hot_retention_s=5.0, steady=False, retention_s=90.0
+    ),
 )
+SIDE_HOSTS = ("side1", "side2")
+"""For clients of one fault."""
 HEALTHY_AT_START_S = 60.0
 _CLOCK = struct.Struct("<q")
 
@@ -59,7 +65,8 @@ class System:
         directory = self.directory
         directory.mkdir(parents=True, exist_ok=True)
         self.network: Network = self._stack.enter_context(open_network(wanted=network))
-        clients = [f"w{number}{side}" for number in range(len(STREAMS)) for side in "abc"] + ["reader"]
+        clients = [f"w{number}{side}" for number in range(len(STREAMS)) for side in "abc"]
+        clients += [READER_HOST, *SIDE_HOSTS]
         self.hosts = hosts_of([*PDS, *RANGE_SERVERS, *clients], self.network)
         self.clocks = {name: directory / f"{name}.clock" for name in (*PDS, *RANGE_SERVERS)}
         for path in self.clocks.values():
@@ -85,11 +92,23 @@ class System:
         self.cluster.start()
         wait_healthy(self.cluster, HEALTHY_AT_START_S)
         for plan in self.streams:
-            config = common_pb2.StreamConfig(
-                range_size_bytes_max=plan.range_bytes, hot_retention_ms=int(plan.hot_retention_s * 1000), tiered=True
-            )
-            self.ask("CreateStream", pd_pb2.CreateStreamRequest(request_id=plan.name, name=plan.name, config=config))
+            self.create(plan, plan.name)
         self.load.start()
+
+    def create(self, plan: StreamPlan, request_id: str) -> None:
+        """Create a stream. Raises what asking raises."""
+        config = common_pb2.StreamConfig(
+            range_size_bytes_max=plan.range_bytes,
+            hot_retention_ms=int(plan.hot_retention_s * 1000),
+            retention_ms=int(plan.retention_s * 1000),
+            tiered=True,
+        )
+        self.ask("CreateStream", pd_pb2.CreateStreamRequest(request_id=request_id, name=plan.name, config=config))
+
+    def add_host(self, name: str) -> str:
+        """One more host; returns its address."""
+        self.hosts[name] = self.network.add(name)
+        return self.hosts[name]
 
     def ask(self, call: str, request: object, timeout_s: float = 5.0) -> object:
         """Ask the leading placement driver. Raises grpc.RpcError or Unavailable."""
@@ -121,6 +140,11 @@ class System:
         """What a fault needs and this machine does not allow."""
         allowed = {"network": self.network.can_cut, "strace": self.can_trace, "disk": self.disks.can_fill}
         return sorted(need for need in needs if not allowed[need])
+
+    @property
+    def client_hosts(self) -> list[str]:
+        """Hosts of clients."""
+        return [host for host in self.hosts if host not in (*PDS, *RANGE_SERVERS)]
 
     def every_host_but(self, *names: str) -> list[str]:
         """All other hosts."""

@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import chaos_aging  # noqa: F401 - registers its kinds
 import chaos_check
 import chaos_disk_faults  # noqa: F401 - registers its kinds
+import chaos_far  # noqa: F401 - registers its kinds
+import chaos_lives  # noqa: F401 - registers its kinds
 import chaos_partitions  # noqa: F401 - registers its kinds
 import chaos_reading
 import chaos_report
 import chaos_storms  # noqa: F401 - registers its kinds
+import chaos_vanished  # noqa: F401 - registers its kinds
 from chaos_cluster import System
 from chaos_faults import REGISTRY, Fault
 from chaos_health import ONCE_MORE, Examination
@@ -50,14 +54,17 @@ def run_faults(system: System, kinds: Sequence[str], times: int, run: Run, say: 
             run.skipped[kind] = lacking
     order = schedule([kind for kind in kinds if kind not in run.skipped], times, dice)
     wait_healed(system, HEALTHY_AT_START_S)
+    faults: list[Fault] = []
     for number, kind in enumerate(order, 1):
         fault = REGISTRY[kind](system, random.Random(dice.getrandbits(64)))
+        faults.append(fault)
         entry = _inject(system, fault, run)
         heal_s = (entry.healthy_ns - entry.healed_ns) / 1e9
         lasted_s = (entry.healed_ns - entry.injected_ns) / 1e9
         times_s = f"lasted {lasted_s:.1f} s, healed in {heal_s:.1f} s"
         say(f"[{number}/{len(order)}] {kind}: {entry.hit}; {times_s} ({entry.last_problem})")
         fault.interrupts.wait(dice.uniform(*CALM_S))
+    run.problems += [f"after {fault.name}: {problem}" for fault in faults if (problem := fault.afterwards())]
 
 
 def _inject(system: System, fault: Fault, run: Run) -> Injected:

@@ -63,6 +63,10 @@ class Fault(ABC):
     def heal(self) -> None:
         """Undo it. Idempotent."""
 
+    def afterwards(self) -> str:
+        """What must hold when all faults are over, and may take time; returns what does not."""
+        return ""
+
     def draw_hold_s(self) -> float:
         """How long it is to last."""
         return self.dice.uniform(*self.hold_s)

@@ -124,10 +124,16 @@ class Examination:
             request = pd_pb2.ListRangesRequest(name=stream, from_index=index, page_size=_PAGE)
             page = self.system.ask("ListRanges", request)
             assert isinstance(page, pd_pb2.ListRangesResponse)
-            found += [each for each in page.ranges if not each.hot_dropped]
+            trimmed = page.stream.trim_offset
+            found += [each for each in page.ranges if not (each.hot_dropped or is_gone(each, trimmed))]
             if not page.more or not page.ranges:
                 return found
             index = page.ranges[-1].index + 1
+
+
+def is_gone(each: common_pb2.Range, trim_offset: int) -> bool:
+    """Whether a range is trimmed as a whole."""
+    return each.state == common_pb2.RANGE_STATE_SEALED and each.end_offset <= trim_offset
 
 
 def list_replicas(control_address: str) -> list[pd_pb2.ReplicaReport]:

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 _PULSE = struct.Struct("<8q")
 
-STARTING, READY, OPEN, FENCED, STOPPED, DONE = range(6)
-STATES = ("starting", "ready", "open", "fenced", "stopped", "done")
+STARTING, READY, OPEN, FENCED, STOPPED, DONE, GONE = range(7)
+STATES = ("starting", "ready", "open", "fenced", "stopped", "done", "gone")
+"""Fenced: another writer has the stream. Gone: the stream was deleted."""
 _FILLER = b"0123456789abcdef"
 
 

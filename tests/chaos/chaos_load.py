@@ -1,5 +1,8 @@
 """The load: per stream a writer process, a tail reader and a reader of random stretches, each on a host of its own.
 
+One more process begins readers of all of them, again and again. Faults may add clients of their own (`side_writer`,
+`side_reader`), which end when the fault does; what they noted is judged with the rest.
+
 A second writer takes a stream over when a fault says so; which one is current is known here and nowhere else.
 """
 
@@ -7,17 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import chaos_history
 from chaos_network import Network
+from history import Event
 
 import rangelog
 from rangelog_cli.processes import Process, stop_all, wait_until
 
 READY_TIMEOUT_S = 60.0
+READER_HOST = "reader"
+STARTS_PAUSE_S = 0.8
+"""Between two starts on one stream: some per fault and stream, at a small part of a core."""
 HERE = Path(__file__).parent
 
 
@@ -32,6 +39,8 @@ class StreamPlan:
     hot_retention_s: float
     steady: bool = True
     """Whether it is written to all the time, or only in bursts."""
+    retention_s: float = 0.0
+    """0: it is kept for ever."""
 
 
 @dataclass
@@ -62,6 +71,10 @@ class Load:
     streams: tuple[StreamPlan, ...]
     writers: list[Client] = field(default_factory=list)
     readers: list[Client] = field(default_factory=list)
+    side_writers: list[Client] = field(default_factory=list)
+    side_readers: list[Client] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    """What faults did to streams, for the checker."""
     current: dict[str, Client] = field(default_factory=dict)
     takeovers: int = 0
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -77,15 +90,42 @@ class Load:
             self.begin(plan.name)
             for mode in ("tail", "windows"):
                 reader = self._client(
-                    f"{plan.name}-{mode}", plan, "chaos_reader.py", "reader", mode=mode, seed=str(number)
+                    f"{plan.name}-{mode}", plan.name, "chaos_reader.py", READER_HOST, {"mode": mode, "seed": number}
                 )
                 reader.process.start()
                 self.readers.append(reader)
+        steady = ",".join(plan.name for plan in self.streams if plan.steady)
+        starts = self._client(
+            "starts", steady, "chaos_reader.py", READER_HOST, {"mode": "starts", "pause": STARTS_PAUSE_S}
+        )
+        starts.process.start()
+        self.readers.append(starts)
 
-    def begin(self, stream: str) -> None:
-        """Start a stream's writer."""
-        client = self.current[stream] = self._writer(self.plan(stream), standby=False)
+    def begin(self, stream: str, host: str = "") -> Client:
+        """Start a stream's writer, on the next free host or on a given one."""
+        client = self.current[stream] = self._writer(self.plan(stream), host=host)
         client.process.start()
+        return client
+
+    def abandon(self, stream: str) -> Client:
+        """Nobody writes to the stream any more; returns who did, running or not."""
+        return self.current.pop(stream)
+
+    def side_writer(self, plan: StreamPlan, host: str, *, noted_as: str = "") -> Client:
+        """Start a writer for one fault; it does not open the stream a second time."""
+        client = self._write(plan, host, noted_as=noted_as or plan.name, flags=("once",))
+        client.process.start()
+        self.side_writers.append(client)
+        return client
+
+    def side_reader(self, plan: StreamPlan, host: str, mode: str, *, noted_as: str = "", **options: object) -> Client:
+        """Start a reader for one fault."""
+        name = f"{noted_as or plan.name}-{mode}-{next(self._numbers)}"
+        given = options | {"mode": mode, "noted-as": noted_as or plan.name}
+        client = self._client(name, plan.name, "chaos_reader.py", host, given)
+        client.process.start()
+        self.side_readers.append(client)
+        return client
 
     def end(self, stream: str, timeout_s: float) -> None:
         """Let a stream's writer flush and end, and seal the stream: nobody repairs an open range that rests.
@@ -138,44 +178,37 @@ class Load:
 
     def close(self) -> None:
         """Kill every client. Idempotent."""
-        for client in (*self.writers, *self.readers):
+        for client in self.clients:
             client.process.kill()
 
-    def _writer(self, plan: StreamPlan, *, standby: bool) -> Client:
-        host = self._free_hosts[plan.name].pop(0)
-        client = self._client(
-            f"{plan.name}-w{next(self._numbers)}",
-            plan,
-            "chaos_writer.py",
-            host,
-            named=True,
-            standby=standby,
-            rate=str(plan.rate),
-            size=str(plan.record_bytes),
-        )
+    @property
+    def clients(self) -> list[Client]:
+        """All that ever ran."""
+        return [*self.writers, *self.readers, *self.side_writers, *self.side_readers]
+
+    def _writer(self, plan: StreamPlan, *, standby: bool = False, host: str = "") -> Client:
+        flags = ("standby",) if standby else ()
+        client = self._write(plan, host or self._free_hosts[plan.name].pop(0), flags=flags)
         self.writers.append(client)
         return client
+
+    def _write(self, plan: StreamPlan, host: str, *, noted_as: str = "", flags: Sequence[str] = ()) -> Client:
+        name = f"{plan.name}-w{next(self._numbers)}"
+        options = {"rate": plan.rate, "size": plan.record_bytes, "noted-as": noted_as}
+        return self._client(name, plan.name, "chaos_writer.py", host, options, flags)
 
     def _client(
         self,
         name: str,
-        plan: StreamPlan,
+        stream: str,
         script: str,
         host: str,
-        *,
-        named: bool = False,
-        standby: bool = False,
-        **options: str,
+        options: Mapping[str, object],
+        flags: Sequence[str] = (),
     ) -> Client:
         files = {"history": self.directory / f"{name}.jsonl", "pulse": self.directory / f"{name}.pulse"}
-        given: Mapping[str, str] = {
-            "pds": self.connect_string,
-            "stream": plan.name,
-            **({"name": name} if named else {}),
-            **{key: str(path) for key, path in files.items()},
-            **options,
-        }
-        arguments = [str(HERE / script), *(word for key, value in given.items() for word in (f"--{key}", value))]
-        arguments += ["--standby"] if standby else []
+        given = {"pds": self.connect_string, "stream": stream, "name": name, **files, **options}
+        arguments = [str(HERE / script), *(word for key, value in given.items() for word in (f"--{key}", str(value)))]
+        arguments += [f"--{flag}" for flag in flags]
         process = Process(name, arguments, log_path=self.directory / f"{name}.log", prefix=self.network.prefix(host))
-        return Client(name, plan.name, host, process, files["history"], files["pulse"])
+        return Client(name, stream, host, process, files["history"], files["pulse"])

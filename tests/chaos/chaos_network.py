@@ -7,12 +7,15 @@ partition does; a route that refuses would tell the sender. No packet filter is 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import socket
 import subprocess
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +26,8 @@ from rangelog_cli.ports import LOOPBACK
 _NOBODY = "02:00:00:00:de:ad"
 _OURS = re.compile(r"rlc(\d+)(?:-|$)")
 _COMMAND_TIMEOUT_S = 20.0
+_ARP_IGNORE = "/proc/sys/net/ipv4/conf/all/arp_ignore"
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 
 
 class Network(ABC):
@@ -46,6 +51,14 @@ class Network(ABC):
     @abstractmethod
     def set_rate(self, host: str, bits_per_s: int | None) -> None:
         """Bound what a host can send; None: no bound."""
+
+    @abstractmethod
+    def set_stand_in(self, host: str, target: str, *, on: bool) -> None:
+        """Have a host take the address of another for its own: what it sends there reaches listeners at home."""
+
+    @abstractmethod
+    def listen(self, host: str, address: str, port: int) -> socket.socket:
+        """Listen on a host, from this process."""
 
     @abstractmethod
     def close(self) -> None:
@@ -87,6 +100,14 @@ class Loopback(Network):
     def set_rate(self, host: str, bits_per_s: int | None) -> None:
         """See Network."""
         raise NotImplementedError("loopback has no rate")
+
+    def set_stand_in(self, host: str, target: str, *, on: bool) -> None:
+        """See Network."""
+        raise NotImplementedError("all hosts of loopback have one address")
+
+    def listen(self, host: str, address: str, port: int) -> socket.socket:
+        """See Network."""
+        return socket.create_server((address, port))
 
     def close(self) -> None:
         """See Network."""
@@ -152,12 +173,36 @@ class Namespaces(Network):
             shape = ("rate", str(bits_per_s), "burst", "16k", "latency", "100ms")
             _run("tc", "-n", space, "qdisc", "replace", "dev", "eth0", "root", "tbf", *shape)
 
+    def set_stand_in(self, host: str, target: str, *, on: bool) -> None:
+        """See Network. Connections that were there before are reset by the first packet. Nobody else is to notice: the host
+        does not answer when others ask who has that address.
+        """
+        address = f"{self._addresses[target]}/32"
+        if on:
+            _run(*self.prefix(host), "sh", "-c", f"echo 1 > {_ARP_IGNORE}")
+            _ip("-n", self._space(host), "addr", "replace", address, "dev", "lo")
+        else:
+            with suppress(OSError):  # it was not on
+                _ip("-n", self._space(host), "addr", "del", address, "dev", "lo")
+
+    def listen(self, host: str, address: str, port: int) -> socket.socket:
+        """See Network. A thread that enters the namespace makes the socket, and ends: the socket stays there."""
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(_listen_in, f"/run/netns/{self._space(host)}", address, port).result()
+
     def close(self) -> None:
         """See Network."""
         _remove(str(os.getpid()))
 
     def _space(self, host: str) -> str:
         return f"{self._name}-{host}"
+
+
+def _listen_in(space: str, address: str, port: int) -> socket.socket:
+    with open(space, "rb") as file:
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _NEW_NETWORK):
+            raise OSError(ctypes.get_errno(), f"setns {space}")
+    return socket.create_server((address, port))
 
 
 def open_network(*, wanted: str = "auto") -> Network:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 import chaos_history
 from chaos_cluster import System
+from chaos_health import is_gone
 from history import Final
 
 import rangelog
+from rangelog.errors import OffsetTrimmed
 from rangelog_proto.v1 import pd_pb2
 
 FLUSHED_WITHIN_S = 30.0
@@ -44,14 +46,26 @@ async def _read_all(system: System) -> dict[str, ReadBack]:
         for stream, back in found.items():
             back.problems += await _wait_tiered(system, stream)
             for source, preference in (("hot", "hot_first"), ("tier", "cold_first")):
-                end = 0
-                async for chunk in client.reader(stream, read_preference=preference).chunks():
-                    end = chunk[-1].offset + 1
-                    identities = tuple(chaos_history.identity_of(record.value) for record in chunk)
-                    back.finals.append(Final(stream, source, chunk[0].offset, identities))
+                finals, end = await read_back(client, stream, source, preference)
+                back.finals += finals
                 if end != back.end:
                     back.problems.append(f"{stream} ends at {back.end}, but {source} could be read up to {end}")
     return found
+
+
+async def read_back(client: rangelog.Client, stream: str, source: str, preference: str) -> tuple[list[Final], int]:
+    """One read of everything, and where it ended; begins anew where a retention trims meanwhile."""
+    while True:
+        reader = client.reader(stream, read_preference=preference)
+        finals: list[Final] = []
+        try:
+            async for chunk in reader.chunks():
+                found = tuple(chaos_history.identity_of(record.value) for record in chunk)
+                finals.append(Final(stream, source, chunk[0].offset, found, time_s=time.monotonic()))
+        except OffsetTrimmed:
+            continue
+        nothing = Final(stream, source, reader.position, (), time_s=time.monotonic())
+        return finals or [nothing], reader.position
 
 
 async def _wait_tiered(system: System, stream: str) -> list[str]:
@@ -63,7 +77,12 @@ async def _wait_tiered(system: System, stream: str) -> list[str]:
             system.ask, "ListRanges", pd_pb2.ListRangesRequest(name=stream, from_index=index, page_size=_PAGE)
         )
         assert isinstance(page, pd_pb2.ListRangesResponse)
-        missing = [each.index for each in page.ranges if each.tiered_end_offset < each.end_offset]
+        trimmed = page.stream.trim_offset
+        missing = [
+            each.index
+            for each in page.ranges
+            if each.tiered_end_offset < each.end_offset and not is_gone(each, trimmed)
+        ]
         index = missing[0] if missing else index + len(page.ranges)
         if not missing and not page.more:
             return []

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
+import socket
+import time
 from pathlib import Path
 
 import chaos_engine
 import chaos_report
+import chaos_vanished
 import pytest
 from chaos_faults import REGISTRY
+from chaos_proxy import DelayProxy
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -54,3 +59,33 @@ def test_every_kind_comes_as_often_as_asked() -> None:
     order = chaos_engine.schedule(kinds, 5, random.Random(1))
     assert order == chaos_engine.schedule(kinds, 5, random.Random(1))
     assert min(order.count(kind) for kind in kinds) == 5
+
+
+def test_what_goes_through_the_proxy_arrives_whole_and_late() -> None:
+    """Both ways, in order, no earlier than it may; the end of one side is the end of the other."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as target,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        DelayProxy(0.05) as proxy,
+    ):
+        proxy.forward(listener.dup(), target.getsockname()[:2])
+        with socket.create_connection(listener.getsockname()[:2]) as near, target.accept()[0] as far:
+            began = time.monotonic()
+            near.sendall(b"ping" * 10_000)
+            near.shutdown(socket.SHUT_WR)
+            assert b"".join(iter(lambda: far.recv(1 << 16), b"")) == b"ping" * 10_000
+            assert time.monotonic() - began >= 0.05
+            far.sendall(b"pong")
+            far.shutdown(socket.SHUT_WR)
+            assert b"".join(iter(lambda: near.recv(1 << 16), b"")) == b"pong"
+            assert time.monotonic() - began >= 0.1
+
+
+def test_connections_to_an_address_are_those_that_a_process_still_has() -> None:
+    """One that is open counts, on either side; one that was closed does not, nor one to another address."""
+    with socket.create_server(("127.0.0.9", 0)) as listener:
+        before = chaos_vanished.connections_to("127.0.0.9", os.getpid())
+        with socket.create_connection(listener.getsockname()[:2]):
+            assert chaos_vanished.connections_to("127.0.0.9", os.getpid()) == before + 1
+            assert chaos_vanished.connections_to("127.0.0.99", os.getpid()) == 0
+        assert chaos_vanished.connections_to("127.0.0.9", os.getpid()) == before

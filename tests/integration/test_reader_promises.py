@@ -1,0 +1,256 @@
+"""What a reader or a writer was told on a real cluster stays true: positions, records, starts by time, outcomes, names."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import chaos_history
+import pytest
+from chaos_load import Client, Load, StreamPlan
+from chaos_network import Loopback
+from chaos_noting import Noting
+from chaos_proxy import DelayProxy
+from chaos_reading import read_back
+from chaos_starts import Starts
+from history import Event, FileHistory, read_history
+from holding_driver import HoldingDriver
+from log_checker import check_log
+from log_report import Report
+
+import rangelog
+from rangelog.errors import RangelogError, StreamNotFound
+from rangelog_cli.health import wait_healthy
+from rangelog_cli.processes import Cluster, wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+FAR_S = 0.05
+RANGE_BYTES = 64 * 1024
+STREAM = StreamPlan("s", rate=2_000, record_bytes=400, range_bytes=RANGE_BYTES, hot_retention_s=3600.0)
+HOST = "here"
+LIVES = 5
+SOON_S = 30.0
+TIME_0_MS = 1_700_000_000_000
+ClusterFactory = Callable[..., Cluster]
+
+
+@pytest.fixture
+def cluster(cluster_factory: ClusterFactory) -> Cluster:
+    """One placement driver, so that clients cannot go round a proxy before it, and three range servers."""
+    return cluster_factory(pds=1)
+
+
+@pytest.fixture
+def load(cluster: Cluster, tmp_path: Path) -> Iterator[Load]:
+    """Client processes of the chaos suite."""
+    load = Load(tmp_path / "clients", Loopback(), cluster.connect_string, (STREAM,))
+    load.directory.mkdir()
+    yield load
+    load.close()
+
+
+@asynccontextmanager
+async def a_stream(cluster: Cluster) -> AsyncIterator[rangelog.Client]:
+    """A client, and the stream."""
+    async with await rangelog.connect(cluster.connect_string) as client:
+        await client.create_stream(STREAM.name, range_size_bytes_max=RANGE_BYTES)
+        yield client
+
+
+async def judged(load: Load, client: rangelog.Client) -> Report:
+    """Everything that clients noted, beside what is in the log at last."""
+    await client.seal_stream(STREAM.name)
+    finals, _ = await read_back(client, STREAM.name, "hot", "hot_first")
+    noted = [read_history(each) for each in sorted(load.directory.glob("*.jsonl"))]
+    everything: list[Iterator[Event]] = [*noted, iter(finals)]
+    return check_log(*everything)
+
+
+async def acks(writer: Client, count: int) -> None:
+    """Wait until a writer process got so many."""
+    await asyncio.to_thread(
+        wait_until, lambda: writer.pulse.records > count, SOON_S, f"{writer.name}: {writer.process.last_words()}"
+    )
+
+
+# ---- the end of an open range
+
+
+async def test_what_readers_saw_stays_where_writers_roll_far_from_the_placement_driver(
+    cluster: Cluster, load: Load
+) -> None:
+    """Writers 50 ms away roll and die while readers start: nothing seen changes, no end goes back, no position is refused."""
+    dice = random.Random(1)
+    (target,) = cluster.plan.pds
+    async with a_stream(cluster) as client:
+        with DelayProxy(FAR_S) as proxy, socket.create_server(("127.0.0.1", 0)) as listener:
+            proxy.forward(listener.dup(), (target.host, target.api_port))
+            far = f"127.0.0.1:{listener.getsockname()[1]}"
+            for seed in range(2):
+                load.side_reader(STREAM, HOST, "starts", seed=seed, pause=0.01)
+            for life in range(LIVES):
+                load.connect_string = far
+                writer = load.side_writer(STREAM, HOST)
+                await acks(writer, dice.randrange(800, 2_400))
+                if life < LIVES - 1:
+                    writer.process.kill()
+            writer.process.request_stop()
+            await asyncio.to_thread(wait_until, lambda: not writer.process.running, SOON_S, "the writer does not end")
+        for reader in load.side_readers:
+            assert reader.process.running, reader.process.last_words()
+            assert reader.pulse.records
+            reader.process.kill()
+        report = await judged(load, client)
+    assert report.clean, report.violations
+    assert report.acked and report.read
+
+
+async def test_what_a_reader_saw_of_a_range_that_is_being_left_stays(cluster: Cluster, load: Load) -> None:
+    """A reader reads to the end while a seal is on its way, and the writer dies: the next one writes behind what was read."""
+    async with a_stream(cluster) as client, HoldingDriver(cluster.connect_string, "SealRange") as driver:
+        load.connect_string = driver.address
+        writer = load.side_writer(STREAM, HOST)
+        async with asyncio.timeout(SOON_S):
+            await driver.asked.wait()
+        pulse = chaos_history.PulseFile(load.directory / "reader.pulse")
+        noting = Noting(STREAM.name, "reader", FileHistory(load.directory / "reader.jsonl"), pulse)
+        reader = Starts(client, cluster.connect_string, STREAM.name, noting, random.Random(2))
+        for number in range(3):
+            await reader.own(f"during-{number}")
+        read = pulse.last.offset
+        driver.let_through.set()
+        async with asyncio.timeout(SOON_S):
+            await driver.done.wait()
+        writer.process.kill()
+        await reader.own("afterwards")
+        load.connect_string = cluster.connect_string
+        heir = load.side_writer(STREAM, HOST)
+        await acks(heir, 100)
+        heir.process.request_stop()
+        await asyncio.to_thread(wait_until, lambda: not heir.process.running, SOON_S, "the heir does not end")
+        await reader.own("at-last")
+        report = await judged(load, client)
+    assert report.clean, report.violations
+    assert read >= RANGE_BYTES // STREAM.record_bytes
+
+
+# ---- starts by time
+
+
+async def test_a_start_by_time_gives_all_that_was_acked_where_a_replica_is_behind(cluster: Cluster) -> None:
+    """The replica that readers ask first was stopped until the writer went on without it: starts by time skip nothing."""
+    async with a_stream(cluster) as client:
+        writer = client.writer(STREAM.name)
+        await writer.open()
+        await writer.append(b"0", timestamp=TIME_0_MS)
+        _, ranges = await client.metadata.ranges(STREAM.name, 0)
+        victim = ranges[-1].replicas[0].server
+        cluster.pause(victim)
+        count = 1
+        assert writer._appending is not None
+        links = writer._appending.core._window.links
+        async with asyncio.timeout(SOON_S):
+            while not any(link.failed for link in links.values()):
+                await writer.append(b"%d" % count, timestamp=TIME_0_MS + count)
+                count += 1
+                await asyncio.sleep(0.02)
+        first = count
+        acked = [
+            await writer.append(b"%d" % number, timestamp=TIME_0_MS + number) for number in range(first, first + 100)
+        ]
+        await writer.close()
+        cluster.resume(victim)
+        await asyncio.to_thread(wait_healthy, cluster)
+    async with await rangelog.connect(cluster.connect_string) as client:  # its connections have seen no pause
+        for wanted in (0, first, first + 50, first + 99):
+            start = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=TIME_0_MS + wanted)
+            found = [record.value async for record in client.reader(STREAM.name, start=start)]
+            assert found[-(first + 100 - wanted) :] == [b"%d" % number for number in range(wanted, first + 100)]
+    assert acked[-1].offset == first + 99
+
+
+# ---- outcomes
+
+
+async def test_an_append_that_failed_for_certain_is_not_in_the_log(cluster: Cluster) -> None:
+    """Takeovers and closes with appends in flight: where an error says that nothing happened, nothing did."""
+    failed: list[bytes] = []
+    unknown: list[bytes] = []
+
+    def told(value: bytes, future: asyncio.Future[rangelog.Ack]) -> None:
+        error = future.exception()
+        if error is not None:
+            assert isinstance(error, RangelogError)
+            (unknown if error.outcome_unknown else failed).append(value)
+
+    async def submit(writer: rangelog.Writer, life: int) -> None:
+        """More than is sent at once; some of it is on its way when this returns."""
+        for number in range(400):
+            value = b"%d:%d:" % (life, number) + bytes(1_000)
+            try:
+                future = writer.submit(value)
+            except RangelogError:
+                return
+            future.add_done_callback(lambda done, value=value: told(value, done))
+            if number % 50 == 0:
+                await asyncio.sleep(0)
+
+    async with a_stream(cluster) as client, await rangelog.connect(cluster.connect_string) as other:
+        for life in range(12):
+            writer = client.writer(STREAM.name)
+            await writer.open()
+            if life % 2:
+                heir = other.writer(STREAM.name)
+                opening = asyncio.create_task(heir.open())
+                while not opening.done():
+                    await submit(writer, life)
+                    life += 100
+                    await asyncio.wait([opening], timeout=0.002)
+                await opening
+                await heir.close()
+            else:
+                await submit(writer, life)
+            await writer.close(flush=False)
+        await client.seal_stream(STREAM.name)
+        found = {record.value async for record in client.reader(STREAM.name)}
+    wrong = [value[:20] for value in failed if value in found]
+    assert not wrong, f"{len(wrong)} appends failed for certain and are in the log, such as {wrong[:3]}"
+    assert unknown and any(value in found for value in unknown), "nothing was in flight: the test shows nothing"
+
+
+# ---- names
+
+
+async def test_a_follower_of_a_deleted_stream_is_told_so(cluster: Cluster) -> None:
+    """A stream is deleted and made again under a follower and a writer: both get StreamNotFound, and nothing of the new one."""
+    async with a_stream(cluster) as client, await rangelog.connect(cluster.connect_string) as other:
+        old = other.writer(STREAM.name)
+        await old.open()
+        await old.append_batch([b"old %d" % number for number in range(50)])
+        seen: list[bytes] = []
+
+        async def follow() -> None:
+            async for record in other.reader(STREAM.name, follow=True, timeout_s=SOON_S):
+                seen.append(record.value)
+
+        following = asyncio.create_task(follow())
+        async with asyncio.timeout(SOON_S):
+            while len(seen) < 50:
+                await asyncio.sleep(0.01)
+        await client.delete_stream(STREAM.name)
+        await client.create_stream(STREAM.name)
+        async with client.writer(STREAM.name) as writer:
+            await writer.append_batch([b"new %d" % number for number in range(100)])
+            with pytest.raises(StreamNotFound):
+                async with asyncio.timeout(SOON_S):
+                    await following
+            with pytest.raises(StreamNotFound):
+                await old.append(b"late", timeout_s=SOON_S)
+        assert seen == [b"old %d" % number for number in range(50)]
+        assert [record.value async for record in client.reader(STREAM.name)] == [b"new %d" % n for n in range(100)]
