@@ -75,7 +75,7 @@ reliability: $(READY) ## every suite in its whole form, one after the other (hou
 	rm -rf build/reliability
 	@$(MAKE) --no-print-directory --keep-going whole; failed=$$?; $(MAKE) --no-print-directory reliability-table; exit $$failed
 
-whole: SEEDS = 2000
+whole: SEEDS = 3000
 whole: sim raft-sim mutants model crash-points corruption fuzz chaos pd-histories
 
 raft-sim: $(READY) ## the placement drivers' Raft alone, simulated: 300 seeds

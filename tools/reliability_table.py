@@ -36,7 +36,7 @@ class Suite(NamedTuple):
 SUITES: Mapping[str, Suite] = {
     "simulation": Suite(
         "Simulated clusters",
-        "make sim SEEDS=2000",
+        "make sim SEEDS=3000",
         {
             "Schedules simulated, virtual hours": "{seeds}; {virtual_hours} h",
             "Corner cases that the schedules reached": "{corner_cases_reached} of {corner_cases}",

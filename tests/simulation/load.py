@@ -8,12 +8,15 @@ from typing import Any
 import virtual_planning
 import virtual_reading
 import virtual_streams
+from story_of_the_lost_acks import LostAcks
 from virtual_clients import STREAM, Clients
 from virtual_life import Life
 from virtual_writing import write
 
 import rangelog
 
+STORY_WRITERS = {LostAcks.STORY: 1}
+"""In other stories four writers take the stream from each other."""
 HUB = "h0"
 """The process in which several roles share one client."""
 RETENTION_S = 30.0
@@ -69,7 +72,7 @@ class Load:
 
     def _start_writers(self, duration_s: float) -> None:
         chance = self._chance
-        for number in range(4 if self._story else chance.randrange(1, 4)):
+        for number in range(STORY_WRITERS.get(self._story, 4) if self._story else chance.randrange(1, 4)):
             count, pause_s = chance.randrange(50, 500), chance.choice([0.002, 0.02, 0.1])
             if self._story:
                 count, pause_s = 1_000, 0.02

@@ -10,6 +10,7 @@ from typing import Any
 from checking import check_copies, check_objects
 from load import Load
 from probes import probes
+from story_of_the_lost_acks import LostAcks
 from virtual_clients import Clients
 from virtual_cluster import VirtualCluster, virtual_cluster
 from virtual_faults import Faults
@@ -25,7 +26,7 @@ HEAL_S = 240.0
 
 STORY_EVERY = 6
 STORIES = (
-    "acks are lost on their way, a reader asks for the end, and the writer dies as its range is sealed",
+    LostAcks.STORY,
     "the placement drivers are far away, ranges are small, readers start all the time and writers die",
     "the deposed writer comes back when all servers have restarted",
     "a recoverer's copy arrives when another one has sealed",

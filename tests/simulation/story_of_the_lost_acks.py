@@ -3,6 +3,9 @@
 Of the three replicas of the open range one is heard by the writer; what it sends reaches a second one, whose acks are lost; the
 third hears nothing. So two disks hold what was never acked. Readers ask for the end, read up to it and go on from there,
 until the placement driver seals the range; then the writer dies, everything heals, and an heir appends.
+
+Told late, the readers begin only when the writer is about to seal: they hear from the disks before, and their questions and
+the seal reach the placement driver at about the same time.
 """
 
 from __future__ import annotations
@@ -18,15 +21,22 @@ from rangelog_proto.v1 import common_pb2
 
 _TRY_AGAIN_S = 0.2
 _GIVE_UP_S = 8.0
+_SLOW_S = (0.09, 0.15)
+"""What the writer's seal takes: about as long as a reader waits for the writer before it asks the placement driver."""
+ACKED_MIN = 20
+"""In the range: all its replicas are connected."""
 READERS = 2
 
 
 class LostAcks:
     """See the module."""
 
+    STORY = "acks are lost on their way, a reader asks for the end, and the writer dies as its range is sealed"
+
     def __init__(self, cluster: VirtualCluster, clients: Clients, chance: Random) -> None:
         self._cluster, self._clients, self._chance = cluster, clients, chance
         self._loop = cluster.loop
+        self._late = chance.random() < 0.5
 
     def begin(self) -> None:
         """Tell it."""
@@ -39,7 +49,8 @@ class LostAcks:
     def _lose_acks(self) -> None:
         source = self._range()
         writers = [name for name in self._clients.holders if self._clients.processes[name].alive]
-        if source is None or not writers or len(source.replicas) < 3 or len(self._clients.main.acked) < 20:
+        acked = max(self._clients.main.acked, default=0)
+        if source is None or not writers or len(source.replicas) < 3 or acked < source.start_offset + ACKED_MIN:
             self._loop.call_in(WORLD, _TRY_AGAIN_S, self._lose_acks)
             return
         writer = writers[-1]
@@ -48,12 +59,25 @@ class LostAcks:
         self._cluster.note("one-way partition")
         cuts = [(members[1], writer), (members[2], writer), (writer, members[2])]
         self._cluster.network.cuts.update(dict.fromkeys(cuts))
+        if self._late:
+            self._cluster.ambush = lambda moment, host: self._struck(moment, host, writer)
+        else:
+            self._start_readers()
+        self._wait(source, writer, self._loop.now + _GIVE_UP_S)
+
+    def _struck(self, moment: str, host: str, writer: str) -> None:
+        if moment == "frozen" and host == writer and self._late:
+            self._late = False
+            self._cluster.network.slow_s[writer] = self._chance.uniform(*_SLOW_S)
+            self._cluster.group.slow_share = 0.5
+            self._loop.call_in(WORLD, 0.0, self._start_readers)
+
+    def _start_readers(self) -> None:
         for number in range(READERS):
             name = f"a-end-{number}"
             self._clients.start(name, virtual_reading.ask_for_the_end(self._clients, self._clients.main, name, 5, 0.3))
             name = f"a-read-{number}"
             self._clients.start(name, virtual_reading.start_at_the_end(self._clients, self._clients.main, name, 4, 0.2))
-        self._wait(source, writer, self._loop.now + _GIVE_UP_S)
 
     def _wait(self, source: common_pb2.Range, writer: str, until_s: float) -> None:
         now = self._cluster.state.ranges[1].get(source.index)
@@ -63,4 +87,5 @@ class LostAcks:
             return
         self._clients.kill(writer)
         self._cluster.network.heal()
+        self._cluster.group.slow_share = 0.0
         self._clients.start("heir", self._clients.write("heir", 100, 0.02))

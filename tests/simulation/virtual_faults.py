@@ -63,7 +63,7 @@ class Faults:
             self._kinds = [self.slow_disk, self.crash]
         elif story.endswith("is put in place just when its word decides"):
             OldDisk(self.cluster, self.clients, self.chance, empty="empty" in story).begin()
-        elif story.startswith("acks are lost"):
+        elif story == LostAcks.STORY:
             LostAcks(self.cluster, self.clients, self.chance).begin()
         elif story.startswith("the placement drivers are far away"):
             self._kinds = [self.client_kill]

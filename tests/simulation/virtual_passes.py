@@ -33,20 +33,30 @@ class Pass:
         self.position = 0
         self.invoked_s = clients.loop.now
         self.told: list[int] = []
+        self._end: int | None = None  # at which the reader ended by itself
         TOLD.set(self.told)
 
     async def run(self, reader: Any, records_max: int | None = None) -> None:
         """Read until the reader ends, or so much was given. Raises what the reader raises."""
         given = 0
-        async with aclosing(reader.chunks()) as chunks:
-            async for chunk in chunks:
-                if self.first is None:
-                    self.life = self._clients.cluster.lives[reader._view.stream.stream_id]
-                for offset, identities in _runs(chunk):
-                    self._saw(offset, identities)
-                    given += len(identities)
-                if records_max is not None and given >= records_max:
-                    return
+        try:
+            async with aclosing(reader.chunks()) as chunks:
+                async for chunk in chunks:
+                    self._meant(reader)
+                    for offset, identities in _runs(chunk):
+                        self._saw(offset, identities)
+                        given += len(identities)
+                    if records_max is not None and given >= records_max:
+                        return
+            self._end = reader._end
+        finally:
+            self._meant(reader)
+
+    def _meant(self, reader: Any) -> None:
+        """Note which life of the stream the name was taken for."""
+        stream_id = reader._view.stream.stream_id
+        if self.first is None and stream_id:
+            self.life = self._clients.cluster.lives[stream_id]
 
     def _saw(self, offset: int, identities: list[bytes]) -> None:
         if self.first is None:
@@ -71,8 +81,8 @@ class Pass:
         return not self.life.deleting
 
     def ended(self, start: int) -> None:
-        """The reader ended by itself: at the end that it was told when it began."""
-        end = self.told[0] if self.told else self.position
+        """The reader ended by itself: at the end that it settled on when it began."""
+        end = self._end if self._end is not None else self.position
         self.position = max(self.position, end)
         self.life.bounded(self.name, start, end, self._clients.loop.now)
 

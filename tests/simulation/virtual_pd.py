@@ -27,6 +27,7 @@ from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
 
 API_PORT = 2379
 ELECTION_S = (0.2, 0.8)
+SLOW_S = 0.03
 
 
 class FiatGroup:
@@ -41,6 +42,8 @@ class FiatGroup:
         self.on_applied: Callable[[Machine, bytes, bytes], None] = lambda machine, command, result: None
         self.notes: Callable[[str], None] = lambda what: None
         self._electing = False
+        self.slow_share = 0.0
+        """Of the commands: they take so long that others overtake them."""
 
     def reaches_majority(self, name: str) -> bool:
         """Whether this member and another one hear each other."""
@@ -117,7 +120,8 @@ class FiatConsensus:
         """See Consensus.propose."""
         group = self.group
         self._check_leader()
-        await asyncio.sleep(group.loop.chance.expovariate(1 / 0.001))
+        slow = group.slow_share and group.loop.chance.random() < group.slow_share
+        await asyncio.sleep(group.loop.chance.expovariate(1 / (SLOW_S if slow else 0.001)))
         if group.leader != self.process.name or not group.reaches_majority(self.process.name):
             applied = group.leader == self.process.name and group.loop.chance.random() < 0.5
             if applied:  # it reached somebody, and the answer did not come back
@@ -178,7 +182,7 @@ def start_member(loop: VirtualLoop, network: Network, group: FiatGroup, name: st
     members = {each: MemberSettings(raft_address=f"{each}:1", api_address=f"{each}:{API_PORT}") for each in group.names}
     settings = PdSettings(
         name=name, data_dir=Path("/nowhere"), members=members, raft_secret="x", tier_url=tier_url,
-        tier_prepare_ttl_ms=20_000, delete_grace_ms=5_000,
+        tier_prepare_ttl_ms=3_000, delete_grace_ms=5_000,
     )  # fmt: skip
     driver = Driver(settings, consensus, machine)
     service: Any = Service(network, process, f"{name}:{API_PORT}")

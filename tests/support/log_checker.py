@@ -63,7 +63,7 @@ class _Judge:
         self._check_epochs()
         self._check_real_time()
         self._check_readers()
-        Claims(self.facts, self.base + len(self.log) if self.facts.finals else None, self._wrong).judge()
+        Claims(self.facts, self.base, self.log if self.facts.finals else None, self._wrong).judge()
 
     def _wrong(self, kind: str, text: str, count: int = 1) -> None:
         self.report.wrong(kind, f"{self.stream}: {text}", count)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from history import Bounded, EndTold, Started
-from log_facts import OK, Facts
+from log_facts import NOBODY, OK, Facts
 
 BLOCK = 1024
 
@@ -32,10 +32,15 @@ class _Highest:
 
 
 class Claims:
-    """See the module. `log_end`: where the log ends at last, None if nobody read it then."""
+    """See the module. `log`: what is at each offset from `base` at the end; None if nobody read it then."""
 
-    def __init__(self, facts: Facts, log_end: int | None, wrong: Callable[[str, str, int], None]) -> None:
-        self._facts, self._log_end, self._wrong = facts, log_end, wrong
+    def __init__(
+        self, facts: Facts, base: int, log: Sequence[int] | None, wrong: Callable[[str, str, int], None]
+    ) -> None:
+        self._facts, self._base, self._wrong = facts, base, wrong
+        self._log_end = base + len(log) if log is not None else None
+        appended_s = [facts.invoked_s[number] if number != NOBODY else 0.0 for number in log or ()]
+        self._newest_s = list(accumulate(appended_s, max))
         self._acks = [number for number, outcome in enumerate(facts.outcome) if outcome == OK]
         self._acked = _Highest([(facts.returned_s[n], facts.offset[n] + 1) for n in self._acks])
         self._told = _Highest([(each.time_s, each.offset) for each in facts.ends])
@@ -56,6 +61,8 @@ class Claims:
             self._wrong(
                 "dirty_end", f"{end.reader} was told the end {end.offset}; the log ends {beyond} before", beyond
             )
+        elif self._newest_below(end.offset) > end.time_s:
+            self._wrong("dirty_end", f"{end.reader} was told the end {end.offset}; below it is what came later", 1)
         if not end.exact:
             return
         acked = self._acked.before(end.invoked_s)
@@ -65,6 +72,11 @@ class Claims:
         told = self._told.before(end.invoked_s)
         if end.offset < told:
             self._wrong("end_went_back", f"{end.reader} was told the end {end.offset}; before, {told} had been told", 1)
+
+    def _newest_below(self, offset: int) -> float:
+        """When the last record below was appended, of those that are in the log at the end."""
+        place = offset - self._base - 1
+        return self._newest_s[place] if 0 <= place < len(self._newest_s) else 0.0
 
     # ---- readers with an end
 

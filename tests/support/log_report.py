@@ -17,7 +17,7 @@ KINDS = {
     "went_back": "a reader saw an offset again or a lower one",
     "dirty_read": "a reader saw what did not stay, or at or past the confirm offset",
     "end_short": "an end that claims to be exact leaves out what was acked before it was asked for",
-    "dirty_end": "an end was told that lies beyond the log",
+    "dirty_end": "an end was told that lies beyond the log, or what was below it is no longer there",
     "end_went_back": "an exact end lies below one that had been told before it was asked for",
     "position_refused": "a reader was told that there is no such offset, though there had been",
     "skipped_by_time": "a start by time passed over what was acked before, at or after that time",

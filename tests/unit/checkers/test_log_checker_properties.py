@@ -276,6 +276,18 @@ def tell_an_end_that_vanishes(story: Story) -> bool:
     return True
 
 
+def tell_an_end_too_early(story: Story) -> bool:
+    """Somebody is told an end while the last record below it is not even appended."""
+    told = [place for place, event in enumerate(story.history.events) if isinstance(event, EndTold) and event.offset]
+    if not told:
+        return False
+    place = story.dice.choice(told)
+    event = story.history.events[place]
+    assert isinstance(event, EndTold)
+    story.history.events[place] = replace(event, invoked_s=-1.0, time_s=-1.0, exact=False)
+    return event.offset > story.start
+
+
 def tell_a_lower_end_later(story: Story) -> bool:
     """Two who ask one after the other are told ends that go back."""
     told = [event for event in story.history.events if isinstance(event, EndTold) and event.offset]
@@ -334,6 +346,7 @@ def tell_of_a_trim(story: Story) -> bool:
 SPOILERS = [
     shorten_an_exact_end,
     tell_an_end_that_vanishes,
+    tell_an_end_too_early,
     tell_a_lower_end_later,
     begin_too_late,
     claim_more_than_was_given,

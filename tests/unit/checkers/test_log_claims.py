@@ -51,6 +51,7 @@ def test_no_end_lies_beyond_the_log() -> None:
     assert kinds(story(), end(9, 5.0, exact=False)) == {"dirty_end"}
     assert kinds(story(), end(9, 5.0)) == {"dirty_end"}
     assert kinds(story(), end(8, 3.1)) == set()
+    assert kinds(story(), end(6, 2.0, exact=False)) == {"dirty_end"}  # the sixth was appended later
     history = story(final=False)
     history.trimmed(S, 8, 4.0)
     history.note(Final(S, "reader", 8, ()))
