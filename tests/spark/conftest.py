@@ -71,14 +71,15 @@ class Streams:
     def __init__(self, client: rangelog.sync.Client) -> None:
         self.client = client
 
-    def fill(self, name: str, count: int, **config: object) -> Filled:
-        """Make a stream of `count` records."""
+    def fill(self, name: str, count: int, *, writers: int = 1, **config: object) -> Filled:
+        """Make a stream of `count` records, by so many writers one after the other: each begins a range."""
         self.client.create_stream(name, **config)
         rows = [row(number) for number in range(count)]
-        with self.client.writer(name) as writer:
-            for _, stamp, key, value, headers in rows:
-                writer.submit(value, key=key, headers=headers, timestamp=stamp)
-            writer.flush()
+        for part in range(writers):
+            with self.client.writer(name) as writer:
+                for _, stamp, key, value, headers in rows[part * count // writers : (part + 1) * count // writers]:
+                    writer.submit(value, key=key, headers=headers, timestamp=stamp)
+                writer.flush()
         return Filled(name, rows)
 
     def hot_dropped(self, name: str) -> list[bool]:

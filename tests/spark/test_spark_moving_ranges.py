@@ -110,7 +110,7 @@ def test_hot_ranges_are_trimmed_while_they_are_read(options: Any, streams: Any) 
 
 def test_deleted_while_it_is_read(options: Any, streams: Any, cluster: Cluster) -> None:
     """A stream that is deleted under a task is said to be gone."""
-    streams.fill("deleted", COUNT, hot_retention_seconds=0, range_size_bytes_max=64 * 1024)
+    streams.fill("deleted", COUNT, writers=6, hot_retention_seconds=0, range_size_bytes_max=64 * 1024)
     streams.client.seal_stream("deleted")
     streams.wait_for_drops("deleted", len(streams.hot_dropped("deleted")))
     objects = cluster.directory / "tier" / "streams" / str(stream_id(streams, "deleted"))
