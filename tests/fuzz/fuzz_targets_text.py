@@ -25,7 +25,7 @@ from rangelog import context
 from rangelog._client import Client
 from rangelog._gathering import check_record
 from rangelog._transport.addresses import split_address
-from rangelog._transport.grpc_errors import _ours, to_status
+from rangelog._transport.grpc_errors import _told_by, to_status
 from rangelog.errors import ConfigInvalid, InvalidArgument, RangelogError
 from rangelog.ids import check_name
 from rangelog.record import Record
@@ -328,7 +328,7 @@ def run_status(data: bytes) -> bool:
     """A status becomes one of our errors, or nobody's."""
     try:
         status = status_pb2.Status.FromString(data)
-        error = _ours(status)
+        error = _told_by(status)
     except Exception as failure:
         if type(failure).__name__ == "DecodeError":
             raise InvalidArgument("not a status") from failure  # as from_rpc_error takes it

@@ -12,7 +12,7 @@ from rangelog import context
 from rangelog._gathering import check_record, ms_of
 from rangelog._transport.addresses import split_address
 from rangelog._transport.data_connection import DataConnection
-from rangelog._transport.grpc_errors import _ours
+from rangelog._transport.grpc_errors import _told_by
 from rangelog.errors import ConfigInvalid, InvalidArgument, OffsetOutOfRange
 from rangelog.ids import Incarnation, ReplicaId
 from rangelog.spark.options import parse_options
@@ -94,7 +94,7 @@ def test_a_status_whose_offset_has_many_digits() -> None:
     """A server could make every client raise ValueError."""
     from google.rpc import status_pb2
 
-    error = _ours(status_pb2.Status.FromString(status_seeds()[3]))
+    error = _told_by(status_pb2.Status.FromString(status_seeds()[3]))
     assert isinstance(error, OffsetOutOfRange)
     assert error.offset is None
 

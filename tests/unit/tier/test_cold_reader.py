@@ -50,12 +50,14 @@ class Driver:
         """See Metadata."""
         return self.url
 
-    async def objects(self, name: str, from_offset: int, page_size: int = 0) -> list[common_pb2.Object]:
+    async def objects(self, stream_id: int, from_offset: int, page_size: int = 0) -> list[common_pb2.Object]:
         """See Metadata."""
         self.listed.append(from_offset)
         return [each for each in self.found if each.end_offset > from_offset][:page_size]
 
-    async def ranges(self, name: str, from_offset: int) -> tuple[common_pb2.Stream, Sequence[common_pb2.Range]]:
+    async def ranges(
+        self, name: str, from_offset: int, *, stream_id: int = 0
+    ) -> tuple[common_pb2.Stream, Sequence[common_pb2.Range]]:
         """See Metadata."""
         return STREAM, [each for each in self.ranges_found if each.end_offset > from_offset]
 
