@@ -309,9 +309,8 @@ def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualClus
         invoked_s = cluster.loop.now
         end = await told(view, *args)
         cluster.note("an end was told")
-        life = cluster.lives.get(view.stream.stream_id)
-        if life is not None:
-            life.told_end(here().name, end.offset, invoked_s, cluster.loop.now, exact=end.exact)
+        life = cluster.life_of(view.name, view.stream.stream_id)
+        life.told_end(here().name, end.offset, invoked_s, cluster.loop.now, exact=end.exact)
         if (ends := TOLD.get()) is not None:
             ends.append(end.offset)
         return end
