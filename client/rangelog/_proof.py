@@ -20,6 +20,8 @@ from rangelog_proto.v1 import common_pb2
 CONFIRM_WAIT_MS = 100
 """How long a writer has to say that it was acked what enough replicas hold: some round trips."""
 ARBITRATION_TIMEOUT_S = 3.0
+_ON_ITS_WAY_S = 0.3
+"""An answer takes so long at most: a round trip to the other end of a continent."""
 _ATTEMPTS = 6
 
 
@@ -74,10 +76,12 @@ async def _ask_writer(hot: HotRange, wanted_offset: int) -> Told | None:
     """Return what the first replica says that hears from the writer that `wanted_offset` is acked, or of a seal."""
     asked = [asyncio.ensure_future(each) for each in hot.wait_confirmed(wanted_offset, CONFIRM_WAIT_MS)]
     try:
-        for answer in asyncio.as_completed(asked):
+        for answer in asyncio.as_completed(asked, timeout=CONFIRM_WAIT_MS / 1000 + _ON_ITS_WAY_S):
             told = await answer
             if told is not None and (told.sealed_end_offset is not None or told.confirm_offset >= wanted_offset):
                 return told
+    except TimeoutError:
+        return None  # a replica that does not answer is not waited for
     finally:
         for each in asked:
             each.cancel()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -119,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         self.greeted = False
         self.reads_only = False
         self.client = ""
+        self.weak = weakref.ref(self)  # replicas know of it without keeping it
         self.fetches: deque[Callable[[], None]] = deque()  # that wait for their turn
         self.fetch_count = 0  # waiting in any way
         self.following: dict[int, Following] = {}  # by request id: fetches that are answered more than once
@@ -272,9 +274,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def ask_confirm(self, hosted: Hosted) -> None:
         """See hosted.Writing: an ack that says nothing new, and asks."""
-        if self.closed:
-            hosted.appender = None
-            return
         reply = _reply_of(hosted)
         reply.confirm_wanted = True
         self.send(Opcode.APPEND_REPLY, 0, reply.SerializeToString())

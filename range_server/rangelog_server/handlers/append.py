@@ -18,7 +18,9 @@ def handle(connection: Connection, frame: Frame) -> None:
     connection.taken(size)
     try:
         connection.require_member()
-        connection.store.append(connection, frame.request_id, message, check_payload(message, payload), payload)
+        batches = check_payload(message, payload)
+        hosted = connection.store.append(connection, frame.request_id, message, batches, payload)
+        hosted.writing = connection.weak
     except RangelogError as error:
         connection.settled(size)
         connection.send_error(frame.request_id, error, message.stream_id, message.range_index)

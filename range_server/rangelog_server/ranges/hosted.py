@@ -13,10 +13,14 @@ from rangelog_server.wal.entry import split_lsn
 
 
 class Writing(Protocol):
-    """Who writes to a range, over a connection that may be closed by now."""
+    """Who writes to a range."""
 
     def ask_confirm(self, hosted: Hosted) -> None:
         """Have the writer say what is acked."""
+
+
+def _nobody() -> None:
+    return None
 
 
 class Hosted:
@@ -24,7 +28,6 @@ class Hosted:
 
     __slots__ = (
         "__weakref__",
-        "appender",
         "born_lsn",
         "core",
         "dropped",
@@ -37,6 +40,7 @@ class Hosted:
         "strict_end",
         "unwritten",
         "waiters",
+        "writing",
         "written_health",
     )
 
@@ -54,7 +58,7 @@ class Hosted:
         self.dropped = False
         self.unwritten = False  # a change of metadata could not be written: the disk was full
         self.waiters: dict[Callable[[], None], None] = {}  # long polls
-        self.appender: Writing | None = None  # who appended last, to be asked for the confirm offset
+        self.writing: Callable[[], Writing | None] = _nobody  # who appended last, unless its connection is gone
 
     @property
     def key(self) -> tuple[int, int]:
@@ -96,8 +100,9 @@ class Hosted:
 
     def ask_confirm(self) -> None:
         """A reader waits for the confirm offset to move: ask the writer, if it ever was here."""
-        if self.appender is not None:
-            self.appender.ask_confirm(self)
+        writing = self.writing()
+        if writing is not None:
+            writing.ask_confirm(self)
 
     def plan(self, offset: int, readable_end: int, bytes_max: int) -> tuple[int, int]:
         """Return [first, last) batch numbers to serve from `offset` on: at least one where there is one."""

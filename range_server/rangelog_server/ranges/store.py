@@ -38,9 +38,6 @@ REPLICAS_MAX = 100_000
 class Appender(Protocol):
     """Who appends: a connection."""
 
-    def ask_confirm(self, hosted: Hosted) -> None:
-        """See hosted.Writing."""
-
     def acked(self, hosted: Hosted, request_id: int) -> None:
         """Everything below hosted.core.durable_offset is durable. Called once a group commit and range."""
 
@@ -134,8 +131,11 @@ class Store:
     # ---- appends
 
     def append(self, appender: Appender | None, request_id: int, message: Any, batches: Sequence[NewBatch],
-               payload: bytes) -> None:  # fmt: skip
-        """Take a frame's batches; `appender` hears once they are durable. Raises what Replica.append does, StorageFull."""
+               payload: bytes) -> Hosted:  # fmt: skip
+        """Take a frame's batches; `appender` hears once they are durable. Returns the replica.
+
+        Raises what Replica.append does, StorageFull.
+        """
         hosted = self.replicas.get((message.stream_id, message.range_index))
         self.wal.check_room(len(payload) + 1024)
         if hosted is None:
@@ -150,14 +150,14 @@ class Store:
             fresh = core.append(message.epoch, batches, message.confirm_offset, recovery=message.recovery)
             if core.confirm_offset != before and hosted.waiters:
                 hosted.wake()
-        hosted.appender = appender
         if not fresh:
             self._already_there(hosted, appender, request_id, batches[-1].header.end_offset, len(payload))
-            return
+            return hosted
         size_bytes = len(payload)
         if len(fresh) != len(batches):
             payload = b"".join([batch.data for batch in fresh])
         self._write(hosted, appender, request_id, fresh, payload, size_bytes, message.memory)
+        return hosted
 
     def repair(self, hosted: Hosted, batches: Sequence[NewBatch], done: Callable[[], None]) -> None:
         """Take a peer's batches of a sealed range; `done` once they are durable. Raises as Replica.repair does."""

@@ -1,4 +1,4 @@
-"""A placement driver's double between a client and the real one: forwards every call, and can hold one kind of them."""
+"""A placement driver's double between a writer and the real one: forwards every call, and holds those that leave a range."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ CALL_TIMEOUT_S = 10.0
 
 
 class HoldingDriver(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Calls of `method` wait for `let_through`, are then made, and are never answered. Everything else passes."""
+    """Probes for a better place wait for `let_probe`. Seals wait for `let_through`, are then made, and are never answered."""
 
-    def __init__(self, target: str, method: str) -> None:
+    def __init__(self, target: str) -> None:
+        self.probed = asyncio.Event()
+        self.let_probe = asyncio.Event()
         self.asked = asyncio.Event()
         self.let_through = asyncio.Event()
         self.done = asyncio.Event()
         self.address = ""
-        self._method = method
         options = [("grpc.enable_http_proxy", 0)]
         self._channel = grpc.aio.insecure_channel(target, options=options)
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
@@ -41,11 +42,16 @@ class HoldingDriver(grpc.GenericRpcHandler):  # type: ignore[misc]
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """See grpc.GenericRpcHandler: requests and responses stay bytes."""
         method = handler_call_details.method
-        held = method.endswith(f"/{self._method}")
-        work: Callable[..., Any] = partial(self._hold if held else self._forward, method)
-        return grpc.unary_unary_rpc_method_handler(work)
+        special = {"ListServers": self._probe, "SealRange": self._seal}
+        work: Callable[..., Any] = special.get(method.rpartition("/")[2], self._forward)
+        return grpc.unary_unary_rpc_method_handler(partial(work, method))
 
-    async def _hold(self, method: str, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+    async def _probe(self, method: str, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        self.probed.set()
+        await self.let_probe.wait()
+        return await self._forward(method, request, context)
+
+    async def _seal(self, method: str, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         self.asked.set()
         await self.let_through.wait()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -92,3 +93,17 @@ async def test_a_confirm_offset_beyond_this_replica_answers_too(clients: tuple[C
     writer.confirm(9)
     (frame,) = await reader.replies(1)
     assert (told(frame).confirm_offset, told(frame).durable_offset) == (9, 3)
+
+
+async def test_a_replica_does_not_keep_the_connection_that_wrote_to_it() -> None:
+    """Writers come and go by the thousand: what is left of each would be a buffer of 256 KiB."""
+    async with memory_plane() as plane:
+        writer = Client(plane).hello()
+        writer.append(0)
+        await writer.replies(1)
+        hosted = plane.store.find(1, 0)
+        assert hosted.writing() is writer.connection
+        writer.connection.connection_lost(None)
+        del writer
+        gc.collect()
+        assert hosted.writing() is None
