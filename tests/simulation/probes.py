@@ -267,12 +267,13 @@ def _watch_servers(watch: Any, cluster: VirtualCluster) -> None:
         if epoch < fences.get(key, 0):
             cluster.fail(f"{here()} took a seal of epoch {epoch} after it had told of a fence at {fences[key]}")
 
-    def append(self: Store, inner: Any, appender: Any, request_id: int, message: Any, *more: Any) -> None:
-        inner(self, appender, request_id, message, *more)
+    def append(self: Store, inner: Any, appender: Any, request_id: int, message: Any, *more: Any) -> Any:
+        hosted = inner(self, appender, request_id, message, *more)
         self.find(message.stream_id, message.range_index).core.validate()
         fence = fences.get(key_of(message.stream_id, message.range_index), 0)
         if message.epoch < fence or (message.epoch == fence and not message.recovery):
             cluster.fail(f"{here()} took an append of epoch {message.epoch} after it had told of a fence at {fence}")
+        return hosted
 
     def repair(self: Store, inner: Any, hosted: Any, batches: Any, done: Any) -> None:
         note("a sealed replica was copied from a peer")
