@@ -101,7 +101,7 @@ class Load:
     async def _second(self) -> None:
         """A second stream that lives for ever, with a writer and a reader of its own beside those of the main one."""
         clients, chance = self._clients, self._chance
-        life = await virtual_streams.create(clients, "other", 1)
+        life = await virtual_streams.create(clients, "other")
         on = chance.choice([HUB, "w0", ""])
         writer, reader = f"v-{life.label}", f"f-{life.label}"
         clients.start(writer, write(clients, life, writer, chance.randrange(20, 200), 0.05), on)

@@ -267,12 +267,13 @@ def _watch_servers(watch: Any, cluster: VirtualCluster) -> None:
         if epoch < fences.get(key, 0):
             cluster.fail(f"{here()} took a seal of epoch {epoch} after it had told of a fence at {fences[key]}")
 
-    def append(self: Store, inner: Any, appender: Any, request_id: int, message: Any, *more: Any) -> None:
-        inner(self, appender, request_id, message, *more)
+    def append(self: Store, inner: Any, appender: Any, request_id: int, message: Any, *more: Any) -> Any:
+        hosted = inner(self, appender, request_id, message, *more)
         self.find(message.stream_id, message.range_index).core.validate()
         fence = fences.get(key_of(message.stream_id, message.range_index), 0)
         if message.epoch < fence or (message.epoch == fence and not message.recovery):
             cluster.fail(f"{here()} took an append of epoch {message.epoch} after it had told of a fence at {fence}")
+        return hosted
 
     def repair(self: Store, inner: Any, hosted: Any, batches: Any, done: Any) -> None:
         note("a sealed replica was copied from a peer")
@@ -309,9 +310,8 @@ def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualClus
         invoked_s = cluster.loop.now
         end = await told(view, *args)
         cluster.note("an end was told")
-        life = cluster.lives.get(view.stream.stream_id)
-        if life is not None:
-            life.told_end(here().name, end.offset, invoked_s, cluster.loop.now, exact=end.exact)
+        life = cluster.life_of(view.name, view.stream.stream_id)
+        life.told_end(here().name, end.offset, invoked_s, cluster.loop.now, exact=end.exact)
         if (ends := TOLD.get()) is not None:
             ends.append(end.offset)
         return end

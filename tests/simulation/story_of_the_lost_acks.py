@@ -21,7 +21,7 @@ from rangelog_proto.v1 import common_pb2
 
 _TRY_AGAIN_S = 0.2
 _GIVE_UP_S = 8.0
-_SLOW_S = (0.09, 0.15)
+_SLOW_S = (0.1, 0.13)
 """What the writer's seal takes: about as long as a reader waits for the writer before it asks the placement driver."""
 ACKED_MIN = 20
 """In the range: all its replicas are connected."""
@@ -69,7 +69,7 @@ class LostAcks:
         if moment == "frozen" and host == writer and self._late:
             self._late = False
             self._cluster.network.slow_s[writer] = self._chance.uniform(*_SLOW_S)
-            self._cluster.group.slow_share = 0.5
+            self._cluster.group.slow_action = "prove_end"
             self._loop.call_in(WORLD, 0.0, self._start_readers)
 
     def _start_readers(self) -> None:
@@ -87,5 +87,5 @@ class LostAcks:
             return
         self._clients.kill(writer)
         self._cluster.network.heal()
-        self._cluster.group.slow_share = 0.0
+        self._cluster.group.slow_action = ""
         self._clients.start("heir", self._clients.write("heir", 100, 0.02))

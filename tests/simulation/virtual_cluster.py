@@ -123,6 +123,10 @@ class VirtualCluster:
         self.group.members.clear()
         self.servers.clear()
 
+    def life_of(self, name: str, stream_id: int) -> Life:
+        """The life that has this id; a reader may meet it before its maker hears that it was made."""
+        return self.lives.setdefault(stream_id, Life(name, f"{name}{stream_id}", stream_id))
+
     def is_well(self) -> bool:
         """Whether all servers run, and everybody hears everybody."""
         servers = all(server.up and not server.life.paused for server in self.servers.values())

@@ -56,7 +56,7 @@ class Pass:
         """Note which life of the stream the name was taken for."""
         stream_id = reader._view.stream.stream_id
         if self.first is None and stream_id:
-            self.life = self._clients.cluster.lives[stream_id]
+            self.life = self._clients.cluster.life_of(self.life.name, stream_id)
 
     def _saw(self, offset: int, identities: list[bytes]) -> None:
         if self.first is None:

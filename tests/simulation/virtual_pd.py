@@ -23,11 +23,12 @@ from rangelog_pd.handlers.service import Service as Handlers
 from rangelog_pd.runtime import RECONCILE_INTERVAL_S
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
+from rangelog_proto.v1 import pd_state_pb2
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
 
 API_PORT = 2379
 ELECTION_S = (0.2, 0.8)
-SLOW_S = 0.03
+SLOW_S = 0.05
 
 
 class FiatGroup:
@@ -42,8 +43,8 @@ class FiatGroup:
         self.on_applied: Callable[[Machine, bytes, bytes], None] = lambda machine, command, result: None
         self.notes: Callable[[str], None] = lambda what: None
         self._electing = False
-        self.slow_share = 0.0
-        """Of the commands: they take so long that others overtake them."""
+        self.slow_action = ""
+        """Commands of this kind take so long that others overtake them."""
 
     def reaches_majority(self, name: str) -> bool:
         """Whether this member and another one hear each other."""
@@ -120,7 +121,7 @@ class FiatConsensus:
         """See Consensus.propose."""
         group = self.group
         self._check_leader()
-        slow = group.slow_share and group.loop.chance.random() < group.slow_share
+        slow = group.slow_action and pd_state_pb2.Command.FromString(command).WhichOneof("action") == group.slow_action
         await asyncio.sleep(group.loop.chance.expovariate(1 / (SLOW_S if slow else 0.001)))
         if group.leader != self.process.name or not group.reaches_majority(self.process.name):
             applied = group.leader == self.process.name and group.loop.chance.random() < 0.5

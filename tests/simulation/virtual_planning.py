@@ -33,7 +33,11 @@ async def plan_and_read(clients: Clients, life: Life, name: str, rounds: int, pa
             planned = await plan(client, options)
             for start, end in chance.sample(planned.spans, min(len(planned.spans), SPANS_READ_MAX)):
                 for attempt in range(2):
-                    one = Pass(clients, clients.cluster.lives[planned.stream_id], f"{name}/{number}/{start}/{attempt}")
+                    one = Pass(
+                        clients,
+                        clients.cluster.life_of(life.name, planned.stream_id),
+                        f"{name}/{number}/{start}/{attempt}",
+                    )
                     async with asyncio.timeout(TASK_S):
                         await one.run(span_reader(client, options, planned.stream_id, start, end))
                     one.life.bounded(one.name, start, end, clients.loop.now)

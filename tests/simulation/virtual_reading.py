@@ -98,10 +98,11 @@ def _first(one: Pass) -> int:
 
 
 def draw_time(clients: Clients, life: Life) -> int:
-    """One that a record has, or a little beside it."""
-    now_ms = int((WALL_S + clients.loop.now) * 1000)
-    known = clients.chance.choice(life.stamps_ms[-200:] or [now_ms])
-    return known + clients.chance.choice([0, 0, 1, 500])
+    """The latest that a record has, which a replica that is behind lacks; or that of some record, or a little beside it."""
+    known = life.stamps_ms[-200:] or [int((WALL_S + clients.loop.now) * 1000)]
+    if clients.chance.random() < 0.5:
+        return max(known[-20:])
+    return clients.chance.choice(known) + clients.chance.choice([0, 0, 1, 500])
 
 
 async def start_at_the_end(clients: Clients, life: Life, name: str, rounds: int, pause_s: float) -> None:

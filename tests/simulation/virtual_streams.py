@@ -24,8 +24,8 @@ CERTAIN_S = 4.0
 CROWD = 300
 
 
-async def create(clients: Clients, name: str, number: int) -> Life:
-    """Make a stream, as long as it takes: its life of that number."""
+async def create(clients: Clients, name: str) -> Life:
+    """Make a stream, as long as it takes."""
     client, chance = await clients.client(), clients.chance
     hot_s = chance.choice([None, 0.0, 5.0, float("inf")])
     tiered = chance.random() < 0.5
@@ -49,9 +49,7 @@ async def create(clients: Clients, name: str, number: int) -> Life:
             clients.cluster.note(f"create_stream: {type(error).__name__}")
             doubtful |= error.outcome_unknown
         await asyncio.sleep(chance.uniform(0.1, 0.5))
-    life = Life(name, f"{name}{number}", info.stream_id)
-    clients.cluster.lives[info.stream_id] = life
-    return life
+    return clients.cluster.life_of(name, info.stream_id)
 
 
 async def delete(clients: Clients, life: Life) -> None:
@@ -81,7 +79,7 @@ async def keep(clients: Clients, name: str, lives: int) -> None:
     """Make a stream with a writer and readers, delete it under them, and make another one of that name."""
     chance = clients.chance
     for number in range(1, lives + 1):
-        life = await create(clients, name, number)
+        life = await create(clients, name)
         if number > 1:
             clients.cluster.note("a namesake created")
         writer, reader, other = f"v-{life.label}", f"f-{life.label}", f"b-{life.label}"
@@ -115,7 +113,7 @@ async def trim(clients: Clients, life: Life) -> None:
 
 async def gather(clients: Clients, name: str) -> None:
     """Hundreds follow a nearly idle stream over one connection; their process stands still for a while, and goes on."""
-    life = await create(clients, name, 1)
+    life = await create(clients, name)
     writer = f"v-{life.label}"
     clients.start(writer, write(clients, life, writer, 12, 0.3))
     crowd = f"c-{life.label}"

@@ -32,7 +32,8 @@ class _Writing:
         self._count, self._pause_s = count, pause_s
         self._sequence = 0
         self._must = name.startswith(LAST)
-        self._stamps = self._chance.random() < 0.6
+        self._stamps = self._chance.random() < 0.8
+        self._jitter_s = self._chance.choice([0.0, 0.0, 0.02, 2.0])
 
     @property
     def _goes_on(self) -> bool:
@@ -101,7 +102,7 @@ class _Writing:
         self._sequence += 1
         identity = life.identity_of(self._name, self._sequence)
         value = identity + b"|" + bytes(min(8_000, int(chance.expovariate(1 / self._clients.value_bytes))))
-        stamp = int((WALL_S + now + chance.uniform(-2.0, 2.0)) * 1000) if self._stamps else None
+        stamp = int((WALL_S + now + chance.uniform(-self._jitter_s, self._jitter_s)) * 1000) if self._stamps else None
         noted = Append(identity, self._name, self._sequence, writer.epoch, now, stamp)
         try:
             future = writer.submit(value, timestamp=stamp)
