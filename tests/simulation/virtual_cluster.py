@@ -210,7 +210,10 @@ class VirtualCluster:
         return True
 
     def _check_two_copies(self, source: common_pb2.Range) -> None:
-        """As the end is committed, everything below it is or was on two disks, or is on all that are left of its set."""
+        """As the end is committed, everything below it is or was on two disks, or is on all that are left of its set.
+
+        A disk that rotted in this range is not left: its replica vouches for nothing.
+        """
         servers: Any = self.state.servers
         span = ((source.stream_id, source.index), source.start_offset, source.end_offset)
         ends: list[int] = []
@@ -218,7 +221,8 @@ class VirtualCluster:
         for member in source.replicas:
             disks = self.servers[member.server].disks_of(member.incarnation)
             ends.append(max((disk.durable_span(*span) for disk in disks), default=source.start_offset))
-            if servers[member.server].server.incarnation == member.incarnation:
+            rotten = any(disk.has_failed(span[0]) for disk in disks)
+            if servers[member.server].server.incarnation == member.incarnation and not rotten:
                 left.append(ends[-1])
         held = sum(end >= source.end_offset for end in ends)
         held_left = sum(end >= source.end_offset for end in left)

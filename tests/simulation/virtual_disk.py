@@ -112,6 +112,10 @@ class Disk:
                 return True
         return False
 
+    def has_failed(self, key: tuple[int, int]) -> bool:
+        """Whether something that was durable of this range is not any more."""
+        return any(each.excused for each in self.written.get(key, ()))
+
     def excuse(self) -> None:
         """This disk is lost."""
         for found in self.written.values():
