@@ -280,7 +280,7 @@ class Appending:
             range_index=created.index,
             start_offset=created.start_offset,
             epoch=created.epoch,
-            memory=config.durability == common_pb2.DURABILITY_MEMORY,
+            memory=(created.durability or config.durability) == common_pb2.DURABILITY_MEMORY,
             refresh=self._refresh_addresses,
         )
         links.addresses = {replica_id(each.server, each.incarnation): each.data_address for each in created.replicas}

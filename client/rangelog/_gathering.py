@@ -92,6 +92,11 @@ class GatheredBatch:
         """One past its last record."""
         return self.base_offset + len(self.values)
 
+    @property
+    def unwatched(self) -> bool:
+        """Whether it has records of which nobody would hear how they ended."""
+        return not self._waiters and len(self.values) > len(self._futures or ())
+
     def notify(self, offset: int, future: asyncio.Future[Ack]) -> None:
         """Resolve `future` with the record of that offset."""
         if self._futures is None:

@@ -82,6 +82,7 @@ class HotRange:
         ordered = sorted(source.replicas, key=lambda replica: replica.health != alive)
         self._replicas = [(replica_id(each.server, each.incarnation), each.data_address) for each in ordered]
         self._current = turn
+        self.problem = ""  # why a replica was left out when all were asked
         self._feed: Feed | None = None
         self._fed_to = 0
 
@@ -195,7 +196,8 @@ class HotRange:
             raise
         except RangeNotFound:  # the first append makes the replica: until then it truthfully holds nothing
             return Told(replica, start, start)
-        except RangelogError:
+        except RangelogError as error:
+            self.problem = error.message
             return None
         sealed_end = reply.sealed_end_offset if reply.sealed else None
         return Told(replica, reply.durable_offset, reply.confirm_offset, sealed_end, reply.doubtful)

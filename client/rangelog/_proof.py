@@ -62,7 +62,7 @@ async def _gather(hot: HotRange) -> Evidence:
         told = await hot.ask_all()
     if not told:
         where = f"{source.stream_id}/{source.index}"
-        raise Unavailable(f"no replica of the open range {where} answers; see `pdctl server list`")
+        raise Unavailable(f"no replica of the open range {where} answers ({hot.problem}); see `pdctl server list`")
     return weigh(
         told,
         replicas=len(source.replicas),

@@ -58,11 +58,19 @@ class StreamView:
         self.stream = common_pb2.Stream(stream_id=stream_id)
         self.ranges: list[common_pb2.Range] = []
         self._sealed: list[bool] = []
+        self._asked_count = 0
+        self._answered = 0  # the latest question whose answer is held
 
     async def refresh(self, from_offset: int) -> None:
         """Ask the placement driver. Raises StreamNotFound (it was deleted, whatever has its name now), Unavailable."""
         stream_id = self.stream.stream_id
-        self.stream, self.ranges = await self._metadata.ranges(self.name, from_offset, stream_id=stream_id)
+        self._asked_count += 1
+        asked = self._asked_count
+        stream, ranges = await self._metadata.ranges(self.name, from_offset, stream_id=stream_id)
+        if asked < self._answered:
+            return  # an answer to a later question was here before
+        self._answered = asked
+        self.stream, self.ranges = stream, ranges
         self._sealed = [each.state == common_pb2.RANGE_STATE_SEALED for each in self.ranges]
 
     def locate(self, position: int) -> Located | None:
@@ -126,6 +134,8 @@ class SpanReader(ABC, Generic[_T]):
         self._hot: HotRange | None = None
         self._proved_end = 0
         self._idle_count = 0
+        self._refreshing: asyncio.Future[None] | None = None
+        self._not_before_ms: int | None = None  # what is earlier is passed over, up to the first that is not
         self.position = 0
 
     @abstractmethod
@@ -148,6 +158,8 @@ class SpanReader(ABC, Generic[_T]):
                 async for chunk in chunks:
                     yield chunk
         finally:
+            if self._refreshing is not None:
+                self._refreshing.cancel()
             self._read_from(None)
             self._cold.close()
 
@@ -162,9 +174,22 @@ class SpanReader(ABC, Generic[_T]):
                 await self._after(error, patience)
                 continue
             patience.renew()
-            if chunk is not None:
+            if chunk is not None and self._fits(chunk):
                 content, self.position = chunk
                 yield content
+
+    def _fits(self, chunk: tuple[_T, int]) -> bool:
+        """Whether to show a chunk; where it begins before the time to start at, stand where that time begins, or behind it."""
+        if self._not_before_ms is None:
+            return True
+        first = self._first_at(chunk[0], self._not_before_ms)
+        if first is not None:
+            self._not_before_ms = None
+        if first == self.position:
+            return True
+        self._read_from(None)
+        self.position = chunk[1] if first is None else first
+        return False
 
     async def _after(self, error: RangelogError, patience: _Patience) -> None:
         """Wait and plan anew after a failed read, as long as there is hope. Raises what is final, or lasts too long."""
@@ -241,7 +266,7 @@ class SpanReader(ABC, Generic[_T]):
         """Return the next records and where they end, or None when there is nothing yet."""
         located = self._view.locate(self.position)
         if located is None:
-            await self._view.refresh(self.position)
+            await self._look_for_a_range()
             located = self._view.locate(self.position)
             if located is None:
                 await asyncio.sleep(_IDLE_POLL_S)  # no range is open: wait for a writer to open one
@@ -297,8 +322,31 @@ class SpanReader(ABC, Generic[_T]):
                 self._proved_end = max(self._proved_end, proved.offset)
             else:
                 self._idle_count += 1  # perhaps only this replica was left behind: another one is asked next
-            await self._view.refresh(self.position)
+            if fetched.sealed_end_offset is not None:
+                await self._view.refresh(self.position)
+            else:
+                self._refresh_beside()
         return None
+
+    async def _look_for_a_range(self) -> None:
+        """Ask for what comes behind what is known. That nobody answers is no failure: all that is known was read."""
+        try:
+            await self._view.refresh(self.position)
+        except Unavailable as error:
+            _log.info("the placement driver does not answer; %s rests at %d: %s", self._view.name, self.position, error)
+
+    def _refresh_beside(self) -> None:
+        """Hear of a seal that the replica was not told of, without waiting: placement drivers may be away for long.
+
+        Raises what was answered since the last call, but not that nobody answers.
+        """
+        asked = self._refreshing
+        if asked is not None and not asked.done():
+            return
+        self._refreshing = asyncio.ensure_future(self._view.refresh(self.position))
+        self._refreshing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # told later, or never
+        if asked is not None and (error := asked.exception()) is not None and not isinstance(error, Unavailable):
+            raise error
 
     async def _find_timestamp(self, timestamp_ms: int, tail: int) -> int:
         """Return the first offset whose record is at or after the time, or the tail."""
@@ -317,6 +365,7 @@ class SpanReader(ABC, Generic[_T]):
             patience.renew()
             if found is not None:
                 return found if self._follow else min(found, tail)
+        self._not_before_ms = timestamp_ms
         return tail
 
     async def _look_on(self, timestamp_ms: int, tail: int) -> int | None:

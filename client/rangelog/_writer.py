@@ -69,6 +69,7 @@ class Writer:
         self._accepting = False
         self._closed = False
         self._left_unknown = False  # the writer ended with appends sent that were not acked
+        self._untold: RangelogError | None = None  # what ended appends that nobody waits for
 
     # ---- life
 
@@ -110,12 +111,17 @@ class Writer:
         appending.start()
 
     async def close(self, *, flush: bool = True, timeout_s: float | None = None) -> None:
-        """Flush (unless told not to) and let go. Idempotent. Raises what flush raises, after letting go."""
+        """Flush (unless told not to) and let go. Idempotent. Raises what flush raises, after letting go.
+
+        So it does where another writer took the stream, and appends were lost of which nobody was told.
+        """
         if self._closed:
             return
         try:
-            if flush and self._accepting:
+            if flush and (self._accepting or self._pending_bytes):
                 await self.flush(timeout_s=timeout_s)
+            elif flush and self._untold is not None:
+                raise self._untold
         finally:
             self._closed = True
             self._accepting = False
@@ -333,7 +339,10 @@ class Writer:
         self._accepting = False
 
     def _stopped(self, error: RangelogError) -> None:
+        untold = any(batch.unwatched for batch in (*self._inflight, self._gathering))
         self._fail(error, error)
+        if untold:
+            self._untold = error.with_outcome(unknown=self._left_unknown)
 
     def _fail(self, of_sent: RangelogError, of_gathered: RangelogError) -> None:
         """Nothing more will be acked: what was sent may or may not be in the log, what was only gathered is not."""
@@ -375,6 +384,7 @@ class Writer:
         if self._appending is None:
             raise WriterClosed("the writer is not open: use `async with client.writer(...)`")
         if self._appending.core.error is not None:
+            self._untold = None
             raise self._appending.core.error
         return self._appending
 

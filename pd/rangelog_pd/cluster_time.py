@@ -4,9 +4,9 @@ What holds, while at most one clock among the leader's and the servers' is wrong
 
 * It never goes back, and nothing ages faster than it should: between steps it runs at the rate of the leader's monotonic
   clock, whatever the leader's wall clock does.
-* It steps forward only to where the middle one of the wall clocks is, of at least two range servers (all of them, where
-  fewer are registered) and, where their number is even or one, the leader's. Two clocks that differ cannot be told apart: the
-  earlier one counts.
+* It steps forward only to where the middle one of the wall clocks is, of at least two range servers (or the one that is
+  registered, or left while the others are dead) and, where their number is even or one, the leader's. Two clocks that differ
+  cannot be told apart: the earlier one counts.
 * Ahead of the middle it runs at nine tenths of the rate until the clocks have caught up.
 * A leader begins at the highest time of all commands, which is old if nothing was done for days or all was off. Until
   enough servers were heard, its time is provisional: good for measuring ages, which come out too small at worst, but what
@@ -52,10 +52,13 @@ class ClusterTime:
         if wall_ms > 0:
             self._heard[server] = wall_ms - now_ms
 
-    def judge(self, alive: Collection[str], registered: int) -> None:
-        """Find the middle of the clocks of the servers that are alive. Call it now and then."""
+    def judge(self, alive: Collection[str], expected: int) -> None:
+        """Find the middle of the clocks of the servers that are alive. Call it now and then.
+
+        `expected`: how many may still be heard; at least 1 where any is registered.
+        """
         witnesses = [self._heard[name] for name in alive if name in self._heard]
-        self._needed = min(WITNESSES_MIN, registered)
+        self._needed = min(WITNESSES_MIN, expected)
         if len(witnesses) < self._needed:
             self._middle_ms = None
             return

@@ -77,13 +77,14 @@ class Driver:
 
     def _judge_time(self) -> None:
         with self.state() as state:
-            now_ms, registered = self.now_ms(), len(state.servers)
-            alive = [
-                name
+            now_ms = self.now_ms()
+            health = {
+                name: self.view.health(state, name, server.server.incarnation, now_ms)
                 for name, server in state.servers.items()
-                if self.view.health(state, name, server.server.incarnation, now_ms) is Health.ALIVE
-            ]
-        self._clock.judge(alive, registered)
+            }
+        alive = [name for name, each in health.items() if each is Health.ALIVE]
+        expected = sum(each is not Health.DEAD for each in health.values())
+        self._clock.judge(alive, max(expected, min(1, len(health))))
 
     def _mind_own_clock(self) -> None:
         """Say once when this leader's wall clock is not what the others show."""

@@ -52,6 +52,8 @@ ACKS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
 FETCHES_ACTIVE_MAX = 4
 FETCHES_WAITING_MAX = 1_024
+QUESTIONS_WAITING_MAX = 256
+"""Beyond these: fetches for offsets alone, so that followers at the limit do not keep a client from asking for an end."""
 FETCHES_PER_TURN_MAX = 64
 """Of one connection, in one turn of the event loop: some milliseconds when all are answered from memory."""
 READS_AHEAD_MAX = 64

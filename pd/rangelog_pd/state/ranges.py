@@ -36,7 +36,7 @@ def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int)
     """Seal, and create the next range if asked: both or neither.
 
     Sealed already: the answer is the end in force, and the next range if it is the caller's own or is made now. A floor binds
-    every seal but the failover seal of a stream that is not flushed: its replicas may have forgotten what they held.
+    every seal but the failover seal of a range that is not flushed: its replicas may have forgotten what they held.
     Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, SealBelowFloor, NoPlacement.
     """
     request = command.request
@@ -52,7 +52,8 @@ def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int)
         return pd_pb2.SealRangeResponse(range=sealed, next_range=follower)
     if not sealed.start_offset <= request.end_offset <= OFFSET_MAX:
         raise InvalidArgument(f"an end of {request.end_offset} for a range that starts at {sealed.start_offset}")
-    lossy = stream.config.durability == common_pb2.DURABILITY_MEMORY and not request.create_next
+    durability = sealed.durability or stream.config.durability
+    lossy = durability == common_pb2.DURABILITY_MEMORY and not request.create_next
     if request.end_offset < sealed.floor_offset and not lossy:
         raise SealBelowFloor(
             f"range {sealed.index} cannot end at {request.end_offset}: readers were shown up to {sealed.floor_offset}",
@@ -172,6 +173,7 @@ def _append_range(
         state=common_pb2.RANGE_STATE_OPEN,
         replicas=[common_pb2.Replica(server=each.server, incarnation=each.incarnation) for each in placed],
         acks=stream.config.acks,
+        durability=stream.config.durability,
         tiered_end_offset=stream.next_offset,
         created_ms=now_ms,
     )

@@ -28,7 +28,7 @@ from rangelog.errors import (
 from rangelog.limits import FETCH_BYTES_MAX, FETCH_CREDIT_BYTES_MAX, FETCH_WAIT_MS_MAX
 from rangelog_proto.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.data_plane import FETCHES_WAITING_MAX, READS_AHEAD_MAX, Connection
+from rangelog_server.data_plane import FETCHES_WAITING_MAX, QUESTIONS_WAITING_MAX, READS_AHEAD_MAX, Connection
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health
@@ -46,7 +46,7 @@ def handle(connection: Connection, frame: Frame) -> None:
         return
     if running is not None:
         raise ProtocolViolation("a fetch of this id is under way")
-    if connection.fetch_count >= FETCHES_WAITING_MAX:
+    if connection.fetch_count >= FETCHES_WAITING_MAX + (0 if message.bytes_max else QUESTIONS_WAITING_MAX):
         raise Overloaded(f"{FETCHES_WAITING_MAX} fetches wait on this connection already")
     fetch = _Fetch(connection, frame.request_id, message)
     connection.fetch_count += 1

@@ -165,3 +165,38 @@ def test_the_namesake_of_a_deleted_stream_is_not_trimmed(pd: Any) -> None:
     with pytest.raises(StreamNotFound):
         response_of(pd.apply(trims[0]))
     assert pd.state.streams[again.stream_id].trim_offset == 0
+
+
+async def test_a_dead_server_does_not_hold_time_up(ready: Any) -> None:
+    """One of three servers is left when a leader begins: once the others' lease is over, its clock and the leader's decide."""
+    await ready.beat_all()
+    ready.change_leader()
+    ready.silence(ready.driver.settings.server_dead_ms // 2)
+    await ready.beat("rs1")
+    await ready.driver.reconcile()
+    assert ready.driver._clock.provisional
+    ready.silence(ready.driver.settings.server_dead_ms)
+    await ready.beat("rs1")
+    await ready.driver.reconcile()
+    assert not ready.driver._clock.provisional
+    ready.driver.skew_ms = 8 * 86_400_000
+    await sealed_with_retention_alone(ready)
+    assert await trimmed_to(ready) == 0
+
+
+async def test_with_all_servers_dead_no_clock_decides(ready: Any) -> None:
+    """A leader that hears from no server goes by its own wall clock in nothing."""
+    await ready.beat_all()
+    ready.change_leader()
+    ready.silence(2 * ready.driver.settings.server_dead_ms)
+    await ready.driver.reconcile()
+    assert ready.driver._clock.provisional
+
+
+async def sealed_with_retention_alone(api: Any) -> None:
+    """Stream `s` keeps records for a week; range 0 is sealed, and one server was just heard."""
+    config = common_pb2.StreamConfig(retention_ms=WEEK_MS)
+    request = pb.UpdateStreamRequest(request_id="alone", name="s", config=config, fields=["retention_ms"])
+    await streams.update_stream(api.driver, request)
+    await api.seal(1_000)
+    await api.beat("rs1")

@@ -64,6 +64,18 @@ def test_a_stream_in_memory_is_not_blocked_by_its_floor(opened: Any) -> None:
     assert seal(opened, source, 5).end_offset == 5
 
 
+def test_a_range_keeps_the_durability_it_was_made_with(opened: Any) -> None:
+    """What the stream is changed to concerns later ranges: the floor of an open one binds as it did, or did not."""
+    opened.create_stream("m", durability=common_pb2.DURABILITY_MEMORY)
+    stream = opened.open_writer("m").stream
+    source = opened.create_range(stream.stream_id, stream.epoch, 0, "s1", "s2", "s3")
+    prove(opened, source, 7, list(source.replicas[:2]))
+    flushed = common_pb2.StreamConfig(durability=common_pb2.DURABILITY_FLUSHED)
+    request = pd_pb2.UpdateStreamRequest(name="m", config=flushed, fields=["durability"])
+    opened.do(pd_pb2.UpdateStreamResponse, update_stream=request)
+    assert seal(opened, source, 5).end_offset == 5
+
+
 def test_the_floor_only_rises(opened: Any) -> None:
     """A proof of less is answered with what holds already."""
     source = open_range(opened)

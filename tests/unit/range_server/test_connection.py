@@ -183,6 +183,8 @@ async def test_waiting_fetches_are_bounded_and_forgotten(plane: DataPlane, monke
         client.fetch(0, wait_ms_max=60_000)
     frames = client.wire.frames()
     assert [data_pb2.Error.FromString(frame.message).code for frame in frames] == ["OVERLOADED"]
+    client.fetch(0, bytes_max=0)  # a question: who follows at the limit may still ask where the end is
+    assert client.wire.frames()[-1].opcode is Opcode.FETCH_REPLY
     client.connection.connection_lost(None)
     other.append(1, confirm_offset=1)
     other.fetch(0)

@@ -82,6 +82,40 @@ async def test_a_fenced_writer_tells_sent_from_unsent() -> None:
     await writer.close(flush=False)
 
 
+async def test_leaving_a_writer_tells_of_appends_that_nobody_waits_for() -> None:
+    """Another writer took the stream: what was appended without a future is lost, and the end of the block says so, once."""
+    for told in (False, True):
+        connections = NotingConnections()
+        writer = await opened_writer(connections)
+        assert writer._appending is not None
+        writer._appending._metadata = cast(Any, Told(deleted=False))
+        writer.append_nowait(b"sent")
+        await asyncio.sleep(0)
+        listener = connections.of["a"].listener
+        assert listener is not None
+        listener.append_refused(WriterFenced("epoch 2", epoch=2))
+        await until(lambda writer=writer: writer._untold is not None)  # type: ignore[misc]
+        if told:
+            with pytest.raises(WriterFenced):
+                writer.append_nowait(b"refused")
+            await writer.close()
+            continue
+        with pytest.raises(WriterFenced) as ended:
+            await writer.close()
+        assert ended.value.outcome_unknown
+        await writer.close()
+
+
+async def test_leaving_a_writer_whose_appends_were_told_is_quiet() -> None:
+    """Every append had a future, and each was told: there is nothing more to say."""
+    writer, futures, connections = await writer_with_appends()
+    listener = connections.of["a"].listener
+    assert listener is not None
+    listener.append_refused(WriterFenced("epoch 2", epoch=2))
+    await until(lambda: all(future.done() for future in futures))
+    await writer.close()
+
+
 async def test_a_writer_of_a_deleted_stream_is_told_so() -> None:
     """Range servers fence it; the placement driver knows why, and to open it again would not help."""
     writer, futures, connections = await writer_with_appends(deleted=True)

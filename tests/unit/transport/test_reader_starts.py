@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
-from memory_cluster import Cluster
+from memory_cluster import Cluster, until
 from memory_server import MemoryServer, memory_plane
 
 from rangelog import _proof, _reader
@@ -166,3 +166,54 @@ async def test_a_range_that_was_dropped_is_not_taken_for_empty(cluster: Cluster)
     view = StreamView(cast(Any, cluster), "s")
     end = await confirmed_end(view, cluster.connections)
     assert (end.offset, end.exact, asked) == (3, True, 2)
+
+
+async def test_a_follower_that_starts_in_the_future_is_shown_nothing_earlier(cluster: Cluster) -> None:
+    """The stream has nothing of that time yet: what comes before it is passed over, in the middle of a batch as well."""
+    cluster.append(3)
+    seen: list[int] = []
+
+    async def follow() -> None:
+        async for record in cluster.reader(follow=True, start=at(7)):
+            seen.append(record.offset)
+
+    following = asyncio.create_task(follow())
+    await cluster.heard_from_all()
+    cluster.append(2)
+    data = batch(5, [b"%d" % number for number in range(5, 9)])
+    for server in cluster.servers:
+        server.append(data)
+        server.confirm(9)
+    cluster.end = 9
+    cluster.append(1)
+    await until(lambda: len(seen) >= 3)
+    assert seen == [7, 8, 9]
+    following.cancel()
+    await asyncio.wait([following])
+
+
+async def test_a_follower_does_not_wait_for_the_placement_driver(cluster: Cluster) -> None:
+    """It does not answer for as long as one likes: what is acked is shown at once all the same, and the reader lives on."""
+    cluster.append(1)
+    seen: list[int] = []
+
+    async def follow() -> None:
+        async for record in cluster.reader(follow=True, timeout_s=0.1):
+            seen.append(record.offset)
+
+    following = asyncio.create_task(follow())
+    await until(lambda: seen == [0])
+    asked = asyncio.Event()
+
+    async def never(*_: Any, **__: Any) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    cluster.ranges = never  # type: ignore[method-assign]
+    await asyncio.wait_for(asked.wait(), 5)
+    for _ in range(20):
+        cluster.append(1)
+        await until(lambda: len(seen) == cluster.end)
+    assert not following.done()
+    following.cancel()
+    await asyncio.wait([following])
