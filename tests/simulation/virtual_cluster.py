@@ -12,7 +12,7 @@ import gc
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -57,7 +57,7 @@ class VirtualCluster:
         self._keep_trace = keep_trace
         self._digest = blake2b(digest_size=8)
         self.network = loop.network = Network(loop, self.trace)
-        self.objects = VirtualObjects(self.chance)
+        self.objects = VirtualObjects(self.chance, seed)
         self.pds: dict[str, Process] = {}
         self.group = FiatGroup(loop, self.network, PDS)
         self.group.on_applied = self._applied
@@ -179,6 +179,9 @@ class VirtualCluster:
                 self.note("an old epoch's seal was refused")
             if pd_state_pb2.CommandResult.FromString(result).error_code == SealBelowFloor.code:
                 self.note("a seal refused below the floor")
+        if action == "commit_object":
+            object_id = pd_state_pb2.Command.FromString(command).commit_object.object_id
+            self._check_object(machine.state.objects.get(object_id))
         for stream_id, ranges in machine.state.ranges.items():
             for each in ranges.values():
                 if each.state != common_pb2.RANGE_STATE_SEALED:
@@ -190,6 +193,14 @@ class VirtualCluster:
                     self._check_two_copies(each)
                 elif known != each.end_offset:
                     self.fail(f"the end of range {each.index} changed from {known} to {each.end_offset}")
+
+    def _check_object(self, described: common_pb2.Object | None) -> None:
+        """As an object begins to count, the store holds just the bytes that it is described by."""
+        if described is None or described.state != common_pb2.OBJECT_STATE_COMMITTED:
+            return  # the commit was refused
+        stored = self.objects.objects.get(described.key, b"")
+        if described.digest != f"sha256:{sha256(stored).hexdigest()}":
+            self.fail(f"object {described.key} was committed, but the store holds {len(stored)} other bytes")
 
     def is_whole(self, each: common_pb2.Range) -> bool:
         """Whether every member of a range's set is who it was and has what it should, or the object store has all of it."""

@@ -47,6 +47,7 @@ class Faults:
     def tell(self, story: str) -> None:
         """No drawn faults: one story, whose every turn is an ambush. Some wrong choices need all of them in order."""
         self._kinds = [self.slow_disk]
+        self.cluster.objects.end_faults()
         self._ambushes.only()
         if story == "the deposed writer comes back when all servers have restarted":
             self._ambushes.only(open_writer=1.0, decided=1.0)
@@ -85,7 +86,8 @@ class Faults:
         """No faults any more, and everything that was broken is put right."""
         self.running = False
         cluster = self.cluster
-        cluster.network.loss, cluster.network.jitter, cluster.objects.trouble = 0.0, 0.02, 0.0
+        cluster.network.loss, cluster.network.jitter = 0.0, 0.02
+        cluster.objects.end_faults()
         cluster.network.slow_s.clear()
         cluster.network.heal()
         for server in cluster.servers.values():
@@ -380,11 +382,7 @@ class Faults:
         """The object store has a bad time."""
         self.cluster.note("object store in trouble")
         self.cluster.objects.trouble = self.chance.choice([0.05, 0.3])
-
-        def well() -> None:
-            self.cluster.objects.trouble = 0.0
-
-        self.later(well)
+        self.later(self.cluster.objects.end_trouble)
 
     def skew(self) -> None:
         """A wall clock jumps by up to two hours."""

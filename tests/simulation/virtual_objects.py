@@ -10,15 +10,33 @@ from random import Random
 from rangelog.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, Unavailable
 from rangelog.tier.object_store import ObjectInfo, check_key
 
+SPOILING_SEEDS = 0.2
+SPOILING = 0.3
+"""In this share of the seeds, this share of the uploads is stored wrong as long as there are faults."""
+
 
 class VirtualObjects:
-    """See rangelog.tier.ObjectStore. `trouble`: how often something goes wrong."""
+    """See rangelog.tier.ObjectStore. `trouble`: how often something goes wrong.
 
-    def __init__(self, chance: Random) -> None:
+    `spoiling`: how often an upload is stored wrong although all else is well. Uploads are few and times of trouble are
+    short, so the two seldom meet. It has chance of its own: a seed without it runs as if there were no such fault.
+    """
+
+    def __init__(self, chance: Random, seed: int) -> None:
         self.chance = chance
         self.objects: dict[str, bytes] = {}
         self.trouble = 0.0
+        self._spoiling_chance = Random(f"objects stored wrong in seed {seed}")
+        self.spoiling = SPOILING if self._spoiling_chance.random() < SPOILING_SEEDS else 0.0
         self.counts: Counter[str] = Counter()
+
+    def end_trouble(self) -> None:
+        """The bad time is over."""
+        self.trouble = 0.0
+
+    def end_faults(self) -> None:
+        """Nothing goes wrong any more."""
+        self.trouble = self.spoiling = 0.0
 
     def _maybe_unavailable(self) -> None:
         if self.chance.random() < self.trouble:
@@ -34,7 +52,10 @@ class VirtualObjects:
             raise PreconditionFailed(f"object {key} exists already")
         if self.chance.random() < self.trouble and data:
             self.counts["object stored wrong"] += 1
-            data = self._wrong(data)
+            data = _wrong(data, self.chance)
+        elif self.spoiling and key.startswith("streams/") and self._spoiling_chance.random() < self.spoiling:
+            self.counts["object stored wrong"] += 1
+            data = _wrong(data, self._spoiling_chance)
         self.objects[key] = data
         if self.chance.random() < self.trouble:
             self.counts["object stored, answer lost"] += 1
@@ -53,7 +74,7 @@ class VirtualObjects:
         found = data[start : start + length]
         if found and self.chance.random() < self.trouble / 4:
             self.counts["object read wrong"] += 1
-            found = self._wrong(found)
+            found = _wrong(found, self.chance)
         return found
 
     def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
@@ -91,8 +112,9 @@ class VirtualObjects:
             raise ObjectNotFound(f"there is no object {key}")
         return found
 
-    def _wrong(self, data: bytes) -> bytes:
-        if self.chance.random() < 0.3:
-            return data[: self.chance.randrange(len(data))] + bytes(0)
-        place = self.chance.randrange(len(data))
-        return data[:place] + bytes([data[place] ^ self.chance.randrange(1, 256)]) + data[place + 1 :]
+
+def _wrong(data: bytes, chance: Random) -> bytes:
+    if chance.random() < 0.3:
+        return data[: chance.randrange(len(data))] + bytes(0)
+    place = chance.randrange(len(data))
+    return data[:place] + bytes([data[place] ^ chance.randrange(1, 256)]) + data[place + 1 :]
