@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from rangelog.batch import encode_batch, encode_headers
@@ -19,6 +19,9 @@ from rangelog.record import Ack
 
 BATCH_BYTES_MAX = 1 * MIB
 RECORD_OVERHEAD_BYTES = 64
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
 
 
 class CheckedRecord(NamedTuple):
@@ -47,9 +50,14 @@ def check_record(
 
 
 def ms_of(moment: datetime) -> int:
-    """Return the ms since 1970. Raises InvalidArgument for a local time so early that it has none in UTC."""
+    """Return the ms since 1970, rounded down. Without a zone it is local time.
+
+    Raises InvalidArgument for a local time so early that it has none in UTC.
+    """
     try:
-        return int(moment.timestamp() * 1000)
+        if moment.utcoffset() is None:
+            return int(moment.replace(microsecond=0).timestamp()) * 1000 + moment.microsecond // 1000
+        return (moment - _EPOCH) // _MS
     except (ValueError, OverflowError) as error:
         raise InvalidArgument(f"bad timestamp {moment!r}: it has no time in UTC, give it a time zone") from error
 

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
+from rangelog._transport.fork_guard import never_free_in_children
 from rangelog.errors import InvalidArgument, RangelogError, Unavailable
 
 END_TIMEOUT_S = 5.0
@@ -38,6 +39,7 @@ class LoopThread:
         self._clearing: set[asyncio.Task[None]] = set()
         self._last: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._stopping = False
+        never_free_in_children(self)
         self._thread = threading.Thread(target=self._main, name="rangelog-sync", daemon=True)
         self._thread.start()
 

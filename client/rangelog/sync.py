@@ -23,6 +23,7 @@ from rangelog import _client
 from rangelog._config import StreamInfo
 from rangelog._loop_thread import LoopThread
 from rangelog._reader import Start
+from rangelog._transport.fork_guard import never_free_in_children
 from rangelog._transport.grpc_options import TlsConfig
 from rangelog._writer import Writer as AsyncWriter
 from rangelog.errors import Overloaded, WriterClosed
@@ -115,6 +116,7 @@ class Client:
         self._loop = loop
         self._client = client
         _open_clients.add(self)
+        never_free_in_children(self)
 
     def __enter__(self) -> Client:
         return self

@@ -250,6 +250,77 @@ def test_a_forked_child(client: rangelog.sync.Client, shared_cluster: Cluster) -
     assert run.returncode == 0 and "Traceback" not in run.stderr
 
 
+_LEAVING = (
+    _HEAD.replace("client = ", "held = ")
+    + """
+import gc
+
+def leave_at_once(client):
+    os._exit(0)
+
+def leave(client):
+    sys.exit(0)
+
+def leave_in_with(client):
+    with client:
+        sys.exit(0)
+
+def close_and_forget(client):
+    client.close()
+    del client
+    gc.collect()
+    os._exit(0)
+
+def forget(client):
+    rangelog.sync._open_clients.clear()
+    del client
+    gc.collect()
+    os._exit(0)
+
+def forget_in_a_cycle(client):
+    cycle = [client]
+    cycle.append(cycle)
+    close = client.close
+    close()
+    del client, cycle, close
+    gc.collect()
+    sys.exit(0)
+
+def main(way):
+    global held
+    client, held = held, None
+    client.end_offset("left-by-children")
+    ways = [way]
+    del way
+    children = []
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(5)
+            boxes = [client]
+            del client
+            ways.pop()(boxes.pop())
+        children.append(child)
+    print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children], client.end_offset("left-by-children"))
+    client.close()
+
+main(globals()[sys.argv[2]])
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "way", ["leave_at_once", "leave", "leave_in_with", "close_and_forget", "forget", "forget_in_a_cycle"]
+)
+def test_forked_children_end(client: rangelog.sync.Client, shared_cluster: Cluster, way: str) -> None:
+    """Forked children that leave, or drop their last reference to the inherited client, end with code 0; the parent goes on."""
+    if not any(stream.name == "left-by-children" for stream in within(lambda: list(client.list_streams()))):
+        _stream(client, "left-by-children", 2)
+    run = _program(_LEAVING, shared_cluster, way)
+    assert run.stdout == "[0, 0, 0] 2\n", run.stderr
+    assert (run.returncode, run.stderr) == (0, "")
+
+
 _ENDS = {
     "open": """
 client.create_stream("left-open")
@@ -297,10 +368,10 @@ def test_the_program_ends(shared_cluster: Cluster, name: str) -> None:
     assert (run.returncode, run.stdout, run.stderr) == (0, "end\n", "")
 
 
-def _program(text: str, cluster: Cluster) -> subprocess.CompletedProcess[str]:
+def _program(text: str, cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"GRPC_VERBOSITY": "NONE"}  # it has a line of its own about forks
     return subprocess.run(
-        [sys.executable, "-c", text, cluster.connect_string],
+        [sys.executable, "-c", text, cluster.connect_string, *arguments],
         capture_output=True,
         text=True,
         timeout=60,

@@ -16,7 +16,7 @@ from typing import TypeVar
 import grpc
 
 from rangelog._transport.addresses import split_address
-from rangelog._transport.fork_guard import note_call
+from rangelog._transport.fork_guard import never_free_in_children, note_call
 from rangelog._transport.grpc_options import CHANNEL_OPTIONS, TlsConfig
 from rangelog._transport.pd_tries import Tries
 from rangelog.errors import InvalidArgument, NoPlacement, NotLeader, RangelogError, RequestTimeout, Unavailable
@@ -224,6 +224,7 @@ class PdClient:
                 channel = grpc.aio.secure_channel(endpoint, self._tls.channel_credentials(), options=CHANNEL_OPTIONS)
             else:
                 channel = grpc.aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
+            never_free_in_children(channel)
             self._channels.append(channel)
             stub = PlacementDriverStub(channel)  # type: ignore[no-untyped-call]
             self._stubs[endpoint] = stub
