@@ -8,18 +8,17 @@ does not read is disconnected; the replies to a connection's appends go out once
 from __future__ import annotations
 
 import asyncio
-import socket
 import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 import structlog
 from google.protobuf.message import DecodeError
 
+from rangelog._transport.keepalive import notice_vanished_peer
 from rangelog.errors import InternalError, Overloaded, ProtocolViolation, RangelogError, Unauthorized, WrongServer
 from rangelog.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
 from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame, encode_head
@@ -151,7 +150,13 @@ class Connection(asyncio.BufferedProtocol):
             self.send_error(0, Overloaded(f"this server has {CONNECTIONS_MAX} connections already, its limit"))
             self.close()
             return
-        _watch_peer(self._transport)
+        notice_vanished_peer(
+            transport,
+            idle_s=KEEPALIVE_IDLE_S,
+            interval_s=KEEPALIVE_INTERVAL_S,
+            count=KEEPALIVE_COUNT,
+            unacknowledged_ms=USER_TIMEOUT_MS,
+        )
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         self.plane.connections[self] = None
 
@@ -360,22 +365,6 @@ class Connection(asyncio.BufferedProtocol):
             _log.warning("a reader is too slow; disconnected", client=self.client)
             self.closed = True
             self._transport.abort()
-
-
-def _watch_peer(transport: asyncio.BaseTransport) -> None:
-    """Have the kernel find out when the peer is gone."""
-    accepted = transport.get_extra_info("socket")
-    if accepted is None:  # not a real one
-        return
-    with suppress(OSError):  # it is gone already
-        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in (
-            (socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S),
-            (socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S),
-            (socket.TCP_KEEPCNT, KEEPALIVE_COUNT),
-            (socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS),
-        ):
-            accepted.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _reply_of(hosted: Hosted) -> data_pb2.AppendReply:
