@@ -1,8 +1,8 @@
 """A peer that vanished without a word (its machine lost, its address translation forgotten) is noticed by the kernel.
 
 What holds: an idle connection to it ends after `idle_s + count * interval_s`, one with something to send after
-`unacknowledged_ms`; the values here are a client's. A slow peer keeps its connection, since its kernel acknowledges; one that takes nothing
-at all in that time, with its buffers full, does not.
+`unacknowledged_ms`; the values here are a client's. A slow peer keeps its connection, since its kernel acknowledges; one that
+takes nothing at all in that time, with its buffers full, does not.
 """
 
 from __future__ import annotations
