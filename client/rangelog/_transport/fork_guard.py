@@ -17,20 +17,20 @@ import weakref
 
 from rangelog.errors import InvalidArgument
 
-_called_in: int | None = None
+_called = False
+_forked = False  # from a process that had called
 _parents: weakref.WeakSet[object] = weakref.WeakSet()
 
 
 def note_call() -> None:
     """Before every call. Raises InvalidArgument in a child of a process that had called before it forked."""
-    global _called_in
-    if _called_in is None:
-        _called_in = os.getpid()
-    elif _called_in != os.getpid():
+    global _called
+    if _forked:
         raise InvalidArgument(
-            f"process {_called_in} had called a cluster before it forked this one, in which gRPC does not work: "
+            "this process was forked from one that had called a cluster, and gRPC does not work in it: "
             'start it anew (multiprocessing: "spawn"), or connect after forking only'
         )
+    _called = True
 
 
 def never_free_in_children(thing: object) -> None:
@@ -39,6 +39,8 @@ def never_free_in_children(thing: object) -> None:
 
 
 def _keep() -> None:
+    global _forked
+    _forked = _called
     for thing in _parents:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))  # a variable would let go when the interpreter ends
 
