@@ -43,6 +43,7 @@ class Faults:
         self._rotten = False
         self._one_clock = False  # with a retention, one clock at a time is wrong
         self._images: dict[str, list[Disk]] = {}
+        self._put_back: dict[str, Disk] = {}  # copies that are the disks of their servers, until they are found out
 
     def tell(self, story: str) -> None:
         """No drawn faults: one story, whose every turn is an ambush. Some wrong choices need all of them in order."""
@@ -146,6 +147,8 @@ class Faults:
         """Every member of every range is who it was when it became one, and all sealed ranges are repaired."""
         if self._rotten:
             return False  # it may not have been noticed yet
+        if any(self.cluster.servers[name].disk is image for name, image in self._put_back.items()):
+            return False  # nor may an older copy, while its server is down
         state: Any = self.cluster.state
         for name, registered in state.servers.items():
             identity = self.cluster.servers[name].disk.identity
@@ -345,7 +348,8 @@ class Faults:
         elif self._disks_are_whole() and images[0].identity.boot < server.disk.identity.boot:
             self.cluster.note("disk rolled back")
             server.stop(power=True)
-            server.roll_back(images.pop())
+            self._put_back[server.name] = images.pop()
+            server.roll_back(self._put_back[server.name])
             self.later(lambda: self.start_again(server))
 
     def rot(self) -> None:
