@@ -22,6 +22,8 @@ _LAG_S = 0.2
 """Some appends, and shorter than what makes a writer leave a replica that is silent."""
 _TRIES_MAX = 20
 _STANDS_STILL_S = 4.0
+_LEASE_S = 5.5
+"""An emptied disk registers as another incarnation only when the lease of the one before it is over."""
 
 
 class OldDisk:
@@ -29,6 +31,7 @@ class OldDisk:
 
     def __init__(self, cluster: VirtualCluster, clients: Clients, chance: Random, *, empty: bool) -> None:
         self._empty = empty
+        self._still_s = _STANDS_STILL_S + (_LEASE_S if empty else 0.0)
         self._cluster, self._clients, self._chance = cluster, clients, chance
         self._loop = cluster.loop
         self._copies: dict[str, Disk] = {}
@@ -92,11 +95,11 @@ class OldDisk:
         self._cluster.note("pause")
         life = second.life
         self._loop.pause(life)
-        self._loop.call_in(WORLD, _STANDS_STILL_S, lambda: life.paused and self._loop.resume(life))
+        self._loop.call_in(WORLD, self._still_s, lambda: life.paused and self._loop.resume(life))
         for name in list(self._clients.holders):
             if self._clients.processes[name].alive:
                 self._clients.kill(name)
         self._loop.call_in(
-            WORLD, _STANDS_STILL_S, self._cluster.network.heal
+            WORLD, self._still_s, self._cluster.network.heal
         )  # what was under way is not to arrive first
         self._clients.start("heir", self._clients.write("heir", 200, 0.02))
