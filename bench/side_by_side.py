@@ -16,11 +16,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rangelog_cli.bench.command import NAMES
 from rangelog_cli.bench.measurement import Measurement, medians, read_lines
+from rangelog_cli.bench.report import BEFORE as BEFORE_NAME
 from rangelog_cli.bench.report import plot, print_tables, summary_line
 from rangelog_cli.bench.scratch import file_system_of
 from rangelog_cli.bench.workload import SHARED, Effort
@@ -36,7 +38,10 @@ PEER_COMMANDS = {
     "rabbitmq": ("rabbitmq_streams.py", "stream, not flushed"),
     "redis-everysec": ("redis_streams.py", "everysec, WAIT 1"),
 }
-SYSTEMS = ("rangelog", *PEER_COMMANDS)
+BEFORE = "rangelog-before"
+"""Another commit of rangelog, measured by this commit's workload: what a change costs, in one run."""
+SYSTEMS = ("rangelog", BEFORE, *PEER_COMMANDS)
+PRODUCT = ("proto", "client", "pd", "range_server")
 
 
 def say(text: str) -> None:
@@ -46,7 +51,7 @@ def say(text: str) -> None:
 
 def command_for(system: str, passed_on: Sequence[str], only: Sequence[str]) -> list[str] | None:
     """What measures one round of a system; None when it takes part in nothing of `only`."""
-    if system == "rangelog":
+    if system in ("rangelog", BEFORE):
         command = [sys.executable, "-m", "rangelog_cli", "bench", "--json", "--data-dir", str(OUTPUT)]
         names = list(only)
     else:
@@ -58,9 +63,17 @@ def command_for(system: str, passed_on: Sequence[str], only: Sequence[str]) -> l
     return [*command, "--rounds", "1", *passed_on, *(word for name in names for word in ("--only", name))]
 
 
-def measure(command: Sequence[str]) -> tuple[list[Measurement], bool]:
+def environment_for(system: str, before: Path | None) -> dict[str, str]:
+    """The environment of a system's command: the earlier product comes first on the path, the command is ours."""
+    if system != BEFORE or before is None:
+        return dict(os.environ)
+    folders = [*(before / name for name in PRODUCT), ROOT / "cli"]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(folder) for folder in folders)}
+
+
+def measure(command: Sequence[str], environment: dict[str, str]) -> tuple[list[Measurement], bool]:
     """Run it; what it measured, and whether that is everything. Ctrl-C ends it first, and it cleans up."""
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         output, _ = running.communicate()
     except BaseException:
@@ -99,7 +112,16 @@ def main() -> int:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--quick", action="store_true", help="one round of a second or two each")
+    parser.add_argument("--before", type=Path, metavar="DIR", help="a worktree of another commit, as one more system")
     given = parser.parse_args()
+    if given.before is not None and not (given.before / "client" / "rangelog").is_dir():
+        parser.error(f"--before {given.before}: no worktree of rangelog; make one with `git worktree add DIR COMMIT`")
+    systems = given.system or [name for name in SYSTEMS if name != BEFORE]
+    if given.before is not None and BEFORE not in systems:
+        systems.insert(systems.index("rangelog") if "rangelog" in systems else 0, BEFORE)
+    if BEFORE in systems and given.before is None:
+        parser.error(f"--system {BEFORE} needs --before DIR")
+    before = given.before.resolve() if given.before is not None else None
     passed_on = ["--quick"] if given.quick else []
     passed_on += ["--seconds", str(given.seconds)] if given.seconds else []
     rounds = given.rounds or (1 if given.quick else Effort().rounds)
@@ -107,7 +129,7 @@ def main() -> int:
     OUTPUT.mkdir(parents=True, exist_ok=True)
     (OUTPUT / "machine.json").write_text(json.dumps(machine(), indent=2) + "\n")
     try:
-        found, complete = run_rounds(given.system or SYSTEMS, rounds, passed_on, given.only)
+        found, complete = run_rounds(systems, rounds, passed_on, given.only, before)
     except KeyboardInterrupt:
         say("interrupted: nothing is left running")
         return 130
@@ -121,7 +143,7 @@ def main() -> int:
 
 
 def run_rounds(
-    systems: Sequence[str], rounds: int, passed_on: Sequence[str], only: Sequence[str]
+    systems: Sequence[str], rounds: int, passed_on: Sequence[str], only: Sequence[str], before: Path | None
 ) -> tuple[list[Measurement], bool]:
     """All systems in turn, `rounds` times; whether ours gave everything."""
     found: list[Measurement] = []
@@ -132,11 +154,13 @@ def run_rounds(
                 command = command_for(system, passed_on, only)
                 if command is None:
                     continue
-                if system != "rangelog" and not PEER_PYTHON.exists():
+                if system in PEER_COMMANDS and not PEER_PYTHON.exists():
                     say(f"{system} skipped: bench/peers/install.sh could not install it")
                     continue
                 say(f"round {number + 1} of {rounds}: {system}")
-                lines, whole = measure(command)
+                lines, whole = measure(command, environment_for(system, before))
+                if system == BEFORE:
+                    lines = [replace(each, system=BEFORE_NAME) for each in lines]
                 found += lines
                 kept.writelines(f"{each.to_json()}\n" for each in lines)
                 kept.flush()

@@ -15,6 +15,8 @@ Row = list[str]
 REFERENCE = ("nats-jetstream", "sync always")
 """The peer that the line's ratios are against: system and setting."""
 OURS = "rangelog"
+BEFORE = "rangelog before"
+"""An earlier commit of it, measured beside it."""
 
 _RATES = (m.APPEND, m.CATCHUP, m.CATCHUP_ARROW)
 _TITLES = {
@@ -61,11 +63,14 @@ def tables(results: Sequence[Measurement]) -> list[tuple[str, list[Row]]]:
         mine = [each for each in results if each.metric == metric]
         if mine:
             found.append((title, _by_size(mine)))
+    versions = [name for name in (OURS, BEFORE) if any(each.system == name for each in results)]
+    alone = [(name, [each for each in results if each.system == name]) for name in versions]
     for title, rows in (
         ("Failover, ms", _gap_rows(results)),
-        ("Many streams open at once, 1 KiB", _stream_rows(results)),
-        ("Read from the tier, MB/s", _cold_rows(results)),
+        *((f"Many streams open at once, 1 KiB: {name}", _stream_rows(mine)) for name, mine in alone),
+        *((f"Read from the tier, MB/s: {name}", _cold_rows(mine)) for name, mine in alone),
         ("Processor time of all processes, s per GB", _cpu_rows(results)),
+        ("Now against before (above 1: more records, or a longer time)", _change_rows(results)),
     ):
         if len(rows) > 1:
             found.append((title, rows))
@@ -245,6 +250,22 @@ def _cold_rows(results: Sequence[Measurement]) -> list[Row]:
         if metric in found and whole is not None:
             rate = found[metric].details["mb_per_s"]
             rows.append([what, f"{rate:.4g}", f"{rate / whole.details['mb_per_s']:.2f}"])
+    return rows
+
+
+def _change_rows(results: Sequence[Measurement]) -> list[Row]:
+    """Every figure of both commits, and the ratio of now to before."""
+    rows = [["what", "record", "before", "now", "ratio"]]
+    before = {(each.metric, each.record_size): each for each in results if each.system == BEFORE}
+    for each in results:
+        old = before.get((each.metric, each.record_size)) if each.system == OURS else None
+        if old is None or not old.value:
+            continue
+        cells = [
+            show_rate(one.value) if one.unit == m.RECORDS_PER_S else f"{one.value:.3g} {one.unit}"
+            for one in (old, each)
+        ]
+        rows.append([each.metric, f"{each.record_size} B", *cells, f"{each.value / old.value:.2f}"])
     return rows
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from rangelog_cli.bench import measurement as m
 from rangelog_cli.bench.measurement import Measurement, latency_details, medians, percentile, read_lines
-from rangelog_cli.bench.report import OURS, REFERENCE, markdown, show_rate, summary_line, tables
+from rangelog_cli.bench.report import BEFORE, OURS, REFERENCE, markdown, show_rate, summary_line, tables
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -112,6 +112,15 @@ def test_the_last_line_has_the_agreed_form() -> None:
         "bench: append_1k=6.00 append_100=7.00 append_16k=2.50 latency_p50=0.50 latency_p999=0.25 tail_p50=0.25 "
         "catchup_1k=4.60 gap_server_ms=31 gap_pd_ms=2 takeover_ms=100"
     )
+
+
+def test_an_earlier_commit_beside_ours_becomes_a_table_of_ratios() -> None:
+    """Each figure of both is one row; what only one of them measured is left out."""
+    earlier = [figure(BEFORE, "flushed", m.APPEND, 1024, 300), figure(BEFORE, "flushed", m.END_IDLE, 1024, 3.0)]
+    found = dict(tables([*comparison(), *earlier]))
+    (rows,) = [rows for title, rows in found.items() if title.startswith("Now against before")]
+    assert rows[1:] == [[m.APPEND, "1024 B", "300", "600", "2.00"]]
+    assert not any(title.startswith("Now against before") for title, _ in tables(comparison()))
 
 
 def test_what_was_not_measured_is_a_dash() -> None:
