@@ -256,6 +256,12 @@ class Corruption(RangelogError):
     code = "CORRUPTION"
 
 
+class IncompatibleVersion(RangelogError):
+    """Written by a newer program, in a format or with a meaning that this one does not know. Nothing is changed."""
+
+    code = "INCOMPATIBLE_VERSION"
+
+
 class Unauthorized(RangelogError):
     """The credentials are missing or do not allow this."""
 

@@ -18,13 +18,14 @@ from google.protobuf.message import Message
 from rangelog.errors import InvalidArgument, NotLeader, RangelogError, Unavailable
 from rangelog_pd.cluster_time import ClusterTime
 from rangelog_pd.consensus.interface import Consensus
-from rangelog_pd.placement import Health
-from rangelog_pd.reconcile.proposals import proposals
-from rangelog_pd.reconcile.tasks import Tasks
+from rangelog_pd.placement import ServerHealth
+from rangelog_pd.reconcile.commands import commands
+from rangelog_pd.reconcile.task_board import TaskBoard
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.settings import PdSettings
-from rangelog_pd.state.machine import COMMAND_VERSION, Machine, response_of
+from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.store import State
+from rangelog_pd.state.versions import check_enabled, level_of
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 PROPOSE_TIMEOUT_S = 2.5
@@ -45,7 +46,7 @@ class Driver:
         self.consensus = consensus
         self._machine = machine
         self.view = ClusterView(settings.server_suspect_ms, settings.server_dead_ms)
-        self.tasks = Tasks()
+        self.tasks = TaskBoard()
         self._clock = ClusterTime()
         self._clock_is_off = False
         self._leading_term: int | None = None
@@ -82,8 +83,8 @@ class Driver:
                 name: self.view.health(state, name, server.server.incarnation, now_ms)
                 for name, server in state.servers.items()
             }
-        alive = [name for name, each in health.items() if each is Health.ALIVE]
-        expected = sum(each is not Health.DEAD for each in health.values())
+        alive = [name for name, each in health.items() if each is ServerHealth.ALIVE]
+        expected = sum(each is not ServerHealth.DEAD for each in health.values())
         self._clock.judge(alive, max(expected, min(1, len(health))))
 
     def _mind_own_clock(self) -> None:
@@ -141,7 +142,9 @@ class Driver:
         return response.FromString(response_of(result))
 
     def _date(self, command: pd_state_pb2.Command) -> None:
-        command.version = COMMAND_VERSION
+        action = command.WhichOneof("action") or ""
+        command.version = level_of(action)
+        check_enabled(command.version, self._machine.state.cluster_version, action)
         command.now_ms = self.time_ms()
         command.time_is_provisional = self._leading_term is None or self._clock.provisional
 
@@ -178,14 +181,14 @@ class Driver:
             time_ms = self.time_ms()
             with self.state() as state:
                 named = bool(state.cluster_id)
-                commands = proposals(state, self.view, self.now_ms(), time_ms)
+                wanted = commands(state, self.view, self.now_ms(), time_ms)
                 if (state.undated or state.undated_ranges) and not self._clock.provisional:
-                    commands.append(pd_state_pb2.Command(mark_log_ends=pd_state_pb2.MarkLogEnds()))  # to date them
+                    wanted.append(pd_state_pb2.Command(mark_log_ends=pd_state_pb2.MarkLogEnds()))  # to date them
             if not named:
                 await self._propose_own(
                     pd_state_pb2.Command(name_cluster=pd_state_pb2.NameCluster(cluster_id=uuid.uuid4().hex))
                 )
-            for command in commands:
+            for command in wanted:
                 await self._propose_own(command)
             self.tasks.expire(self.wall_ms())
         except Unavailable as error:

@@ -13,7 +13,7 @@ from enum import IntEnum
 from rangelog.errors import NoPlacement
 
 
-class Health(IntEnum):
+class ServerHealth(IntEnum):
     """By heartbeats; lower is better."""
 
     ALIVE = 0
@@ -28,7 +28,7 @@ class Candidate:
     server: str
     incarnation: int
     zone: str
-    health: Health
+    health: ServerHealth
     load: tuple[int, ...]
 
 
@@ -46,7 +46,7 @@ def place(
     `zones_taken`: where the range has replicas already.
     """
     allowed = [each for each in candidates if not (strictly and each.server in exclude)]
-    alive = sum(each.health is Health.ALIVE for each in allowed)
+    alive = sum(each.health is ServerHealth.ALIVE for each in allowed)
     wanted = min(replicas, len(candidates))
     if len(allowed) < wanted or alive < acks:
         raise NoPlacement(

@@ -11,7 +11,8 @@ from fuzz_engine import MIB, Target
 from fuzz_mutation import encoded_changed, message_changed
 
 from rangelog.errors import Corruption
-from rangelog_pd.state.machine import COMMAND_VERSION, Machine
+from rangelog_pd.state.machine import Machine
+from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 NOW_MS = 1_700_000_000_000
@@ -33,7 +34,7 @@ def replicas(*names: str) -> list[common_pb2.Replica]:
 def command(request_id: str = "", **action: Any) -> bytes:
     """One encoded command."""
     return pd_state_pb2.Command(
-        version=COMMAND_VERSION, request_id=request_id, now_ms=NOW_MS, **action
+        version=FEATURE_LEVEL, request_id=request_id, now_ms=NOW_MS, **action
     ).SerializeToString()
 
 
@@ -120,7 +121,7 @@ def change_history(data: bytes, random: Random) -> bytes:
 
 def made_up(random: Random) -> bytes:
     """A command of a random action with random fields."""
-    made = pd_state_pb2.Command(version=COMMAND_VERSION, now_ms=NOW_MS)
+    made = pd_state_pb2.Command(version=FEATURE_LEVEL, now_ms=NOW_MS)
     action = getattr(made, random.choice(_ACTIONS))
     action.SetInParent()
     for _ in range(random.choice((2, 5, 12))):

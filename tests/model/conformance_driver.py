@@ -9,7 +9,8 @@ from google.protobuf.message import Message
 
 from rangelog.errors import RangeNotFound
 from rangelog.ids import ReplicaId
-from rangelog_pd.state.machine import COMMAND_VERSION, Machine, response_of
+from rangelog_pd.state.machine import Machine, response_of
+from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 _T = TypeVar("_T", bound=Message)
@@ -40,7 +41,7 @@ class Driver:
 
     def do(self, response: type[_T], **action: Any) -> _T:
         """Apply one command; return its response or raise its error."""
-        command = pd_state_pb2.Command(version=COMMAND_VERSION, now_ms=self.wall_ms, **action)
+        command = pd_state_pb2.Command(version=FEATURE_LEVEL, now_ms=self.wall_ms, **action)
         self._applied += 1
         result = self.machine.apply(self._applied, command.SerializeToString())
         self.machine.state.validate()
@@ -59,7 +60,7 @@ class Driver:
     @property
     def end_offset(self) -> int | None:
         """Its end, once it is committed. An empty range at the trim offset is forgotten once another one follows."""
-        ranges = self.machine.state.ranges[1]
+        ranges = self.machine.state.ranges.of(1)
         if 0 not in ranges:
             return int(ranges[1].start_offset)
         found = ranges[0]
@@ -68,12 +69,12 @@ class Driver:
     @property
     def floor_offset(self) -> int:
         """Where no seal can end the range below."""
-        found = self.machine.state.ranges[1].get(0)
+        found = self.machine.state.ranges.of(1).get(0)
         return int(found.floor_offset) if found is not None else 0
 
     def members_now(self) -> list[common_pb2.Replica]:
         """Who holds range 0, by the state."""
-        found = self.machine.state.ranges[1].get(0)
+        found = self.machine.state.ranges.of(1).get(0)
         return list(found.replicas) if found is not None else []
 
     def replace(self, replacement: common_pb2.Replica, lost: common_pb2.Replica | None) -> None:

@@ -19,8 +19,9 @@ from tier_steps import TierModel
 
 from rangelog.errors import Corruption, PreconditionFailed, RangelogError
 from rangelog.ids import ReplicaId
+from rangelog_pd.reconcile.commands import commands
 from rangelog_pd.reconcile.directives import Planner
-from rangelog_pd.reconcile.proposals import REPLACE_AFTER_MS, proposals
+from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
 from rangelog_pd.reconcile.view import ClusterView, drop_task_id
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
@@ -229,8 +230,8 @@ class TierWalk:
         if not lost:
             self.view.servers[f"s{number}"].heard_ms = self.now_ms - SILENT_MS
         gone = self._lost_member(number) if lost else self._member(number)
-        commands = proposals(self.driver.machine.state, self.view, self.now_ms, self.driver.wall_ms)
-        replaced = [each.replace_replica.lost for each in commands if each.HasField("replace_replica")]
+        wanted = commands(self.driver.machine.state, self.view, self.now_ms, self.driver.wall_ms)
+        replaced = [each.replace_replica.lost for each in wanted if each.HasField("replace_replica")]
         spare = any(view.heard_ms == self.now_ms for name, view in self.view.servers.items() if self._spare(name))
         assert gone in replaced or not spare, "the driver leaves a lost member in its place"
         self.driver.replace(self._member(target), gone)

@@ -163,7 +163,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- the tier and repair
     Mutant("drop-before-commit", "hot copies go before objects cover the range", (
         Edit(_PD_RANGES, " or found.tiered_end_offset != found.end_offset:\n", ":\n"),
-        Edit("rangelog_pd.reconcile.proposals", "whole = each.tiered_end_offset == each.end_offset  # so is an empty one",
+        Edit("rangelog_pd.reconcile.commands", "whole = each.tiered_end_offset == each.end_offset  # so is an empty one",
              "whole = True"))),
     _one("commit-unverified", "an object counts although other bytes were stored", _UPLOAD,
          "    problem = _difference(objects, key, written)\n", '    problem = ""\n'),

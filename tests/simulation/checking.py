@@ -15,7 +15,7 @@ from rangelog_server.ranges.reading import make_plan, read_batches
 def check_copies(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes]) -> None:
     """Every replica of every range holds the log's bytes, as far as it holds any that count."""
     state: Any = cluster.state
-    for each in state.ranges[stream_id].values():
+    for each in state.ranges.of(stream_id).values():
         sealed = each.state == common_pb2.RANGE_STATE_SEALED
         for server in cluster.servers.values():
             replica = server.store.replicas.get((stream_id, each.index)) if server.store else None
@@ -43,7 +43,7 @@ def check_objects(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes]
 
     state: Any = cluster.state
     cluster.objects.trouble = 0.0
-    for each in state.ranges[stream_id].values():
+    for each in state.ranges.of(stream_id).values():
         position = each.start_offset
         found = [
             one for one in state.objects_of(stream_id, each.index) if one.state == common_pb2.OBJECT_STATE_COMMITTED

@@ -15,7 +15,8 @@ from raft_process import Answer
 from raft_world import World
 
 from rangelog.errors import RangelogError, Unavailable
-from rangelog_pd.state.machine import COMMAND_VERSION, response_of
+from rangelog_pd.state.machine import response_of
+from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 PATIENCE_S = 3.0
@@ -113,7 +114,7 @@ class Clients:
         """Send a command until it is answered or patience ends."""
         request_id = f"r{next(self._numbers)}"
         command = pd_state_pb2.Command(
-            version=COMMAND_VERSION, request_id=request_id, now_ms=int(self._world.now * 1000), **action
+            version=FEATURE_LEVEL, request_id=request_id, now_ms=int(self._world.now * 1000), **action
         )
         operation = Operation(
             request_id, next(iter(action)), command.SerializeToString(), self._world.now, self.seen_index

@@ -174,7 +174,7 @@ def _copy(cluster: VirtualCluster, source: common_pb2.Range, member: common_pb2.
 def _not_healed(cluster: VirtualCluster) -> str:
     state: Any = cluster.state
     for stream_id, stream in state.streams.items():
-        for each in state.ranges[stream_id].values():
+        for each in state.ranges.of(stream_id).values():
             if each.state == common_pb2.RANGE_STATE_SEALED and (problem := _not_whole(cluster, stream.config, each)):
                 return problem
     return ""

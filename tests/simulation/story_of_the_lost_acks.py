@@ -80,7 +80,7 @@ class LostAcks:
             self._clients.start(name, virtual_reading.start_at_the_end(self._clients, self._clients.main, name, 4, 0.2))
 
     def _wait(self, source: common_pb2.Range, writer: str, until_s: float) -> None:
-        now = self._cluster.state.ranges[1].get(source.index)
+        now = self._cluster.state.ranges.of(1).get(source.index)
         sealed = now is None or now.state == common_pb2.RANGE_STATE_SEALED
         if not sealed and self._loop.now < until_s:
             self._loop.call_in(WORLD, 0.0002, self._wait, source, writer, until_s)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rangelog.errors import RangelogError
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.servers import describe_servers
-from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
 
@@ -31,14 +30,14 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
         if member.name in driver.settings.members
     ]
     with driver.state() as state:
-        ranges = [each for ranges in state.ranges.values() for each in ranges.values()]
         return pb.DescribeClusterResponse(
             cluster_id=state.cluster_id,
+            cluster_version=state.cluster_version,
             members=members,
             stream_count=len(state.streams),
-            range_count=len(ranges),
-            open_range_count=sum(each.state == common_pb2.RANGE_STATE_OPEN for each in ranges),
-            object_count=sum(each.state == common_pb2.OBJECT_STATE_COMMITTED for each in state.objects.values()),
+            range_count=len(state.ranges),
+            open_range_count=state.hosted.open_count,
+            object_count=state.range_objects.committed_count,
             servers=describe_servers(driver, state),
             tier_url=driver.settings.tier_url,
             has_majority=status.has_majority,

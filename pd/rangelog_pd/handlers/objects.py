@@ -67,9 +67,9 @@ async def list_objects(driver: Driver, request: pb.ListObjectsRequest) -> pb.Lis
     with driver.state() as state:
         stream = state.stream(request.name) if request.name else state.stream_by_id(request.stream_id)
         found = []
-        for each in state.ranges[stream.stream_id].values():
-            if each.state == common_pb2.RANGE_STATE_SEALED and each.end_offset <= request.from_offset:
-                continue
+        ranges = state.ranges.of(stream.stream_id)
+        for index in ranges.indexes_from(ranges.index_beyond(request.from_offset)):
+            each = ranges[index]
             objects = state.objects_of(stream.stream_id, each.index)
             found += [one for one in objects if one.state == wanted and one.end_offset > request.from_offset]
             if len(found) > size:

@@ -7,6 +7,7 @@ of epochs and servers meanwhile, and a writer that is told "no place" can rely o
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import islice
 
 from rangelog.errors import NoPlacement, StreamNotFound
 from rangelog.limits import RANGE_PAGE_SIZE_MAX
@@ -77,18 +78,17 @@ async def list_ranges(driver: Driver, request: pb.ListRangesRequest) -> pb.ListR
         if not request.name and not request.stream_id:
             raise StreamNotFound("name the stream whose ranges to list")
         stream = state.stream(request.name) if request.name else state.stream_by_id(request.stream_id)
-        found = [
-            each
-            for each in state.ranges[stream.stream_id].values()
-            if each.index >= request.from_index
-            and (
-                each.state == common_pb2.RANGE_STATE_OPEN
-                or each.end_offset > request.from_offset
-                or not request.from_offset
-            )
-        ]
-        page = driver.view.fill_in(state, found[:size], driver.now_ms())
-        return pb.ListRangesResponse(ranges=page, more=len(found) > size, stream=stream)
+        ranges = state.ranges.of(stream.stream_id)
+        first = request.from_index
+        if request.from_offset:
+            first = max(first, ranges.index_beyond(request.from_offset))
+        if request.last_only:
+            first = max(first, stream.range_count - 1)
+        found = [ranges[index] for index in islice(ranges.indexes_from(first), size)]
+        more = bool(found) and found[-1].index + 1 in ranges
+        return pb.ListRangesResponse(
+            ranges=driver.view.fill_in(state, found, driver.now_ms()), more=more, stream=stream
+        )
 
 
 def _place(
@@ -96,7 +96,7 @@ def _place(
 ) -> tuple[list[common_pb2.Replica], NoPlacement | None]:
     """Choose; no replicas and why, when there is no place. An unknown stream is left to where it is applied."""
     with driver.state() as state:
-        stream = state.streams.get(stream_id)
+        stream = state.streams.find(stream_id)
         if stream is None:
             return [], None
         candidates = driver.view.candidates(state, driver.now_ms())

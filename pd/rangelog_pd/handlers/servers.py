@@ -5,7 +5,7 @@ from __future__ import annotations
 from rangelog.errors import InvalidArgument, PreconditionFailed
 from rangelog.ids import check_name
 from rangelog_pd.driver import Driver
-from rangelog_pd.placement import Health
+from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.directives import Planner
 from rangelog_pd.reconcile.view import HEALTH
 from rangelog_pd.state.store import State
@@ -23,10 +23,10 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
         raise InvalidArgument("a range server registers with an address, and no field over 300 characters")
     await driver.barrier()
     with driver.state() as state:
-        known = state.servers.get(request.server)
+        known = state.servers.find(request.server)
         if known is not None and known.server.incarnation != request.incarnation:
             health = driver.view.health(state, request.server, known.server.incarnation, driver.now_ms())
-            if health is not Health.DEAD:
+            if health is not ServerHealth.DEAD:
                 raise PreconditionFailed(
                     f"another range server named {request.server!r} is registered and {health.name.lower()}: "
                     "choose another name, or wait until its lease is over"
@@ -50,7 +50,7 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
     driver.heard_clock(request.server, request.wall_ms)
     time_ms = driver.time_ms()
     with driver.state() as state:
-        known = state.servers.get(request.server)
+        known = state.servers.find(request.server)
         if known is None or known.server.incarnation != request.incarnation:
             raise PreconditionFailed(f"range server {request.server} is not registered in this incarnation")
         send_complete = driver.view.heartbeat(request, now_ms, wall_ms)
@@ -59,7 +59,7 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
         planner = Planner(state, driver.view, tier, now_ms, time_ms, grace_ms)
         directives = planner.directives(request.server, request.incarnation)
         for directive in directives:
-            stream = state.streams.get(directive.stream_id)
+            stream = state.streams.find(directive.stream_id)
             driver.tasks.want(request.server, directive, stream.name if stream is not None else "", wall_ms)
     if deleted:
         command = pd_state_pb2.CollectObjects(object_ids=deleted)
@@ -83,7 +83,7 @@ def describe_servers(driver: Driver, state: State) -> list[common_pb2.Server]:
         server.CopyFrom(state.servers[name].server)
         view = driver.view.servers.get(name)
         server.health = HEALTH[driver.view.health(state, name, server.incarnation, now_ms)]
-        server.replica_count = len(state.hosted.get((name, server.incarnation), {}))
+        server.replica_count = len(state.hosted.of(name, server.incarnation))
         if view is not None and view.incarnation == server.incarnation:
             server.used_bytes = view.used_bytes
             server.capacity_bytes = view.capacity_bytes

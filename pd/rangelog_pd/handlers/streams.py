@@ -31,10 +31,11 @@ async def list_streams(driver: Driver, request: pb.ListStreamsRequest) -> pb.Lis
     await driver.barrier()
     size = min(request.page_size or STREAM_PAGE_SIZE_MAX, STREAM_PAGE_SIZE_MAX)
     with driver.state() as state:
-        names = sorted(name for name in state.names if name.startswith(request.prefix) and name > request.page_token)
+        names = state.names.page(request.prefix, request.page_token, size + 1)
         page = names[:size]
-        streams = [state.streams[state.names[name]] for name in page]
-        return pb.ListStreamsResponse(streams=streams, next_page_token=page[-1] if len(names) > size else "")
+        return pb.ListStreamsResponse(
+            streams=[state.stream(name) for name in page], next_page_token=page[-1] if len(names) > size else ""
+        )
 
 
 async def update_stream(driver: Driver, request: pb.UpdateStreamRequest) -> pb.UpdateStreamResponse:

@@ -9,10 +9,12 @@ done, so losing one loses nothing. Objects are removed from the store a grace af
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
-from rangelog_pd.placement import Health
-from rangelog_pd.reconcile.view import ClusterView, RangeKey, drop_task_id
+from rangelog_pd.placement import ServerHealth
+from rangelog_pd.reconcile.view import ClusterView, ServerView, drop_task_id
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import RangeKey
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 DIRECTIVES_MAX = 64
@@ -30,6 +32,17 @@ be noticed, and the objects be saved: they describe themselves."""
 
 COPIES_MAX = 4
 DELETE_OBJECTS_MAX = 100
+TOMBSTONES_MAX = 4 * DELETE_OBJECTS_MAX
+"""The oldest that are looked at; those of uploads that were given up may have to stay longer than later ones."""
+
+_BOUNDS = {
+    "seal_replica": DIRECTIVES_MAX,
+    "drop_replica": DIRECTIVES_MAX,
+    "copy_replica": COPIES_MAX,
+    "upload_range": UPLOADS_MAX,
+    "delete_objects": 1,
+}
+"""By kind, most urgent first. What is over its bound waits for its turn."""
 
 
 @dataclass(slots=True)
@@ -44,63 +57,88 @@ class Planner:
     delete_grace_ms: int = DELETE_GRACE_MS_DEFAULT
 
     def directives(self, server: str, incarnation: int) -> list[pd_pb2.Directive]:
-        """Return what is wanted now, most urgent first, bounded."""
+        """Return what is wanted now, most urgent first, bounded. Looks only at what may be wanted (attention.py)."""
+        self.view.upkeep.follow(self.state)
         view = self.view.servers.get(server)
         if view is None or view.incarnation != incarnation or not view.complete:
             return []
-        wanted = self._for_reports(view.reports, server, incarnation)
-        wanted += self._for_missing(view.reports, server, incarnation)
+        wanted: dict[str, list[pd_pb2.Directive]] = {kind: [] for kind in _BOUNDS}
+        for key in view.attention.take():
+            directive, done = self._look_at(key, view, server)
+            kind = directive.WhichOneof("action") if directive is not None else None
+            told = False
+            if directive is not None and kind is not None and len(wanted[kind]) < _BOUNDS[kind]:
+                wanted[kind].append(directive)
+                told = True
+            view.attention.settle(key, told=told, done=done)
         if self.tier:
-            wanted += self._uploads(view.reports, server, incarnation)
-            wanted += self._deletions(server)
-        told = wanted[:DIRECTIVES_MAX]
-        for directive in told:
+            wanted["delete_objects"] += self._deletions(server)
+        directives = [directive for kind in _BOUNDS for directive in wanted[kind]][:DIRECTIVES_MAX]
+        for directive in directives:
             if directive.HasField("drop_replica"):  # from here on it may be gone: no other one goes for its sake
                 view.dropping[directive.stream_id, directive.range_index] = None
-        return told
+        return directives
 
-    def _for_reports(
-        self, reports: dict[RangeKey, pd_pb2.ReplicaReport], server: str, incarnation: int
-    ) -> list[pd_pb2.Directive]:
-        hosted = self.state.hosted.get((server, incarnation), {})
-        wanted: list[pd_pb2.Directive] = []
-        for key, report in reports.items():
-            if key not in hosted:
-                if self._superfluous(key):
-                    wanted.append(_drop(key, server, "the range lives elsewhere, or not at all"))
-                continue
-            found = self.state.ranges[key[0]][key[1]]
-            if found.state != common_pb2.RANGE_STATE_SEALED:
-                continue
-            if report.state in (pd_pb2.REPLICA_STATE_OPEN, pd_pb2.REPLICA_STATE_FENCED):
-                wanted.append(_seal(found, server))
-            elif report.state == pd_pb2.REPLICA_STATE_INCOMPLETE:
-                wanted += self._copy(found, server)
-            elif report.state == pd_pb2.REPLICA_STATE_QUARANTINED and self._sources(found, server):
-                wanted.append(_drop(key, server, "damaged; a fresh copy follows"))
-            if len(wanted) >= DIRECTIVES_MAX:
-                break
-        return wanted
+    def _look_at(self, key: RangeKey, view: ServerView, server: str) -> tuple[pd_pb2.Directive | None, bool]:
+        """Return what is wanted of a server for one range now, and whether nothing will be until something changes."""
+        report = view.reports.get(key)
+        if key not in self.state.hosted.of(server, view.incarnation):
+            return self._look_at_stray(key, report, server)
+        self._no_stray(key, server)
+        found = self.state.ranges[key]
+        if found.state != common_pb2.RANGE_STATE_SEALED:
+            return None, True
+        if report is None or report.state == pd_pb2.REPLICA_STATE_INCOMPLETE:
+            is_empty = report is None and found.end_offset == found.start_offset
+            return (None, True) if is_empty else (self._copy(found, server), False)
+        if report.state in (pd_pb2.REPLICA_STATE_OPEN, pd_pb2.REPLICA_STATE_FENCED):
+            return _seal(found, server), False
+        if report.state == pd_pb2.REPLICA_STATE_QUARANTINED:
+            has_source = bool(self._sources(found, server))
+            return (_drop(key, server, "damaged; a fresh copy follows") if has_source else None), False
+        return self._look_at_whole(found, server)
 
-    def _for_missing(
-        self, reports: dict[RangeKey, pd_pb2.ReplicaReport], server: str, incarnation: int
-    ) -> list[pd_pb2.Directive]:
-        """Sealed ranges that this server should hold and has nothing of."""
-        wanted: list[pd_pb2.Directive] = []
-        for key in self.state.hosted.get((server, incarnation), {}):
-            if key in reports:
-                continue
-            found = self.state.ranges[key[0]][key[1]]
-            if found.state == common_pb2.RANGE_STATE_SEALED and found.end_offset > found.start_offset:
-                wanted += self._copy(found, server)
-            if len(wanted) >= COPIES_MAX:
-                break
-        return wanted
+    def _look_at_stray(
+        self, key: RangeKey, report: pd_pb2.ReplicaReport | None, server: str
+    ) -> tuple[pd_pb2.Directive | None, bool]:
+        """A replica that is not, or no longer, its range's."""
+        if report is None:
+            self._no_stray(key, server)
+            return None, True
+        self.view.strays.setdefault(key, {})[server] = None
+        if self._superfluous(key):
+            return _drop(key, server, "the range lives elsewhere, or not at all"), False
+        return None, False
 
-    def _copy(self, found: common_pb2.Range, server: str) -> list[pd_pb2.Directive]:
+    def _no_stray(self, key: RangeKey, server: str) -> None:
+        strays = self.view.strays.get(key)
+        if strays is not None:
+            strays.pop(server, None)
+            if not strays:
+                del self.view.strays[key]
+
+    def _look_at_whole(self, found: common_pb2.Range, server: str) -> tuple[pd_pb2.Directive | None, bool]:
+        """A whole replica of a sealed range: it may have to be uploaded, by one of those that have it."""
+        stream = self.state.streams[found.stream_id]
+        if not self.tier or not stream.config.tiered or found.tiered_end_offset >= found.end_offset:
+            return None, True
+        if self._uploader(found) != server:
+            return None, False
+        directive = _directive("upload", found, server)
+        directive.upload_range.CopyFrom(
+            pd_pb2.UploadRange(
+                epoch=found.epoch,
+                start_offset=found.tiered_end_offset,
+                end_offset=found.end_offset,
+                stream_name=stream.name,
+            )
+        )
+        return directive, False
+
+    def _copy(self, found: common_pb2.Range, server: str) -> pd_pb2.Directive | None:
         sources = self._sources(found, server)
         if not sources:
-            return []
+            return None
         directive = _directive("copy", found, server)
         directive.copy_replica.CopyFrom(
             pd_pb2.CopyReplica(
@@ -110,14 +148,14 @@ class Planner:
                 sources=sources,
             )
         )
-        return [directive]
+        return directive
 
     def _superfluous(self, key: RangeKey) -> bool:
         """Whether a replica that is not (or no longer) its range's may go."""
-        stream = self.state.streams.get(key[0])
+        stream = self.state.streams.find(key[0])
         if stream is None:
             return key[0] < self.state.next_stream_id  # deleted; else never heard of
-        found = self.state.ranges[key[0]].get(key[1])
+        found = self.state.ranges.find(key)
         if found is None:
             return key[1] < stream.range_count  # trimmed; else never heard of
         if found.state != common_pb2.RANGE_STATE_SEALED:
@@ -126,9 +164,14 @@ class Planner:
 
     def _sources(self, found: common_pb2.Range, server: str) -> list[common_pb2.Replica]:
         """Return who else holds the whole sealed range, be it a member or one that was replaced."""
+        holders = {replica.server: replica.incarnation for replica in found.replicas}
+        for name in self.view.strays.get((found.stream_id, found.index), ()):
+            view = self.view.servers.get(name)
+            if view is not None:
+                holders[name] = view.incarnation
         others = [
-            common_pb2.Replica(server=name, incarnation=view.incarnation)
-            for name, view in self.view.servers.items()
+            common_pb2.Replica(server=name, incarnation=incarnation)
+            for name, incarnation in holders.items()
             if name != server
         ]
         whole = common_pb2.Range(replicas=[replica for replica in others if self.is_whole(found, replica)])
@@ -139,42 +182,14 @@ class Planner:
         report = self.view.held(replica.server, replica.incarnation, (found.stream_id, found.index))
         if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:
             return False
-        return self.view.health(self.state, replica.server, replica.incarnation, self.now_ms) is Health.ALIVE
-
-    def _uploads(
-        self, reports: dict[RangeKey, pd_pb2.ReplicaReport], server: str, incarnation: int
-    ) -> list[pd_pb2.Directive]:
-        """Sealed ranges that this server is the one to upload: the first whole replica that is alive."""
-        wanted: list[pd_pb2.Directive] = []
-        for key, report in reports.items():
-            if report.state != pd_pb2.REPLICA_STATE_SEALED or len(wanted) >= UPLOADS_MAX:
-                continue
-            found = self.state.ranges.get(key[0], {}).get(key[1])
-            if found is None or key not in self.state.hosted.get((server, incarnation), {}):
-                continue
-            stream = self.state.streams[found.stream_id]
-            if not stream.config.tiered or found.tiered_end_offset >= found.end_offset:
-                continue
-            if self._uploader(found) != server:
-                continue
-            directive = _directive("upload", found, server)
-            directive.upload_range.CopyFrom(
-                pd_pb2.UploadRange(
-                    epoch=found.epoch,
-                    start_offset=found.tiered_end_offset,
-                    end_offset=found.end_offset,
-                    stream_name=stream.name,
-                )
-            )
-            wanted.append(directive)
-        return wanted
+        return self.view.health(self.state, replica.server, replica.incarnation, self.now_ms) is ServerHealth.ALIVE
 
     def _uploader(self, found: common_pb2.Range) -> str | None:
         """Who is at it already, unless it is dead; else the replicas take turns by range, so that the work is spread."""
         for each in self.state.objects_of(found.stream_id, found.index):
             if each.state == common_pb2.OBJECT_STATE_PREPARED:
                 health = self.view.health(self.state, each.server, each.incarnation, self.now_ms)
-                if health is not Health.DEAD:
+                if health is not ServerHealth.DEAD:
                     return each.server
         count = len(found.replicas)
         for step in range(count):
@@ -185,15 +200,16 @@ class Planner:
 
     def _deletions(self, server: str) -> list[pd_pb2.Directive]:
         """Tombstones to be removed from the store, by the first server that is alive."""
+        oldest = islice(self.state.range_objects.tombstones, TOMBSTONES_MAX)
+        gone = [each for object_id in oldest if self._may_be_deleted(each := self.state.objects[object_id])]
+        if not gone:
+            return []
         alive = [
             name
             for name, registered in self.state.servers.items()
-            if self.view.health(self.state, name, registered.server.incarnation, self.now_ms) is Health.ALIVE
+            if self.view.health(self.state, name, registered.server.incarnation, self.now_ms) is ServerHealth.ALIVE
         ]
         if not alive or min(alive) != server:
-            return []
-        gone = [each for each in self.state.objects.values() if self._may_be_deleted(each)]
-        if not gone:
             return []
         chosen = gone[:DELETE_OBJECTS_MAX]
         ids = [each.object_id for each in chosen]

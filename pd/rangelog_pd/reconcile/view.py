@@ -12,18 +12,20 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rangelog_pd.placement import Candidate, Health
+from rangelog_pd.placement import Candidate, ServerHealth
+from rangelog_pd.reconcile.attention import Attention
+from rangelog_pd.reconcile.upkeep import Upkeep
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import RangeKey
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
-RangeKey = tuple[int, int]
 SEQUENCES_PER_BOOT = 1 << 32
 """A server numbers its heartbeats from its count of starts times this: a later process's are always higher."""
 _DROP_TASK = re.compile(r"drop-(\d{1,20})/(\d{1,20})@", re.ASCII)
 HEALTH = {
-    Health.ALIVE: common_pb2.SERVER_HEALTH_ALIVE,
-    Health.SUSPECT: common_pb2.SERVER_HEALTH_SUSPECT,
-    Health.DEAD: common_pb2.SERVER_HEALTH_DEAD,
+    ServerHealth.ALIVE: common_pb2.SERVER_HEALTH_ALIVE,
+    ServerHealth.SUSPECT: common_pb2.SERVER_HEALTH_SUSPECT,
+    ServerHealth.DEAD: common_pb2.SERVER_HEALTH_DEAD,
 }
 
 
@@ -49,6 +51,11 @@ class ServerView:
     sequence: int = 0  # of its last heartbeat
     reports: dict[RangeKey, pd_pb2.ReplicaReport] = field(default_factory=dict)
     dropping: dict[RangeKey, None] = field(default_factory=dict)  # told to go; perhaps gone already, perhaps not
+    attention: Attention = field(default_factory=Attention)
+    reported: list[RangeKey] = field(
+        default_factory=list
+    )  # changed by the last heartbeats, not passed on to others yet
+    unsifted: bool = False  # a whole report came: what is missing from it is to be found
     used_bytes: int = 0
     capacity_bytes: int = 0
     log_end: int = 0
@@ -62,13 +69,22 @@ class ClusterView:
     dead_ms: float
     leader_since_ms: float = 0.0
     servers: dict[str, ServerView] = field(default_factory=dict)
+    strays: dict[RangeKey, dict[str, None]] = field(default_factory=dict)  # servers that report a range of others
+    heard: dict[str, None] = field(default_factory=dict)  # servers whose reports upkeep has not seen yet
     log_ends_marked_ms: float = -math.inf
+    upkeep: Upkeep = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.upkeep = Upkeep(self)
 
     def start_leading(self, now_ms: float) -> None:
         """Forget everything; leases start now."""
         self.leader_since_ms = now_ms
         self.log_ends_marked_ms = -math.inf
         self.servers.clear()
+        self.strays.clear()
+        self.heard.clear()
+        self.upkeep.forget()
 
     def registered(self, server: str, incarnation: int, now_ms: float, *, boot: int = 0) -> None:
         """A server registered, in the `boot`-th process of its incarnation: what it said before is void."""
@@ -93,29 +109,34 @@ class ClusterView:
         if first:
             return True  # it may have been long on its way: the next one says how things are
         if request.complete:
+            view.reported += view.reports
             view.reports.clear()
-            view.complete = True
+            view.complete = view.unsifted = True
+        self.heard[request.server] = None
+        attend = view.attention.attend
         for report in request.replicas:
             key = (report.stream_id, report.range_index)
             if report.state == pd_pb2.REPLICA_STATE_UNSPECIFIED:
                 view.reports.pop(key, None)  # it is gone
             else:
                 view.reports[key] = report
+            view.reported.append(key)
+            attend(key)
         at_hand = [drop_task_key(task.task_id) for task in request.tasks if not task.done]
         view.dropping = {key: None for key in at_hand if key is not None}
         return not view.complete
 
-    def health(self, state: State, server: str, incarnation: int, now_ms: float) -> Health:
+    def health(self, state: State, server: str, incarnation: int, now_ms: float) -> ServerHealth:
         """Judge a member of a replica set; one of an earlier incarnation is dead for good."""
-        registered = state.servers.get(server)
+        registered = state.servers.find(server)
         if registered is None or registered.server.incarnation != incarnation:
-            return Health.DEAD
+            return ServerHealth.DEAD
         view = self.servers.get(server)
         heard = view.heard_ms if view is not None and view.incarnation == incarnation else self.leader_since_ms
         silent = now_ms - heard
         if silent < self.suspect_ms:
-            return Health.ALIVE
-        return Health.SUSPECT if silent < self.dead_ms else Health.DEAD
+            return ServerHealth.ALIVE
+        return ServerHealth.SUSPECT if silent < self.dead_ms else ServerHealth.DEAD
 
     def silent_ms(self, server: str, now_ms: float) -> float:
         """How long nothing was heard of a server."""
@@ -138,13 +159,11 @@ class ClusterView:
         """Return every registered server, for placement."""
         found: list[Candidate] = []
         for name, registered in state.servers.items():
-            incarnation = registered.server.incarnation
-            hosted = state.hosted.get((name, incarnation), {})
-            writing = sum(
-                state.ranges[stream_id][index].state == common_pb2.RANGE_STATE_OPEN for stream_id, index in hosted
-            )
-            health = self.health(state, name, incarnation, now_ms)
-            found.append(Candidate(name, incarnation, registered.server.zone, health, (writing, len(hosted))))
+            server = registered.server
+            hosted = state.hosted.of(name, server.incarnation)
+            health = self.health(state, name, server.incarnation, now_ms)
+            load = (len(hosted.open), len(hosted))
+            found.append(Candidate(name, server.incarnation, server.zone, health, load))
         return found
 
     def fill_in(self, state: State, ranges: Iterable[common_pb2.Range], now_ms: float) -> list[common_pb2.Range]:
@@ -154,7 +173,7 @@ class ClusterView:
             copy = common_pb2.Range()
             copy.CopyFrom(each)
             for replica in copy.replicas:
-                registered = state.servers.get(replica.server)
+                registered = state.servers.find(replica.server)
                 if registered is not None and registered.server.incarnation == replica.incarnation:
                     replica.data_address = registered.server.data_address
                 replica.health = HEALTH[self.health(state, replica.server, replica.incarnation, now_ms)]

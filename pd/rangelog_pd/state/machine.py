@@ -1,7 +1,8 @@
 """Applies commands: one after the other, the same on every member.
 
-What holds: `apply` never raises, an error is a result; a request id that the same call brought before gets its first
-result, for as long as results.py says; time and choices come inside the command, so nothing here asks a clock or draws lots.
+What holds: an error is a result, and `apply` raises only for a command of a newer program (versions.py); a request id that
+the same call brought before gets its first result, for as long as results.py says; time and choices come inside the command,
+so nothing here asks a clock or draws lots.
 A refusal that says "try again" is no result, with one exception: a seal refused for want of a place. Its writer goes on with
 the range, so no late copy of that request may ever seal it.
 """
@@ -13,22 +14,26 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from rangelog.errors import Corruption, InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
+from rangelog.errors import InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
 from rangelog_pd.state import objects, ranges, servers, streams
 from rangelog_pd.state.results import Results
+from rangelog_pd.state.snapshot import Frozen, freeze, thaw
 from rangelog_pd.state.store import State
-from rangelog_proto.v1 import common_pb2, pd_state_pb2
-
-COMMAND_VERSION = 1
-SNAPSHOT_VERSION = 1
+from rangelog_pd.state.versions import FEATURE_LEVEL, check_known, level_of
+from rangelog_proto.v1 import pd_state_pb2
 
 
 def _name_cluster(state: State, command: pd_state_pb2.NameCluster, now_ms: int) -> None:
     state.cluster_id = state.cluster_id or command.cluster_id
 
 
+def _set_cluster_version(state: State, command: pd_state_pb2.SetClusterVersion, now_ms: int) -> None:
+    state.cluster_version = max(state.cluster_version, command.version)
+
+
 _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "name_cluster": _name_cluster,
+    "set_cluster_version": _set_cluster_version,
     "create_stream": streams.create_stream,
     "update_stream": streams.update_stream,
     "delete_stream": streams.delete_stream,
@@ -52,34 +57,36 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
 class Machine:
     """The state machine that consensus drives; see StateMachine in consensus/interface.py."""
 
-    def __init__(self) -> None:
+    def __init__(self, feature_level: int = FEATURE_LEVEL) -> None:
+        """`feature_level`: of this member; below FEATURE_LEVEL it acts as the earlier program."""
         self.state = State()
+        self.feature_level = feature_level
         self._results = Results()
 
     def apply(self, index: int, command: bytes) -> bytes:
-        """Apply one command; return an encoded CommandResult."""
+        """Apply one command; return an encoded CommandResult. Raises IncompatibleVersion: then this member must stop."""
         try:
             parsed = pd_state_pb2.Command.FromString(command)
         except DecodeError:
-            return _failed(InternalError(f"log entry {index} is no command"))
-        request = f"{parsed.WhichOneof('action')} {parsed.request_id}"
+            return _failed(InternalError(f"log entry {index} is malformed"))
+        action = parsed.WhichOneof("action")
+        check_known(parsed.version, self.feature_level, f"log entry {index}")
+        if action is None or not parsed.version or parsed.version < level_of(action):
+            return _failed(InternalError(f"log entry {index} is not a command"))
+        request = f"{action} {parsed.request_id}"
         kept = self._results.find(request) if parsed.request_id else None
         if kept is not None:
             return kept
         self.state.advance(parsed.now_ms, provisional=parsed.time_is_provisional)
         if parsed.request_id and not self._results.has_room(self.state.time_ms):
             return _failed(Overloaded("too many commands within a minute: try again in a while"))
-        result, final = self._run(parsed)
+        result, final = self._run(parsed, action)
         if parsed.request_id and final:
             self._results.keep(request, self.state.time_ms, result)
         return result
 
-    def _run(self, command: pd_state_pb2.Command) -> tuple[bytes, bool]:
+    def _run(self, command: pd_state_pb2.Command, action: str) -> tuple[bytes, bool]:
         """Return the result, and whether it is the last word on its request."""
-        action = command.WhichOneof("action")
-        if command.version != COMMAND_VERSION or action is None:
-            unknown = f"a command of version {command.version}, which this member does not know"
-            return _failed(InternalError(unknown)), True
         try:
             response = _OPERATIONS[action](self.state, getattr(command, action), self.state.time_ms)
         except RangelogError as error:
@@ -89,59 +96,17 @@ class Machine:
         encoded = response.SerializeToString() if response is not None else b""
         return pd_state_pb2.CommandResult(response=encoded).SerializeToString(), True
 
+    def freeze(self) -> Frozen:
+        """Return the whole state as it is now, to be encoded at leisure."""
+        return freeze(self.state, self._results)
+
     def snapshot(self) -> bytes:
         """Encode the whole state."""
-        state = self.state
-        return pd_state_pb2.StateSnapshot(
-            version=SNAPSHOT_VERSION,
-            cluster_id=state.cluster_id,
-            time_ms=state.time_ms,
-            next_stream_id=state.next_stream_id,
-            next_object_id=state.next_object_id,
-            streams=state.streams.values(),
-            ranges=[each for ranges_ in state.ranges.values() for each in ranges_.values()],
-            objects=state.objects.values(),
-            servers=state.servers.values(),
-            results=[
-                pd_state_pb2.KeptResult(request_id=request_id, now_ms=now_ms, result=result)
-                for request_id, now_ms, result in self._results
-            ],
-        ).SerializeToString(deterministic=True)
+        return b"".join(self.freeze())
 
     def restore(self, data: bytes) -> None:
-        """Replace the whole state. Raises Corruption before anything is changed."""
-        try:
-            snapshot = pd_state_pb2.StateSnapshot.FromString(data)
-        except DecodeError as error:
-            raise Corruption("the placement driver's snapshot cannot be read") from error
-        if snapshot.version != SNAPSHOT_VERSION:
-            raise Corruption(f"a snapshot of version {snapshot.version}; this program reads {SNAPSHOT_VERSION}")
-        state = State(
-            snapshot.cluster_id,
-            next_stream_id=snapshot.next_stream_id,
-            next_object_id=snapshot.next_object_id,
-        )
-        for stream in snapshot.streams:
-            state.streams[stream.stream_id] = stream
-            state.names[stream.name] = stream.stream_id
-            state.ranges[stream.stream_id] = {}
-        for each in snapshot.ranges:
-            if each.stream_id not in state.ranges:
-                raise Corruption(f"the snapshot has a range of stream {each.stream_id} but not the stream")
-            state.add_range(each)
-            state.note_dates(each)
-        for found in snapshot.objects:
-            state.objects[found.object_id] = found
-            if found.range_index in state.ranges.get(found.stream_id, {}):
-                state.add_object(found)
-            if found.state == common_pb2.OBJECT_STATE_DELETED and not found.deleted_ms:
-                state.undated[found.object_id] = None
-        for server in snapshot.servers:
-            state.servers[server.server.name] = server
-        latest = max((kept.now_ms for kept in snapshot.results), default=0)
-        state.time_ms = snapshot.time_ms or max(latest, state.latest_date())
-        self.state = state
-        self._results = Results((kept.request_id, kept.now_ms, kept.result) for kept in snapshot.results)
+        """Replace the whole state. Raises Corruption or IncompatibleVersion before anything is changed."""
+        self.state, self._results = thaw(data, self.feature_level)
 
 
 def _failed(error: RangelogError) -> bytes:

@@ -11,6 +11,7 @@ import re
 from rangelog.errors import InvalidArgument, ObjectNotFound, PreconditionFailed
 from rangelog.tier.keys import object_key
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 ROW_GROUPS_MAX = 512
@@ -37,11 +38,13 @@ def prepare_object(state: State, command: pd_state_pb2.TimedPrepareObject, now_m
         mine = (other.server, other.incarnation) == (request.server, request.incarnation)
         same = (other.start_offset, other.end_offset) == (request.start_offset, request.end_offset)
         if mine and same and other.object_id != request.spoiled_object_id:
-            other.prepare_deadline_ms = command.deadline_ms
-            return pd_pb2.PrepareObjectResponse(object=other)
+            extended = copy_of(other)
+            extended.prepare_deadline_ms = command.deadline_ms
+            state.put_object(extended)
+            return pd_pb2.PrepareObjectResponse(object=extended)
         if not mine and other.prepare_deadline_ms > now_ms:
             raise PreconditionFailed(f"range {source.index} is being uploaded by {other.server}")
-        state.bury(other)
+        state.bury(other.object_id)
     prepared = common_pb2.Object(
         object_id=state.next_object_id,
         stream_id=request.stream_id,
@@ -58,13 +61,13 @@ def prepare_object(state: State, command: pd_state_pb2.TimedPrepareObject, now_m
         prepare_deadline_ms=command.deadline_ms,
     )
     state.next_object_id += 1
-    state.add_object(prepared)
+    state.put_object(prepared)
     return pd_pb2.PrepareObjectResponse(object=prepared)
 
 
 def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int) -> pd_pb2.CommitObjectResponse:
     """Count an uploaded and verified object. Raises ObjectNotFound, PreconditionFailed, InvalidArgument."""
-    found = state.objects.get(request.object_id)
+    found = state.objects.find(request.object_id)
     if found is None:
         raise ObjectNotFound(f"object {request.object_id} was never prepared, or is collected")
     if found.state == common_pb2.OBJECT_STATE_COMMITTED:
@@ -79,6 +82,7 @@ def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int
     if request.epoch != source.epoch or found.start_offset != source.tiered_end_offset:
         raise PreconditionFailed(f"the next object of range {source.index} starts at {source.tiered_end_offset}")
     _check_content(found, request)
+    found = copy_of(found)
     found.state = common_pb2.OBJECT_STATE_COMMITTED
     found.size_bytes = request.size_bytes
     found.digest = request.digest
@@ -89,9 +93,11 @@ def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int
     if request.row_groups:
         found.timestamp_ms_min = min(group.timestamp_ms_min for group in request.row_groups)
         found.timestamp_ms_max = max(group.timestamp_ms_max for group in request.row_groups)
+    state.put_object(found)
+    source = copy_of(source)
     source.tiered_end_offset = found.end_offset
     source.tiered_ms = state.date()
-    state.note_dates(source)
+    state.put_range(source)
     return _committed(found)
 
 
@@ -119,14 +125,14 @@ def _committed(found: common_pb2.Object) -> pd_pb2.CommitObjectResponse:
 
 def abandon_object(state: State, command: pd_state_pb2.AbandonObject, now_ms: int) -> None:
     """Give up an upload whose time is over; it may have reached the store, so it is a tombstone."""
-    found = state.objects.get(command.object_id)
+    found = state.objects.find(command.object_id)
     if found is not None and found.state == common_pb2.OBJECT_STATE_PREPARED:
-        state.bury(found)
+        state.bury(found.object_id)
 
 
 def collect_objects(state: State, command: pd_state_pb2.CollectObjects, now_ms: int) -> None:
     """Forget tombstones that are gone from the store."""
     for object_id in command.object_ids:
-        found = state.objects.get(object_id)
+        found = state.objects.find(object_id)
         if found is not None and found.state == common_pb2.OBJECT_STATE_DELETED:
-            state.remove_object(object_id)
+            state.objects.remove(object_id)

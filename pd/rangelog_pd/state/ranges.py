@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from rangelog.errors import InvalidArgument, NoPlacement, PreconditionFailed, SealBelowFloor
 from rangelog.limits import OFFSET_MAX
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 
@@ -43,7 +44,7 @@ def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int)
     stream = state.stream_by_id(request.stream_id)
     state.check_epoch(stream, request.epoch)
     sealed = state.range(request.stream_id, request.range_index)
-    follower = state.ranges[request.stream_id].get(request.range_index + 1)
+    follower = state.ranges.find((request.stream_id, request.range_index + 1))
     if sealed.state == common_pb2.RANGE_STATE_SEALED:
         if request.create_next and follower is None and request.end_offset == sealed.end_offset:
             follower = _append_range(state, stream, request.epoch, command.replicas, now_ms)
@@ -61,13 +62,16 @@ def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int)
         )
     if request.create_next:
         _check_placed(state, stream, command.replicas)
+    sealed = copy_of(sealed)
     sealed.state = common_pb2.RANGE_STATE_SEALED
     sealed.end_offset = request.end_offset
     sealed.floor_offset = min(sealed.floor_offset, request.end_offset)
     sealed.sealed_ms = state.date()
     sealed.tiered_end_offset = sealed.start_offset
-    state.note_dates(sealed)
+    state.put_range(sealed)
+    stream = copy_of(stream)
     stream.next_offset = request.end_offset
+    state.put_stream(stream)
     if request.create_next:
         follower = _append_range(state, stream, request.epoch, command.replicas, now_ms)
     return pd_pb2.SealRangeResponse(range=sealed, next_range=follower)
@@ -89,7 +93,10 @@ def prove_end(state: State, request: pd_pb2.ProveEndRequest, now_ms: int) -> pd_
     holders = {(each.server, each.incarnation): None for each in request.holders}
     if len(holders) < found.acks or not all(each in members for each in holders):
         raise PreconditionFailed(f"an end of range {found.index} is proved by {found.acks} of its replicas, no others")
-    found.floor_offset = max(found.floor_offset, request.end_offset)
+    if request.end_offset > found.floor_offset:
+        found = copy_of(found)
+        found.floor_offset = request.end_offset
+        state.put_range(found)
     return pd_pb2.ProveEndResponse(range=found)
 
 
@@ -98,10 +105,10 @@ def drop_hot(state: State, command: pd_state_pb2.DropHot, now_ms: int) -> None:
     found = state.range(command.stream_id, command.range_index)
     if found.state != common_pb2.RANGE_STATE_SEALED or found.tiered_end_offset != found.end_offset:
         raise PreconditionFailed(f"range {found.index} is not wholly in the tier: its hot copies stay")
-    for replica in found.replicas:
-        state.unhost(replica, found)
-    del found.replicas[:]
-    found.hot_dropped = True
+    dropped = copy_of(found)
+    del dropped.replicas[:]
+    dropped.hot_dropped = True
+    state.put_range(dropped)
 
 
 def replace_replica(state: State, command: pd_state_pb2.ReplaceReplica, now_ms: int) -> None:
@@ -116,22 +123,24 @@ def replace_replica(state: State, command: pd_state_pb2.ReplaceReplica, now_ms: 
     others = [each.server for each in found.replicas if (each.server, each.incarnation) != lost]
     if command.replacement.server in others:
         raise PreconditionFailed(f"{command.replacement.server} holds range {found.index} already")
+    changed = copy_of(found)
     if not command.lost.server and len(others) < state.streams[found.stream_id].config.replicas:
-        found.replicas.append(command.replacement)
-        state.host(command.replacement, found)
+        changed.replicas.append(command.replacement)
+        state.put_range(changed)
         return
-    for replica in found.replicas:
+    for replica in changed.replicas:
         if (replica.server, replica.incarnation) == lost:
-            state.unhost(replica, found)
             replica.CopyFrom(command.replacement)
-            state.host(replica, found)
+            state.put_range(changed)
             return
     raise PreconditionFailed(f"range {found.index} has no place for {command.replacement.server}")
 
 
 def _made_before(state: State, request: pd_pb2.CreateRangeRequest) -> common_pb2.Range | None:
     """Return the range that an earlier try of the same request made, sealed meanwhile or not."""
-    for each in reversed(state.ranges[request.stream_id].values()):
+    ranges = state.ranges.of(request.stream_id)
+    for index in reversed(ranges):
+        each = ranges[index]
         if each.start_offset < request.start_offset or each.epoch < request.epoch:
             return None
         if each.start_offset == request.start_offset:
@@ -177,8 +186,10 @@ def _append_range(
         tiered_end_offset=stream.next_offset,
         created_ms=now_ms,
     )
+    stream = copy_of(stream)
     stream.range_count += 1
     stream.version += 1
-    state.add_range(added)
+    state.put_range(added)
+    state.put_stream(stream)
     state.forget_trimmed(stream)
     return added

@@ -48,6 +48,10 @@ class Results:
         """Yield (request, time, result), oldest first."""
         return ((request, kept_ms, self._results[request]) for kept_ms, request in self._ages)
 
+    def freeze(self) -> tuple[list[tuple[int, str]], dict[str, bytes]]:
+        """Return the times and requests, oldest first, and the results by request, as they are now."""
+        return list(self._ages), self._results.copy()
+
     def find(self, request: str) -> bytes | None:
         """Return what the request came to the first time."""
         return self._results.get(request)

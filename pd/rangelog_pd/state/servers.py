@@ -11,6 +11,7 @@ from __future__ import annotations
 from rangelog.errors import InvalidArgument, PreconditionFailed
 from rangelog.ids import check_name
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 SERVERS_MAX = 1_000
@@ -23,7 +24,7 @@ def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms:
     check_name("range server", request.server)
     if not request.incarnation or not request.boot:
         raise InvalidArgument("a range server registers with an incarnation and a boot number, both above 0")
-    known = state.servers.get(request.server)
+    known = state.servers.find(request.server)
     if known is None and len(state.servers) >= SERVERS_MAX:
         raise InvalidArgument(f"{SERVERS_MAX} range servers are registered, which is the limit")
     retired = list(known.retired) if known is not None else []
@@ -52,7 +53,7 @@ def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms:
         process_id=request.process_id,
     )
     registered = pd_state_pb2.RegisteredServer(server=server, log_end=request.log_end, retired=retired)
-    state.servers[request.server] = registered
+    state.servers.put(request.server, registered)
     return pd_pb2.RegisterServerResponse(cluster_id=state.cluster_id)
 
 
@@ -71,6 +72,9 @@ def mark_log_ends(state: State, command: pd_state_pb2.MarkLogEnds, now_ms: int) 
 
 def mark_log_end(state: State, command: pd_state_pb2.MarkLogEnd, now_ms: int) -> None:
     """Note how far a server's log reaches; only ever further."""
-    known = state.servers.get(command.server)
-    if known is not None and known.server.incarnation == command.incarnation:
-        known.log_end = max(known.log_end, command.log_end)
+    known = state.servers.find(command.server)
+    if known is None or known.server.incarnation != command.incarnation or command.log_end <= known.log_end:
+        return
+    marked = copy_of(known)
+    marked.log_end = command.log_end
+    state.servers.put(command.server, marked)

@@ -7,38 +7,53 @@ What holds after every command (`validate` asserts it):
 * A stream's epoch never falls, and a range's epoch is at most its stream's.
 * Time does not go back. What happens while it is provisional is dated 0, and again once it is confirmed: never too early.
 * Committed objects tile [start, tiered end) of their range; ids of streams and objects are never reused.
+* Every index is what the rows make it. No operation walks a table: its cost follows what it changes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from itertools import chain
 
 from rangelog.errors import InvalidArgument, RangeNotFound, StreamNotFound, WriterFenced
+from rangelog_pd.state.changes import Changes
+from rangelog_pd.state.due import DueTimes
+from rangelog_pd.state.indexes import HostedRanges, Hosting, Names, RangeObjects
+from rangelog_pd.state.tables import RangeKey, RangeTable, StreamRanges, Table
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
-Hosting = tuple[str, int]
-"""A server in one incarnation."""
+__all__ = ["Hosting", "RangeKey", "State"]
+
+CLUSTER_VERSION_FIRST = 1
 
 
-@dataclass(slots=True)
 class State:
-    """Everything that is replicated."""
+    """Everything that is replicated, and what follows from it."""
 
-    cluster_id: str = ""
-    time_ms: int = 0
-    provisional: bool = False  # the command under way does not know whether the time is right
-    next_stream_id: int = 1
-    next_object_id: int = 1
-    streams: dict[int, common_pb2.Stream] = field(default_factory=dict)
-    names: dict[str, int] = field(default_factory=dict)
-    ranges: dict[int, dict[int, common_pb2.Range]] = field(default_factory=dict)
-    objects: dict[int, common_pb2.Object] = field(default_factory=dict)
-    range_objects: dict[tuple[int, int], dict[int, None]] = field(default_factory=dict)
-    servers: dict[str, pd_state_pb2.RegisteredServer] = field(default_factory=dict)
-    hosted: dict[Hosting, dict[tuple[int, int], None]] = field(default_factory=dict)
-    undated: dict[int, None] = field(default_factory=dict)  # tombstones
-    undated_ranges: dict[tuple[int, int], None] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.cluster_id = ""
+        self.cluster_version = CLUSTER_VERSION_FIRST
+        self.time_ms = 0
+        self.provisional = False  # the command under way does not know whether the time is right
+        self.next_stream_id = 1
+        self.next_object_id = 1
+        self.changes = Changes()
+        self.names = Names()
+        self.hosted = HostedRanges()
+        self.range_objects = RangeObjects()
+        self.due = DueTimes(self)
+        self.short: dict[RangeKey, None] = {}
+        """Sealed ranges with fewer replicas than their stream wants, and not in the tier."""
+        self.bounded: dict[int, None] = {}
+        """Streams that keep a number of bytes at most."""
+        self.undated: dict[int, None] = {}
+        """Tombstones without a date."""
+        self.undated_ranges: dict[RangeKey, None] = {}
+        note = self.changes.note
+        self.streams: Table[int, common_pb2.Stream] = Table(self.names.changed, self._stream_changed, note)
+        self.ranges = RangeTable(self.hosted.changed, self._range_changed, self.due.range_changed, note)
+        self.objects: Table[int, common_pb2.Object] = Table(self.range_objects.changed, self._object_changed)
+        self.servers: Table[str, pd_state_pb2.RegisteredServer] = Table(note)
 
     # ---- finding
 
@@ -51,7 +66,7 @@ class State:
 
     def stream_by_id(self, stream_id: int) -> common_pb2.Stream:
         """Raises StreamNotFound."""
-        stream = self.streams.get(stream_id)
+        stream = self.streams.find(stream_id)
         if stream is None:
             raise StreamNotFound(f"no stream with id {stream_id}: it was deleted")
         return stream
@@ -59,15 +74,18 @@ class State:
     def range(self, stream_id: int, index: int) -> common_pb2.Range:
         """Raises StreamNotFound, RangeNotFound."""
         self.stream_by_id(stream_id)
-        found = self.ranges[stream_id].get(index)
+        found = self.ranges.find((stream_id, index))
         if found is None:
             raise RangeNotFound(f"stream {stream_id} has no range {index}: it was trimmed, or never was")
         return found
 
+    def ranges_of(self, stream_id: int) -> StreamRanges:
+        """Return the ranges of a stream, in order."""
+        return self.ranges.of(stream_id)
+
     def last_range(self, stream_id: int) -> common_pb2.Range | None:
         """Return the last range of a stream, or None."""
-        ranges = self.ranges[stream_id]
-        return ranges[next(reversed(ranges))] if ranges else None
+        return self.ranges.of(stream_id).last()
 
     def check_epoch(self, stream: common_pb2.Stream, epoch: int) -> None:
         """Raises WriterFenced unless `epoch` is the stream's current one, InvalidArgument when it is none at all."""
@@ -81,7 +99,7 @@ class State:
 
     def objects_of(self, stream_id: int, index: int) -> list[common_pb2.Object]:
         """Return the objects of one range, oldest first, tombstones included."""
-        return [self.objects[object_id] for object_id in self.range_objects.get((stream_id, index), {})]
+        return [self.objects[object_id] for object_id in self.range_objects.of((stream_id, index))]
 
     # ---- time
 
@@ -96,89 +114,115 @@ class State:
         """Return what to date things with; 0: not known yet."""
         return 0 if self.provisional else self.time_ms
 
-    def note_dates(self, of: common_pb2.Range) -> None:
-        """A range was sealed, or tiered a bit further: note whether it is dated."""
-        tiered = of.tiered_end_offset > of.start_offset
-        if of.state == common_pb2.RANGE_STATE_SEALED and not (of.sealed_ms and (of.tiered_ms or not tiered)):
-            self.undated_ranges[of.stream_id, of.index] = None
-
-    def bury(self, found: common_pb2.Object) -> None:
-        """An object becomes a tombstone."""
-        found.state = common_pb2.OBJECT_STATE_DELETED
-        found.deleted_ms = self.date()
-        if not found.deleted_ms:
-            self.undated[found.object_id] = None
-
     def _date_all(self) -> None:
-        for object_id in self.undated:
-            self.objects[object_id].deleted_ms = self.time_ms
-        for stream_id, index in self.undated_ranges:
-            of = self.ranges[stream_id][index]
+        for object_id in list(self.undated):
+            tombstone = self.objects.copy(object_id)
+            tombstone.deleted_ms = self.time_ms
+            self.objects.put(object_id, tombstone)
+        for key in list(self.undated_ranges):
+            of = self.ranges.copy(key)
             of.sealed_ms = of.sealed_ms or self.time_ms
             if of.tiered_end_offset > of.start_offset:
                 of.tiered_ms = of.tiered_ms or self.time_ms
-        self.undated.clear()
-        self.undated_ranges.clear()
+            self.ranges.put(key, of)
 
     def latest_date(self) -> int:
         """Return the latest date on anything: the time, where an early version did not write it down."""
-        ranges = chain.from_iterable(each.values() for each in self.ranges.values())
-        dates = [date for each in ranges for date in (each.created_ms, each.sealed_ms, each.tiered_ms)]
-        return max([0, *dates, *(each.committed_ms for each in self.objects.values())])
+        dates = [date for each in self.ranges.values() for date in (each.created_ms, each.sealed_ms, each.tiered_ms)]
+        return max(chain([0], dates, (each.committed_ms for each in self.objects.values())))
 
-    # ---- changing, with the indexes kept in step
+    # ---- changing
 
-    def add_range(self, added: common_pb2.Range) -> None:
-        """Add the next range of its stream."""
-        self.ranges[added.stream_id][added.index] = added
-        for replica in added.replicas:
-            self.host(replica, added)
+    def put_stream(self, changed: common_pb2.Stream) -> None:
+        """Insert or replace a stream."""
+        self.streams.put(changed.stream_id, changed)
+
+    def put_range(self, changed: common_pb2.Range) -> None:
+        """Add the next range of its stream, or replace one."""
+        self.ranges.put((changed.stream_id, changed.index), changed)
+
+    def put_object(self, changed: common_pb2.Object) -> None:
+        """Insert or replace an object."""
+        self.objects.put(changed.object_id, changed)
+
+    def bury(self, object_id: int) -> None:
+        """An object becomes a tombstone."""
+        tombstone = self.objects.copy(object_id)
+        tombstone.state = common_pb2.OBJECT_STATE_DELETED
+        tombstone.deleted_ms = self.date()
+        self.put_object(tombstone)
 
     def remove_range(self, removed: common_pb2.Range) -> None:
         """Forget a range: its objects become tombstones, its replicas are nobody's."""
-        for replica in removed.replicas:
-            self.unhost(replica, removed)
         for found in self.objects_of(removed.stream_id, removed.index):
             if found.state != common_pb2.OBJECT_STATE_DELETED:
-                self.bury(found)
-        self.range_objects.pop((removed.stream_id, removed.index), None)
-        self.undated_ranges.pop((removed.stream_id, removed.index), None)
-        del self.ranges[removed.stream_id][removed.index]
+                self.bury(found.object_id)
+        self.ranges.remove((removed.stream_id, removed.index))
 
     def forget_trimmed(self, stream: common_pb2.Stream) -> None:
         """Forget the ranges that lie wholly below the trim offset, but never the last one."""
-        for each in list(self.ranges[stream.stream_id].values())[:-1]:
-            if each.end_offset > stream.trim_offset:
+        ranges = self.ranges.of(stream.stream_id)
+        beyond = ranges.index_beyond(stream.trim_offset)
+        for index in ranges:
+            if index >= beyond or index == stream.range_count - 1:
                 return
-            self.remove_range(each)
+            self.remove_range(ranges[index])
 
-    def host(self, replica: common_pb2.Replica, of: common_pb2.Range) -> None:
-        """Note that a server holds a replica."""
-        self.hosted.setdefault((replica.server, replica.incarnation), {})[of.stream_id, of.index] = None
+    # ---- indexes that need more than one table
 
-    def unhost(self, replica: common_pb2.Replica, of: common_pb2.Range) -> None:
-        """Note that it does not any more."""
-        self.hosted.get((replica.server, replica.incarnation), {}).pop((of.stream_id, of.index), None)
+    def _stream_changed(self, before: common_pb2.Stream | None, after: common_pb2.Stream | None) -> None:
+        stream = after if after is not None else before
+        if stream is None:
+            return
+        if before is not None and after is not None and before.config != after.config:
+            for each in self.ranges.of(stream.stream_id).values():
+                self._note_short(each)
+        if after is not None and after.config.retention_bytes:
+            self.bounded[after.stream_id] = None
+        else:
+            self.bounded.pop(stream.stream_id, None)
+        self.due.stream_changed(before, after)
 
-    def add_object(self, added: common_pb2.Object) -> None:
-        """Add a prepared object."""
-        self.objects[added.object_id] = added
-        self.range_objects.setdefault((added.stream_id, added.range_index), {})[added.object_id] = None
+    def _range_changed(self, before: common_pb2.Range | None, after: common_pb2.Range | None) -> None:
+        if after is None:
+            if before is not None:
+                self.undated_ranges.pop((before.stream_id, before.index), None)
+                self.short.pop((before.stream_id, before.index), None)
+            return
+        self._note_short(after)
+        tiered = after.tiered_end_offset > after.start_offset
+        if after.state == common_pb2.RANGE_STATE_SEALED and not (after.sealed_ms and (after.tiered_ms or not tiered)):
+            self.undated_ranges[after.stream_id, after.index] = None
+        else:
+            self.undated_ranges.pop((after.stream_id, after.index), None)
 
-    def remove_object(self, object_id: int) -> None:
-        """Forget an object that is gone from the store."""
-        removed = self.objects.pop(object_id, None)
-        self.undated.pop(object_id, None)
-        if removed is not None:
-            self.range_objects.get((removed.stream_id, removed.range_index), {}).pop(object_id, None)
+    def _note_short(self, of: common_pb2.Range) -> None:
+        stream = self.streams.find(of.stream_id)
+        is_short = (
+            of.state == common_pb2.RANGE_STATE_SEALED
+            and of.tiered_end_offset != of.end_offset
+            and stream is not None
+            and 0 < len(of.replicas) < stream.config.replicas
+        )
+        if is_short:
+            self.short[of.stream_id, of.index] = None
+        else:
+            self.short.pop((of.stream_id, of.index), None)
+
+    def _object_changed(self, before: common_pb2.Object | None, after: common_pb2.Object | None) -> None:
+        if after is not None and after.state == common_pb2.OBJECT_STATE_DELETED and not after.deleted_ms:
+            self.undated[after.object_id] = None
+        elif before is not None:
+            self.undated.pop(before.object_id, None)
 
     # ---- checking
 
     def validate(self) -> None:
         """Assert the invariants; for tests and the simulator."""
-        assert sorted(self.names.values()) == sorted(self.streams)
+        assert sorted(self.names.ids().values()) == sorted(self.streams)
+        assert sum(len(self.ranges.of(stream_id)) for stream_id in self.streams) == len(self.ranges)
         for stream_id, stream in self.streams.items():
-            ranges = list(self.ranges[stream_id].values())
+            ranges = list(self.ranges.of(stream_id).values())
             for number, each in enumerate(ranges):
                 assert each.epoch <= stream.epoch
                 if each.state == common_pb2.RANGE_STATE_OPEN:
@@ -190,10 +234,6 @@ class State:
                     assert each.start_offset == ranges[number - 1].end_offset, "ranges tile"
                     assert each.index == ranges[number - 1].index + 1
                 self._validate_objects(each)
-        for (server, incarnation), hosted in self.hosted.items():
-            for stream_id, index in hosted:
-                replicas = self.ranges[stream_id][index].replicas
-                assert any(r.server == server and r.incarnation == incarnation for r in replicas)
 
     def _validate_objects(self, of: common_pb2.Range) -> None:
         committed = [
@@ -204,3 +244,47 @@ class State:
             assert each.start_offset == position, "objects tile"
             position = each.end_offset
         assert position == max(of.tiered_end_offset, of.start_offset)
+
+    def validate_indexes(self) -> None:
+        """Assert that every index is what the rows make it; for tests and the simulator."""
+        rebuilt = State()
+        rebuilt.load(self.streams.values(), self.ranges.values(), self.objects.values(), ())
+        assert rebuilt.indexes() == self.indexes(), "an index is not what the rows make it"
+
+    def load(
+        self,
+        streams: Iterable[common_pb2.Stream],
+        ranges: Iterable[common_pb2.Range],
+        objects: Iterable[common_pb2.Object],
+        servers: Iterable[pd_state_pb2.RegisteredServer],
+    ) -> None:
+        """Put all rows of a snapshot."""
+        for stream in streams:
+            self.put_stream(stream)
+        for each in ranges:
+            self.put_range(each)
+        for found in objects:
+            self.put_object(found)
+        self.range_objects.sort_tombstones(self.objects)
+        for server in servers:
+            self.servers.put(server.server.name, server)
+
+    def indexes(self) -> list[object]:
+        """Return everything that follows from the rows, to be compared."""
+        hosted = {key: (each.open, each.sealed) for key, each in self.hosted.hostings().items()}
+        objects = self.range_objects
+        return [
+            hosted,
+            self.hosted.open_count,
+            self.names.ids(),
+            objects.all(),
+            objects.prepared,
+            objects.tombstones,
+            objects.committed_count,
+            self.due.hot_drops,
+            self.due.trims,
+            self.short,
+            self.bounded,
+            self.undated,
+            self.undated_ranges,
+        ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from rangelog.errors import InvalidArgument, OffsetOutOfRange, StreamExists
+from rangelog.errors import InvalidArgument, OffsetOutOfRange, PreconditionFailed, StreamExists
 from rangelog.ids import check_name
 from rangelog.limits import RANGE_SIZE_BYTES_MAX_DEFAULT, RANGE_SIZE_BYTES_MIN
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 REPLICAS_MAX = 7
@@ -50,6 +51,14 @@ def _check(config: common_pb2.StreamConfig) -> None:
         raise InvalidArgument("compression must be none or zstd")
 
 
+def check_version(stream: common_pb2.Stream, expected: int) -> None:
+    """Raise PreconditionFailed when the caller expects another version of the stream; 0 expects none."""
+    if expected and expected != stream.version:
+        raise PreconditionFailed(
+            f"stream {stream.name!r} has version {stream.version}, not {expected}: it was changed meanwhile"
+        )
+
+
 def create_stream(state: State, request: pd_pb2.CreateStreamRequest, now_ms: int) -> pd_pb2.CreateStreamResponse:
     """Raises StreamExists, InvalidArgument."""
     check_name("stream", request.name)
@@ -60,15 +69,14 @@ def create_stream(state: State, request: pd_pb2.CreateStreamRequest, now_ms: int
         stream_id=state.next_stream_id, name=request.name, config=config, created_ms=now_ms, version=1
     )
     state.next_stream_id += 1
-    state.streams[stream.stream_id] = stream
-    state.names[stream.name] = stream.stream_id
-    state.ranges[stream.stream_id] = {}
+    state.put_stream(stream)
     return pd_pb2.CreateStreamResponse(stream=stream)
 
 
 def update_stream(state: State, request: pd_pb2.UpdateStreamRequest, now_ms: int) -> pd_pb2.UpdateStreamResponse:
     """Take over the named fields. Raises StreamNotFound, InvalidArgument."""
-    stream = state.stream(request.name)
+    stream = copy_of(state.stream(request.name))
+    check_version(stream, request.expected_version)
     if not request.fields:
         raise InvalidArgument("nothing to update: name the fields to change")
     config = common_pb2.StreamConfig()
@@ -79,20 +87,20 @@ def update_stream(state: State, request: pd_pb2.UpdateStreamRequest, now_ms: int
         setattr(config, name, getattr(request.config, name))
     stream.config.CopyFrom(with_defaults(config))
     stream.version += 1
+    state.put_stream(stream)
     return pd_pb2.UpdateStreamResponse(stream=stream)
 
 
 def delete_stream(state: State, request: pd_pb2.DeleteStreamRequest, now_ms: int) -> pd_pb2.DeleteStreamResponse:
     """The name is free again, the id is not. Raises StreamNotFound."""
     stream = state.stream(request.name)
+    check_version(stream, request.expected_version)
     last = state.last_range(stream.stream_id)
     is_open = last is not None and last.state == common_pb2.RANGE_STATE_OPEN
     response = pd_pb2.DeleteStreamResponse(stream=stream, open_range=last if is_open else None)
-    for each in list(state.ranges[stream.stream_id].values()):
+    for each in state.ranges.of(stream.stream_id).values():
         state.remove_range(each)
-    del state.ranges[stream.stream_id]
-    del state.names[stream.name]
-    del state.streams[stream.stream_id]
+    state.streams.remove(stream.stream_id)
     return response
 
 
@@ -103,21 +111,25 @@ def trim_stream(state: State, request: pd_pb2.TrimStreamRequest, now_ms: int) ->
     Trimming less than before changes nothing. Raises StreamNotFound, OffsetOutOfRange.
     """
     stream = state.stream_by_id(request.stream_id) if request.stream_id else state.stream(request.name)
+    check_version(stream, request.expected_version)
     if request.trim_offset > stream.next_offset:
         raise OffsetOutOfRange(
             f"cannot trim to {request.trim_offset}: sealed ranges end at {stream.next_offset}",
             offset=stream.next_offset,
         )
     if request.trim_offset > stream.trim_offset:
+        stream = copy_of(stream)
         stream.trim_offset = request.trim_offset
         stream.version += 1
+        state.put_stream(stream)
     state.forget_trimmed(stream)
     return pd_pb2.TrimStreamResponse(stream=stream)
 
 
 def open_writer(state: State, request: pd_pb2.OpenWriterRequest, now_ms: int) -> pd_pb2.OpenWriterResponse:
     """Raise the epoch: whoever wrote before is fenced at the placement driver from here on. Raises StreamNotFound."""
-    stream = state.stream(request.name)
+    stream = copy_of(state.stream(request.name))
     stream.epoch += 1
     stream.version += 1
+    state.put_stream(stream)
     return pd_pb2.OpenWriterResponse(stream=stream, last_range=state.last_range(stream.stream_id))

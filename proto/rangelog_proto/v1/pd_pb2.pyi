@@ -70,16 +70,18 @@ class ListStreamsResponse(_message.Message):
     def __init__(self, streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class UpdateStreamRequest(_message.Message):
-    __slots__ = ("request_id", "name", "config", "fields")
+    __slots__ = ("request_id", "name", "config", "fields", "expected_version")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_VERSION_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     name: str
     config: _common_pb2.StreamConfig
     fields: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., config: _Optional[_Union[_common_pb2.StreamConfig, _Mapping]] = ..., fields: _Optional[_Iterable[str]] = ...) -> None: ...
+    expected_version: int
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., config: _Optional[_Union[_common_pb2.StreamConfig, _Mapping]] = ..., fields: _Optional[_Iterable[str]] = ..., expected_version: _Optional[int] = ...) -> None: ...
 
 class UpdateStreamResponse(_message.Message):
     __slots__ = ("stream",)
@@ -88,12 +90,14 @@ class UpdateStreamResponse(_message.Message):
     def __init__(self, stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ...) -> None: ...
 
 class DeleteStreamRequest(_message.Message):
-    __slots__ = ("request_id", "name")
+    __slots__ = ("request_id", "name", "expected_version")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_VERSION_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     name: str
-    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+    expected_version: int
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., expected_version: _Optional[int] = ...) -> None: ...
 
 class DeleteStreamResponse(_message.Message):
     __slots__ = ("stream", "open_range")
@@ -104,16 +108,18 @@ class DeleteStreamResponse(_message.Message):
     def __init__(self, stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ..., open_range: _Optional[_Union[_common_pb2.Range, _Mapping]] = ...) -> None: ...
 
 class TrimStreamRequest(_message.Message):
-    __slots__ = ("request_id", "name", "trim_offset", "stream_id")
+    __slots__ = ("request_id", "name", "trim_offset", "stream_id", "expected_version")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TRIM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_VERSION_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     name: str
     trim_offset: int
     stream_id: int
-    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., trim_offset: _Optional[int] = ..., stream_id: _Optional[int] = ...) -> None: ...
+    expected_version: int
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., trim_offset: _Optional[int] = ..., stream_id: _Optional[int] = ..., expected_version: _Optional[int] = ...) -> None: ...
 
 class TrimStreamResponse(_message.Message):
     __slots__ = ("stream",)
@@ -208,18 +214,20 @@ class ProveEndResponse(_message.Message):
     def __init__(self, range: _Optional[_Union[_common_pb2.Range, _Mapping]] = ...) -> None: ...
 
 class ListRangesRequest(_message.Message):
-    __slots__ = ("stream_id", "name", "from_offset", "page_size", "from_index")
+    __slots__ = ("stream_id", "name", "from_offset", "page_size", "from_index", "last_only")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     FROM_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_ONLY_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     name: str
     from_offset: int
     page_size: int
     from_index: int
-    def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., from_offset: _Optional[int] = ..., page_size: _Optional[int] = ..., from_index: _Optional[int] = ...) -> None: ...
+    last_only: bool
+    def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., from_offset: _Optional[int] = ..., page_size: _Optional[int] = ..., from_index: _Optional[int] = ..., last_only: bool = ...) -> None: ...
 
 class ListRangesResponse(_message.Message):
     __slots__ = ("ranges", "more", "stream")
@@ -492,25 +500,28 @@ class DescribeClusterRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class PdMember(_message.Message):
-    __slots__ = ("name", "address", "leader", "reachable", "term", "applied_index")
+    __slots__ = ("name", "address", "leader", "reachable", "term", "applied_index", "feature_level")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     name: str
     address: str
     leader: bool
     reachable: bool
     term: int
     applied_index: int
-    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., leader: bool = ..., reachable: bool = ..., term: _Optional[int] = ..., applied_index: _Optional[int] = ...) -> None: ...
+    feature_level: int
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., leader: bool = ..., reachable: bool = ..., term: _Optional[int] = ..., applied_index: _Optional[int] = ..., feature_level: _Optional[int] = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "members", "stream_count", "range_count", "open_range_count", "object_count", "servers", "tier_url", "has_majority", "failing_task_count")
+    __slots__ = ("cluster_id", "members", "cluster_version", "stream_count", "range_count", "open_range_count", "object_count", "servers", "tier_url", "has_majority", "failing_task_count")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     STREAM_COUNT_FIELD_NUMBER: _ClassVar[int]
     RANGE_COUNT_FIELD_NUMBER: _ClassVar[int]
     OPEN_RANGE_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -521,6 +532,7 @@ class DescribeClusterResponse(_message.Message):
     FAILING_TASK_COUNT_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     members: _containers.RepeatedCompositeFieldContainer[PdMember]
+    cluster_version: int
     stream_count: int
     range_count: int
     open_range_count: int
@@ -529,7 +541,7 @@ class DescribeClusterResponse(_message.Message):
     tier_url: str
     has_majority: bool
     failing_task_count: int
-    def __init__(self, cluster_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[PdMember, _Mapping]]] = ..., stream_count: _Optional[int] = ..., range_count: _Optional[int] = ..., open_range_count: _Optional[int] = ..., object_count: _Optional[int] = ..., servers: _Optional[_Iterable[_Union[_common_pb2.Server, _Mapping]]] = ..., tier_url: _Optional[str] = ..., has_majority: bool = ..., failing_task_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[PdMember, _Mapping]]] = ..., cluster_version: _Optional[int] = ..., stream_count: _Optional[int] = ..., range_count: _Optional[int] = ..., open_range_count: _Optional[int] = ..., object_count: _Optional[int] = ..., servers: _Optional[_Iterable[_Union[_common_pb2.Server, _Mapping]]] = ..., tier_url: _Optional[str] = ..., has_majority: bool = ..., failing_task_count: _Optional[int] = ...) -> None: ...
 
 class Task(_message.Message):
     __slots__ = ("task_id", "kind", "stream_id", "stream_name", "range_index", "server", "since_ms", "attempts", "last_error")

@@ -1,6 +1,7 @@
 from rangelog_proto.v1 import common_pb2 as _common_pb2
 from rangelog_proto.v1 import pd_pb2 as _pd_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -8,8 +9,27 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class SectionKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SECTION_KIND_UNSPECIFIED: _ClassVar[SectionKind]
+    SECTION_KIND_HEADER: _ClassVar[SectionKind]
+    SECTION_KIND_STREAMS: _ClassVar[SectionKind]
+    SECTION_KIND_RANGES: _ClassVar[SectionKind]
+    SECTION_KIND_OBJECTS: _ClassVar[SectionKind]
+    SECTION_KIND_SERVERS: _ClassVar[SectionKind]
+    SECTION_KIND_RESULTS: _ClassVar[SectionKind]
+    SECTION_KIND_END: _ClassVar[SectionKind]
+SECTION_KIND_UNSPECIFIED: SectionKind
+SECTION_KIND_HEADER: SectionKind
+SECTION_KIND_STREAMS: SectionKind
+SECTION_KIND_RANGES: SectionKind
+SECTION_KIND_OBJECTS: SectionKind
+SECTION_KIND_SERVERS: SectionKind
+SECTION_KIND_RESULTS: SectionKind
+SECTION_KIND_END: SectionKind
+
 class Command(_message.Message):
-    __slots__ = ("version", "request_id", "now_ms", "name_cluster", "create_stream", "update_stream", "delete_stream", "trim_stream", "open_writer", "create_range", "seal_range", "register_server", "mark_log_end", "prepare_object", "commit_object", "abandon_object", "collect_objects", "drop_hot", "replace_replica", "prove_end", "mark_log_ends", "time_is_provisional")
+    __slots__ = ("version", "request_id", "now_ms", "name_cluster", "create_stream", "update_stream", "delete_stream", "trim_stream", "open_writer", "create_range", "seal_range", "register_server", "mark_log_end", "prepare_object", "commit_object", "abandon_object", "collect_objects", "drop_hot", "replace_replica", "prove_end", "mark_log_ends", "set_cluster_version", "time_is_provisional")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +51,7 @@ class Command(_message.Message):
     REPLACE_REPLICA_FIELD_NUMBER: _ClassVar[int]
     PROVE_END_FIELD_NUMBER: _ClassVar[int]
     MARK_LOG_ENDS_FIELD_NUMBER: _ClassVar[int]
+    SET_CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     TIME_IS_PROVISIONAL_FIELD_NUMBER: _ClassVar[int]
     version: int
     request_id: str
@@ -53,8 +74,15 @@ class Command(_message.Message):
     replace_replica: ReplaceReplica
     prove_end: _pd_pb2.ProveEndRequest
     mark_log_ends: MarkLogEnds
+    set_cluster_version: SetClusterVersion
     time_is_provisional: bool
-    def __init__(self, version: _Optional[int] = ..., request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., name_cluster: _Optional[_Union[NameCluster, _Mapping]] = ..., create_stream: _Optional[_Union[_pd_pb2.CreateStreamRequest, _Mapping]] = ..., update_stream: _Optional[_Union[_pd_pb2.UpdateStreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[_pd_pb2.DeleteStreamRequest, _Mapping]] = ..., trim_stream: _Optional[_Union[_pd_pb2.TrimStreamRequest, _Mapping]] = ..., open_writer: _Optional[_Union[_pd_pb2.OpenWriterRequest, _Mapping]] = ..., create_range: _Optional[_Union[PlacedCreateRange, _Mapping]] = ..., seal_range: _Optional[_Union[PlacedSealRange, _Mapping]] = ..., register_server: _Optional[_Union[_pd_pb2.RegisterServerRequest, _Mapping]] = ..., mark_log_end: _Optional[_Union[MarkLogEnd, _Mapping]] = ..., prepare_object: _Optional[_Union[TimedPrepareObject, _Mapping]] = ..., commit_object: _Optional[_Union[_pd_pb2.CommitObjectRequest, _Mapping]] = ..., abandon_object: _Optional[_Union[AbandonObject, _Mapping]] = ..., collect_objects: _Optional[_Union[CollectObjects, _Mapping]] = ..., drop_hot: _Optional[_Union[DropHot, _Mapping]] = ..., replace_replica: _Optional[_Union[ReplaceReplica, _Mapping]] = ..., prove_end: _Optional[_Union[_pd_pb2.ProveEndRequest, _Mapping]] = ..., mark_log_ends: _Optional[_Union[MarkLogEnds, _Mapping]] = ..., time_is_provisional: bool = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., name_cluster: _Optional[_Union[NameCluster, _Mapping]] = ..., create_stream: _Optional[_Union[_pd_pb2.CreateStreamRequest, _Mapping]] = ..., update_stream: _Optional[_Union[_pd_pb2.UpdateStreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[_pd_pb2.DeleteStreamRequest, _Mapping]] = ..., trim_stream: _Optional[_Union[_pd_pb2.TrimStreamRequest, _Mapping]] = ..., open_writer: _Optional[_Union[_pd_pb2.OpenWriterRequest, _Mapping]] = ..., create_range: _Optional[_Union[PlacedCreateRange, _Mapping]] = ..., seal_range: _Optional[_Union[PlacedSealRange, _Mapping]] = ..., register_server: _Optional[_Union[_pd_pb2.RegisterServerRequest, _Mapping]] = ..., mark_log_end: _Optional[_Union[MarkLogEnd, _Mapping]] = ..., prepare_object: _Optional[_Union[TimedPrepareObject, _Mapping]] = ..., commit_object: _Optional[_Union[_pd_pb2.CommitObjectRequest, _Mapping]] = ..., abandon_object: _Optional[_Union[AbandonObject, _Mapping]] = ..., collect_objects: _Optional[_Union[CollectObjects, _Mapping]] = ..., drop_hot: _Optional[_Union[DropHot, _Mapping]] = ..., replace_replica: _Optional[_Union[ReplaceReplica, _Mapping]] = ..., prove_end: _Optional[_Union[_pd_pb2.ProveEndRequest, _Mapping]] = ..., mark_log_ends: _Optional[_Union[MarkLogEnds, _Mapping]] = ..., set_cluster_version: _Optional[_Union[SetClusterVersion, _Mapping]] = ..., time_is_provisional: bool = ...) -> None: ...
+
+class SetClusterVersion(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
 
 class NameCluster(_message.Message):
     __slots__ = ("cluster_id",)
@@ -193,3 +221,41 @@ class StateSnapshot(_message.Message):
     results: _containers.RepeatedCompositeFieldContainer[KeptResult]
     time_ms: int
     def __init__(self, version: _Optional[int] = ..., cluster_id: _Optional[str] = ..., next_stream_id: _Optional[int] = ..., next_object_id: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., servers: _Optional[_Iterable[_Union[RegisteredServer, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[KeptResult, _Mapping]]] = ..., time_ms: _Optional[int] = ...) -> None: ...
+
+class Section(_message.Message):
+    __slots__ = ("kind", "version", "rows")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    kind: SectionKind
+    version: int
+    rows: bytes
+    def __init__(self, kind: _Optional[_Union[SectionKind, str]] = ..., version: _Optional[int] = ..., rows: _Optional[bytes] = ...) -> None: ...
+
+class SnapshotHeader(_message.Message):
+    __slots__ = ("cluster_id", "cluster_version", "time_ms", "next_stream_id", "next_object_id")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    cluster_version: int
+    time_ms: int
+    next_stream_id: int
+    next_object_id: int
+    def __init__(self, cluster_id: _Optional[str] = ..., cluster_version: _Optional[int] = ..., time_ms: _Optional[int] = ..., next_stream_id: _Optional[int] = ..., next_object_id: _Optional[int] = ...) -> None: ...
+
+class SnapshotRows(_message.Message):
+    __slots__ = ("streams", "ranges", "objects", "servers", "results")
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    streams: _containers.RepeatedCompositeFieldContainer[_common_pb2.Stream]
+    ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.Range]
+    objects: _containers.RepeatedCompositeFieldContainer[_common_pb2.Object]
+    servers: _containers.RepeatedCompositeFieldContainer[RegisteredServer]
+    results: _containers.RepeatedCompositeFieldContainer[KeptResult]
+    def __init__(self, streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., servers: _Optional[_Iterable[_Union[RegisteredServer, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[KeptResult, _Mapping]]] = ...) -> None: ...

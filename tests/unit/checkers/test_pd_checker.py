@@ -30,9 +30,10 @@ from pd_history import (
 
 from rangelog.errors import RangelogError
 from rangelog_pd.state import machine as machine_module
-from rangelog_pd.state.machine import COMMAND_VERSION, Machine, response_of
+from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
+from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -84,7 +85,7 @@ class Story:
 
     def _apply(self, request_id: str, **action: object) -> bytes:
         self.index += 1
-        command = pd_state_pb2.Command(version=COMMAND_VERSION, request_id=request_id, now_ms=self.index, **action)  # type: ignore[arg-type]
+        command = pd_state_pb2.Command(version=FEATURE_LEVEL, request_id=request_id, now_ms=self.index, **action)  # type: ignore[arg-type]
         encoded = command.SerializeToString()
         result = self.machine.apply(self.index, encoded)
         self.applied.append(Applied(self.index, encoded, result, self.now_s, self.now_s))
@@ -170,7 +171,7 @@ class Story:
         stream = state.stream(call.stream)
         if call.name == "describe_stream":
             return Reply(view_of_stream(stream))
-        ranges = state.ranges[stream.stream_id].values()
+        ranges = state.ranges.of(stream.stream_id).values()
         return Reply(view_of_stream(stream), tuple(view_of_range(each) for each in ranges))
 
     def _command(self, call: Call) -> Reply:

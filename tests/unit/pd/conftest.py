@@ -13,12 +13,13 @@ from google.protobuf.message import Message
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import ranges, servers, streams
+from rangelog_pd.reconcile.commands import commands
 from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT, Planner
-from rangelog_pd.reconcile.proposals import proposals
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.settings import MemberSettings, PdSettings
-from rangelog_pd.state.machine import COMMAND_VERSION, Machine, response_of
+from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.store import State
+from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -49,12 +50,13 @@ class Pd:
         self.now_ms += ms
 
     def apply(self, command: pd_state_pb2.Command) -> bytes:
-        command.version = COMMAND_VERSION
+        command.version = FEATURE_LEVEL
         command.now_ms = self.wall_ms
         command.time_is_provisional = self.provisional
         self.applied += 1
         result = self.machine.apply(self.applied, command.SerializeToString())
         self.state.validate()
+        self.state.validate_indexes()
         return result
 
     def reload(self) -> None:
@@ -215,7 +217,7 @@ class Pd:
 
     def tier(self, stream_id: int, index: int, server: str) -> None:
         """Upload a sealed range whole."""
-        of = self.state.ranges[stream_id][index]
+        of = self.state.ranges.of(stream_id)[index]
         self.commit(self.prepare(stream_id, index, of.start_offset, of.end_offset, server))
 
     def beat_all(self) -> None:
@@ -234,7 +236,7 @@ class Pd:
         return dict(zip(kinds, found, strict=True))
 
     def proposals(self) -> list[pd_state_pb2.Command]:
-        return proposals(self.state, self.view, self.now_ms, self.wall_ms)
+        return commands(self.state, self.view, self.now_ms, self.wall_ms)
 
     def reconcile(self) -> list[str]:
         """One round: propose and apply; returns the kinds."""

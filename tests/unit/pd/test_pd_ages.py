@@ -60,7 +60,7 @@ async def test_what_a_leader_behind_sealed_is_not_old_to_the_next_one(ready: Any
         ready.silence(500)
         await ready.beat_all()
         assert await trimmed_to(ready) == 0
-    assert ready.machine.state.ranges[1][0].sealed_ms == pytest.approx(ready.driver.wall_ms(), abs=5_000)
+    assert ready.machine.state.ranges.of(1)[0].sealed_ms == pytest.approx(ready.driver.wall_ms(), abs=5_000)
 
 
 async def test_a_range_sealed_before_the_servers_are_heard_is_new(ready: Any) -> None:
@@ -75,12 +75,12 @@ async def test_a_range_sealed_before_the_servers_are_heard_is_new(ready: Any) ->
     request = pb.UpdateStreamRequest(request_id="u", name="s", config=config, fields=["retention_ms"])
     await streams.update_stream(ready.driver, request)
     await ready.seal(1_000, epoch=2)
-    assert ready.machine.state.ranges[1][0].sealed_ms == 0
+    assert ready.machine.state.ranges.of(1)[0].sealed_ms == 0
     await ready.beat_all()
     ready.silence(1_000)
     await ready.beat_all()
     assert await trimmed_to(ready) == 0
-    assert ready.machine.state.ranges[1][0].sealed_ms == ready.driver.wall_ms()
+    assert ready.machine.state.ranges.of(1)[0].sealed_ms == ready.driver.wall_ms()
     assert await trimmed_to(ready) == 0
 
 
@@ -99,7 +99,7 @@ def test_what_is_sealed_in_provisional_time_is_as_old_as_the_first_confirmed_one
     pd.pass_ms(7 * 86_400_000)
     assert pd.reconcile() == [], "it has no date yet"
     pd.open_writer()
-    assert pd.state.ranges[made.stream_id][0].sealed_ms == pd.wall_ms
+    assert pd.state.ranges.of(made.stream_id)[0].sealed_ms == pd.wall_ms
     pd.pass_ms(10_000)
     assert pd.reconcile() == []
     pd.pass_ms(1)
@@ -117,7 +117,7 @@ def test_what_is_uploaded_and_deleted_in_provisional_time_keeps_its_graces(pd: A
     pd.reload()
     pd.provisional = False
     pd.create_stream("another")
-    assert pd.state.ranges[whole][0].tiered_ms == pd.wall_ms
+    assert pd.state.ranges.of(whole)[0].tiered_ms == pd.wall_ms
     pd.provisional = True
     pd.delete_stream()
     pd.reload()

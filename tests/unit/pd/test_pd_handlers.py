@@ -105,10 +105,10 @@ async def test_too_few_living_servers_place_nothing(api: Any) -> None:
 
 async def test_an_excluded_server_is_avoided_or_nothing_happens(ready: Any) -> None:
     """With a fourth server the slow one is left; strictly without both nothing changes."""
-    sick = ready.machine.state.ranges[1][0].replicas[0].server
+    sick = ready.machine.state.ranges.of(1)[0].replicas[0].server
     with pytest.raises(NoPlacement):
         await ready.seal(10, request_id="no", create_next=True, exclude_servers=["rs1", "rs2"], exclude_strictly=True)
-    assert ready.machine.state.ranges[1][0].state == common_pb2.RANGE_STATE_OPEN
+    assert ready.machine.state.ranges.of(1)[0].state == common_pb2.RANGE_STATE_OPEN
     answer = await ready.seal(10, request_id="yes", create_next=True, exclude_servers=[sick], exclude_strictly=True)
     assert sick not in [each.server for each in answer.next_range.replicas]
 
@@ -227,7 +227,7 @@ async def test_pages_join_without_gap_or_repeat(ready: Any) -> None:
 async def prepared(api: Any) -> common_pb2.Object:
     """Range 0 sealed at 2000, its upload begun by its first member."""
     await api.seal(2_000)
-    member = api.machine.state.ranges[1][0].replicas[0]
+    member = api.machine.state.ranges.of(1)[0].replicas[0]
     request = pb.PrepareObjectRequest(
         request_id="prep",
         stream_id=1,
@@ -298,7 +298,7 @@ async def test_a_failing_upload_is_listed_with_its_last_error(ready: Any) -> Non
     """What is wanted and goes wrong is visible: since when, how often, and what the server said last."""
     await ready.seal(10)
     name = ""
-    for member in ready.machine.state.ranges[1][0].replicas:
+    for member in ready.machine.state.ranges.of(1)[0].replicas:
         report = pb.ReplicaReport(stream_id=1, range_index=0, state=pb.REPLICA_STATE_SEALED, durable_offset=10)
         told = await ready.beat(member.server, report)
         if any(each.WhichOneof("action") == "upload_range" for each in told.directives):

@@ -72,7 +72,7 @@ def test_objects_tile_their_range(pd: Any) -> None:
             pd.prepare(found.stream_id, 0, start, end, "rs1")
     pd.commit(pd.prepare(found.stream_id, 0, 0, 4, "rs1"))
     pd.commit(pd.prepare(found.stream_id, 0, 4, 10, "rs1"))
-    assert pd.state.ranges[found.stream_id][0].tiered_end_offset == 10
+    assert pd.state.ranges.of(found.stream_id)[0].tiered_end_offset == 10
 
 
 def test_an_open_range_is_not_uploaded(pd: Any) -> None:
@@ -116,7 +116,7 @@ def test_hot_copies_go_only_when_objects_cover_the_range(pd: Any) -> None:
         pd.do(pd_pb2.ListTasksResponse, drop_hot=drop)
     pd.commit(pd.prepare(found.stream_id, 0, 4, 10, "rs1"))
     pd.do(pd_pb2.ListTasksResponse, drop_hot=drop)
-    assert pd.state.ranges[found.stream_id][0].hot_dropped
+    assert pd.state.ranges.of(found.stream_id)[0].hot_dropped
 
 
 # ---- repair
@@ -137,7 +137,7 @@ def test_a_replacement_takes_the_place_of_the_lost(pd: Any) -> None:
     """A sealed range's lost replica gives its place to another server, once."""
     sealed(pd)
     replace(pd, "rs3", "rs4")
-    assert [each.server for each in pd.state.ranges[1][0].replicas] == [
+    assert [each.server for each in pd.state.ranges.of(1)[0].replicas] == [
         "rs1",
         "rs2",
         "rs4",
@@ -164,7 +164,7 @@ def test_a_free_place_can_be_filled_but_no_more(pd: Any) -> None:
     replace(pd, "", "rs3")
     with pytest.raises(PreconditionFailed):
         replace(pd, "", "rs4")
-    assert [each.server for each in pd.state.ranges[1][0].replicas] == [
+    assert [each.server for each in pd.state.ranges.of(1)[0].replicas] == [
         "rs1",
         "rs2",
         "rs3",

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangelog.errors import NoPlacement
-from rangelog_pd.placement import Candidate, Health, place
+from rangelog_pd.placement import Candidate, ServerHealth, place
 
 
-def server(name: str, zone: str = "", health: Health = Health.ALIVE, load: int = 0) -> Candidate:
+def server(name: str, zone: str = "", health: ServerHealth = ServerHealth.ALIVE, load: int = 0) -> Candidate:
     """A candidate."""
     return Candidate(name, 1, zone, health, (load,))
 
@@ -38,7 +38,7 @@ def test_without_zones_load_decides() -> None:
 
 def test_the_dead_fill_up_but_never_count() -> None:
     """With two alive of three the third place goes to the suspect before the dead; with one alive there is no place."""
-    dead, suspect = server("d", health=Health.DEAD), server("s", health=Health.SUSPECT)
+    dead, suspect = server("d", health=ServerHealth.DEAD), server("s", health=ServerHealth.SUSPECT)
     assert sorted(names(place([server("a"), server("b"), dead, suspect], replicas=3, acks=2))) == ["a", "b", "s"]
     with pytest.raises(NoPlacement, match="1 range servers are alive"):
         place([server("a"), dead, suspect], replicas=3, acks=2)
@@ -65,7 +65,7 @@ CANDIDATES = st.lists(
         server,
         st.sampled_from([f"s{number}" for number in range(9)]),
         st.sampled_from(["", "z1", "z2", "z3"]),
-        st.sampled_from(list(Health)),
+        st.sampled_from(list(ServerHealth)),
         st.integers(0, 5),
     ),
     unique_by=lambda each: each.server,
@@ -82,11 +82,11 @@ def test_whatever_is_chosen_can_be_used(
         found = place(candidates, replicas=replicas, acks=acks, exclude=sorted(exclude), strictly=strictly)
     except NoPlacement:
         allowed = [each for each in candidates if not (strictly and each.server in exclude)]
-        alive = [each for each in allowed if each.health is Health.ALIVE]
+        alive = [each for each in allowed if each.health is ServerHealth.ALIVE]
         assert len(alive) < acks or len(allowed) < min(replicas, len(candidates))
         return
     assert len(set(names(found))) == len(found) == min(replicas, len(candidates))
-    assert sum(each.health is Health.ALIVE for each in found) >= acks
+    assert sum(each.health is ServerHealth.ALIVE for each in found) >= acks
     assert not (strictly and exclude & set(names(found)))
     again = place(candidates[::-1], replicas=replicas, acks=acks, exclude=sorted(exclude), strictly=strictly)
     assert names(again) == names(found)

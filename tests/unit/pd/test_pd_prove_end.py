@@ -111,7 +111,7 @@ def test_a_proof_needs_enough_members(opened: Any) -> None:
     for holders in ([one], [one, one], [one, stranger], [one, older], []):
         with pytest.raises(PreconditionFailed):
             prove(opened, source, 7, holders)
-    assert opened.state.ranges[source.stream_id][source.index].floor_offset == 0
+    assert opened.state.ranges.of(source.stream_id)[source.index].floor_offset == 0
 
 
 def test_bad_proofs_are_refused(opened: Any) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rangelog_pd.placement import Health
-from rangelog_pd.reconcile import proposals as proposals_module
+from rangelog_pd.placement import ServerHealth
+from rangelog_pd.reconcile import commands as commands_module
 from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT
-from rangelog_pd.reconcile.proposals import REPLACE_AFTER_MS
+from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 ABC = ("rs1", "rs2", "rs3")
@@ -41,10 +41,10 @@ def test_health_follows_the_lease(pd: Any) -> None:
     for _ in range(4):
         found.append(pd.view.health(pd.state, "rs1", incarnation, pd.now_ms))
         pd.pass_ms(1_700)
-    assert found == [Health.ALIVE, Health.SUSPECT, Health.SUSPECT, Health.DEAD]
+    assert found == [ServerHealth.ALIVE, ServerHealth.SUSPECT, ServerHealth.SUSPECT, ServerHealth.DEAD]
     pd.beat("rs1", complete=False)
-    assert pd.view.health(pd.state, "rs1", incarnation, pd.now_ms) is Health.ALIVE
-    assert pd.view.health(pd.state, "rs1", 1, pd.now_ms) is Health.DEAD
+    assert pd.view.health(pd.state, "rs1", incarnation, pd.now_ms) is ServerHealth.ALIVE
+    assert pd.view.health(pd.state, "rs1", 1, pd.now_ms) is ServerHealth.DEAD
 
 
 def test_a_lost_heartbeat_makes_the_leader_ask_for_everything(pd: Any, make_report: Any) -> None:
@@ -234,7 +234,7 @@ def test_a_replaced_replica_stays_until_the_others_are_whole(pd: Any, whole: int
     """A server that returns after it was replaced keeps its copy, and serves as a source, until enough members have one."""
     silence(pd, "rs3", REPLACE_AFTER_MS + 6_000)
     assert "replace_replica" in pd.reconcile()
-    assert [each.server for each in pd.state.ranges[whole][0].replicas].count("rs4") == 1
+    assert [each.server for each in pd.state.ranges.of(whole)[0].replicas].count("rs4") == 1
     pd.beat("rs2", make_report(whole, 0, "INCOMPLETE", end=3))
     pd.beat("rs3", make_report(whole, 0, "SEALED", end=10))
     assert "drop_replica" not in pd.directives("rs3")
@@ -339,7 +339,7 @@ def test_a_wiped_server_is_its_own_replacement_where_there_is_no_other(pd: Any, 
     pd.register("rs3", incarnation=77)
     pd.beat("rs3")
     assert "replace_replica" in pd.reconcile()
-    replicas = pd.state.ranges[whole][0].replicas
+    replicas = pd.state.ranges.of(whole)[0].replicas
     assert [(each.server, each.incarnation) for each in replicas if each.server == "rs3"] == [("rs3", 77)]
 
 
@@ -351,7 +351,7 @@ def test_a_replacement_goes_to_another_zone(pd: Any, whole: int) -> None:
     pd.beat("rs0")
     silence(pd, "rs3", REPLACE_AFTER_MS + 6_000)
     pd.reconcile()
-    assert "rs4" in [each.server for each in pd.state.ranges[whole][0].replicas]
+    assert "rs4" in [each.server for each in pd.state.ranges.of(whole)[0].replicas]
 
 
 def test_a_free_place_is_filled(pd: Any, make_report: Any) -> None:
@@ -364,7 +364,7 @@ def test_a_free_place_is_filled(pd: Any, make_report: Any) -> None:
     for name in ("rs1", "rs2"):
         pd.beat(name, make_report(made.stream_id, 0, "SEALED", end=10))
     assert pd.reconcile() == ["replace_replica"]
-    assert len(pd.state.ranges[made.stream_id][0].replicas) == 3
+    assert len(pd.state.ranges.of(made.stream_id)[0].replicas) == 3
     assert pd.reconcile() == []
 
 
@@ -445,7 +445,7 @@ def test_log_ends_are_marked_together_once_a_second(pd: Any) -> None:
 
 def test_log_ends_go_before_everything_else(pd: Any, stream: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round that is full of other work marks log ends all the same."""
-    monkeypatch.setattr(proposals_module, "PROPOSALS_MAX", 1)
+    monkeypatch.setattr(commands_module, "COMMANDS_MAX", 1)
     pd.seal(stream, 0, 1, 0)
     pd.pass_ms(600_001)
     pd.beat("rs1", complete=False, log_end=1_000)

@@ -8,7 +8,6 @@ import pytest
 
 from rangelog.errors import Overloaded
 from rangelog_pd.state import results
-from rangelog_pd.state.machine import COMMAND_VERSION
 from rangelog_pd.state.results import (
     RESULTS_AGE_MS_MAX,
     RESULTS_AGE_MS_MIN,
@@ -17,6 +16,7 @@ from rangelog_pd.state.results import (
     RESULTS_USUAL,
     Results,
 )
+from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import pd_state_pb2
 
 
@@ -30,7 +30,7 @@ def test_at_full_rate_a_result_outlives_its_clients_repeats(pd: Any) -> None:
     """27,000 commands in a second, and then a repeat: it gets its first answer, and is not done twice."""
     pd.create_stream()
     first = pd.open_writer(request_id="a")
-    later = pd_state_pb2.Command(version=COMMAND_VERSION, now_ms=pd.wall_ms)
+    later = pd_state_pb2.Command(version=FEATURE_LEVEL, now_ms=pd.wall_ms)
     later.open_writer.name = "s"
     for number in range(27_000):
         later.request_id = f"b{number}"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pd_rows import level_1_snapshot
 
 from rangelog.errors import (
     InvalidArgument,
@@ -95,7 +96,7 @@ def test_deleting_a_stream_leaves_tombstones_of_its_objects(pd: Any) -> None:
     pd.tier(found.stream_id, 0, "rs1")
     pd.delete_stream()
     assert [each.state for each in pd.state.objects.values()] == [common_pb2.OBJECT_STATE_DELETED]
-    assert not any(pd.state.hosted.values())
+    assert not pd.state.hosted.hostings()
 
 
 def test_update_takes_over_the_named_fields_only(pd: Any) -> None:
@@ -121,7 +122,7 @@ def test_trim_ends_at_the_last_sealed_offset_and_never_goes_back(pd: Any) -> Non
     assert refused.value.offset == 10
     assert pd.trim(10).trim_offset == 10
     assert pd.trim(3).trim_offset == 10
-    assert list(pd.state.ranges[found.stream_id]) == [1]
+    assert list(pd.state.ranges.of(found.stream_id)) == [1]
 
 
 def test_the_last_range_stays_until_there_is_another(pd: Any) -> None:
@@ -131,7 +132,7 @@ def test_the_last_range_stays_until_there_is_another(pd: Any) -> None:
     pd.trim(10)
     assert pd.open_writer().last_range.end_offset == 10
     pd.create_range(found.stream_id, 2, 10, *ABC)
-    assert list(pd.state.ranges[found.stream_id]) == [1]
+    assert list(pd.state.ranges.of(found.stream_id)) == [1]
 
 
 # ---- epochs, ranges
@@ -218,7 +219,7 @@ def test_a_refused_seal_stays_refused(pd: Any) -> None:
         pd.seal(found.stream_id, 0, 1, 10, create=True, request_id="a")
     with pytest.raises(NoPlacement):
         pd.seal(found.stream_id, 0, 1, 10, *ABC, request_id="a")
-    assert pd.state.ranges[found.stream_id][0].state == common_pb2.RANGE_STATE_OPEN
+    assert pd.state.ranges.of(found.stream_id)[0].state == common_pb2.RANGE_STATE_OPEN
 
 
 def test_a_range_refused_for_lack_of_servers_can_be_asked_for_again(pd: Any) -> None:
@@ -352,7 +353,7 @@ def test_a_snapshot_of_an_early_version_has_the_time_of_its_latest_date(pd: Any)
     pd.tier(found.stream_id, 0, "rs1")
     latest = pd.wall_ms
     pd.delete_stream()
-    early = pd_state_pb2.StateSnapshot.FromString(pd.machine.snapshot())
+    early = level_1_snapshot(pd.machine)
     early.ClearField("time_ms")
     for each in early.objects:
         each.ClearField("deleted_ms")

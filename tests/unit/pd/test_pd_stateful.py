@@ -13,8 +13,10 @@ from google.protobuf.message import Message
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from pd_rows import level_1_snapshot
 
-from rangelog_pd.state.machine import COMMAND_VERSION, Machine
+from rangelog_pd.state.machine import Machine
+from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 NAMES = st.sampled_from(["a", "b"])
@@ -71,7 +73,7 @@ class PlacementDriver(RuleBasedStateMachine):
         """Apply on both members, under a request id of its own."""
         self.now_ms += 1
         command = pd_state_pb2.Command(
-            version=COMMAND_VERSION,
+            version=FEATURE_LEVEL,
             request_id=f"r{len(self.log)}",
             now_ms=self.now_ms,
             **action,  # type: ignore[arg-type]
@@ -87,12 +89,12 @@ class PlacementDriver(RuleBasedStateMachine):
         if result.error_code in ("", "FENCED", "PRECONDITION_FAILED", "STREAM_NOT_FOUND", "STREAM_EXISTS"):
             self.answered.append((command, encoded))
         self.machine.state.validate()
+        self.machine.state.validate_indexes()
         return result
 
     def tables(self) -> bytes:
         """The state without the kept results and the time."""
-        snapshot = pd_state_pb2.StateSnapshot.FromString(self.machine.snapshot())
-        snapshot.ClearField("results")
+        snapshot = level_1_snapshot(self.machine)
         snapshot.ClearField("time_ms")
         return snapshot.SerializeToString(deterministic=True)
 
@@ -242,7 +244,7 @@ class PlacementDriver(RuleBasedStateMachine):
     def prepare(self, data: Any, length: int, choice: int, ttl: int) -> None:
         stream = self.streams[data.draw(st.sampled_from(sorted(n for n, s in self.streams.items() if s.ranges)))]
         index = data.draw(st.integers(0, len(stream.ranges) - 1))
-        found = self.machine.state.ranges[stream.stream_id].get(index)
+        found = self.machine.state.ranges.of(stream.stream_id).get(index)
         start = found.tiered_end_offset if found is not None else 0
         if choice == 8:  # not where the last object ended
             start += 1
@@ -309,7 +311,7 @@ class PlacementDriver(RuleBasedStateMachine):
             result = self.apply(drop_hot=pd_state_pb2.DropHot(stream_id=stream.stream_id, range_index=index))
             if not result.error_code:
                 assert stream.ranges[index].end is not None, "an open range is never dropped"
-                of = self.machine.state.ranges[stream.stream_id][index]
+                of = self.machine.state.ranges.of(stream.stream_id)[index]
                 assert of.tiered_end_offset == of.end_offset == stream.ranges[index].end
             return
         command = pd_state_pb2.ReplaceReplica(
@@ -347,9 +349,9 @@ class PlacementDriver(RuleBasedStateMachine):
     def ranges_are_the_models(self) -> None:
         """What is left of each stream is the model's, and no end ever changed."""
         state = self.machine.state
-        assert state.names == {name: stream.stream_id for name, stream in self.streams.items()}
+        assert state.names.ids() == {name: stream.stream_id for name, stream in self.streams.items()}
         for stream in self.streams.values():
-            kept = state.ranges[stream.stream_id]
+            kept = state.ranges.of(stream.stream_id)
             for index, known in enumerate(stream.ranges):
                 if index not in kept:
                     assert known.end is not None

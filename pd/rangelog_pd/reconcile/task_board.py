@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from rangelog_proto.v1 import pd_pb2
 
@@ -24,14 +25,14 @@ class _Entry:
 
 
 @dataclass(slots=True)
-class Tasks:
+class TaskBoard:
     """All tasks of this leader."""
 
     _entries: dict[str, _Entry] = field(default_factory=dict)
 
     def want(self, server: str, directive: pd_pb2.Directive, stream_name: str, now_ms: int) -> None:
         """A directive goes out (again)."""
-        entry = self._entries.get(directive.task_id)
+        entry = self._entries.pop(directive.task_id, None)
         if entry is None:
             if len(self._entries) >= _TASKS_MAX:
                 return
@@ -45,7 +46,8 @@ class Tasks:
                 since_ms=now_ms,
             )
             object_ids = tuple(directive.delete_objects.object_ids)
-            entry = self._entries[directive.task_id] = _Entry(task, now_ms, object_ids)
+            entry = _Entry(task, now_ms, object_ids)
+        self._entries[directive.task_id] = entry  # the last: they are in the order in which they were wanted last
         entry.wanted_ms = now_ms
         entry.done = False
         entry.task.attempts += 1
@@ -66,12 +68,15 @@ class Tasks:
     def listing(self, now_ms: int, *, failing_only: bool) -> list[pd_pb2.Task]:
         """Return what is wanted now, oldest first."""
         self.expire(now_ms)
-        found = [entry.task for entry in self._entries.values() if not entry.done]
+        found = sorted(
+            (entry.task for entry in self._entries.values() if not entry.done), key=lambda task: task.since_ms
+        )
         return [task for task in found if task.last_error] if failing_only else found
 
     def expire(self, now_ms: int) -> None:
         """Forget what was not wanted for a while."""
-        for task_id in [key for key, entry in self._entries.items() if now_ms - entry.wanted_ms > _FORGET_MS]:
+        old = takewhile(lambda item: now_ms - item[1].wanted_ms > _FORGET_MS, self._entries.items())
+        for task_id, _ in list(old):
             del self._entries[task_id]
 
     def clear(self) -> None:

@@ -1,0 +1,71 @@
+"""How many bytes the streams with a bound on them hold, kept as ranges come, are reported, and go.
+
+What holds: a sealed range counts with the largest size that one of its replicas reported, or with the size of its committed
+objects where that is all there is of it. Only streams with `retention_bytes` are kept here.
+"""
+
+from __future__ import annotations
+
+from rangelog_pd.state.store import State
+from rangelog_proto.v1 import common_pb2
+
+
+class StreamSizes:
+    """By stream and range index. Bytes."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, dict[int, int]] = {}
+        self._totals: dict[int, int] = {}
+        self._grown: dict[int, None] = {}
+        """Streams that may be over their bound now."""
+
+    def set(self, stream_id: int, index: int, size_bytes: int) -> None:
+        """A sealed range is known to have this size."""
+        sizes = self._sizes.setdefault(stream_id, {})
+        self._totals[stream_id] = self._totals.get(stream_id, 0) + size_bytes - sizes.get(index, 0)
+        sizes[index] = size_bytes
+        self._grown[stream_id] = None
+
+    def get(self, stream_id: int, index: int) -> int:
+        """Return the size of a range; 0 when it is not known."""
+        return self._sizes.get(stream_id, {}).get(index, 0)
+
+    def forget(self, stream_id: int, index: int) -> None:
+        """A range is gone."""
+        size_bytes = self._sizes.get(stream_id, {}).pop(index, 0)
+        if size_bytes:
+            self._totals[stream_id] -= size_bytes
+
+    def forget_stream(self, stream_id: int) -> None:
+        """A stream is gone, or has no bound any more."""
+        self._sizes.pop(stream_id, None)
+        self._totals.pop(stream_id, None)
+        self._grown.pop(stream_id, None)
+
+    def streams_over(self, state: State) -> list[tuple[int, int]]:
+        """Return (stream id, offset to trim to) of the streams that grew over their bound; each comes once per growth."""
+        found = []
+        for stream_id in list(self._grown):
+            del self._grown[stream_id]
+            end = self._trim_to(state, stream_id)
+            if end is not None:
+                found.append((stream_id, end))
+        return found
+
+    def look_again(self, stream_id: int) -> None:
+        """What was said of a stream may not have been done."""
+        if stream_id in self._sizes:
+            self._grown[stream_id] = None
+
+    def _trim_to(self, state: State, stream_id: int) -> int | None:
+        """The end of the last range that, with all after it, is over the bound."""
+        stream = state.streams.find(stream_id)
+        if stream is None or not stream.config.retention_bytes:
+            return None
+        left, end = self._totals.get(stream_id, 0), None
+        for each in state.ranges.of(stream_id).values():
+            if left <= stream.config.retention_bytes or each.state != common_pb2.RANGE_STATE_SEALED:
+                break
+            left -= self.get(stream_id, each.index)
+            end = each.end_offset
+        return end if end is not None and end > stream.trim_offset else None

@@ -1,0 +1,205 @@
+"""What the leader has to look after, kept in step with the state's changes: queues in its memory, never a walk on a timer.
+
+What holds: `follow` takes every change of the state since it was last called, and begins anew where changes were missed or
+the state is another one; after it, each range or stream that may want something is in a queue here or in the attention of the
+servers concerned. A queue may hold what wants nothing any more; who takes an entry looks at the rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import Message
+
+from rangelog_pd.placement import ServerHealth
+from rangelog_pd.reconcile.due_queue import DueQueue
+from rangelog_pd.reconcile.sizes import StreamSizes
+from rangelog_pd.state.indexes import Hosting
+from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import RangeKey
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
+
+if TYPE_CHECKING:
+    from rangelog_pd.reconcile.view import ClusterView
+
+REPLACE_AFTER_MS = 60_000.0
+"""A server that is away for less is waited for: copying its replicas would cost more."""
+
+
+class Upkeep:
+    """Of one leader, for one view of the cluster."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._state: State | None = None
+        self._seen = 0
+        self._lost: dict[Hosting, None] = {}
+        self._alive: tuple[str, ...] = ()
+        self.drops: DueQueue[RangeKey] = DueQueue({})
+        self.trims: DueQueue[int] = DueQueue({})
+        self.repairs: dict[RangeKey, None] = {}
+        """Sealed ranges that may lack a member."""
+        self.blocked: dict[RangeKey, None] = {}
+        """Those for which there is no server at the moment."""
+        self.sizes = StreamSizes()
+
+    def forget(self) -> None:
+        """Another term of leadership begins."""
+        self._state = None
+
+    def follow(self, state: State) -> None:
+        """Take the changes since the last call."""
+        changes = state.changes.since(self._seen) if self._state is state else None
+        if changes is None:
+            self._begin(state)
+        else:
+            for before, after in changes:
+                self._note(state, before, after)
+        self._seen = state.changes.last
+        for name in list(self._view.heard):
+            del self._view.heard[name]
+            self._pass_on_reports(state, name)
+
+    def watch_servers(self, state: State, now_ms: float) -> None:
+        """Find servers that went for good, or for long, and others that came: their ranges are to be looked at."""
+        alive = []
+        for name, registered in state.servers.items():
+            if self._view.health(state, name, registered.server.incarnation, now_ms) is ServerHealth.ALIVE:
+                alive.append(name)
+        if tuple(alive) != self._alive:
+            self._alive = tuple(alive)
+            self.repairs.update(self.blocked)
+            self.blocked.clear()
+        lost = {each: None for each in state.hosted.hostings() if self.is_lost(state, *each, now_ms)}
+        for hosting in lost:
+            if hosting not in self._lost:
+                self.repairs.update(state.hosted.of(*hosting).sealed)
+        self._lost = lost
+
+    def is_lost(self, state: State, server: str, incarnation: int, now_ms: float) -> bool:
+        """Whether a member is gone for good, or for so long that another server takes its place."""
+        registered = state.servers.find(server)
+        if registered is None or registered.server.incarnation != incarnation:
+            return True
+        silent_ms = self._view.silent_ms(server, now_ms)
+        return silent_ms >= max(REPLACE_AFTER_MS, self._view.dead_ms)
+
+    # ---- changes
+
+    def _begin(self, state: State) -> None:
+        self._state = state
+        self._lost = {}
+        self.drops = DueQueue(state.due.hot_drops)
+        self.trims = DueQueue(state.due.trims)
+        self.repairs = dict(state.short)
+        self.blocked = {}
+        self.sizes = StreamSizes()
+        for name, view in self._view.servers.items():
+            view.attention.clear()
+            view.reported.clear()
+            view.unsifted = True
+            self._view.heard[name] = None
+            for key in view.reports:
+                view.attention.attend(key)
+        for stream_id in state.bounded:
+            self._measure_stream(state, stream_id)
+
+    def _note(self, state: State, before: Message | None, after: Message | None) -> None:
+        row = after if after is not None else before
+        if isinstance(row, common_pb2.Range):
+            self._note_range(state, before, after)
+        elif isinstance(row, common_pb2.Stream):
+            self._note_stream(state, before, after)
+        elif isinstance(before, pd_state_pb2.RegisteredServer) and after is not None:
+            self.repairs.update(self._left_behind(state, before.server))
+
+    @staticmethod
+    def _left_behind(state: State, earlier: common_pb2.Server) -> dict[RangeKey, None]:
+        """The sealed ranges of an incarnation that another one replaced."""
+        now = state.servers[earlier.name].server
+        if now.incarnation == earlier.incarnation:
+            return {}
+        return state.hosted.of(earlier.name, earlier.incarnation).sealed
+
+    def _note_range(self, state: State, before: Message | None, after: Message | None) -> None:
+        concerned: dict[str, None] = {}
+        for row in (before, after):
+            if isinstance(row, common_pb2.Range):
+                key = (row.stream_id, row.index)
+                concerned.update({replica.server: None for replica in row.replicas})
+        concerned.update(self._view.strays.get(key, {}))
+        for name in concerned:
+            view = self._view.servers.get(name)
+            if view is not None:
+                view.attention.attend(key)
+        if not isinstance(after, common_pb2.Range):
+            self.sizes.forget(*key)
+            return
+        if after.state != common_pb2.RANGE_STATE_SEALED:
+            return
+        due_ms = state.due.hot_drops.get(key)
+        if due_ms is not None:
+            self.drops.put(key, due_ms)
+        trim_ms = state.due.trims.get(after.stream_id)
+        if trim_ms is not None:
+            self.trims.put(after.stream_id, trim_ms)
+        if key in state.short or any((each.server, each.incarnation) in self._lost for each in after.replicas):
+            self.repairs[key] = None
+        if after.stream_id in state.bounded:
+            self._measure(state, after)
+
+    def _note_stream(self, state: State, before: Message | None, after: Message | None) -> None:
+        if not isinstance(after, common_pb2.Stream):
+            if isinstance(before, common_pb2.Stream):
+                self.sizes.forget_stream(before.stream_id)
+            return
+        trim_ms = state.due.trims.get(after.stream_id)
+        if trim_ms is not None:
+            self.trims.put(after.stream_id, trim_ms)
+        if not isinstance(before, common_pb2.Stream) or before.config == after.config:
+            return
+        for each in state.ranges.of(after.stream_id).values():  # its cost is that of the change: it concerns them all
+            self._note_range(state, each, each)
+        if after.config.retention_bytes:
+            self._measure_stream(state, after.stream_id)
+        else:
+            self.sizes.forget_stream(after.stream_id)
+
+    # ---- reports
+
+    def _pass_on_reports(self, state: State, name: str) -> None:
+        """What one server reported may be what others wait for; and what it lacks is found after a whole report."""
+        view = self._view.servers[name]
+        for key in view.reported:
+            found = state.ranges.find(key)
+            if found is None or found.state != common_pb2.RANGE_STATE_SEALED:
+                continue
+            for other in {*(replica.server for replica in found.replicas), *self._view.strays.get(key, ())}:
+                if other != name and other in self._view.servers:
+                    self._view.servers[other].attention.wake(key)
+            if key[0] in state.bounded:
+                self._measure(state, found)
+        view.reported.clear()
+        if view.unsifted:
+            view.unsifted = False
+            for key in state.hosted.of(name, view.incarnation).sealed.keys() - view.reports.keys():
+                view.attention.attend(key)
+
+    # ---- sizes
+
+    def _measure_stream(self, state: State, stream_id: int) -> None:
+        for each in state.ranges.of(stream_id).values():
+            self._measure(state, each)
+
+    def _measure(self, state: State, of: common_pb2.Range) -> None:
+        if of.state == common_pb2.RANGE_STATE_SEALED:
+            self.sizes.set(of.stream_id, of.index, self._size_bytes(state, of))
+
+    def _size_bytes(self, state: State, of: common_pb2.Range) -> int:
+        """As its replicas report it; of a range that is only in the tier, what its objects take there."""
+        reports = [self._view.report(each.server, each.incarnation, (of.stream_id, of.index)) for each in of.replicas]
+        hot = max((each.size_bytes for each in reports if each is not None), default=0)
+        if hot:
+            return hot
+        objects = state.objects_of(of.stream_id, of.index)
+        return sum(each.size_bytes for each in objects if each.state == common_pb2.OBJECT_STATE_COMMITTED)

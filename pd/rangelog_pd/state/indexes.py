@@ -1,0 +1,190 @@
+"""Indexes over the tables, so that no question walks a table.
+
+What holds: each follows from the rows alone, so it is the same on every member and is built anew by a restore, which puts
+every row.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from rangelog_pd.state.tables import RangeKey
+from rangelog_proto.v1 import common_pb2
+
+Hosting = tuple[str, int]
+"""A server in one incarnation."""
+
+_INSERTED_MAX = 64
+_OPEN, _SEALED = common_pb2.RANGE_STATE_OPEN, common_pb2.RANGE_STATE_SEALED
+
+
+@dataclass(slots=True)
+class Hosted:
+    """The ranges that one server, in one incarnation, is a member of."""
+
+    open: dict[RangeKey, None] = field(default_factory=dict)
+    sealed: dict[RangeKey, None] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.open) + len(self.sealed)
+
+    def __contains__(self, key: RangeKey) -> bool:
+        return key in self.open or key in self.sealed
+
+
+NOTHING_HOSTED = Hosted()
+
+
+class HostedRanges:
+    """By server and incarnation."""
+
+    def __init__(self) -> None:
+        self._hosted: dict[Hosting, Hosted] = {}
+        self.open_count = 0
+
+    def of(self, server: str, incarnation: int) -> Hosted:
+        """Return what a server is a member of. Not to be changed."""
+        return self._hosted.get((server, incarnation), NOTHING_HOSTED)
+
+    def hostings(self) -> dict[Hosting, Hosted]:
+        """Return all that host anything. Not to be changed."""
+        return self._hosted
+
+    def changed(self, before: common_pb2.Range | None, after: common_pb2.Range | None) -> None:
+        """A row of the ranges changed."""
+        if before is not None:
+            self.open_count -= before.state == _OPEN
+            for replica in before.replicas:
+                self._remove(replica, (before.stream_id, before.index))
+        if after is not None:
+            self.open_count += after.state == _OPEN
+            for replica in after.replicas:
+                hosted = self._hosted.get((replica.server, replica.incarnation))
+                if hosted is None:
+                    hosted = self._hosted[replica.server, replica.incarnation] = Hosted()
+                part = hosted.open if after.state == _OPEN else hosted.sealed
+                part[after.stream_id, after.index] = None
+
+    def _remove(self, replica: common_pb2.Replica, key: RangeKey) -> None:
+        hosting = (replica.server, replica.incarnation)
+        hosted = self._hosted[hosting]
+        hosted.open.pop(key, None)
+        hosted.sealed.pop(key, None)
+        if not hosted:
+            del self._hosted[hosting]
+
+
+class Names:
+    """Stream names in order, and their ids."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+        self._sorted: list[str] = []
+        self._unsorted: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._ids
+
+    def get(self, name: str) -> int | None:
+        """Return the id of a stream, or None."""
+        return self._ids.get(name)
+
+    def ids(self) -> dict[str, int]:
+        """Return all. Not to be changed."""
+        return self._ids
+
+    def page(self, prefix: str, after: str, size: int) -> list[str]:
+        """Return up to `size` names that start with `prefix` and come after `after`."""
+        self._sort()
+        start = bisect_left(self._sorted, max(prefix, after))
+        found: list[str] = []
+        for name in islice(self._sorted, start, None):
+            if not name.startswith(prefix) or len(found) == size:
+                break
+            if name != after:
+                found.append(name)
+        return found
+
+    def changed(self, before: common_pb2.Stream | None, after: common_pb2.Stream | None) -> None:
+        """A row of the streams changed; a name never does."""
+        if before is None and after is not None:
+            self._ids[after.name] = after.stream_id
+            self._unsorted.append(after.name)
+        elif before is not None and after is None:
+            self._sort()
+            del self._ids[before.name]
+            del self._sorted[bisect_left(self._sorted, before.name)]
+
+    def _sort(self) -> None:
+        """A few new names go to their places; many, as after a restore, are sorted together."""
+        if len(self._unsorted) > _INSERTED_MAX:
+            self._sorted += self._unsorted
+            self._sorted.sort()
+        else:
+            for name in self._unsorted:
+                insort(self._sorted, name)
+        self._unsorted.clear()
+
+
+class RangeObjects:
+    """The objects of each range, oldest first, tombstones included; and the work that they stand for."""
+
+    def __init__(self) -> None:
+        self._ids: dict[RangeKey, dict[int, None]] = {}
+        self.prepared: dict[int, None] = {}
+        """Uploads under way."""
+        self.tombstones: dict[int, None] = {}
+        """In the order in which they were buried, which is that of their dates: time does not go back."""
+        self.committed_count = 0
+
+    def of(self, key: RangeKey) -> list[int]:
+        """Return the ids of a range's objects."""
+        return list(self._ids.get(key, ()))
+
+    def changed(self, before: common_pb2.Object | None, after: common_pb2.Object | None) -> None:
+        """A row of the objects changed."""
+        row = after if after is not None else before
+        assert row is not None
+        self.committed_count += _is_committed(after) - _is_committed(before)
+        if before is None:
+            self._ids.setdefault((row.stream_id, row.range_index), {})[row.object_id] = None
+        if after is None:
+            self._forget(row)
+            return
+        if after.state == common_pb2.OBJECT_STATE_PREPARED:
+            self.prepared[after.object_id] = None
+        else:
+            self.prepared.pop(after.object_id, None)
+        if after.state == common_pb2.OBJECT_STATE_DELETED:
+            self.tombstones.setdefault(after.object_id)
+
+    def _forget(self, row: common_pb2.Object) -> None:
+        self.prepared.pop(row.object_id, None)
+        self.tombstones.pop(row.object_id, None)
+        ids = self._ids.get((row.stream_id, row.range_index), {})
+        ids.pop(row.object_id, None)
+        if not ids:
+            self._ids.pop((row.stream_id, row.range_index), None)
+
+    def sort_tombstones(self, objects: Mapping[int, common_pb2.Object]) -> None:
+        """Put them into the order of their dates, after all rows were put at once."""
+
+        def date(object_id: int) -> tuple[bool, int, int]:
+            deleted_ms = objects[object_id].deleted_ms
+            return not deleted_ms, deleted_ms, object_id
+
+        self.tombstones = dict.fromkeys(sorted(self.tombstones, key=date))
+
+    def all(self) -> dict[RangeKey, dict[int, None]]:
+        """Return all. Not to be changed."""
+        return self._ids
+
+
+def _is_committed(row: common_pb2.Object | None) -> bool:
+    return row is not None and row.state == common_pb2.OBJECT_STATE_COMMITTED

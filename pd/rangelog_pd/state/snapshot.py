@@ -1,0 +1,176 @@
+"""The state as a snapshot: a list of sections, encoded one at a time from rows that do not change any more.
+
+What holds: `freeze` takes as long as listing the rows; what it returns can be encoded on another thread while commands are
+applied. A section is small, so nobody waits long for the interpreter. A snapshot that cannot be read whole, or is of a newer
+program, changes nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from rangelog.errors import Corruption, IncompatibleVersion
+from rangelog_pd.state.results import Results
+from rangelog_pd.state.store import State
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from rangelog_proto.v1.pd_state_pb2 import Section, SectionKind, SnapshotHeader, SnapshotRows
+
+SECTION_VERSION = 1
+ROWS_PER_SECTION = 500
+_SIZE = struct.Struct("<I")
+_MAGIC = b"\xffRLS"
+"""No StateSnapshot of feature level 1 starts like this: 0xff is no protobuf tag of it."""
+
+_FIELDS = {
+    pd_state_pb2.SECTION_KIND_STREAMS: "streams",
+    pd_state_pb2.SECTION_KIND_RANGES: "ranges",
+    pd_state_pb2.SECTION_KIND_OBJECTS: "objects",
+    pd_state_pb2.SECTION_KIND_SERVERS: "servers",
+    pd_state_pb2.SECTION_KIND_RESULTS: "results",
+}
+_KEPT_VERSION_1 = 1
+
+
+@dataclass(slots=True)
+class Frozen:
+    """The state at one index. Iterating encodes it, once or more often."""
+
+    _header: SnapshotHeader
+    _rows: Sequence[tuple[SectionKind, Sequence[Any], Callable[[Any], Message]]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield _MAGIC
+        yield _framed(pd_state_pb2.SECTION_KIND_HEADER, self._header.SerializeToString(deterministic=True))
+        for kind, rows, encode in self._rows:
+            for first in range(0, len(rows), ROWS_PER_SECTION):
+                some: dict[str, Any] = {_FIELDS[kind]: [encode(row) for row in rows[first : first + ROWS_PER_SECTION]]}
+                yield _framed(kind, SnapshotRows(**some).SerializeToString(deterministic=True))
+        yield _framed(pd_state_pb2.SECTION_KIND_END, b"")
+
+
+def freeze(state: State, results: Results) -> Frozen:
+    """Note all rows as they are. Call it where no command is being applied."""
+    header = SnapshotHeader(
+        cluster_id=state.cluster_id,
+        cluster_version=state.cluster_version,
+        time_ms=state.time_ms,
+        next_stream_id=state.next_stream_id,
+        next_object_id=state.next_object_id,
+    )
+    ages, kept = results.freeze()
+
+    def kept_result(age: tuple[int, str]) -> Message:
+        return pd_state_pb2.KeptResult(request_id=age[1], now_ms=age[0], result=kept[age[1]])
+
+    return Frozen(
+        header,
+        [
+            (pd_state_pb2.SECTION_KIND_STREAMS, state.streams.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_RANGES, state.ranges.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_OBJECTS, state.objects.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_SERVERS, state.servers.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_RESULTS, ages, kept_result),
+        ],
+    )
+
+
+def thaw(data: bytes, own_level: int) -> tuple[State, Results]:
+    """Return what a snapshot holds. Raises Corruption, IncompatibleVersion."""
+    if not data.startswith(_MAGIC):
+        return _thaw_level_1(data)
+    header = SnapshotHeader()
+    rows: dict[str, list[Any]] = {name: [] for name in _FIELDS.values()}
+    try:
+        for section in _sections(data):
+            if section.kind == pd_state_pb2.SECTION_KIND_HEADER:
+                header = SnapshotHeader.FromString(section.rows)
+            else:
+                found = SnapshotRows.FromString(section.rows)
+                for kind, name in _FIELDS.items():
+                    if section.kind == kind:
+                        rows[name] += getattr(found, name)
+    except DecodeError as error:
+        raise Corruption("the placement driver's snapshot cannot be read") from error
+    if header.cluster_version > own_level:
+        raise IncompatibleVersion(
+            f"the snapshot is of cluster version {header.cluster_version}, and this placement driver has feature level "
+            f"{own_level}: start it with the program that the other members run"
+        )
+    return _build(header, **rows)
+
+
+def _sections(data: bytes) -> Iterator[Section]:
+    view, position = memoryview(data), len(_MAGIC)
+    while True:
+        if position + _SIZE.size > len(view):
+            raise Corruption("the placement driver's snapshot ends too early")
+        (size,) = _SIZE.unpack_from(view, position)
+        position += _SIZE.size
+        if size > len(view) - position:
+            raise Corruption("the placement driver's snapshot ends too early")
+        section = Section.FromString(bytes(view[position : position + size]))
+        position += size
+        if section.kind == pd_state_pb2.SECTION_KIND_END:
+            if position != len(view):
+                raise Corruption("the placement driver's snapshot goes on after its end")
+            return
+        known = section.kind in _FIELDS or section.kind == pd_state_pb2.SECTION_KIND_HEADER
+        if not known or section.version > SECTION_VERSION:
+            raise IncompatibleVersion(
+                f"the snapshot has a section of kind {section.kind}, version {section.version}, which this placement "
+                "driver does not know: start it with the program that the other members run"
+            )
+        yield section
+
+
+def _thaw_level_1(data: bytes) -> tuple[State, Results]:
+    try:
+        snapshot = pd_state_pb2.StateSnapshot.FromString(data)
+    except DecodeError as error:
+        raise Corruption("the placement driver's snapshot cannot be read") from error
+    if snapshot.version != _KEPT_VERSION_1:
+        raise Corruption(f"a snapshot of version {snapshot.version}, which no program wrote")
+    header = SnapshotHeader(
+        cluster_id=snapshot.cluster_id,
+        cluster_version=1,
+        time_ms=snapshot.time_ms,
+        next_stream_id=snapshot.next_stream_id,
+        next_object_id=snapshot.next_object_id,
+    )
+    return _build(header, snapshot.streams, snapshot.ranges, snapshot.objects, snapshot.servers, snapshot.results)
+
+
+def _build(
+    header: SnapshotHeader,
+    streams: Iterable[common_pb2.Stream],
+    ranges: Sequence[common_pb2.Range],
+    objects: Sequence[common_pb2.Object],
+    servers: Iterable[pd_state_pb2.RegisteredServer],
+    results: Sequence[pd_state_pb2.KeptResult],
+) -> tuple[State, Results]:
+    state = State()
+    state.cluster_id = header.cluster_id
+    state.cluster_version = max(header.cluster_version, state.cluster_version)
+    state.next_stream_id, state.next_object_id = header.next_stream_id, header.next_object_id
+    known = {stream.stream_id for stream in streams}
+    for each in ranges:
+        if each.stream_id not in known:
+            raise Corruption(f"the snapshot has a range of stream {each.stream_id} but not the stream")
+    state.load(streams, ranges, objects, servers)
+    latest = max((kept.now_ms for kept in results), default=0)
+    state.time_ms = header.time_ms or max(latest, state.latest_date())
+    return state, Results((kept.request_id, kept.now_ms, kept.result) for kept in results)
+
+
+def _framed(kind: SectionKind, rows: bytes) -> bytes:
+    section = Section(kind=kind, version=SECTION_VERSION, rows=rows).SerializeToString(deterministic=True)
+    return _SIZE.pack(len(section)) + section
+
+
+def _same(row: Message) -> Message:
+    return row

@@ -1,0 +1,47 @@
+"""Feature levels: how members of different programs stay one state machine while they are upgraded one by one.
+
+What holds:
+
+* A feature level is raised by one whenever a program can propose something that earlier programs do not apply the same way:
+  a new action, a new field that matters, another rule. What a level means is never changed afterwards.
+* A command names the level that it needs. The cluster version in the state is a level that all members have announced; a
+  leader proposes only commands of at most that level, so a program of an earlier level never meets one that it does not know.
+* The cluster version rises, once all members announce a higher level, and never falls: from then on earlier programs are out.
+* A member that meets a command or a snapshot beyond its own level stops and changes nothing. To answer and to go on would
+  make its state another one than its peers'. Its log is kept: a newer program reads it.
+* Defaults are filled in by the proposer, so a program with other defaults applies a command to the same effect.
+"""
+
+from __future__ import annotations
+
+from rangelog.errors import IncompatibleVersion, Unavailable
+
+FEATURE_LEVEL_MIN = 1
+FEATURE_LEVEL = 2
+"""Of this program."""
+
+_LEVELS = {"set_cluster_version": 2}
+"""By action; 1 where none is given."""
+
+
+def level_of(action: str) -> int:
+    """Return the feature level that a command of this action needs."""
+    return _LEVELS.get(action, FEATURE_LEVEL_MIN)
+
+
+def check_known(level: int, own_level: int, what: str) -> None:
+    """Raise IncompatibleVersion when something is of a level that this member does not have."""
+    if level > own_level:
+        raise IncompatibleVersion(
+            f"{what} needs feature level {level}, and this placement driver has {own_level}: it is older than the "
+            "cluster, so it stops before its state differs; start it with the program that the other members run"
+        )
+
+
+def check_enabled(level: int, cluster_version: int, action: str) -> None:
+    """Raise Unavailable when a command may not be proposed yet, since members of an earlier level are there."""
+    if level > cluster_version:
+        raise Unavailable(
+            f"{action.replace('_', ' ')} needs cluster version {level}, and this cluster is at {cluster_version}: "
+            "upgrade all placement drivers (`pdctl cluster status` shows their levels)"
+        )
