@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -25,7 +25,7 @@ from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.store import State
-from rangelog_pd.state.versions import check_enabled, level_of
+from rangelog_pd.state.versions import check_enabled, level_of, needed_level
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 PROPOSE_TIMEOUT_S = 2.5
@@ -110,8 +110,17 @@ class Driver:
 
     def fill_in(self, target: common_pb2.Range) -> None:
         """Set each replica's address and health."""
+        self.fill_in_all([target])
+
+    def fill_in_all(self, targets: Sequence[common_pb2.Range]) -> None:
+        """Set each replica's address and health, of many ranges."""
         with self.state() as state:
-            target.CopyFrom(self.view.fill_in(state, [target], self.now_ms())[0])
+            for target, filled in zip(targets, self.view.fill_in(state, targets, self.now_ms()), strict=True):
+                target.CopyFrom(filled)
+
+    def knows(self, action: str) -> bool:
+        """Whether all members know commands of this action, so that it may be proposed."""
+        return level_of(action) <= self._machine.state.cluster_version
 
     async def barrier(self) -> None:
         """After this the state holds everything that was acknowledged before. Raises NotLeader with a hint, Unavailable."""
@@ -141,10 +150,12 @@ class Driver:
             raise self._hint() from error
         return response.FromString(response_of(result))
 
-    def _date(self, command: pd_state_pb2.Command) -> None:
+    def _date(self, command: pd_state_pb2.Command, *, gated: bool = True) -> None:
+        """Complete a command: its level and time. `gated`: refuse what not all members know."""
         action = command.WhichOneof("action") or ""
-        command.version = level_of(action)
-        check_enabled(command.version, self._machine.state.cluster_version, action)
+        command.version = max(command.version, needed_level(command))
+        if gated:
+            check_enabled(command.version, self._machine.state.cluster_version, action)
         command.now_ms = self.time_ms()
         command.time_is_provisional = self._leading_term is None or self._clock.provisional
 
@@ -184,6 +195,7 @@ class Driver:
                 wanted = commands(state, self.view, self.now_ms(), time_ms)
                 if (state.undated or state.undated_ranges) and not self._clock.provisional:
                     wanted.append(pd_state_pb2.Command(mark_log_ends=pd_state_pb2.MarkLogEnds()))  # to date them
+            await self._raise_cluster_version()
             if not named:
                 await self._propose_own(
                     pd_state_pb2.Command(name_cluster=pd_state_pb2.NameCluster(cluster_id=uuid.uuid4().hex))
@@ -194,8 +206,18 @@ class Driver:
         except Unavailable as error:
             _log.debug("a round of reconciling was cut short: %s", error)
 
-    async def _propose_own(self, command: pd_state_pb2.Command) -> None:
-        self._date(command)
+    async def _raise_cluster_version(self) -> None:
+        """Once all members announce a higher feature level, it is the cluster's."""
+        levels = [member.feature_level for member in self.consensus.status().members]
+        common = min(levels, default=0)
+        if common > self._machine.state.cluster_version:
+            _log.info("all placement drivers have feature level %d: the cluster goes on at it", common)
+            command = pd_state_pb2.Command(version=common)
+            command.set_cluster_version.version = common
+            await self._propose_own(command, gated=False)
+
+    async def _propose_own(self, command: pd_state_pb2.Command, *, gated: bool = True) -> None:
+        self._date(command, gated=gated)
         result = await self.consensus.propose(command.SerializeToString(), timeout_s=PROPOSE_TIMEOUT_S)
         try:
             response_of(result)

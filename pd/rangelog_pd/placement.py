@@ -6,8 +6,9 @@ looked at; a server that is not alive is chosen only where there are too few ali
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from bisect import insort
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from rangelog.errors import NoPlacement
@@ -49,10 +50,7 @@ def place(
     alive = sum(each.health is ServerHealth.ALIVE for each in allowed)
     wanted = min(replicas, len(candidates))
     if len(allowed) < wanted or alive < acks:
-        raise NoPlacement(
-            f"{alive} range servers are alive{' beside the excluded' if strictly else ''}, "
-            f"{acks} are needed of {wanted}: see `pdctl server list`"
-        )
+        raise NoPlacement(_no_place(alive, acks, wanted, strictly=strictly))
     chosen: list[Candidate] = []
     zones: dict[str, int] = {}
     for zone in zones_taken:
@@ -73,3 +71,85 @@ def place(
         chosen.append(best)
         zones[best.zone] = zones.get(best.zone, 0) + 1
     return chosen
+
+
+def _no_place(alive: int, acks: int, wanted: int, *, strictly: bool) -> str:
+    beside = " beside the excluded" if strictly else ""
+    return f"{alive} range servers are alive{beside}, {acks} are needed of {wanted}: see `pdctl server list`"
+
+
+class Placer:
+    """Places many ranges in a row: what is placed counts as load for the next, and the candidates are sorted once.
+
+    What holds: each choice is the one that `place` makes of the candidates with the load that the choices before left.
+    """
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self._count = len(candidates)
+        self._alive = sum(each.health is ServerHealth.ALIVE for each in candidates)
+        self._by_name = {each.server: each for each in candidates}
+        self._zones: dict[str, list[tuple[ServerHealth, tuple[int, ...], str]]] = {}
+        for each in candidates:
+            self._zones.setdefault(each.zone, []).append((each.health, each.load, each.server))
+        for ordered in self._zones.values():
+            ordered.sort()
+
+    def place(
+        self, *, replicas: int, acks: int, exclude: Collection[str] = (), strictly: bool = False
+    ) -> list[Candidate]:
+        """Choose up to `replicas` servers, as `place` does, and count them as loaded. Raises NoPlacement."""
+        excluded = [self._by_name[name] for name in dict.fromkeys(exclude) if name in self._by_name]
+        count, alive = self._count, self._alive
+        if strictly:
+            count -= len(excluded)
+            alive -= sum(each.health is ServerHealth.ALIVE for each in excluded)
+        wanted = min(replicas, self._count)
+        if count < wanted or alive < acks:
+            raise NoPlacement(_no_place(alive, acks, wanted, strictly=strictly))
+        chosen: list[Candidate] = []
+        taken: dict[str, int] = {}
+        while len(chosen) < wanted:
+            best = min(
+                (
+                    (each.health, each.server in exclude, taken.get(zone, 0) if zone else 0, each.load, each.server)
+                    for zone, ordered in self._zones.items()
+                    for each in self._best(ordered, chosen, exclude, strictly=strictly)
+                ),
+            )
+            found = self._by_name[best[-1]]
+            chosen.append(found)
+            taken[found.zone] = taken.get(found.zone, 0) + 1
+        for each in chosen:
+            self._load(each)
+        return chosen
+
+    def _best(
+        self,
+        ordered: list[tuple[ServerHealth, tuple[int, ...], str]],
+        chosen: Sequence[Candidate],
+        exclude: Collection[str],
+        *,
+        strictly: bool,
+    ) -> Iterator[Candidate]:
+        """The best of a zone that is not excluded, and, where excluded ones may be taken, the best of those."""
+        found_other = found_excluded = False
+        for _, _, name in ordered:
+            each = self._by_name[name]
+            if each in chosen:
+                continue
+            if name not in exclude:
+                yield each
+                found_other = True
+            elif not strictly and not found_excluded:
+                yield each
+                found_excluded = True
+            if found_other:
+                return
+
+    def _load(self, each: Candidate) -> None:
+        """One more open range on a server."""
+        ordered = self._zones[each.zone]
+        ordered.remove((each.health, each.load, each.server))
+        loaded = replace(each, load=tuple(part + 1 for part in each.load))
+        self._by_name[each.server] = loaded
+        insort(ordered, (loaded.health, loaded.load, loaded.server))

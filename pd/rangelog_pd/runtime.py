@@ -41,7 +41,7 @@ class Runtime:
     async def run(self) -> None:
         """Serve until stopped. Raises what consensus died of, or why the API cannot listen."""
         settings = self._settings
-        machine = Machine()
+        machine = Machine(settings.feature_level_max)
         raft = {name: member.raft_address for name, member in settings.members.items()}
         consensus = PySyncObjConsensus(
             settings.name,
@@ -51,6 +51,7 @@ class Runtime:
             secret=settings.raft_secret or "single",
             listen=settings.raft_listen or None,
             snapshot_entries=settings.snapshot_entries,
+            feature_level=settings.feature_level_max,
         )
         driver = Driver(settings, consensus, machine)
         server = GrpcServer(token=settings.token)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT
+from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 
 
 class MemberSettings(BaseModel):
@@ -38,6 +39,7 @@ class PdSettings(BaseSettings):
     tier_prepare_ttl_ms: int = Field(default=120_000, ge=1_000)
     delete_grace_ms: int = Field(default=DELETE_GRACE_MS_DEFAULT, ge=0)
     snapshot_entries: int = Field(default=5_000, ge=100)
+    feature_level_max: int = Field(default=FEATURE_LEVEL, ge=FEATURE_LEVEL_MIN, le=FEATURE_LEVEL)
 
     @field_validator("data_dir")
     @classmethod

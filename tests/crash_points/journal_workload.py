@@ -35,9 +35,9 @@ class Applied:
         self.commands.append(command)
         return b""
 
-    def snapshot(self) -> bytes:
+    def freeze(self) -> list[bytes]:
         """Lines."""
-        return b"\n".join(self.commands)
+        return [b"\n".join(self.commands)]
 
     def restore(self, data: bytes) -> None:
         """Lines back."""

@@ -29,8 +29,8 @@ class MachineLike(Protocol):
     def apply(self, index: int, command: bytes) -> bytes:
         """Apply one committed command."""
 
-    def snapshot(self) -> bytes:
-        """Encode the whole state."""
+    def freeze(self) -> list[bytes]:
+        """Return the whole state."""
 
     def restore(self, data: bytes) -> None:
         """Replace the whole state."""

@@ -55,9 +55,9 @@ class Recorder:
         self._watch.applied(self._process, index, command, result)
         return result
 
-    def snapshot(self) -> bytes:
+    def freeze(self) -> list[bytes]:
         self._process.count("snapshots taken")
-        return self.machine.snapshot()
+        return list(self.machine.freeze())
 
     def restore(self, data: bytes) -> None:
         self._process.count("snapshots installed" if self._process.opened else "states read from a snapshot")

@@ -20,9 +20,9 @@ class Tape:
         self.commands.append(command)
         return b"%d" % len(self.commands)
 
-    def snapshot(self) -> bytes:
+    def freeze(self) -> list[bytes]:
         """Lines."""
-        return b"\n".join(self.commands)
+        return [b"\n".join(self.commands)]
 
     def restore(self, data: bytes) -> None:
         """Lines back."""

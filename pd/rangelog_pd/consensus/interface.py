@@ -2,12 +2,13 @@
 
 What holds: commands are applied in one order on every member; a result that `propose` returned was applied by a majority
 and survives any minority's loss; after `barrier` returned, the local state holds everything that was acknowledged before
-the call. `apply` never raises: an error is a result.
+the call. An error of a command is a result; only a command that this program does not know stops the member.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,13 +17,16 @@ class StateMachine(Protocol):
     """A pure, deterministic state. All three methods are called under `Consensus.lock`."""
 
     def apply(self, index: int, command: bytes) -> bytes:
-        """Apply one committed command and return its encoded result. Must not raise."""
+        """Apply one committed command and return its encoded result.
 
-    def snapshot(self) -> bytes:
-        """Encode the whole state."""
+        Raises IncompatibleVersion for a command of a newer program: then this member stops. Nothing else.
+        """
+
+    def freeze(self) -> Iterable[bytes]:
+        """Return the whole state as it is now. It is encoded as it is iterated, later, elsewhere and without the lock."""
 
     def restore(self, data: bytes) -> None:
-        """Replace the whole state. Raises Corruption before anything is changed."""
+        """Replace the whole state. Raises Corruption or IncompatibleVersion before anything is changed."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class MemberStatus:
     name: str
     reachable: bool
     leader: bool
+    feature_level: int = 0
+    """As it announced last; 0: not heard yet."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Literal
 from rangelog.errors import InvalidArgument, NotLeader, OutcomeUnknown, Unavailable
 from rangelog.limits import COMMAND_BYTES_MAX
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus, StateMachine
+from rangelog_pd.state.versions import FEATURE_LEVEL
 
 
 class LocalConsensus:
@@ -69,7 +70,7 @@ class LocalConsensus:
             term=1,
             applied_index=self.applied_index,
             has_majority=leads,
-            members=(MemberStatus(name=self.name, reachable=True, leader=leads),),
+            members=(MemberStatus(name=self.name, reachable=True, leader=leads, feature_level=FEATURE_LEVEL),),
         )
 
     async def failed(self) -> BaseException:
@@ -92,7 +93,7 @@ class LocalConsensus:
     def reload(self) -> None:
         """For tests: go through a snapshot, as a restart does."""
         with self.lock:
-            self._state_machine.restore(self._state_machine.snapshot())
+            self._state_machine.restore(b"".join(self._state_machine.freeze()))
 
     def _check_leader(self) -> None:
         if self._closed:

@@ -1,7 +1,8 @@
 """What members say to each other: typed, bounded, and checked before the Raft library sees any of it.
 
 There is no message that changes the membership, sets a code version, forwards a command or carries a pickle: whatever is
-not in this file cannot be said.
+not in this file cannot be sent. A message never gets another field: a new one takes its place, and is sent to peers whose
+Hello announces a feature level that has it.
 """
 
 from __future__ import annotations
@@ -88,7 +89,30 @@ class TakeOver:
     term: int
 
 
-Message = Ping | VoteRequest | Vote | Append | SnapshotChunk | Position | TakeOver
+@dataclass(frozen=True)
+class Hello:
+    """The first message of a connection: what the sender knows. Later messages may be sent only to those that know them."""
+
+    feature_level: int
+
+
+@dataclass(frozen=True)
+class LeaderCheck:
+    """The leader of `term` asks whether it still is, for its reads of `round`. Feature level 2."""
+
+    term: int
+    round: int
+
+
+@dataclass(frozen=True)
+class LeaderChecked:
+    """As it was asked in `round`, the sender had heard of no later term than `term`. Feature level 2."""
+
+    term: int
+    round: int
+
+
+Message = Ping | VoteRequest | Vote | Append | SnapshotChunk | Position | TakeOver | Hello | LeaderCheck | LeaderChecked
 
 _INT, _BOOL, _BYTES, _LIST = (int,), (bool,), (bytes,), (list,)
 _FIELDS: dict[int, tuple[type[Any], list[tuple[type, ...]]]] = {
@@ -99,6 +123,9 @@ _FIELDS: dict[int, tuple[type[Any], list[tuple[type, ...]]]] = {
     4: (SnapshotChunk, [_INT, _INT, _BYTES, _BOOL, _BOOL]),
     5: (Position, [_INT, _INT, _BOOL, _BOOL]),
     6: (TakeOver, [_INT]),
+    7: (Hello, [_INT]),
+    8: (LeaderCheck, [_INT, _INT]),
+    9: (LeaderChecked, [_INT, _INT]),
 }
 _TAGS = {cls: tag for tag, (cls, _) in _FIELDS.items()}
 

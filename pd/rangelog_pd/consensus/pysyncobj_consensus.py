@@ -18,6 +18,7 @@ from typing import Any
 
 from rangelog.errors import (
     ConfigInvalid,
+    IncompatibleVersion,
     InternalError,
     InvalidArgument,
     NotLeader,
@@ -32,11 +33,12 @@ from rangelog_pd.consensus.dialing import Dialing, parse_address
 from rangelog_pd.consensus.files import REAL_FILES, Files
 from rangelog_pd.consensus.handshake import Identity, group_digest
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus, StateMachine
-from rangelog_pd.consensus.messages import KIND_COMMAND, KIND_NO_OP
+from rangelog_pd.consensus.messages import KIND_COMMAND
 from rangelog_pd.consensus.proposals import Proposal, Proposals
 from rangelog_pd.consensus.raft import Raft, Timings
 from rangelog_pd.consensus.raft_log import RaftLog
 from rangelog_pd.consensus.snapshots import Snapshots
+from rangelog_pd.state.versions import FEATURE_LEVEL
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +63,7 @@ class PySyncObjConsensus:
         listen: str | None = None,
         timings: Timings | None = None,
         snapshot_entries: int = 5000,
+        feature_level: int = FEATURE_LEVEL,
         files: Files = REAL_FILES,
     ) -> None:
         """`members`: name → host:port of the Raft port, this member included. `listen`: where to bind, if elsewhere.
@@ -84,6 +87,7 @@ class PySyncObjConsensus:
         self._identity = Identity(name, group_digest(members), secret.encode())
         self._timings = timings or (Timings() if self._peers else Timings.single())
         self._snapshot_entries = snapshot_entries
+        self._feature_level = feature_level
         self._files = files
         self._view = ConsensusStatus(name, None, 0, 0, has_majority=False, members=())
         self._raft: Raft | None = None
@@ -180,7 +184,7 @@ class PySyncObjConsensus:
             waiters, self._barrier_waiters = self._barrier_waiters, []
             outcome: int | RangelogError
             try:
-                outcome = await self._submit(bytes([KIND_NO_OP]), BARRIER_ROUND_TIMEOUT_S)
+                outcome = await self._submit(b"", BARRIER_ROUND_TIMEOUT_S)
             except OutcomeUnknown as error:
                 outcome = Unavailable(error.message)
             except RangelogError as error:
@@ -265,6 +269,7 @@ class PySyncObjConsensus:
             self,
             timings=self._timings,
             snapshot_entries=self._snapshot_entries,
+            feature_level=self._feature_level,
         )
         if dialing is not None:
             raft.peers.dialing = dialing
@@ -288,7 +293,7 @@ class PySyncObjConsensus:
         try:
             with self.lock:
                 result: Any = self._state_machine.apply(index, command)
-        except MemoryError:
+        except (MemoryError, IncompatibleVersion):
             raise  # of this member alone: going on would make it differ from the others
         except Exception as error:
             log.critical("applying entry %d raised", index, exc_info=error)
@@ -316,7 +321,12 @@ class PySyncObjConsensus:
             leader = None
         connected = raft.peers.connected
         members = tuple(
-            MemberStatus(member, reachable=member == self._name or member in connected, leader=member == leader)
+            MemberStatus(
+                member,
+                reachable=member == self._name or member in connected,
+                leader=member == leader,
+                feature_level=raft.levels.get(member, 0),
+            )
             for member in sorted([self._name, *self._peers])
         )
         majority = leader is not None and raft.hasQuorum

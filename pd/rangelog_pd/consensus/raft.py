@@ -19,6 +19,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from pysyncobj.config import SyncObjConf  # type: ignore[import-untyped, unused-ignore]
@@ -28,12 +29,16 @@ from pysyncobj.syncobj import SyncObj  # type: ignore[import-untyped, unused-ign
 
 from rangelog.errors import Corruption, ProtocolViolation
 from rangelog_pd.consensus import library
+from rangelog_pd.consensus.leader_checks import FEATURE_LEVEL_LEADER_CHECKS, LeaderChecks
 from rangelog_pd.consensus.messages import (
     APPEND_BYTES_MAX,
     ENTRY_OVERHEAD_BYTES,
     KIND_COMMAND,
     KIND_NO_OP,
     Append,
+    Hello,
+    LeaderCheck,
+    LeaderChecked,
     Message,
     Position,
     SnapshotChunk,
@@ -45,9 +50,11 @@ from rangelog_pd.consensus.raft_log import RaftLog
 from rangelog_pd.consensus.settle import settle
 from rangelog_pd.consensus.snapshots import Snapshots
 from rangelog_pd.consensus.transport import PeerTransport
+from rangelog_pd.state.versions import FEATURE_LEVEL
 
 log = logging.getLogger(__name__)
 
+_SUCCESS, _DISCARDED = 0, 3  # pysyncobj's FAIL_REASON
 _SEND_BACKLOG_BYTES = 1024 * 1024
 """Entries and snapshots for a peer pause while this much waits to be sent."""
 
@@ -77,7 +84,10 @@ class Driver(Protocol):
         """Apply one committed command; the answer goes to the proposer's callback."""
 
     def take_proposals(self, *, leads: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
-        """Entries to append now, each with its callback(answer, reason). Called once a tick, after the applies."""
+        """Entries to append now, each with its callback(answer, reason). Called once a tick, after the applies.
+
+        An empty entry is a read: its callback gets the applied index once it may be read at, and nothing is appended.
+        """
 
 
 class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
@@ -93,8 +103,13 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         *,
         timings: Timings,
         snapshot_entries: int,
+        feature_level: int = FEATURE_LEVEL,
     ) -> None:
         library.prepare()
+        self.feature_level = feature_level
+        self.levels: dict[str, int] = {name: feature_level}
+        """The feature level that each member announced last; a peer that is away keeps its own."""
+        self._checks = LeaderChecks(len(peers) + 1)
         self._name = name
         self._log = raft_log
         self.snapshots = snapshots
@@ -155,9 +170,18 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         if leads and not self._log.voter and self.raftCommitIndex > 1:
             self._log.become_voter()
         proposals = self._driver.take_proposals(leads=leads)
+        term = self.raftCurrentTerm
+        if not leads or (self._checks.round is not None and self._checks.round.term != term):
+            self._give_up_reads()
         if not leads:
             return
-        term = self.raftCurrentTerm
+        reads = [callback for command, callback in proposals if not command]
+        proposals = [(command, callback) for command, callback in proposals if command]
+        if reads and not self._can_check():
+            proposals.append((bytes([KIND_NO_OP]), lambda result, reason: _answer_all(reads, result, reason)))
+        else:
+            for callback in reads:
+                self._checks.ask(partial(_answer_read, callback))
         for command, callback in proposals:
             index = self._log.journal.last_index + 1
             self._log.add(command, index, term)
@@ -168,6 +192,46 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
                 self.peers.wake()  # alone: the flush before the poll is the majority
         else:
             self._send_what_waits()
+        self._check_leadership()
+
+    # --- reads
+
+    def _can_check(self) -> bool:
+        """Whether a majority knows the question, and an entry of this term is committed."""
+        journal = self._log.journal
+        if journal.term_at(self.raftCommitIndex) != self.raftCurrentTerm:
+            return False
+        able = [peer for peer in self.peers.connected if self.levels.get(peer, 0) >= FEATURE_LEVEL_LEADER_CHECKS]
+        knows = self.feature_level >= FEATURE_LEVEL_LEADER_CHECKS
+        return knows and len(able) + 1 > (len(self._nodes) + 1) // 2
+
+    def _check_leadership(self) -> None:
+        """Begin the next round if it is time, and let those read that may."""
+        self._checks.finish(self.raftLastApplied)
+        if self._checks.begin(self.raftCurrentTerm, self.raftCommitIndex) is not None:
+            self._send_check()
+            self._checks.finish(self.raftLastApplied)
+
+    def _send_check(self) -> None:
+        asked = self._checks.round
+        if asked is None or asked.is_won:
+            return
+        for peer in self.peers.connected:
+            if self.levels.get(peer, 0) >= FEATURE_LEVEL_LEADER_CHECKS and peer not in asked.answered:
+                self.peers.send(peer, LeaderCheck(asked.term, asked.number))
+
+    def _give_up_reads(self) -> None:
+        for then in self._checks.give_up():
+            then(-1)
+
+    def _receive_check(self, peer: str, message: LeaderCheck) -> None:
+        if message.term == self.raftCurrentTerm and not self._isLeader() and self._log.voter:
+            self.peers.send(peer, LeaderChecked(message.term, message.round))
+
+    def _receive_checked(self, peer: str, message: LeaderChecked) -> None:
+        if message.term == self.raftCurrentTerm and self._isLeader():
+            self._checks.answered(peer, message.term, message.round)
+            self._checks.finish(self.raftLastApplied)
 
     def _SyncObj__doApplyCommand(self, command: bytes) -> Any:
         kind = command[0]
@@ -191,6 +255,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         for peer, node in self._nodes.items():
             if node in self._SyncObj__connectedNodes:
                 self._send_entries(peer, node, heartbeat=True)
+        self._send_check()  # again, should it have been lost with a connection
 
     def _send_what_waits(self) -> None:
         """Go on with peers that are behind as soon as their connection takes more."""
@@ -248,6 +313,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
 
     def _connected(self, peer: str) -> None:
         self.snapshots.cancelTransmisstion(peer)
+        self.peers.send(peer, Hello(self.feature_level))
         self._SyncObj__onNodeConnected(self._nodes[peer])
 
     def _disconnected(self, peer: str) -> None:
@@ -275,6 +341,12 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
                 self._deliver(node, {"type": "response_vote", "term": message.term})
             case TakeOver():
                 self._deliver(node, {"type": "timeout_now", "term": message.term})
+            case Hello():
+                self.levels[peer] = message.feature_level
+            case LeaderCheck():
+                self._receive_check(peer, message)
+            case LeaderChecked():
+                self._receive_checked(peer, message)
 
     def _deliver(self, node: Any, message: dict[str, Any]) -> None:
         self._SyncObj__onMessageReceived(node, message)
@@ -362,6 +434,16 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         if kind == "timeout_now":
             return self.peers.send(node.id, TakeOver(message["term"]))
         raise ProtocolViolation(f"the Raft library wants to send {kind}")
+
+
+def _answer_read(callback: Callable[[Any, int], None], index: int) -> None:
+    """An index below 0: this member leads no more."""
+    callback(index, _SUCCESS if index >= 0 else _DISCARDED)
+
+
+def _answer_all(callbacks: list[Callable[[Any, int], None]], result: Any, reason: int) -> None:
+    for callback in callbacks:
+        callback(result, reason)
 
 
 class _LibraryTransport:

@@ -1,7 +1,8 @@
 """Snapshots of one member: written aside on a thread, sent to peers in chunks, received whole and checked.
 
-What holds: the state is encoded under the lock on the tick thread, written and flushed elsewhere; the journal is trimmed
-only after that; a received snapshot replaces ours only after its checksum fits; what cannot be restored stops the member.
+What holds: the state is frozen under the lock on the tick thread, encoded, written and flushed elsewhere; the journal is
+trimmed only after that; a received snapshot replaces ours only after its checksum fits; what cannot be restored stops the
+member.
 Camel-case names are pysyncobj's (we stand in for its `Serializer`).
 """
 
@@ -11,6 +12,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,11 +69,11 @@ class Snapshots:
             return
         _, last, previous, _ = data
         with self._lock:
-            state = self._state_machine.snapshot()
-        snapshot = Snapshot(Entry(*previous), Entry(*last), state)
+            frozen = self._state_machine.freeze()
         self._serialize_id = id_
-        self._writer_failed = False
-        self._writer = threading.Thread(target=self._write, args=(snapshot,), name="raft-snapshot", daemon=True)
+        self._writer_failed = True  # until it is written
+        arguments = (Entry(*previous), Entry(*last), frozen)
+        self._writer = threading.Thread(target=self._write, args=arguments, name="raft-snapshot", daemon=True)
         self._writer.start()
 
     def checkSerializing(self) -> tuple[int, int | None]:
@@ -86,12 +88,13 @@ class Snapshots:
             return _FAILED, self._serialize_id
         return _DONE, self._serialize_id
 
-    def _write(self, snapshot: Snapshot) -> None:
+    def _write(self, previous: Entry, last: Entry, frozen: Iterable[bytes]) -> None:
         try:
-            snapshot_file.write(self._path, snapshot, files=self._files)
+            snapshot_file.write(self._path, Snapshot(previous, last, b"".join(frozen)), files=self._files)
         except OSError as error:
-            self._writer_failed = True
             log.error("cannot write %s: %s", self._path, error)
+        else:
+            self._writer_failed = False
 
     def wait(self) -> None:
         """Until no snapshot is being written."""

@@ -23,6 +23,9 @@ from rangelog_pd.consensus.dialing import Dialing
 from rangelog_pd.consensus.handshake import SessionKeys
 from rangelog_pd.consensus.messages import (
     Append,
+    Hello,
+    LeaderCheck,
+    LeaderChecked,
     Message,
     Ping,
     SnapshotChunk,
@@ -95,8 +98,8 @@ class PeerTransport:
         connection = self._connections.get(peer)
         if connection is None:
             return False
-        # A leader's entries and a ping claim nothing about our disk.
-        needs_flush = not isinstance(message, Append | SnapshotChunk | Ping)
+        # A leader's entries, a ping and a heard term claim nothing about our disk.
+        needs_flush = not isinstance(message, Append | SnapshotChunk | Ping | Hello | LeaderCheck | LeaderChecked)
         try:
             connection.queue(encode(message), needs_flush=needs_flush)
         except Unavailable as error:

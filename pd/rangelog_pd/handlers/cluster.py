@@ -25,6 +25,7 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
             reachable=member.reachable,
             term=status.term if member.name == status.name else 0,
             applied_index=status.applied_index if member.name == status.name else 0,
+            feature_level=member.feature_level,
         )
         for member in status.members
         if member.name in driver.settings.members

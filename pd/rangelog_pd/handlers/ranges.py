@@ -12,7 +12,8 @@ from itertools import islice
 from rangelog.errors import NoPlacement, StreamNotFound
 from rangelog.limits import RANGE_PAGE_SIZE_MAX
 from rangelog_pd.driver import Driver
-from rangelog_pd.placement import place
+from rangelog_pd.placement import Placer, place
+from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -106,6 +107,23 @@ def _place(
     except NoPlacement as refusal:
         return [], refusal
     return [common_pb2.Replica(server=each.server, incarnation=each.incarnation) for each in chosen], None
+
+
+def choose(state: State, placer: Placer, request: pb.SealRangeRequest) -> list[common_pb2.Replica]:
+    """Choose for the range after a sealed one, among many; none where there is no place or no such stream."""
+    stream = state.streams.find(request.stream_id)
+    if stream is None:
+        return []
+    try:
+        chosen = placer.place(
+            replicas=stream.config.replicas,
+            acks=stream.config.acks,
+            exclude=request.exclude_servers,
+            strictly=request.exclude_strictly,
+        )
+    except NoPlacement:
+        return []
+    return [common_pb2.Replica(server=each.server, incarnation=each.incarnation) for each in chosen]
 
 
 def _fill_in(driver: Driver, target: common_pb2.Range) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers import cluster, objects, ranges, servers, streams
+from rangelog_pd.handlers import batches, cluster, objects, ranges, servers, streams
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer
 
 SERVICE_NAME = "rangelog.v1.PlacementDriver"
@@ -21,6 +21,8 @@ _HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "OpenWriter": ranges.open_writer,
     "CreateRange": ranges.create_range,
     "SealRange": ranges.seal_range,
+    "OpenWriters": batches.open_writers,
+    "SealRanges": batches.seal_ranges,
     "ProveEnd": ranges.prove_end,
     "ListRanges": ranges.list_ranges,
     "PrepareObject": objects.prepare_object,

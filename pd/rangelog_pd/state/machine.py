@@ -15,11 +15,11 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from rangelog.errors import InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
-from rangelog_pd.state import objects, ranges, servers, streams
+from rangelog_pd.state import batches, objects, ranges, servers, streams
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.snapshot import Frozen, freeze, thaw
 from rangelog_pd.state.store import State
-from rangelog_pd.state.versions import FEATURE_LEVEL, check_known, level_of
+from rangelog_pd.state.versions import FEATURE_LEVEL, check_known, needed_level
 from rangelog_proto.v1 import pd_state_pb2
 
 
@@ -41,6 +41,8 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "open_writer": streams.open_writer,
     "create_range": ranges.create_range,
     "seal_range": ranges.seal_range,
+    "seal_ranges": batches.seal_ranges,
+    "open_writers": batches.open_writers,
     "prove_end": ranges.prove_end,
     "drop_hot": ranges.drop_hot,
     "replace_replica": ranges.replace_replica,
@@ -71,7 +73,7 @@ class Machine:
             return _failed(InternalError(f"log entry {index} is malformed"))
         action = parsed.WhichOneof("action")
         check_known(parsed.version, self.feature_level, f"log entry {index}")
-        if action is None or not parsed.version or parsed.version < level_of(action):
+        if action is None or not parsed.version or parsed.version < needed_level(parsed):
             return _failed(InternalError(f"log entry {index} is not a command"))
         request = f"{action} {parsed.request_id}"
         kept = self._results.find(request) if parsed.request_id else None

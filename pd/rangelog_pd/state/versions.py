@@ -15,18 +15,36 @@ What holds:
 from __future__ import annotations
 
 from rangelog.errors import IncompatibleVersion, Unavailable
+from rangelog_proto.v1 import pd_state_pb2
 
 FEATURE_LEVEL_MIN = 1
 FEATURE_LEVEL = 2
 """Of this program."""
 
-_LEVELS = {"set_cluster_version": 2}
+_LEVELS = {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2}
 """By action; 1 where none is given."""
+
+
+_FIELDS = {
+    "update_stream": ("expected_version", 2),
+    "delete_stream": ("expected_version", 2),
+    "trim_stream": ("expected_version", 2),
+}
+"""By action: a field of it, and the level of commands in which it is set."""
 
 
 def level_of(action: str) -> int:
     """Return the feature level that a command of this action needs."""
     return _LEVELS.get(action, FEATURE_LEVEL_MIN)
+
+
+def needed_level(command: pd_state_pb2.Command) -> int:
+    """Return the feature level that a command needs: that of its action, or of a field in it that matters."""
+    action = command.WhichOneof("action") or ""
+    level = level_of(action)
+    if action in _FIELDS and getattr(getattr(command, action), _FIELDS[action][0]):
+        level = max(level, _FIELDS[action][1])
+    return level
 
 
 def check_known(level: int, own_level: int, what: str) -> None:

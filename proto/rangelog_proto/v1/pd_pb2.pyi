@@ -193,6 +193,64 @@ class SealRangeResponse(_message.Message):
     next_range: _common_pb2.Range
     def __init__(self, range: _Optional[_Union[_common_pb2.Range, _Mapping]] = ..., next_range: _Optional[_Union[_common_pb2.Range, _Mapping]] = ...) -> None: ...
 
+class CallError(_message.Message):
+    __slots__ = ("code", "message", "epoch", "offset", "has_offset")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HAS_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    message: str
+    epoch: int
+    offset: int
+    has_offset: bool
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., epoch: _Optional[int] = ..., offset: _Optional[int] = ..., has_offset: bool = ...) -> None: ...
+
+class OpenWritersRequest(_message.Message):
+    __slots__ = ("request_id", "writers")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    WRITERS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    writers: _containers.RepeatedCompositeFieldContainer[OpenWriterRequest]
+    def __init__(self, request_id: _Optional[str] = ..., writers: _Optional[_Iterable[_Union[OpenWriterRequest, _Mapping]]] = ...) -> None: ...
+
+class OpenWritersResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[OpenWriterResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[OpenWriterResult, _Mapping]]] = ...) -> None: ...
+
+class OpenWriterResult(_message.Message):
+    __slots__ = ("response", "error")
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    response: OpenWriterResponse
+    error: CallError
+    def __init__(self, response: _Optional[_Union[OpenWriterResponse, _Mapping]] = ..., error: _Optional[_Union[CallError, _Mapping]] = ...) -> None: ...
+
+class SealRangesRequest(_message.Message):
+    __slots__ = ("request_id", "seals")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SEALS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    seals: _containers.RepeatedCompositeFieldContainer[SealRangeRequest]
+    def __init__(self, request_id: _Optional[str] = ..., seals: _Optional[_Iterable[_Union[SealRangeRequest, _Mapping]]] = ...) -> None: ...
+
+class SealRangesResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[SealRangeResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[SealRangeResult, _Mapping]]] = ...) -> None: ...
+
+class SealRangeResult(_message.Message):
+    __slots__ = ("response", "error")
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    response: SealRangeResponse
+    error: CallError
+    def __init__(self, response: _Optional[_Union[SealRangeResponse, _Mapping]] = ..., error: _Optional[_Union[CallError, _Mapping]] = ...) -> None: ...
+
 class ProveEndRequest(_message.Message):
     __slots__ = ("request_id", "stream_id", "range_index", "end_offset", "holders")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]

@@ -79,6 +79,16 @@ class PlacementDriverStub(object):
                 request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.SealRangeRequest.SerializeToString,
                 response_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.SealRangeResponse.FromString,
                 _registered_method=True)
+        self.OpenWriters = channel.unary_unary(
+                '/rangelog.v1.PlacementDriver/OpenWriters',
+                request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.OpenWritersRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.OpenWritersResponse.FromString,
+                _registered_method=True)
+        self.SealRanges = channel.unary_unary(
+                '/rangelog.v1.PlacementDriver/SealRanges',
+                request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.SealRangesRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.SealRangesResponse.FromString,
+                _registered_method=True)
         self.ProveEnd = channel.unary_unary(
                 '/rangelog.v1.PlacementDriver/ProveEnd',
                 request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.ProveEndRequest.SerializeToString,
@@ -185,6 +195,18 @@ class PlacementDriverServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SealRange(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def OpenWriters(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SealRanges(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -300,6 +322,16 @@ def add_PlacementDriverServicer_to_server(servicer, server):
                     servicer.SealRange,
                     request_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.SealRangeRequest.FromString,
                     response_serializer=rangelog__proto_dot_v1_dot_pd__pb2.SealRangeResponse.SerializeToString,
+            ),
+            'OpenWriters': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenWriters,
+                    request_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.OpenWritersRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_pd__pb2.OpenWritersResponse.SerializeToString,
+            ),
+            'SealRanges': grpc.unary_unary_rpc_method_handler(
+                    servicer.SealRanges,
+                    request_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.SealRangesRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_pd__pb2.SealRangesResponse.SerializeToString,
             ),
             'ProveEnd': grpc.unary_unary_rpc_method_handler(
                     servicer.ProveEnd,
@@ -595,6 +627,60 @@ class PlacementDriver(object):
             '/rangelog.v1.PlacementDriver/SealRange',
             rangelog__proto_dot_v1_dot_pd__pb2.SealRangeRequest.SerializeToString,
             rangelog__proto_dot_v1_dot_pd__pb2.SealRangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OpenWriters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rangelog.v1.PlacementDriver/OpenWriters',
+            rangelog__proto_dot_v1_dot_pd__pb2.OpenWritersRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_pd__pb2.OpenWritersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SealRanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rangelog.v1.PlacementDriver/SealRanges',
+            rangelog__proto_dot_v1_dot_pd__pb2.SealRangesRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_pd__pb2.SealRangesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -29,7 +29,7 @@ SECTION_KIND_RESULTS: SectionKind
 SECTION_KIND_END: SectionKind
 
 class Command(_message.Message):
-    __slots__ = ("version", "request_id", "now_ms", "name_cluster", "create_stream", "update_stream", "delete_stream", "trim_stream", "open_writer", "create_range", "seal_range", "register_server", "mark_log_end", "prepare_object", "commit_object", "abandon_object", "collect_objects", "drop_hot", "replace_replica", "prove_end", "mark_log_ends", "set_cluster_version", "time_is_provisional")
+    __slots__ = ("version", "request_id", "now_ms", "name_cluster", "create_stream", "update_stream", "delete_stream", "trim_stream", "open_writer", "create_range", "seal_range", "register_server", "mark_log_end", "prepare_object", "commit_object", "abandon_object", "collect_objects", "drop_hot", "replace_replica", "prove_end", "mark_log_ends", "set_cluster_version", "seal_ranges", "open_writers", "time_is_provisional")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,8 @@ class Command(_message.Message):
     PROVE_END_FIELD_NUMBER: _ClassVar[int]
     MARK_LOG_ENDS_FIELD_NUMBER: _ClassVar[int]
     SET_CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SEAL_RANGES_FIELD_NUMBER: _ClassVar[int]
+    OPEN_WRITERS_FIELD_NUMBER: _ClassVar[int]
     TIME_IS_PROVISIONAL_FIELD_NUMBER: _ClassVar[int]
     version: int
     request_id: str
@@ -75,8 +77,10 @@ class Command(_message.Message):
     prove_end: _pd_pb2.ProveEndRequest
     mark_log_ends: MarkLogEnds
     set_cluster_version: SetClusterVersion
+    seal_ranges: PlacedSealRanges
+    open_writers: _pd_pb2.OpenWritersRequest
     time_is_provisional: bool
-    def __init__(self, version: _Optional[int] = ..., request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., name_cluster: _Optional[_Union[NameCluster, _Mapping]] = ..., create_stream: _Optional[_Union[_pd_pb2.CreateStreamRequest, _Mapping]] = ..., update_stream: _Optional[_Union[_pd_pb2.UpdateStreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[_pd_pb2.DeleteStreamRequest, _Mapping]] = ..., trim_stream: _Optional[_Union[_pd_pb2.TrimStreamRequest, _Mapping]] = ..., open_writer: _Optional[_Union[_pd_pb2.OpenWriterRequest, _Mapping]] = ..., create_range: _Optional[_Union[PlacedCreateRange, _Mapping]] = ..., seal_range: _Optional[_Union[PlacedSealRange, _Mapping]] = ..., register_server: _Optional[_Union[_pd_pb2.RegisterServerRequest, _Mapping]] = ..., mark_log_end: _Optional[_Union[MarkLogEnd, _Mapping]] = ..., prepare_object: _Optional[_Union[TimedPrepareObject, _Mapping]] = ..., commit_object: _Optional[_Union[_pd_pb2.CommitObjectRequest, _Mapping]] = ..., abandon_object: _Optional[_Union[AbandonObject, _Mapping]] = ..., collect_objects: _Optional[_Union[CollectObjects, _Mapping]] = ..., drop_hot: _Optional[_Union[DropHot, _Mapping]] = ..., replace_replica: _Optional[_Union[ReplaceReplica, _Mapping]] = ..., prove_end: _Optional[_Union[_pd_pb2.ProveEndRequest, _Mapping]] = ..., mark_log_ends: _Optional[_Union[MarkLogEnds, _Mapping]] = ..., set_cluster_version: _Optional[_Union[SetClusterVersion, _Mapping]] = ..., time_is_provisional: bool = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., name_cluster: _Optional[_Union[NameCluster, _Mapping]] = ..., create_stream: _Optional[_Union[_pd_pb2.CreateStreamRequest, _Mapping]] = ..., update_stream: _Optional[_Union[_pd_pb2.UpdateStreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[_pd_pb2.DeleteStreamRequest, _Mapping]] = ..., trim_stream: _Optional[_Union[_pd_pb2.TrimStreamRequest, _Mapping]] = ..., open_writer: _Optional[_Union[_pd_pb2.OpenWriterRequest, _Mapping]] = ..., create_range: _Optional[_Union[PlacedCreateRange, _Mapping]] = ..., seal_range: _Optional[_Union[PlacedSealRange, _Mapping]] = ..., register_server: _Optional[_Union[_pd_pb2.RegisterServerRequest, _Mapping]] = ..., mark_log_end: _Optional[_Union[MarkLogEnd, _Mapping]] = ..., prepare_object: _Optional[_Union[TimedPrepareObject, _Mapping]] = ..., commit_object: _Optional[_Union[_pd_pb2.CommitObjectRequest, _Mapping]] = ..., abandon_object: _Optional[_Union[AbandonObject, _Mapping]] = ..., collect_objects: _Optional[_Union[CollectObjects, _Mapping]] = ..., drop_hot: _Optional[_Union[DropHot, _Mapping]] = ..., replace_replica: _Optional[_Union[ReplaceReplica, _Mapping]] = ..., prove_end: _Optional[_Union[_pd_pb2.ProveEndRequest, _Mapping]] = ..., mark_log_ends: _Optional[_Union[MarkLogEnds, _Mapping]] = ..., set_cluster_version: _Optional[_Union[SetClusterVersion, _Mapping]] = ..., seal_ranges: _Optional[_Union[PlacedSealRanges, _Mapping]] = ..., open_writers: _Optional[_Union[_pd_pb2.OpenWritersRequest, _Mapping]] = ..., time_is_provisional: bool = ...) -> None: ...
 
 class SetClusterVersion(_message.Message):
     __slots__ = ("version",)
@@ -111,6 +115,12 @@ class PlacedSealRange(_message.Message):
     request: _pd_pb2.SealRangeRequest
     replicas: _containers.RepeatedCompositeFieldContainer[_common_pb2.Replica]
     def __init__(self, request: _Optional[_Union[_pd_pb2.SealRangeRequest, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[_common_pb2.Replica, _Mapping]]] = ...) -> None: ...
+
+class PlacedSealRanges(_message.Message):
+    __slots__ = ("seals",)
+    SEALS_FIELD_NUMBER: _ClassVar[int]
+    seals: _containers.RepeatedCompositeFieldContainer[PlacedSealRange]
+    def __init__(self, seals: _Optional[_Iterable[_Union[PlacedSealRange, _Mapping]]] = ...) -> None: ...
 
 class MarkLogEnd(_message.Message):
     __slots__ = ("server", "incarnation", "log_end")

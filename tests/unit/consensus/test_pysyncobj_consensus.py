@@ -46,9 +46,9 @@ class Tape:
         self.commands.append(command)
         return b"%d" % len(self.commands)
 
-    def snapshot(self) -> bytes:
+    def freeze(self) -> list[bytes]:
         """Lines."""
-        return b"\n".join(self.commands)
+        return [b"\n".join(self.commands)]
 
     def restore(self, data: bytes) -> None:
         """Lines back."""
@@ -316,14 +316,14 @@ async def test_three_members_agree_and_a_follower_sends_elsewhere(tmp_path: Path
 
 
 async def test_barriers_share_rounds(tmp_path: Path) -> None:
-    """A hundred barriers at once cost a few entries, and each sees what was acknowledged before it."""
+    """A hundred barriers at once cost no entry, and each sees what was acknowledged before it."""
     members = await group(tmp_path)
     await asyncio.gather(*(each.start() for each in members.values()))
     leader = await the_leader(members)
     await leader.propose(b"x", timeout_s=5)
     before = leader.applied_index
     answers = await asyncio.gather(*(leader.barrier(timeout_s=5) for _ in range(100)))
-    assert min(answers) > before and leader.applied_index - before <= 5
+    assert min(answers) >= before and leader.applied_index == before
     await asyncio.gather(*(each.close() for each in members.values()))
 
 

@@ -55,11 +55,11 @@ class Nothing:
 
     def apply(self, index: int, command: bytes) -> bytes:
         """Nothing."""
-        return b""
+        return []
 
-    def snapshot(self) -> bytes:
+    def freeze(self) -> list[bytes]:
         """Nothing."""
-        return b""
+        return []
 
     def restore(self, data: bytes) -> None:
         """Nothing."""

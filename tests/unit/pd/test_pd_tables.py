@@ -1,0 +1,176 @@
+"""Tables, indexes and queues: rows never change, indexes follow rows, nothing that is due is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rangelog.errors import NoPlacement
+from rangelog_pd.placement import Candidate, Placer, ServerHealth, place
+from rangelog_pd.reconcile.attention import FRESH_MAX, WAITING_MAX, Attention
+from rangelog_pd.reconcile.due_queue import RETRY_MS, DueQueue
+from rangelog_pd.reconcile.sizes import StreamSizes
+from rangelog_pd.state.changes import CHANGES_MAX, Changes
+from rangelog_pd.state.indexes import Names
+from rangelog_pd.state.tables import RangeTable
+from rangelog_proto.v1 import common_pb2
+
+
+def test_a_row_that_was_handed_out_stays_what_it_was(pd: Any, stream: int) -> None:
+    """A seal puts another row: whoever holds the open one, a snapshot among them, still sees it open."""
+    before = pd.state.range(stream, 0)
+    frozen = pd.machine.freeze()
+    pd.seal(stream, 0, 1, 10)
+    assert before.state == common_pb2.RANGE_STATE_OPEN
+    assert pd.state.range(stream, 0).state == common_pb2.RANGE_STATE_SEALED
+    pd.machine.restore(b"".join(frozen))
+    assert pd.state.range(stream, 0).state == common_pb2.RANGE_STATE_OPEN, "the snapshot is of when it was frozen"
+
+
+def test_ranges_are_found_by_offset_without_walking_them() -> None:
+    """The first that is open or ends beyond an offset, whatever was removed from the front."""
+    table = RangeTable()
+    for index in range(20):
+        row = common_pb2.Range(
+            stream_id=7, index=index, start_offset=index * 10, end_offset=index * 10 + 10, state="RANGE_STATE_SEALED"
+        )
+        table.put((7, index), row)
+    table.put((7, 20), common_pb2.Range(stream_id=7, index=20, start_offset=200, state="RANGE_STATE_OPEN"))
+    for index in range(3):
+        table.remove((7, index))
+    ranges = table.of(7)
+    assert list(ranges) == list(range(3, 21))
+    assert [ranges.index_beyond(offset) for offset in (0, 30, 39, 40, 199, 200, 9_999)] == [3, 3, 3, 4, 19, 20, 20]
+    assert len(table.of(8)) == 0 and table.of(8).last() is None
+
+
+@given(st.lists(st.tuples(st.booleans(), st.text("abc", min_size=1, max_size=3)), max_size=200), st.integers(1, 5))
+def test_names_come_in_order_page_by_page(changes: list[tuple[bool, str]], size: int) -> None:
+    """Whatever was added and removed, the pages of a prefix are the sorted names with it."""
+    names, known = Names(), {}
+    for number, (adds, name) in enumerate(changes):
+        if adds and name not in known:
+            known[name] = common_pb2.Stream(name=name, stream_id=number + 1)
+            names.changed(None, known[name])
+        elif not adds and name in known:
+            names.changed(known.pop(name), None)
+        if number % 7 == 0:
+            names.page("", "", 1)
+    found, after = [], ""
+    while page := names.page("a", after, size):
+        found += page
+        after = page[-1]
+    assert found == sorted(name for name in known if name.startswith("a"))
+
+
+def test_changes_that_were_forgotten_are_not_passed_over() -> None:
+    """A follower that is too far behind is told so, and one of another state as well."""
+    changes = Changes()
+    row = common_pb2.Stream(stream_id=1)
+    for _ in range(CHANGES_MAX + 5):
+        changes.note(None, row)
+    assert changes.since(changes.last) == []
+    assert len(changes.since(5) or []) == CHANGES_MAX
+    assert changes.since(4) is None
+    assert changes.since(changes.last + 1) is None
+
+
+def test_what_is_due_comes_again_until_it_is_done() -> None:
+    """A command that was lost is proposed again; a time that changed counts with its new value only."""
+    times = {1: 10, 2: 20}
+    queue: DueQueue[int] = DueQueue(times)
+    queue.put(1, 10)
+    assert list(queue.take(9, times)) == []
+    assert list(queue.take(10, times)) == [1], "once, however often it was put"
+    assert list(queue.take(10 + RETRY_MS - 1, times)) == [2]
+    assert list(queue.take(10 + RETRY_MS, times)) == [1]
+    times[2] = 90_000
+    queue.put(2, 90_000)
+    del times[1]
+    assert list(queue.take(80_000, times)) == []
+    assert list(queue.take(90_000, times)) == [2]
+    assert len(queue) == 1, "what is not in force is forgotten"
+
+
+def test_a_heartbeat_looks_at_a_bounded_number_of_ranges_and_at_each_in_turn() -> None:
+    """What is told is always looked at; the fresh before those that wait; each of those has its turn."""
+    attention = Attention()
+    for index in range(1_000):
+        attention.attend((1, index))
+    looked_at: list[tuple[int, int]] = []
+    for _ in range(1_000 // FRESH_MAX + 1):
+        for key in attention.take():
+            looked_at.append(key)
+            attention.settle(key, told=key[1] == 0, done=key[1] % 2 == 1)
+    assert {key[1] for key in looked_at} == set(range(1_000))
+    waiting = len(attention.waiting)
+    assert waiting == 499
+    seen: dict[tuple[int, int], None] = {}
+    for _ in range(-(-waiting // WAITING_MAX)):
+        taken = list(attention.take())
+        assert len(taken) <= WAITING_MAX + 1 and taken[0] == (1, 0)
+        for key in taken:
+            seen[key] = None
+            attention.settle(key, told=key[1] == 0, done=False)
+    assert len(seen) == 500
+    attention.attend((1, 2))
+    assert list(attention.take())[:2] == [(1, 0), (1, 2)], "a change is looked at before those that wait"
+
+
+def test_the_size_of_a_stream_follows_its_ranges(pd: Any) -> None:
+    """A range that is reported again counts once, one that is gone no more."""
+    sizes = StreamSizes()
+    for index, size_bytes in enumerate((100, 200, 300)):
+        sizes.set(1, index, size_bytes)
+    sizes.set(1, 1, 250)
+    sizes.forget(1, 0)
+    made = pd.create_stream(retention_bytes=500)
+    pd.open_writer()
+    start = 0
+    for index in range(3):
+        pd.create_range(made.stream_id, 1, start, "rs1", "rs2", "rs3")
+        start += 10
+        pd.seal(made.stream_id, index, 1, start)
+    assert sizes.streams_over(pd.state) == [(1, 20)], "ranges 1 and 2 have 550 bytes, range 0 is of no known size"
+    assert sizes.streams_over(pd.state) == [], "once"
+
+
+candidates = st.lists(
+    st.builds(
+        Candidate,
+        server=st.sampled_from([f"rs{number}" for number in range(9)]),
+        incarnation=st.just(1),
+        zone=st.sampled_from(["", "a", "b", "c"]),
+        health=st.sampled_from(list(ServerHealth)),
+        load=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    ),
+    max_size=9,
+    unique_by=lambda each: each.server,
+)
+
+
+@given(candidates, st.integers(1, 4), st.integers(1, 3), st.sets(st.sampled_from(["rs0", "rs1", "rs2"])), st.booleans())
+def test_many_placements_are_those_of_one_after_the_other(
+    found: list[Candidate], replicas: int, acks: int, exclude: set[str], strictly: bool
+) -> None:
+    """Each is what `place` chooses with the load that the ones before left; and refuses where it refuses."""
+    placer = Placer(found)
+    for _ in range(4):
+        try:
+            expected = place(found, replicas=replicas, acks=min(acks, replicas), exclude=exclude, strictly=strictly)
+        except NoPlacement:
+            with pytest.raises(NoPlacement):
+                placer.place(replicas=replicas, acks=min(acks, replicas), exclude=exclude, strictly=strictly)
+            return
+        chosen = placer.place(replicas=replicas, acks=min(acks, replicas), exclude=exclude, strictly=strictly)
+        assert [each.server for each in chosen] == [each.server for each in expected]
+        names = {each.server for each in chosen}
+        found = [
+            Candidate(each.server, each.incarnation, each.zone, each.health, (each.load[0] + 1, each.load[1] + 1))
+            if each.server in names
+            else each
+            for each in found
+        ]
