@@ -171,6 +171,7 @@ class Clients:
             else:
                 self.seen_index = max(self.seen_index, index)
             self._learn(operation, answer)
+            self._read_at_the_deposed(member)
         elif isinstance(answer, RangelogError):
             self._leader_hint = ""
             if not isinstance(answer, Unavailable):
@@ -220,6 +221,13 @@ class Clients:
         process = self._group.processes[member]
         if process.running and process.consensus.is_leader() and self._group.leader() not in (member, None):
             self._group.counters["a cut-off leader was believed"] += 1
+
+    def _read_at_the_deposed(self, leader: str) -> None:
+        """Ask all others that still believe that they lead: none may answer with less than what was just acknowledged."""
+        for name, process in self._group.processes.items():
+            if name != leader and process.running and process.consensus.is_leader():
+                self._group.counters["reads at a deposed leader"] += 1
+                self.read_at(name)
 
     def _read(self, client: int) -> None:
         over = [False]

@@ -11,28 +11,32 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from raft_scenario import run_seed
+from raft_plays import read_at_a_deposed_leader
+from raft_scenario import run_seed as run_drawn_seed
 
 from rangelog.errors import Unavailable
 from rangelog_pd.consensus import durable_file, hard_state, raft, snapshot_file
 from rangelog_pd.consensus.durable_file import write_fully
 from rangelog_pd.consensus.files import Files
 from rangelog_pd.consensus.journal import Entry, Journal
-from rangelog_pd.consensus.messages import Append
+from rangelog_pd.consensus.leader_checks import LeaderChecks
+from rangelog_pd.consensus.messages import Append, LeaderCheck, LeaderChecked
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
+from rangelog_pd.consensus.raft import Raft
 from rangelog_pd.consensus.raft_log import RaftLog
 from rangelog_pd.consensus.settle import LogView, Settled
 from rangelog_pd.consensus.snapshot_file import Snapshot
 from rangelog_pd.consensus.transport import PeerTransport
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.results import Results
+from rangelog_pd.state.snapshot import Frozen
 
 __all__ = ["RAFT_MUTANTS", "run_seed"]
 
 Chunks = Iterable[bytes | memoryview]
 _RIGHT_RECOVER = Journal._recover
 _RIGHT_WRITE_WHOLE = Journal._write_whole
-_RIGHT_SNAPSHOT = Machine.snapshot
+_RIGHT_FREEZE = Machine.freeze
 
 
 def _write_without_any_flush(files: Files, path: Path, chunks: Chunks) -> None:
@@ -76,12 +80,21 @@ async def _answer_from_local_state(self: PySyncObjConsensus, *, timeout_s: float
     return self.applied_index
 
 
-def _snapshot_without_request_ids(self: Machine) -> bytes:
+def _snapshot_without_request_ids(self: Machine) -> Frozen:
     kept, self._results = self._results, Results()
     try:
-        return _RIGHT_SNAPSHOT(self)
+        return _RIGHT_FREEZE(self)
     finally:
         self._results = kept
+
+
+def _win_alone(self: LeaderChecks) -> None:
+    if self.round is not None:
+        self.round.is_won = True
+
+
+def _answer_in_any_term(self: Raft, peer: str, message: LeaderCheck) -> None:
+    self.peers.send(peer, LeaderChecked(message.term, message.round))
 
 
 def _drop_tail_behind_snapshot(journal: Journal, snapshot: Snapshot | None) -> None:
@@ -108,6 +121,11 @@ def _go_on_after_a_failed_flush(self: Journal) -> None:
         self._durable_index = self.last_index
 
 
+def run_seed(seed: int) -> list[str]:
+    """The directed course, then those that are drawn; returns what was violated."""
+    return (read_at_a_deposed_leader() if seed == 0 else []) or run_drawn_seed(seed)
+
+
 @contextmanager
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
     with patch.object(owner, name, value):
@@ -122,7 +140,9 @@ RAFT_MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         snapshot_file, "write_atomically", _write_without_directory_flush
     ),
     "raft-read-without-barrier": lambda: _replaced(PySyncObjConsensus, "barrier", _answer_from_local_state),
-    "raft-request-ids-not-in-snapshots": lambda: _replaced(Machine, "snapshot", _snapshot_without_request_ids),
+    "raft-read-without-majority": lambda: _replaced(LeaderChecks, "_count", _win_alone),
+    "raft-read-in-any-term": lambda: _replaced(Raft, "_receive_check", _answer_in_any_term),
+    "raft-request-ids-not-in-snapshots": lambda: _replaced(Machine, "freeze", _snapshot_without_request_ids),
     "raft-tail-behind-snapshot-dropped": lambda: _replaced(snapshot_file, "align", _drop_tail_behind_snapshot),
     "raft-follower-cuts-what-matches": lambda: _replaced(raft, "settle", _cut_and_write_again),
     "raft-page-cache-trusted": lambda: _replaced(Journal, "_recover", _trust_the_page_cache),

@@ -2,67 +2,7 @@
 
 from __future__ import annotations
 
-from raft_group import RaftGroup
-from raft_process import Answer
-from raft_world import PlainWorld
-
-NAMES = ["pd1", "pd2", "pd3"]
-
-
-class Tape:
-    """A state that is the list of its commands."""
-
-    def __init__(self) -> None:
-        self.commands: list[bytes] = []
-
-    def apply(self, index: int, command: bytes) -> bytes:
-        """Append; the answer is how many there are."""
-        self.commands.append(command)
-        return b"%d" % len(self.commands)
-
-    def freeze(self) -> list[bytes]:
-        """Lines."""
-        return [b"\n".join(self.commands)]
-
-    def restore(self, data: bytes) -> None:
-        """Lines back."""
-        self.commands = data.split(b"\n") if data else []
-
-
-class Play:
-    """A group and what was acked."""
-
-    def __init__(self, *, snapshot_entries: int) -> None:
-        self.world = PlainWorld(7)
-        self.group = RaftGroup(self.world, NAMES, snapshot_entries=snapshot_entries, make_machine=Tape)
-        self.acked: list[bytes] = []
-
-    def lead(self) -> str:
-        """Wait for a leader."""
-        assert self.world.run_until(self.world.now + 10, lambda: self.group.leader() is not None)
-        leader = self.group.leader()
-        assert leader is not None
-        return leader
-
-    def propose(self, member: str, count: int, *, size_bytes: int = 20) -> None:
-        """One command after the other, each acked."""
-        for _ in range(count):
-            command = (b"command %d " % len(self.acked)).ljust(size_bytes, b".")
-            answers: list[Answer] = []
-            self.group.propose(member, command, answers.append)
-            assert self.world.run_until(self.world.now + 5, lambda heard=answers: bool(heard))  # type: ignore[misc]
-            assert isinstance(answers[0], bytes), answers
-            self.acked.append(command)
-
-    def isolate(self, name: str) -> None:
-        """Nobody hears it, and it hears nobody."""
-        self.world.blocked |= {pair for other in NAMES for pair in ((name, other), (other, name))}
-
-    def tape(self, name: str) -> list[bytes]:
-        """What a member applied."""
-        machine = self.group.machine(name)
-        assert isinstance(machine, Tape)
-        return machine.commands
+from raft_plays import NAMES, Play, read_at_a_deposed_leader
 
 
 def test_a_member_with_a_new_disk_does_not_lead_with_half_of_the_log() -> None:
@@ -91,3 +31,8 @@ def test_a_member_with_a_new_disk_does_not_lead_with_half_of_the_log() -> None:
     assert all(play.tape(name) == play.acked for name in NAMES)
     assert group.violations == []
     group.close()
+
+
+def test_a_deposed_leader_that_does_not_know_it_answers_no_read() -> None:
+    """A majority has to answer in its term, and one of them has heard of a later one."""
+    assert read_at_a_deposed_leader() == []

@@ -53,6 +53,7 @@ CORNER_CASES = (
     "full disk refused a write",
     "left cleanly",
     "reads answered",
+    "reads at a deposed leader",
     "reads refused",
     "requests repeated after their answer",
     "snapshots installed",
