@@ -89,6 +89,7 @@ CORNER_CASES = (
     "a seal refused below the floor",
     "a replica asked the writer for its confirm",
     "a stream deleted under its readers",
+    "the cluster version rose under load",
     "a deleted stream was not found",
     "a namesake created",
     "hundreds of followers on one connection",
@@ -325,15 +326,16 @@ def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualClus
 def _watch_others(watch: Any, cluster: VirtualCluster) -> None:
     note = cluster.note
 
-    def run(self: Machine, inner: Any, command: Any) -> Any:
-        action = command.WhichOneof("action")
+    def run(self: Machine, inner: Any, command: Any, action: str) -> Any:
         if action == "drop_hot":
             note("hot replicas dropped")
         elif action == "abandon_object":
             note("an upload was abandoned")
-        answer = inner(self, command)
+        answer = inner(self, command, action)
         if action == "prove_end":
             note("an end proved by the placement driver")
+        elif action == "set_cluster_version":
+            note("the cluster version rose under load")
         return answer
 
     def apply(self: Machine, inner: Any, index: int, command: bytes) -> Any:

@@ -43,7 +43,7 @@ class LostAcks:
         self._loop.call_in(WORLD, self._chance.uniform(0.5, 1.0), self._lose_acks)
 
     def _range(self) -> common_pb2.Range | None:
-        ranges = list(self._cluster.state.ranges.get(1, {}).values())
+        ranges = list(self._cluster.state.ranges.of(1).values())
         return ranges[-1] if ranges and ranges[-1].state == common_pb2.RANGE_STATE_OPEN else None
 
     def _lose_acks(self) -> None:

@@ -61,7 +61,7 @@ class OldDisk:
 
     def _members(self) -> list[VirtualServer] | None:
         """The replicas of the open range, if all are well and have a copy that is older than they are."""
-        ranges = list(self._cluster.state.ranges.get(1, {}).values())
+        ranges = list(self._cluster.state.ranges.of(1).values())
         if not ranges or ranges[-1].state != common_pb2.RANGE_STATE_OPEN or not self._clients.holders:
             return None
         members = []

@@ -33,6 +33,7 @@ from rangelog.errors import SealBelowFloor, WriterFenced
 from rangelog.tier.cold import records_from_arrow
 from rangelog.tier.parquet import write_object
 from rangelog_pd.state.machine import Machine
+from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 PDS = ["pd1", "pd2", "pd3"]
@@ -76,7 +77,9 @@ class VirtualCluster:
         """Streams by their ids, those that were deleted too."""
 
     def start(self) -> None:
-        """Start everything."""
+        """Start everything. In every third run the placement drivers are upgraded as they are killed and started again."""
+        if self.seed % 3 == 1:
+            self.group.begin_at_an_earlier_level()
         for name in PDS:
             self.start_pd(name)
         self.loop.call_soon(self.group.watch)
@@ -85,6 +88,8 @@ class VirtualCluster:
 
     def start_pd(self, name: str) -> None:
         """Start a placement driver's process."""
+        if name in self.pds:
+            self.group.levels[name] = FEATURE_LEVEL
         self.pds[name] = start_member(self.loop, self.network, self.group, name, tier_url=TIER_URL)
 
     def kill_pd(self, name: str) -> None:
@@ -148,7 +153,7 @@ class VirtualCluster:
 
     def range_at(self, offset: int, stream_id: int = 1) -> common_pb2.Range | None:
         """The range that covers an offset."""
-        for each in reversed(self.state.ranges.get(stream_id, {}).values()):
+        for each in reversed(list(self.state.ranges.of(stream_id).values())):
             if each.start_offset <= offset:
                 return each  # type: ignore[no-any-return]
         return None
@@ -182,17 +187,15 @@ class VirtualCluster:
         if action == "commit_object":
             object_id = pd_state_pb2.Command.FromString(command).commit_object.object_id
             self._check_object(machine.state.objects.get(object_id))
-        for stream_id, ranges in machine.state.ranges.items():
-            for each in ranges.values():
-                if each.state != common_pb2.RANGE_STATE_SEALED:
-                    continue
-                key = (stream_id, each.index)
-                known = self.sealed_ends.get(key)
-                if known is None:
-                    self.sealed_ends[key] = each.end_offset
-                    self._check_two_copies(each)
-                elif known != each.end_offset:
-                    self.fail(f"the end of range {each.index} changed from {known} to {each.end_offset}")
+        for key, each in machine.state.ranges.items():
+            if each.state != common_pb2.RANGE_STATE_SEALED:
+                continue
+            known = self.sealed_ends.get(key)
+            if known is None:
+                self.sealed_ends[key] = each.end_offset
+                self._check_two_copies(each)
+            elif known != each.end_offset:
+                self.fail(f"the end of range {each.index} changed from {known} to {each.end_offset}")
 
     def _check_object(self, described: common_pb2.Object | None) -> None:
         """As an object begins to count, the store holds just the bytes that it is described by."""

@@ -154,7 +154,7 @@ class Faults:
             identity = self.cluster.servers[name].disk.identity
             if identity is None or identity.incarnation != registered.server.incarnation:
                 return False  # ranges may still be placed on what is gone
-        return all(self.cluster.is_whole(each) for ranges in state.ranges.values() for each in ranges.values())
+        return all(self.cluster.is_whole(each) for each in state.ranges.values())
 
     # ---- writers
 

@@ -23,6 +23,7 @@ from rangelog_pd.handlers.service import Service as Handlers
 from rangelog_pd.runtime import RECONCILE_INTERVAL_S
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
+from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 from rangelog_proto.v1 import pd_state_pb2
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
 
@@ -43,8 +44,14 @@ class FiatGroup:
         self.on_applied: Callable[[Machine, bytes, bytes], None] = lambda machine, command, result: None
         self.notes: Callable[[str], None] = lambda what: None
         self._electing = False
+        self.levels = dict.fromkeys(names, FEATURE_LEVEL)
+        """The feature level of each member's program."""
         self.slow_action = ""
         """Commands of this kind take so long that others overtake them."""
+
+    def begin_at_an_earlier_level(self) -> None:
+        """All members run the earlier program; each that is started again runs the new one."""
+        self.levels = dict.fromkeys(self.names, FEATURE_LEVEL_MIN)
 
     def reaches_majority(self, name: str) -> bool:
         """Whether this member and another one hear each other."""
@@ -103,6 +110,7 @@ class FiatConsensus:
         self.applied += 1
         result = self.machine.apply(self.applied, command)
         if self.applied % 50 == 0:
+            self.machine.state.validate_indexes()
             self.machine.restore(self.machine.snapshot())
         return result
 
@@ -164,7 +172,8 @@ class FiatConsensus:
 
     def status(self) -> ConsensusStatus:
         """A picture."""
-        members = tuple(MemberStatus(name, True, name == self.group.leader) for name in self.group.names)
+        group = self.group
+        members = tuple(MemberStatus(name, True, name == group.leader, group.levels[name]) for name in group.names)
         return ConsensusStatus(self.process.name, self.leader(), self.group.term, self.applied, True, members)
 
     async def failed(self) -> BaseException:
@@ -178,7 +187,7 @@ class FiatConsensus:
 def start_member(loop: VirtualLoop, network: Network, group: FiatGroup, name: str, *, tier_url: str) -> Process:
     """Start one placement driver."""
     process = Process(name)
-    machine = Machine()
+    machine = Machine(group.levels[name])
     consensus = FiatConsensus(group, process, machine)
     members = {each: MemberSettings(raft_address=f"{each}:1", api_address=f"{each}:{API_PORT}") for each in group.names}
     settings = PdSettings(

@@ -139,7 +139,7 @@ class Story:
         return self.history.ask(f"c{number % 4}", name, stream, self._tick(), request_id, **pick[name])
 
     def _upload(self, stream_id: int | None, index: int) -> dict[str, object]:
-        ranges = self.machine.state.ranges.get(stream_id or 0, {})
+        ranges = self.machine.state.ranges.of(stream_id or 0)
         sealed = [each for each in ranges.values() if each.state == common_pb2.RANGE_STATE_SEALED]
         some = self.dice.choice(sealed) if sealed else common_pb2.Range(index=index)
         end = some.tiered_end_offset + self.dice.randrange(1, 4)
