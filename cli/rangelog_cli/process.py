@@ -62,7 +62,8 @@ class Process:
         self.starts = 0
         self._command = [*prefix, sys.executable, *arguments]
         self._ready_file = ready_file
-        self._env = dict(env or {})
+        self.env = dict(env or {})
+        """Beside this process's own, from the next start on."""
         self._popen: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
@@ -98,7 +99,7 @@ class Process:
         if self.log_path.exists() and self.log_path.stat().st_size > _LOG_BYTES_MAX:
             os.replace(self.log_path, self.log_path.with_suffix(".log.1"))
         lifeline = lifeline_fd()
-        env = os.environ | self._env | {LIFELINE_ENV: str(lifeline), "PYTHONUNBUFFERED": "1"}
+        env = os.environ | self.env | {LIFELINE_ENV: str(lifeline), "PYTHONUNBUFFERED": "1"}
         with self.log_path.open("ab") as log:
             self._log_start = log.tell()
             self._popen = subprocess.Popen(

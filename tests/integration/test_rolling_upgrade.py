@@ -1,0 +1,125 @@
+"""Placement drivers of two feature levels in one group, upgraded one by one under load; and one that is too old."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pd_group import channel
+
+import rangelog
+from rangelog.errors import RangelogError
+from rangelog_pd.state.versions import FEATURE_LEVEL
+from rangelog_proto.v1 import pd_pb2 as pb
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+EARLIER = {"RANGELOG_PD_FEATURE_LEVEL_MAX": "1", "RANGELOG_PD_SNAPSHOT_ENTRIES": "100"}
+NAMES = ("pd1", "pd2", "pd3")
+ROLL_BYTES = 64 * 1024
+
+
+class Load:
+    """A writer that rolls often, so that the placement drivers have work; and what was acked."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.acked: dict[int, bytes] = {}
+        self.stopping = False
+
+    async def run(self) -> None:
+        number = 0
+        async with self.client.writer("upgraded") as writer:
+            while not self.stopping:
+                value = b"%08d" % number + b"." * 1_000
+                with contextlib.suppress(RangelogError):
+                    self.acked[(await writer.append(value)).offset] = value
+                number += 1
+
+    async def grow(self, count: int) -> None:
+        """Until that many more are acked."""
+        wanted, end_s = len(self.acked) + count, time.monotonic() + 30
+        while len(self.acked) < wanted:
+            assert time.monotonic() < end_s, "no acks"
+            await asyncio.sleep(0.05)
+
+
+async def described(cluster: Any) -> pb.DescribeClusterResponse:
+    """As the leader describes the cluster; waits for one."""
+    end_s = time.monotonic() + 20
+    while time.monotonic() < end_s:
+        for address in cluster.pd_addresses:
+            with contextlib.suppress(Exception):
+                async with channel(address) as stub:
+                    found = await stub.DescribeCluster(pb.DescribeClusterRequest(), timeout=2)
+                    if found.has_majority:
+                        return found
+        await asyncio.sleep(0.1)
+    raise AssertionError("nobody leads")
+
+
+async def wait_for_version(cluster: Any, version: int) -> pb.DescribeClusterResponse:
+    """Until the cluster is at a version."""
+    end_s = time.monotonic() + 20
+    while (found := await described(cluster)).cluster_version != version:
+        assert time.monotonic() < end_s, f"the cluster stays at version {found.cluster_version}"
+        await asyncio.sleep(0.1)
+    return found
+
+
+async def test_members_of_two_levels_are_one_group_and_the_cluster_goes_on_when_all_are_new(
+    cluster_factory: Any,
+) -> None:
+    """Nothing is lost while each is replaced; the version rises only with the last; then an earlier program stops."""
+    cluster = cluster_factory(env=EARLIER)
+    async with await rangelog.connect(cluster.connect_string) as client:
+        await client.create_stream("upgraded", range_size_bytes_max=ROLL_BYTES)
+        load = Load(client)
+        running = asyncio.create_task(load.run())
+        try:
+            await load.grow(200)
+            assert (await described(cluster)).cluster_version == 1
+            for name in NAMES:
+                assert (await described(cluster)).cluster_version == 1, "one of them is still of the earlier level"
+                cluster.placement_drivers[name].env["RANGELOG_PD_FEATURE_LEVEL_MAX"] = str(FEATURE_LEVEL)
+                await asyncio.to_thread(cluster.restart, name)
+                await load.grow(200)
+            found = await wait_for_version(cluster, FEATURE_LEVEL)
+            assert {each.feature_level for each in found.members} == {FEATURE_LEVEL}
+            await load.grow(200)
+            leader = next(each.name for each in found.members if each.leader)
+            await asyncio.to_thread(cluster.kill, leader)
+            await load.grow(200)
+            await asyncio.to_thread(cluster.start_member, leader)
+            await _an_earlier_program_stops(cluster, leader)
+            await load.grow(200)
+        finally:
+            load.stopping = True
+            await asyncio.wait_for(running, 30)
+        read = {record.offset: record.value async for record in client.reader("upgraded", follow=False)}
+        assert all(read.get(offset) == value for offset, value in load.acked.items()), "an acked record is missing"
+        assert list(read) == list(range(len(read)))
+        stream = await client.describe_stream("upgraded")
+        assert stream.range_count > 10
+
+
+async def _an_earlier_program_stops(cluster: Any, name: str) -> None:
+    """Started on the data of a member of the later level: it says why, and changes nothing."""
+    process = cluster.placement_drivers[name]
+    await asyncio.to_thread(cluster.kill, name)
+    raft = Path(cluster.directory) / name / "raft"
+    before = {path: path.read_bytes() for path in (raft / "snapshot", raft / "journal")}
+    process.env["RANGELOG_PD_FEATURE_LEVEL_MAX"] = "1"
+    process.start()
+    end_s = time.monotonic() + 20
+    while process.running:
+        assert time.monotonic() < end_s, "it goes on"
+        await asyncio.sleep(0.05)
+    assert "feature level" in Path(process.log_path).read_text().splitlines()[-1]
+    assert all(path.read_bytes().startswith(data) for path, data in before.items()), "what was there is there"
+    process.env["RANGELOG_PD_FEATURE_LEVEL_MAX"] = str(FEATURE_LEVEL)
+    await asyncio.to_thread(cluster.start_member, name)
