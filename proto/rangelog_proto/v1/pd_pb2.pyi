@@ -297,6 +297,32 @@ class ListRangesResponse(_message.Message):
     stream: _common_pb2.Stream
     def __init__(self, ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., more: bool = ..., stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ...) -> None: ...
 
+class WatchRequest(_message.Message):
+    __slots__ = ("begin", "end")
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    begin: _containers.RepeatedCompositeFieldContainer[WatchedStream]
+    end: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, begin: _Optional[_Iterable[_Union[WatchedStream, _Mapping]]] = ..., end: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class WatchedStream(_message.Message):
+    __slots__ = ("stream_id", "from_index")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    FROM_INDEX_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    from_index: int
+    def __init__(self, stream_id: _Optional[int] = ..., from_index: _Optional[int] = ...) -> None: ...
+
+class WatchResponse(_message.Message):
+    __slots__ = ("streams", "ranges", "deleted_stream_ids")
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    DELETED_STREAM_IDS_FIELD_NUMBER: _ClassVar[int]
+    streams: _containers.RepeatedCompositeFieldContainer[_common_pb2.Stream]
+    ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.Range]
+    deleted_stream_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., deleted_stream_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class PrepareObjectRequest(_message.Message):
     __slots__ = ("request_id", "stream_id", "range_index", "start_offset", "end_offset", "server", "incarnation", "spoiled_object_id")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]

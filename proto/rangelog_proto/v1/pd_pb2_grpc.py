@@ -99,6 +99,11 @@ class PlacementDriverStub(object):
                 request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.ListRangesRequest.SerializeToString,
                 response_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.ListRangesResponse.FromString,
                 _registered_method=True)
+        self.Watch = channel.stream_stream(
+                '/rangelog.v1.PlacementDriver/Watch',
+                request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.WatchRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.WatchResponse.FromString,
+                _registered_method=True)
         self.PrepareObject = channel.unary_unary(
                 '/rangelog.v1.PlacementDriver/PrepareObject',
                 request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.PrepareObjectRequest.SerializeToString,
@@ -224,6 +229,12 @@ class PlacementDriverServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Watch(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def PrepareObject(self, request, context):
         """Objects.
         """
@@ -342,6 +353,11 @@ def add_PlacementDriverServicer_to_server(servicer, server):
                     servicer.ListRanges,
                     request_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.ListRangesRequest.FromString,
                     response_serializer=rangelog__proto_dot_v1_dot_pd__pb2.ListRangesResponse.SerializeToString,
+            ),
+            'Watch': grpc.stream_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.WatchRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_pd__pb2.WatchResponse.SerializeToString,
             ),
             'PrepareObject': grpc.unary_unary_rpc_method_handler(
                     servicer.PrepareObject,
@@ -735,6 +751,33 @@ class PlacementDriver(object):
             '/rangelog.v1.PlacementDriver/ListRanges',
             rangelog__proto_dot_v1_dot_pd__pb2.ListRangesRequest.SerializeToString,
             rangelog__proto_dot_v1_dot_pd__pb2.ListRangesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Watch(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/rangelog.v1.PlacementDriver/Watch',
+            rangelog__proto_dot_v1_dot_pd__pb2.WatchRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_pd__pb2.WatchResponse.FromString,
             options,
             channel_credentials,
             insecure,
