@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rangelog.errors import RequestTimeout, Unavailable
+from rangelog_core.errors import RequestTimeout, Unavailable
 
 if TYPE_CHECKING:
     from rangelog_cli.processes import Cluster

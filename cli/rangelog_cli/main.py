@@ -211,7 +211,7 @@ def bench(
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every error becomes one line on stderr."""
-    from rangelog.errors import RangelogError
+    from rangelog_core.errors import RangelogError
 
     try:
         result = cli.main(args=arguments, prog_name="rangelog", standalone_mode=False)

@@ -10,7 +10,7 @@ import random
 import socket
 from pathlib import Path
 
-from rangelog.errors import Unavailable
+from rangelog_core.errors import Unavailable
 
 LOOPBACK = "127.0.0.1"
 _LOWEST = 12_000

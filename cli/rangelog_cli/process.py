@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from rangelog.errors import InternalError, RequestTimeout, Unavailable
 from rangelog_cli.lifeline import LIFELINE_ENV, lifeline_fd
+from rangelog_core.errors import InternalError, RequestTimeout, Unavailable
 
 START_TIMEOUT_S = 60.0
 """A loaded machine starts seven Python processes slowly; a healthy one takes two seconds."""

@@ -16,7 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from rangelog.errors import Unavailable
 from rangelog_cli.plan import (
     ClusterPlan,
     PdPlan,
@@ -30,6 +29,7 @@ from rangelog_cli.plan import (
 )
 from rangelog_cli.ports import is_free, refuse_busy
 from rangelog_cli.process import START_TIMEOUT_S, STOP_TIMEOUT_S, Launch, Process, stop_all, wait_until
+from rangelog_core.errors import Unavailable
 
 __all__ = ["Cluster", "Launch", "Process", "stop_all", "wait_until"]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rangelog.errors import ConfigInvalid, InvalidArgument
+from rangelog_core.errors import ConfigInvalid, InvalidArgument
 
 PD_ENV_PREFIX = "RANGELOG_PD_"
 SERVER_ENV_PREFIX = "RANGELOG_SERVER_"

@@ -14,7 +14,7 @@ import importlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-from rangelog.errors import (
+from rangelog_core.errors import (
     AppendTimeout,
     ConfigInvalid,
     Corruption,
@@ -37,15 +37,15 @@ from rangelog.errors import (
     WriterClosed,
     WriterFenced,
 )
-from rangelog.record import Ack, AppendRecord, Record
+from rangelog_core.record import Ack, AppendRecord, Record
 
 if TYPE_CHECKING:
     from rangelog import sync
     from rangelog._client import Client, connect
     from rangelog._config import StreamInfo
     from rangelog._reader import Reader
-    from rangelog._transport.grpc_options import TlsConfig
     from rangelog._writer import Writer
+    from rangelog_core.net.grpc_options import TlsConfig
 
 __version__ = "0.1.0"
 
@@ -89,7 +89,7 @@ _LAZY = {
     "Client": "rangelog._client",
     "Reader": "rangelog._reader",
     "StreamInfo": "rangelog._config",
-    "TlsConfig": "rangelog._transport.grpc_options",
+    "TlsConfig": "rangelog_core.net.grpc_options",
     "Writer": "rangelog._writer",
     "connect": "rangelog._client",
 }

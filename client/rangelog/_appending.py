@@ -16,9 +16,6 @@ from typing import Any
 from rangelog._metadata import Metadata
 from rangelog._range_links import RangeLinks
 from rangelog._range_roll import leave_range, probe_placement, seal_and_create
-from rangelog._transport.data_connection import DataConnections, replica_id
-from rangelog.errors import InternalError, RangelogError, SealBelowFloor, StreamNotFound, WriterFenced
-from rangelog.ids import ReplicaId
 from rangelog.protocol.appender import (
     TICK_CALM_MS,
     Appender,
@@ -33,6 +30,9 @@ from rangelog.protocol.appender import (
     SendConfirm,
     Stopped,
 )
+from rangelog_core.errors import InternalError, RangelogError, SealBelowFloor, StreamNotFound, WriterFenced
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnections, replica_id
 from rangelog_proto.v1 import common_pb2
 
 _log = logging.getLogger("rangelog.writer")

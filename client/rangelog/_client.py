@@ -13,12 +13,12 @@ from rangelog._metadata import Metadata
 from rangelog._range_roll import leave_range
 from rangelog._reader import Reader, Start, StreamView, confirmed_end
 from rangelog._takeover import take_over
-from rangelog._transport.data_connection import DataConnections
-from rangelog._transport.grpc_options import TlsConfig
-from rangelog._transport.pd_client import PdClient
 from rangelog._writer import Writer
-from rangelog.ids import check_name
-from rangelog.limits import INFLIGHT_BYTES_MAX
+from rangelog_core.ids import check_name
+from rangelog_core.limits import INFLIGHT_BYTES_MAX
+from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.net.grpc_options import TlsConfig
+from rangelog_core.net.pd_client import PdClient
 
 Endpoints = str | Sequence[str]
 

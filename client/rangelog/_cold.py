@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rangelog._metadata import Metadata
-from rangelog.errors import ConfigInvalid, Corruption, MissingExtra, Unavailable
 from rangelog.protocol.reading import ReadPreference, Tier, tiers_for
-from rangelog.record import Record
+from rangelog_core.errors import ConfigInvalid, Corruption, MissingExtra, Unavailable
+from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 
 if TYPE_CHECKING:

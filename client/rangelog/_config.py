@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from rangelog.errors import InvalidArgument
+from rangelog_core.errors import InvalidArgument
 from rangelog_proto.v1 import common_pb2
 
 Seconds = float | int | timedelta

@@ -13,13 +13,13 @@ from typing import Any
 from rangelog._fencing import FENCE_TIMEOUT_S, fence_replica
 from rangelog._hot import fetch_once
 from rangelog._metadata import Metadata, new_request_id
-from rangelog._transport.data_connection import DataConnections, replica_id
-from rangelog.batch import check_batch, split_batches
-from rangelog.errors import Corruption, RangelogError, SealBelowFloor, SealBlocked, Unavailable, WriterFenced
-from rangelog.ids import ReplicaId
-from rangelog.limits import FETCH_BYTES_MAX
 from rangelog.protocol.recovery import Answer, Commit, Copy, Fence, Recovery
-from rangelog_proto.frame import Opcode
+from rangelog_core.batch import check_batch, split_batches
+from rangelog_core.errors import Corruption, RangelogError, SealBelowFloor, SealBlocked, Unavailable, WriterFenced
+from rangelog_core.frame import Opcode
+from rangelog_core.ids import ReplicaId
+from rangelog_core.limits import FETCH_BYTES_MAX
+from rangelog_core.net.data_connection import DataConnections, replica_id
 from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
 
 _RETRY_S = 0.5

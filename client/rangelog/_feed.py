@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from google.protobuf.message import DecodeError
 
-from rangelog._transport.data_connection import DataConnection
-from rangelog.errors import ProtocolViolation
-from rangelog.limits import KIB, MIB
-from rangelog_proto.frame import Opcode
+from rangelog_core.errors import ProtocolViolation
+from rangelog_core.frame import Opcode
+from rangelog_core.limits import KIB, MIB
+from rangelog_core.net.data_connection import DataConnection
 from rangelog_proto.v1 import common_pb2, data_pb2
 
 REPLY_BYTES = 240 * KIB

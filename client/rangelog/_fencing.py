@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 
-from rangelog._transport.data_connection import DataConnections, replica_id
-from rangelog.errors import RangelogError, WriterFenced
-from rangelog.ids import ReplicaId
 from rangelog.protocol.quorum import seal_quorum
-from rangelog_proto.frame import Opcode
+from rangelog_core.errors import RangelogError, WriterFenced
+from rangelog_core.frame import Opcode
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnections, replica_id
 from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
 
 FENCE_TIMEOUT_S = 5.0

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from rangelog.batch import encode_batch, encode_headers
-from rangelog.errors import InvalidArgument, RangelogError, RecordTooLarge
-from rangelog.limits import BATCH_RECORDS_MAX, MIB, RECORD_SIZE_BYTES_MAX, TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
-from rangelog.record import Ack
+from rangelog_core.batch import encode_batch, encode_headers
+from rangelog_core.errors import InvalidArgument, RangelogError, RecordTooLarge
+from rangelog_core.limits import BATCH_RECORDS_MAX, MIB, RECORD_SIZE_BYTES_MAX, TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
+from rangelog_core.record import Ack
 
 BATCH_BYTES_MAX = 1 * MIB
 RECORD_OVERHEAD_BYTES = 64

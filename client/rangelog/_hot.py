@@ -10,9 +10,9 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from rangelog._feed import REPLY_TIMEOUT_S, Feed
-from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
-from rangelog.batch import BatchHeader, check_batch, split_batches
-from rangelog.errors import (
+from rangelog.protocol.proof import Told
+from rangelog_core.batch import BatchHeader, check_batch, split_batches
+from rangelog_core.errors import (
     Corruption,
     OffsetOutOfRange,
     ProtocolViolation,
@@ -21,9 +21,9 @@ from rangelog.errors import (
     RangeNotFound,
     Unavailable,
 )
-from rangelog.ids import ReplicaId
-from rangelog.protocol.proof import Told
-from rangelog_proto.frame import Opcode
+from rangelog_core.frame import Opcode
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnection, DataConnections, replica_id
 from rangelog_proto.v1 import common_pb2, data_pb2
 
 _NOTHING_YET_POLL_MS = 100

@@ -9,9 +9,9 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
 
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import StreamNotFound
-from rangelog.ids import ReplicaId
+from rangelog_core.errors import StreamNotFound
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 CALL_TIMEOUT_S = 15.0

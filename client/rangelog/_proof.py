@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from rangelog._hot import HotRange
 from rangelog._metadata import Metadata, backoff
-from rangelog.errors import RangelogError, RangeNotFound, StreamNotFound, Unavailable
 from rangelog.protocol.proof import Evidence, Told, weigh
+from rangelog_core.errors import RangelogError, RangeNotFound, StreamNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2
 
 CONFIRM_WAIT_MS = 100

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from rangelog._metadata import backoff
-from rangelog._transport.data_connection import DataConnection, DataConnections
-from rangelog.errors import InternalError, RangelogError, WriterFenced
-from rangelog.ids import ReplicaId
-from rangelog_proto.frame import Opcode, encode_head
+from rangelog_core.errors import InternalError, RangelogError, WriterFenced
+from rangelog_core.frame import Opcode, encode_head
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnection, DataConnections
 from rangelog_proto.v1 import data_pb2
 
 _STABLE_S = 1.0

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Mapping
 
 from rangelog._metadata import SEAL_TRY_TIMEOUT_S, Metadata, backoff, new_request_id
-from rangelog._transport.data_connection import DataConnections
-from rangelog.errors import NoPlacement, RangelogError
-from rangelog.ids import ReplicaId
 from rangelog.protocol.appender import Leave, Probe, SealRange
-from rangelog_proto.frame import Opcode
+from rangelog_core.errors import NoPlacement, RangelogError
+from rangelog_core.frame import Opcode
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnections
 from rangelog_proto.v1 import data_pb2, pd_pb2
 
 _PROBE_TIMEOUT_S = 2.0

@@ -23,9 +23,9 @@ from rangelog._hot import HotRange
 from rangelog._metadata import Metadata, backoff
 from rangelog._proof import ProvedEnd, proved_end
 from rangelog._records import RecordChunk
-from rangelog._transport.data_connection import DataConnections
-from rangelog.batch import Columns, open_columns
-from rangelog.errors import (
+from rangelog.protocol.reading import Located, ReadPreference, Tier, locate, tiers_for
+from rangelog_core.batch import Columns, open_columns
+from rangelog_core.errors import (
     Corruption,
     InvalidArgument,
     ObjectNotFound,
@@ -35,8 +35,8 @@ from rangelog.errors import (
     RangeNotFound,
     Unavailable,
 )
-from rangelog.protocol.reading import Located, ReadPreference, Tier, locate, tiers_for
-from rangelog.record import Record
+from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 
 _T = TypeVar("_T")

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import overload
 
-from rangelog.batch import Columns, check_record_headers, clip, iterate_records
-from rangelog.errors import InternalError
-from rangelog.record import Record
+from rangelog_core.batch import Columns, check_record_headers, clip, iterate_records
+from rangelog_core.errors import InternalError
+from rangelog_core.record import Record
 
 
 class Chunk(Sequence[Record]):

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from rangelog._failover import FailoverSeal
 from rangelog._metadata import Metadata
-from rangelog._transport.data_connection import DataConnections, replica_id
-from rangelog.ids import ReplicaId
 from rangelog.protocol.appender import Leave
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnections, replica_id
 from rangelog_proto.v1 import common_pb2
 
 

@@ -22,11 +22,11 @@ from rangelog._gathering import RECORD_OVERHEAD_BYTES, GatheredBatch, check_reco
 from rangelog._metadata import Metadata
 from rangelog._range_roll import leave_range
 from rangelog._takeover import take_over
-from rangelog._transport.data_connection import DataConnections
-from rangelog.batch import CODEC_NONE, CODEC_ZSTD
-from rangelog.errors import AppendTimeout, Overloaded, RangelogError, WriterClosed
-from rangelog.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
-from rangelog.record import Ack, AppendRecord
+from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
+from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, WriterClosed
+from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
+from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.record import Ack, AppendRecord
 from rangelog_proto.v1 import common_pb2
 
 _T = TypeVar("_T")

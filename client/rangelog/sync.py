@@ -23,11 +23,11 @@ from rangelog import _client
 from rangelog._config import StreamInfo
 from rangelog._loop_thread import LoopThread
 from rangelog._reader import Start
-from rangelog._transport.fork_guard import never_free_in_children
-from rangelog._transport.grpc_options import TlsConfig
 from rangelog._writer import Writer as AsyncWriter
-from rangelog.errors import Overloaded, WriterClosed
-from rangelog.record import Ack, AppendRecord, Record
+from rangelog_core.errors import Overloaded, WriterClosed
+from rangelog_core.net.fork_guard import never_free_in_children
+from rangelog_core.net.grpc_options import TlsConfig
+from rangelog_core.record import Ack, AppendRecord, Record
 
 _T = TypeVar("_T")
 

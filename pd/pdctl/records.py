@@ -15,7 +15,7 @@ from pdctl.lines import lines_of
 from pdctl.output import emit_data
 from pdctl.session import OFFSET, Session, output_option, session_of
 from pdctl.units import Start, show_time
-from rangelog.errors import InvalidArgument, RangelogError
+from rangelog_core.errors import InvalidArgument, RangelogError
 
 _SHAPES = ["value", "text", "json"]
 _OUTPUTS: dict[str | None, str] = {"table": "text", "json": "json", "yaml": "yaml"}
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from rangelog._client import Client
-    from rangelog.record import Ack
+    from rangelog_core.record import Ack
 
 
 @click.command()

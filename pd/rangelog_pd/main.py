@@ -10,7 +10,7 @@ import signal
 import sys
 
 from rangelog._transport.server_log import log_to_stderr
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 from rangelog_pd.runtime import Runtime
 from rangelog_pd.settings import PdSettings
 

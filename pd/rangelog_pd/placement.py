@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from rangelog.errors import NoPlacement
+from rangelog_core.errors import NoPlacement
 
 
 class Health(IntEnum):

@@ -11,9 +11,9 @@ from typing import Any
 
 import structlog
 
-from rangelog._transport.addresses import split_address
 from rangelog._transport.grpc_service import GrpcServer
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
+from rangelog_core.net.addresses import split_address
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import SERVICE_NAME, Service

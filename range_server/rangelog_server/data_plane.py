@@ -18,10 +18,10 @@ from typing import Protocol, cast
 import structlog
 from google.protobuf.message import DecodeError
 
-from rangelog._transport.keepalive import notice_vanished_peer
-from rangelog.errors import InternalError, Overloaded, ProtocolViolation, RangelogError, Unauthorized, WrongServer
-from rangelog.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
-from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame, encode_head
+from rangelog_core.errors import InternalError, Overloaded, ProtocolViolation, RangelogError, Unauthorized, WrongServer
+from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame, encode_head
+from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
+from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.identity import Identity
 from rangelog_server.ranges.hosted import Hosted

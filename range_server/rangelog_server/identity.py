@@ -16,7 +16,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from rangelog.errors import ConfigInvalid, Corruption, PreconditionFailed, Unavailable
+from rangelog_core.errors import ConfigInvalid, Corruption, PreconditionFailed, Unavailable
 from rangelog_server.wal.io import Io, replace_file
 
 _FILE = "identity.json"

@@ -11,9 +11,9 @@ import sys
 import structlog
 import uvloop
 
-from rangelog._allocator import keep_large_blocks
 from rangelog._transport.server_log import log_to_stderr
-from rangelog.errors import RangelogError
+from rangelog_core.allocator import keep_large_blocks
+from rangelog_core.errors import RangelogError
 from rangelog_server.agent.registration import RolledBack
 from rangelog_server.identity import DataDirectory, Identity
 from rangelog_server.ranges.store import Store

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import structlog
 
-from rangelog.errors import StorageFull, Unavailable
+from rangelog_core.errors import StorageFull, Unavailable
 from rangelog_server.agent.agent import Agent
 from rangelog_server.agent.scrubbing import Scrubbing
 from rangelog_server.control import ControlPlane

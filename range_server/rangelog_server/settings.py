@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from rangelog._transport.addresses import split_address
-from rangelog.errors import ConfigInvalid, InvalidArgument
-from rangelog.ids import check_name
-from rangelog.limits import MIB
+from rangelog_core.errors import ConfigInvalid, InvalidArgument
+from rangelog_core.ids import check_name
+from rangelog_core.limits import MIB
+from rangelog_core.net.addresses import split_address
 
 SEGMENT_SIZE_BYTES_MIN = 16 * MIB
 SEGMENT_SIZE_BYTES_MAX = 1024 * MIB

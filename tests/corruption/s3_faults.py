@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 from lying_s3 import LyingS3
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import RangelogError
-from rangelog.record import Record
 from rangelog.tier import open_object_store, s3_store
 from rangelog.tier.cold import read_object, records_from_arrow
 from rangelog.tier.fetching import Fetcher
-from rangelog.tier.keys import object_key
 from rangelog.tier.look_ahead import LookAhead
 from rangelog.tier.s3_store import PART_BYTES
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import RangelogError
+from rangelog_core.object_keys import object_key
+from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import Identity

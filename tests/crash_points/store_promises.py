@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rangelog.batch import check_batch
-from rangelog.errors import RangelogError
+from rangelog_core.batch import check_batch
+from rangelog_core.errors import RangelogError
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health

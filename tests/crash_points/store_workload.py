@@ -16,8 +16,8 @@ from types import SimpleNamespace
 from crash_faces import CrashIo
 from store_promises import Acks, Key, Promises
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import RangelogError, StorageFull
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import RangelogError, StorageFull
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.ranges.store import Store

@@ -11,7 +11,8 @@ from fuzz_engine import MIB, Target
 from fuzz_mutation import BORDERS, fields_changed
 
 from rangelog._records import RecordChunk
-from rangelog.batch import (
+from rangelog_core import frame as frames
+from rangelog_core.batch import (
     CODEC_ZSTD,
     HEADER_BYTES,
     TRAILER_BYTES,
@@ -25,10 +26,9 @@ from rangelog.batch import (
     restamp,
     split_batches,
 )
-from rangelog.errors import ProtocolViolation
-from rangelog.limits import BATCH_SIZE_BYTES_MAX, FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
-from rangelog_proto import frame as frames
-from rangelog_proto.frame import FrameDecoder, FrameError, Opcode, encode_frame
+from rangelog_core.errors import ProtocolViolation
+from rangelog_core.frame import FrameDecoder, FrameError, Opcode, encode_frame
+from rangelog_core.limits import BATCH_SIZE_BYTES_MAX, FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
 from rangelog_proto.v1 import data_pb2
 
 BATCH_FIELDS = (

@@ -24,10 +24,10 @@ from google.protobuf.message import Message
 from google.rpc import code_pb2
 from grpc_status import rpc_status
 
-from rangelog._transport.grpc_errors import from_rpc_error
-from rangelog._transport.grpc_options import CHANNEL_OPTIONS
 from rangelog._transport.grpc_service import GrpcServer
-from rangelog.errors import InternalError, RangelogError
+from rangelog_core.errors import InternalError, RangelogError
+from rangelog_core.net.grpc_errors import from_rpc_error
+from rangelog_core.net.grpc_options import CHANNEL_OPTIONS
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import SERVICE_NAME, Service

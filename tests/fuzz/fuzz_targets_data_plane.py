@@ -25,10 +25,10 @@ from fuzz_targets_batches import (
 )
 from fuzz_targets_log import check_store
 
-from rangelog._transport.data_connection import DataConnection, Replies
-from rangelog.errors import InternalError, ProtocolViolation, RangelogError
-from rangelog.ids import Incarnation, ReplicaId
-from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
+from rangelog_core.errors import InternalError, ProtocolViolation, RangelogError
+from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
+from rangelog_core.ids import Incarnation, ReplicaId
+from rangelog_core.net.data_connection import DataConnection, Replies
 from rangelog_proto.v1 import data_pb2
 from rangelog_server import data_plane
 from rangelog_server.data_plane import Connection, DataPlane

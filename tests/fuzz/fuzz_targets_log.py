@@ -14,9 +14,9 @@ from fuzz_engine import MIB, Target
 from fuzz_mutation import fields_changed, text_mutated
 from fuzz_targets_batches import BATCH_FIELDS
 
-from rangelog.batch import MAGIC as BATCH_MAGIC
-from rangelog.batch import WHOLE_CRC, batch_crc, check_batch
-from rangelog.errors import Corruption, RangelogError, WriterFenced
+from rangelog_core.batch import MAGIC as BATCH_MAGIC
+from rangelog_core.batch import WHOLE_CRC, batch_crc, check_batch
+from rangelog_core.errors import Corruption, RangelogError, WriterFenced
 from rangelog_server.identity import Identity, pack_identity, unpack_identity
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replay import replay

@@ -14,7 +14,7 @@ import google_crc32c
 from fuzz_engine import MIB, Target
 from fuzz_mutation import BORDERS, fields_changed
 
-from rangelog.errors import Corruption
+from rangelog_core.errors import Corruption
 from rangelog_pd.consensus import hard_state, messages, snapshot_file
 from rangelog_pd.consensus.connection import Connection
 from rangelog_pd.consensus.files import Files

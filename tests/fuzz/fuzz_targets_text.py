@@ -24,16 +24,16 @@ from pdctl.units import Duration, Size, Start, show_bytes, show_ms, show_time
 from rangelog import context
 from rangelog._client import Client
 from rangelog._gathering import check_record
-from rangelog._transport.addresses import split_address
-from rangelog._transport.grpc_errors import _told_by, to_status
-from rangelog.errors import ConfigInvalid, InvalidArgument, RangelogError
-from rangelog.ids import check_name
-from rangelog.record import Record
 from rangelog.spark.options import parse_options
 from rangelog.tier import file_store, opening
 from rangelog.tier.object_store import check_key
 from rangelog_cli.plan import ClusterPlan, make_plan, read_plan, write_plan
 from rangelog_cli.servers import PD_ENV_PREFIX, SERVER_ENV_PREFIX, invalid, merge, parse_members
+from rangelog_core.errors import ConfigInvalid, InvalidArgument, RangelogError
+from rangelog_core.ids import check_name
+from rangelog_core.net.addresses import split_address
+from rangelog_core.net.grpc_errors import _told_by, to_status
+from rangelog_core.record import Record
 from rangelog_pd.consensus.dialing import parse_address
 from rangelog_pd.settings import PdSettings
 from rangelog_server.settings import RangeServerSettings, split_listen

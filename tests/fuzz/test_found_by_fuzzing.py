@@ -18,17 +18,17 @@ from fuzz_targets_log import SALT, SEQUENCE, repair_sidecar, sidecar_seeds
 from fuzz_targets_raft import PATH, MemoryFiles, journal_seeds, repair_journal, repair_snapshot
 from fuzz_targets_tier import written
 
-from rangelog._transport.grpc_errors import from_rpc_error
 from rangelog._transport.grpc_service import GrpcServer
 from rangelog.arrow import batch_to_arrow
-from rangelog.batch import check_batch, encode_batch
-from rangelog.errors import Corruption, InvalidArgument, ProtocolViolation
-from rangelog.limits import OFFSET_MAX
+from rangelog_core.batch import check_batch, encode_batch
+from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation
+from rangelog_core.frame import Opcode
+from rangelog_core.limits import OFFSET_MAX
+from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_pd.consensus import messages, snapshot_file
 from rangelog_pd.consensus.journal import INDEX_MAX, Entry, Journal
 from rangelog_pd.consensus.snapshot_file import Snapshot
 from rangelog_pd.handlers.objects import ROW_GROUPS_MAX, _coarser
-from rangelog_proto.frame import Opcode
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
 from rangelog_server.control import _parse_token

@@ -10,14 +10,14 @@ from fuzz_targets_text import status_seeds
 
 from rangelog import context
 from rangelog._gathering import check_record, ms_of
-from rangelog._transport.addresses import split_address
-from rangelog._transport.data_connection import DataConnection
-from rangelog._transport.grpc_errors import _told_by
-from rangelog.errors import ConfigInvalid, InvalidArgument, OffsetOutOfRange
-from rangelog.ids import Incarnation, ReplicaId
 from rangelog.spark.options import parse_options
 from rangelog_cli.plan import make_plan, read_plan, write_plan
 from rangelog_cli.servers import read_toml
+from rangelog_core.errors import ConfigInvalid, InvalidArgument, OffsetOutOfRange
+from rangelog_core.ids import Incarnation, ReplicaId
+from rangelog_core.net.addresses import split_address
+from rangelog_core.net.data_connection import DataConnection
+from rangelog_core.net.grpc_errors import _told_by
 from rangelog_pd.consensus.dialing import parse_address
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_server.settings import load_settings

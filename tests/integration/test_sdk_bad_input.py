@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 import rangelog
-from rangelog.limits import RECORD_SIZE_BYTES_MAX
 from rangelog_cli.processes import Cluster
+from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 
 pytestmark = pytest.mark.integration
 

@@ -14,9 +14,9 @@ import struct
 import pytest
 from memory_server import MemoryServer, memory_plane
 
-from rangelog._transport.data_connection import DataConnection, replica_id
-from rangelog.errors import RangeNotFound
-from rangelog_proto.frame import Opcode
+from rangelog_core.errors import RangeNotFound
+from rangelog_core.frame import Opcode
+from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_proto.v1 import data_pb2
 from rangelog_server import data_plane
 

@@ -18,11 +18,18 @@ from conformance_servers import Server, record
 from conformance_walks import Step
 from seal_model import SealModel
 
-from rangelog.errors import Corruption, NoPlacement, PreconditionFailed, RangelogError, SealBelowFloor, WriterFenced
-from rangelog.ids import ReplicaId
 from rangelog.protocol.appender import ROLL_RETRY_MS, Appender, Confirmed, OpenRange, Probe, SealRange
 from rangelog.protocol.appender import Phase as WriterPhase
 from rangelog.protocol.recovery import Answer, Commit, Copy, Phase, Recovery
+from rangelog_core.errors import (
+    Corruption,
+    NoPlacement,
+    PreconditionFailed,
+    RangelogError,
+    SealBelowFloor,
+    WriterFenced,
+)
+from rangelog_core.ids import ReplicaId
 from rangelog_server.ranges.replica import Health, Outcome
 
 GRACE_MS = 1_000.0

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import Corruption
-from rangelog.ids import ReplicaId
 from rangelog.protocol.proof import Told
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import Corruption
+from rangelog_core.ids import ReplicaId
 from rangelog_proto.v1 import pd_pb2
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches

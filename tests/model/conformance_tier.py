@@ -17,8 +17,8 @@ from conformance_servers import Server
 from conformance_walks import Step
 from tier_steps import TierModel
 
-from rangelog.errors import Corruption, PreconditionFailed, RangelogError
-from rangelog.ids import ReplicaId
+from rangelog_core.errors import Corruption, PreconditionFailed, RangelogError
+from rangelog_core.ids import ReplicaId
 from rangelog_pd.reconcile.directives import Planner
 from rangelog_pd.reconcile.proposals import REPLACE_AFTER_MS, proposals
 from rangelog_pd.reconcile.view import ClusterView, drop_task_id

@@ -13,8 +13,8 @@ from itertools import product
 
 from conformance_servers import record
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import PreconditionFailed, ProtocolViolation, RangelogError, WriterFenced
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import PreconditionFailed, ProtocolViolation, RangelogError, WriterFenced
 from rangelog_server.ranges.replica import NewBatch, Replica
 
 RECORDS, REPLICAS, ACKS = 3, 3, 2

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from rangelog.ids import Incarnation, ReplicaId
 from rangelog.protocol.quorum import confirmed_offset, seal_end_offset, seal_quorum
 from rangelog.protocol.recovery import Answer, Copy, Phase, Recovery
+from rangelog_core.ids import Incarnation, ReplicaId
 
 NO_ANSWER, TRUTHFUL, DOUBTFUL, UNKNOWN, GONE = range(5)
 _KINDS = {TRUTHFUL: Answer.TRUTHFUL, DOUBTFUL: Answer.DOUBTFUL, UNKNOWN: Answer.UNKNOWN}

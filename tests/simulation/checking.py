@@ -6,8 +6,8 @@ from typing import Any
 
 from virtual_cluster import VirtualCluster
 
-from rangelog.batch import decode_records
-from rangelog.errors import RangelogError
+from rangelog_core.batch import decode_records
+from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2
 from rangelog_server.ranges.reading import make_plan, read_batches
 

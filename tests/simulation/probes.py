@@ -24,10 +24,10 @@ from rangelog._appending import Appending
 from rangelog._cold import ColdReader
 from rangelog._failover import FailoverSeal
 from rangelog._reader import StreamView
-from rangelog._transport.data_connection import DataConnection
-from rangelog.errors import AppendConflict, PreconditionFailed, RangelogError, StorageFull, WriterFenced
 from rangelog.protocol.appender import Appender, Phase
 from rangelog.protocol.recovery import Answer, Recovery
+from rangelog_core.errors import AppendConflict, PreconditionFailed, RangelogError, StorageFull, WriterFenced
+from rangelog_core.net.data_connection import DataConnection
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1 import pd_state_pb2
 from rangelog_server.ranges.replica import Health, Replica

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from raft_scenario import run_seed
 
-from rangelog.errors import Unavailable
+from rangelog_core.errors import Unavailable
 from rangelog_pd.consensus import durable_file, hard_state, raft, snapshot_file
 from rangelog_pd.consensus.durable_file import write_fully
 from rangelog_pd.consensus.files import Files

@@ -21,7 +21,7 @@ from raft_network import VirtualDialing, VirtualSocket
 from raft_seams import VirtualPoller
 from raft_world import World
 
-from rangelog.errors import OutcomeUnknown, RangelogError, Unavailable
+from rangelog_core.errors import OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.consensus.raft import Raft
 

@@ -17,7 +17,7 @@ from virtual_faults import Faults
 from virtual_life import Life
 from virtual_writing import LAST, write
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2
 
 HEAL_S = 240.0

@@ -17,8 +17,8 @@ from typing import Any
 
 from virtual_time import VirtualLoop, here
 
-from rangelog.batch import check_batch, split_batches
-from rangelog.errors import StorageFull
+from rangelog_core.batch import check_batch, split_batches
+from rangelog_core.errors import StorageFull
 from rangelog_server.identity import Identity
 from rangelog_server.wal.committer import Committer, Pending
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind

@@ -18,7 +18,7 @@ import rangelog._failover
 import rangelog_server.agent.copying
 import rangelog_server.runtime
 import rangelog_server.tier.upload
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 from rangelog_server.agent.registration import RolledBack
 from rangelog_server.identity import Identity
 from rangelog_server.ranges.store import Store

@@ -14,7 +14,7 @@ from virtual_life import Life
 from virtual_time import WORLD, here
 from virtual_writing import write
 
-from rangelog.errors import RangelogError, StreamExists, StreamNotFound
+from rangelog_core.errors import RangelogError, StreamExists, StreamNotFound
 
 if TYPE_CHECKING:
     from virtual_clients import Clients

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rangelog.errors import ConfigInvalid, InvalidArgument, OffsetOutOfRange, OffsetTrimmed, StreamNotFound, Unavailable
 from rangelog_cli.ports import free_ports
 from rangelog_cli.processes import Cluster
+from rangelog_core.errors import (
+    ConfigInvalid,
+    InvalidArgument,
+    OffsetOutOfRange,
+    OffsetTrimmed,
+    StreamNotFound,
+    Unavailable,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -185,7 +192,7 @@ def test_bad_questions(
     with pytest.raises(Exception) as caught:  # Spark wraps it in its own
         read(**options).collect()
     said = str(caught.value)
-    line = next(line for line in said.splitlines() if line.startswith(f"rangelog.errors.{kind.__name__}: "))
+    line = next(line for line in said.splitlines() if line.startswith(f"rangelog_core.errors.{kind.__name__}: "))
     assert needle in line
     assert said.count("  File ") <= 2
 

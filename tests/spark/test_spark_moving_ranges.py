@@ -13,10 +13,10 @@ import rangelog._feed
 import rangelog.spark.reading
 import rangelog.tier.fetching
 import rangelog.tier.object_reader
-from rangelog.errors import Corruption, OffsetTrimmed, StreamNotFound
 from rangelog.spark.options import Options, parse_options
 from rangelog.spark.reading import plan_spans, read_span
 from rangelog_cli.processes import Cluster, wait_until
+from rangelog_core.errors import Corruption, OffsetTrimmed, StreamNotFound
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 

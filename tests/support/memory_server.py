@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from rangelog_proto.frame import Frame, FrameDecoder, Opcode, encode_frame
+from rangelog_core.frame import Frame, FrameDecoder, Opcode, encode_frame
 from rangelog_proto.v1 import common_pb2, data_pb2
 from rangelog_server.data_plane import Connection, DataPlane
 from rangelog_server.handlers import HANDLERS, make_connection_factory

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from rangelog._appending import Appending
-from rangelog._transport.data_connection import DataConnections, RangeListener
 from rangelog._writer import Writer
-from rangelog.batch import CODEC_NONE
-from rangelog.ids import ReplicaId
 from rangelog.protocol.appender import OpenRange
-from rangelog_proto.frame import FrameDecoder
+from rangelog_core.batch import CODEC_NONE
+from rangelog_core.frame import FrameDecoder
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnections, RangeListener
 from rangelog_proto.v1 import common_pb2, data_pb2
 
 SERVERS = ("a", "b", "c")

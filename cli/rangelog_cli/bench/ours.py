@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rangelog
-from rangelog.errors import InvalidArgument
 from rangelog_cli.bench.system import Stop, System
 from rangelog_cli.bench.workload import SHARED
 from rangelog_cli.health import leader, wait_healthy
 from rangelog_cli.processes import Cluster
+from rangelog_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from rangelog import Client, Writer

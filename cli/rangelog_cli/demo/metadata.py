@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import RequestTimeout, Unavailable
+from rangelog_core.errors import RequestTimeout, Unavailable
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 _CALL_TIMEOUT_S = 10.0

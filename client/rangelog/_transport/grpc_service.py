@@ -16,9 +16,16 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
-from rangelog._transport.grpc_errors import to_status
-from rangelog._transport.grpc_options import SERVER_OPTIONS, TlsConfig
-from rangelog.errors import InternalError, ProtocolViolation, RangelogError, RequestTimeout, Unauthorized, Unavailable
+from rangelog_core.errors import (
+    InternalError,
+    ProtocolViolation,
+    RangelogError,
+    RequestTimeout,
+    Unauthorized,
+    Unavailable,
+)
+from rangelog_core.net.grpc_errors import to_status
+from rangelog_core.net.grpc_options import SERVER_OPTIONS, TlsConfig
 
 _log = logging.getLogger("rangelog.grpc")
 

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rangelog.batch import restamp
-from rangelog.errors import InternalError, RangelogError, WriterFenced
-from rangelog.ids import ReplicaId
-from rangelog.limits import FRAME_PAYLOAD_BYTES_MAX, REPLICA_LAG_BYTES_MAX
 from rangelog.protocol.window import Link, SentBatch, Window
+from rangelog_core.batch import restamp
+from rangelog_core.errors import InternalError, RangelogError, WriterFenced
+from rangelog_core.ids import ReplicaId
+from rangelog_core.limits import FRAME_PAYLOAD_BYTES_MAX, REPLICA_LAG_BYTES_MAX
 
 REPLICA_LAG_MS_MAX = 2_000.0
 """A replica that holds batches back this long is slow, whatever the others take. Far below a user's patience."""

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rangelog.errors import InternalError
-from rangelog.ids import ReplicaId
 from rangelog.protocol.quorum import seal_end_offset, seal_quorum
+from rangelog_core.errors import InternalError
+from rangelog_core.ids import ReplicaId
 
 GRACE_MS = 100
 """How long to wait for further answers once there are enough: about a round trip; it often saves a copy."""

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rangelog.ids import ReplicaId
 from rangelog.protocol.quorum import confirmed_offset
+from rangelog_core.ids import ReplicaId
 
 _LATENCY_KEPT = 0.99
 """Of a slow confirm's latency, at each later one: half of it is forgotten after 70."""

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rangelog._records import Chunk
-from rangelog.errors import Corruption
-from rangelog.record import Record
 from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.object_store import ObjectStore
+from rangelog_core.errors import Corruption
+from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 
 _ROWS_AT_ONCE = 1024  # few enough to stay in the processor's cache between being made and being looked at

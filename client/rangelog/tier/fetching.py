@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
-from rangelog.errors import InvalidArgument, Unavailable
-from rangelog.limits import MIB
 from rangelog.tier.object_reader import Span
 from rangelog.tier.object_store import ObjectStore
+from rangelog_core.errors import InvalidArgument, Unavailable
+from rangelog_core.limits import MIB
 
 BYTES_MAX = 128 * MIB
 REQUESTS_MAX = 8

@@ -15,10 +15,10 @@ from mmap import mmap
 
 import pyarrow as pa
 
-from rangelog.errors import Corruption, Unavailable
-from rangelog.limits import MIB
 from rangelog.tier.fetching import Fetcher, Spare
 from rangelog.tier.object_reader import ObjectReader, RowGroup, Span, first_span
+from rangelog_core.errors import Corruption, Unavailable
+from rangelog_core.limits import MIB
 from rangelog_proto.v1 import common_pb2
 
 JOINED_BYTES_MAX = 32 * MIB

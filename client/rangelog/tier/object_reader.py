@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rangelog.arrow import SCHEMA
-from rangelog.errors import Corruption, InvalidArgument, RangelogError
-from rangelog.limits import KIB, MIB
 from rangelog.tier.object_store import ObjectStore
 from rangelog.tier.parquet import MAGIC, ROW_GROUP_CRCS, ROW_GROUP_ENDS
+from rangelog_core.errors import Corruption, InvalidArgument, RangelogError
+from rangelog_core.limits import KIB, MIB
 from rangelog_proto.v1 import common_pb2
 
 WHOLE_BYTES_MAX = 64 * MIB

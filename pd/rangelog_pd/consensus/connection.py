@@ -16,7 +16,7 @@ import struct
 import time
 from collections.abc import Callable
 
-from rangelog.errors import ProtocolViolation, Unavailable
+from rangelog_core.errors import ProtocolViolation, Unavailable
 from rangelog_pd.consensus.handshake import SessionKeys
 from rangelog_pd.consensus.messages import FRAME_BYTES_MAX
 

@@ -14,8 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from rangelog._transport.addresses import split_address
-from rangelog.errors import RangelogError, Unavailable
+from rangelog_core.errors import RangelogError, Unavailable
+from rangelog_core.net.addresses import split_address
 from rangelog_pd.consensus.handshake import Identity, SessionKeys, dial, listen
 
 log = logging.getLogger(__name__)

@@ -23,8 +23,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rangelog.errors import Unauthorized, Unavailable
-from rangelog.limits import NAME_LENGTH_MAX
+from rangelog_core.errors import Unauthorized, Unavailable
+from rangelog_core.limits import NAME_LENGTH_MAX
 
 _MAGIC = b"RLRAFT01"
 _NONCE_BYTES = 32

@@ -15,7 +15,7 @@ from typing import Any
 
 import google_crc32c
 
-from rangelog.errors import Corruption, ProtocolViolation
+from rangelog_core.errors import Corruption, ProtocolViolation
 from rangelog_pd.consensus.durable_file import write_atomically
 from rangelog_pd.consensus.files import REAL_FILES, Files, read_whole
 from rangelog_pd.consensus.packing import check_kinds, pack, unpack

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from rangelog.errors import Corruption, InternalError
+from rangelog_core.errors import Corruption, InternalError
 from rangelog_pd.consensus.durable_file import (
     replace_durably,
     write_fully,

@@ -17,7 +17,7 @@ import pysyncobj.pickle  # type: ignore[import-untyped, unused-ignore]
 import pysyncobj.syncobj  # type: ignore[import-untyped, unused-ignore]
 from pysyncobj.version import VERSION  # type: ignore[import-untyped, unused-ignore]
 
-from rangelog.errors import InternalError
+from rangelog_core.errors import InternalError
 
 TESTED_VERSIONS = ("0.3.17",)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rangelog.errors import ProtocolViolation
-from rangelog.limits import COMMAND_BYTES_MAX, KIB
+from rangelog_core.errors import ProtocolViolation
+from rangelog_core.limits import COMMAND_BYTES_MAX, KIB
 from rangelog_pd.consensus.journal import INDEX_MAX, Entry
 from rangelog_pd.consensus.packing import check_kinds, pack, unpack
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped, unused-ignore]
 
-from rangelog.errors import ProtocolViolation
+from rangelog_core.errors import ProtocolViolation
 
 
 def pack(fields: list[Any]) -> bytes:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rangelog.errors import Overloaded, RangelogError, Unavailable
-from rangelog.limits import MIB
+from rangelog_core.errors import Overloaded, RangelogError, Unavailable
+from rangelog_core.limits import MIB
 
 OUTSTANDING_MAX = 1024
 OUTSTANDING_BYTES_MAX = 8 * MIB

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rangelog.errors import (
+from rangelog_core.errors import (
     ConfigInvalid,
     InternalError,
     InvalidArgument,
@@ -26,8 +26,8 @@ from rangelog.errors import (
     StorageFull,
     Unavailable,
 )
-from rangelog.ids import check_name
-from rangelog.limits import COMMAND_BYTES_MAX
+from rangelog_core.ids import check_name
+from rangelog_core.limits import COMMAND_BYTES_MAX
 from rangelog_pd.consensus.dialing import Dialing, parse_address
 from rangelog_pd.consensus.files import REAL_FILES, Files
 from rangelog_pd.consensus.handshake import Identity, group_digest

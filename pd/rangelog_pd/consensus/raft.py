@@ -26,7 +26,7 @@ from pysyncobj.monotonic import monotonic  # type: ignore[import-untyped, unused
 from pysyncobj.node import Node  # type: ignore[import-untyped, unused-ignore]
 from pysyncobj.syncobj import SyncObj  # type: ignore[import-untyped, unused-ignore]
 
-from rangelog.errors import Corruption, ProtocolViolation
+from rangelog_core.errors import Corruption, ProtocolViolation
 from rangelog_pd.consensus import library
 from rangelog_pd.consensus.messages import (
     APPEND_BYTES_MAX,

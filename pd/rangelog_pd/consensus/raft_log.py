@@ -10,7 +10,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from rangelog.errors import Corruption
+from rangelog_core.errors import Corruption
 from rangelog_pd.consensus import hard_state, snapshot_file
 from rangelog_pd.consensus.files import REAL_FILES, Files
 from rangelog_pd.consensus.hard_state import HardState

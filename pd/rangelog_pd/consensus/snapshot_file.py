@@ -14,7 +14,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from rangelog.errors import Corruption
+from rangelog_core.errors import Corruption
 from rangelog_pd.consensus.durable_file import write_atomically
 from rangelog_pd.consensus.files import REAL_FILES, Files, read_whole
 from rangelog_pd.consensus.journal import ENTRY_BYTES_MAX, INDEX_MAX, Entry, Journal

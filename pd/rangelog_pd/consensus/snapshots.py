@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rangelog.errors import Corruption, ProtocolViolation
+from rangelog_core.errors import Corruption, ProtocolViolation
 from rangelog_pd.consensus import snapshot_file
 from rangelog_pd.consensus.files import REAL_FILES, Files, read_whole
 from rangelog_pd.consensus.interface import StateMachine

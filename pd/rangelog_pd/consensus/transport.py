@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from rangelog.errors import ProtocolViolation, Unavailable
+from rangelog_core.errors import ProtocolViolation, Unavailable
 from rangelog_pd.consensus.connection import Connection
 from rangelog_pd.consensus.dialing import Dialing
 from rangelog_pd.consensus.handshake import SessionKeys

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from rangelog.errors import NoPlacement, StreamNotFound
-from rangelog.limits import RANGE_PAGE_SIZE_MAX
+from rangelog_core.errors import NoPlacement, StreamNotFound
+from rangelog_core.limits import RANGE_PAGE_SIZE_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.placement import place
 from rangelog_proto.v1 import common_pb2, pd_state_pb2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rangelog.errors import NoPlacement
+from rangelog_core.errors import NoPlacement
 from rangelog_pd.placement import Candidate, Health, place
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.state.store import State

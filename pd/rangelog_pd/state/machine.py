@@ -13,7 +13,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from rangelog.errors import Corruption, InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
+from rangelog_core.errors import Corruption, InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
 from rangelog_pd.state import objects, ranges, servers, streams
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State

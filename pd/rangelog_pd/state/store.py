@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import chain
 
-from rangelog.errors import InvalidArgument, RangeNotFound, StreamNotFound, WriterFenced
+from rangelog_core.errors import InvalidArgument, RangeNotFound, StreamNotFound, WriterFenced
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 Hosting = tuple[str, int]

@@ -12,9 +12,9 @@ from contextlib import suppress
 
 import structlog
 
-from rangelog._transport.data_connection import DataConnections
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import PreconditionFailed, RangelogError
+from rangelog_core.errors import PreconditionFailed, RangelogError
+from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent.copying import Copier
 from rangelog_server.agent.doubt import host_doubtful_ranges

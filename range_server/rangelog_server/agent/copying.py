@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import structlog
 
-from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
-from rangelog.batch import batch_crc, check_batch, split_batches
-from rangelog.errors import Corruption, ProtocolViolation, RangelogError, Unavailable
-from rangelog.limits import MIB
-from rangelog_proto.frame import Opcode
+from rangelog_core.batch import batch_crc, check_batch, split_batches
+from rangelog_core.errors import Corruption, ProtocolViolation, RangelogError, Unavailable
+from rangelog_core.frame import Opcode
+from rangelog_core.limits import MIB
+from rangelog_core.net.data_connection import DataConnection, DataConnections, replica_id
 from rangelog_proto.v1 import common_pb2, data_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent.local_directives import Flushed, commit_end

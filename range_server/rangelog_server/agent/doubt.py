@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 
 import structlog
 
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import RangelogError
-from rangelog.limits import RANGE_PAGE_SIZE_MAX, STREAM_PAGE_SIZE_MAX
+from rangelog_core.errors import RangelogError
+from rangelog_core.limits import RANGE_PAGE_SIZE_MAX, STREAM_PAGE_SIZE_MAX
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import Identity

@@ -13,8 +13,8 @@ from importlib.metadata import version
 
 import structlog
 
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import PreconditionFailed, RangelogError
+from rangelog_core.errors import PreconditionFailed, RangelogError
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import Identity
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from rangelog.errors import InternalError, RangelogError
+from rangelog_core.errors import InternalError, RangelogError
 from rangelog_proto.v1 import pd_pb2 as pb
 
 TASKS_MAX = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from rangelog_proto.frame import Opcode
+from rangelog_core.frame import Opcode
 from rangelog_server.data_plane import Connection, DataPlane, Handler
 from rangelog_server.handlers import append, commit_end, confirm, fetch, hello, lookup_timestamp, seal
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rangelog.batch import BatchHeader, batch_crc, check_batch, split_batches
-from rangelog.errors import ProtocolViolation, RangelogError
-from rangelog_proto.frame import Frame
+from rangelog_core.batch import BatchHeader, batch_crc, check_batch, split_batches
+from rangelog_core.errors import ProtocolViolation, RangelogError
+from rangelog_core.frame import Frame
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.data_plane import Connection
 from rangelog_server.ranges.replica import NewBatch

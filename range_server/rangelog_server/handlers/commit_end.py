@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rangelog_proto.frame import Frame, Opcode
+from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.data_plane import Connection
 from rangelog_server.ranges.hosted import Hosted

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import structlog
 
-from rangelog.errors import (
+from rangelog_core.errors import (
     InternalError,
     Overloaded,
     ProtocolViolation,
@@ -25,8 +25,8 @@ from rangelog.errors import (
     RangeNotFound,
     Unavailable,
 )
-from rangelog.limits import FETCH_BYTES_MAX, FETCH_CREDIT_BYTES_MAX, FETCH_WAIT_MS_MAX
-from rangelog_proto.frame import Frame, Opcode
+from rangelog_core.frame import Frame, Opcode
+from rangelog_core.limits import FETCH_BYTES_MAX, FETCH_CREDIT_BYTES_MAX, FETCH_WAIT_MS_MAX
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.data_plane import FETCHES_WAITING_MAX, QUESTIONS_WAITING_MAX, READS_AHEAD_MAX, Connection
 from rangelog_server.ranges.hosted import Hosted

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hmac
 
-from rangelog.errors import ProtocolViolation, Unauthorized, WrongServer
-from rangelog.limits import FRAME_PAYLOAD_BYTES_MAX
-from rangelog_proto.frame import Frame, Opcode
+from rangelog_core.errors import ProtocolViolation, Unauthorized, WrongServer
+from rangelog_core.frame import Frame, Opcode
+from rangelog_core.limits import FRAME_PAYLOAD_BYTES_MAX
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.data_plane import Connection
 

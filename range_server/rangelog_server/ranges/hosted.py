@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Protocol
 
-from rangelog.batch import BatchHeader
+from rangelog_core.batch import BatchHeader
 from rangelog_server.ranges.replica import Health, Replica
 from rangelog_server.wal.entry import split_lsn
 

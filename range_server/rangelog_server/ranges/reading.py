@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import Corruption, RangelogError, RangeNotFound, Unavailable
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import Corruption, RangelogError, RangeNotFound, Unavailable
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.read_faults import ReadFault
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, split_lsn

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rangelog.batch import BatchHeader
-from rangelog.errors import Corruption, OutOfOrder, RangelogError
+from rangelog_core.batch import BatchHeader
+from rangelog_core.errors import Corruption, OutOfOrder, RangelogError
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.replica import Replica
 from rangelog_server.ranges.state import (

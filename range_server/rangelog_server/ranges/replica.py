@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from rangelog.batch import BatchHeader
-from rangelog.errors import (
+from rangelog_core.batch import BatchHeader
+from rangelog_core.errors import (
     AppendConflict,
     Corruption,
     OffsetOutOfRange,

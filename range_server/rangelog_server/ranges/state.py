@@ -6,7 +6,7 @@ import json
 import struct
 from dataclasses import dataclass, field
 
-from rangelog.errors import Corruption
+from rangelog_core.errors import Corruption
 from rangelog_server.ranges.replica import Health, Replica
 
 _STATE = struct.Struct("<BBBBQQQQQ")  # version, fenced, sealed, health, start, epoch, sealed end, born lsn, confirm

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from rangelog.batch import HEADER_BYTES as BATCH_HEADER_BYTES
-from rangelog.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
-from rangelog.errors import (
+from rangelog_core.batch import HEADER_BYTES as BATCH_HEADER_BYTES
+from rangelog_core.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
+from rangelog_core.errors import (
     Corruption,
     Overloaded,
     ProtocolViolation,

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import Corruption, InternalError, PreconditionFailed, StorageFull, Unavailable
-from rangelog.limits import MIB
+from rangelog_core.errors import Corruption, InternalError, PreconditionFailed, StorageFull, Unavailable
+from rangelog_core.limits import MIB
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import Identity

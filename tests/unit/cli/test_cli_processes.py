@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.errors import InternalError, RequestTimeout, Unavailable
 from rangelog_cli.local import Keeper, describe_exit
 from rangelog_cli.processes import Cluster, Process, wait_until
+from rangelog_core.errors import InternalError, RequestTimeout, Unavailable
 
 READY = "import json,os,sys,time; open(sys.argv[1],'w').write(json.dumps({'pid': os.getpid()})); time.sleep(60)"
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from raft_disk import VirtualDisk
 
-from rangelog.errors import Corruption, InternalError
+from rangelog_core.errors import Corruption, InternalError
 from rangelog_pd.consensus import hard_state, snapshot_file
 from rangelog_pd.consensus.hard_state import HardState
 from rangelog_pd.consensus.journal import Entry, Journal

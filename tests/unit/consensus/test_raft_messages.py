@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import ProtocolViolation
-from rangelog.limits import COMMAND_BYTES_MAX
+from rangelog_core.errors import ProtocolViolation
+from rangelog_core.limits import COMMAND_BYTES_MAX
 from rangelog_pd.consensus.journal import Entry, Journal
 from rangelog_pd.consensus.messages import (
     APPEND_BYTES_MAX,

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import (
+from rangelog_core.errors import (
     InternalError,
     InvalidArgument,
     ProtocolViolation,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import Corruption, ProtocolViolation
+from rangelog_core.errors import Corruption, ProtocolViolation
 from rangelog_pd.consensus import snapshot_file, snapshots
 from rangelog_pd.consensus.connection import Connection
 from rangelog_pd.consensus.journal import Entry

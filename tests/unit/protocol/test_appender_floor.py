@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rangelog.batch import encode_batch
-from rangelog.errors import InternalError
-from rangelog.ids import Incarnation, ReplicaId
 from rangelog.protocol.appender import Appender, Confirmed, Effect, OpenRange, Phase, SealRange, Send, Stopped
+from rangelog_core.batch import encode_batch
+from rangelog_core.errors import InternalError
+from rangelog_core.ids import Incarnation, ReplicaId
 
 A, B, C = (ReplicaId(name, Incarnation(1)) for name in "abc")
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rangelog.errors import Unavailable
+from rangelog_core.errors import Unavailable
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent import tasks as module

@@ -8,10 +8,10 @@ import socket
 import pytest
 from memory_server import Client, MemoryServer
 
-from rangelog._transport.data_connection import DataConnection, replica_id
-from rangelog.batch import decode_records, split_batches
-from rangelog.errors import Overloaded
-from rangelog_proto.frame import Opcode
+from rangelog_core.batch import decode_records, split_batches
+from rangelog_core.errors import Overloaded
+from rangelog_core.frame import Opcode
+from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_proto.v1 import data_pb2
 from rangelog_server import data_plane
 from rangelog_server.data_plane import DataPlane
@@ -218,7 +218,7 @@ async def test_timestamps_are_found_though_they_fall(plane: DataPlane) -> None:
     """LookupTimestamp answers the first batch with a record at or after the time, in logs whose times go back as well."""
     hosted_times = [5, 3, 9, 7, 20]
     client = Client(plane).hello()
-    from rangelog.batch import encode_batch
+    from rangelog_core.batch import encode_batch
 
     for base, stamp in enumerate(hosted_times):
         data = encode_batch(stream_id=1, range_index=0, epoch=1, base_offset=base, timestamps_ms=[stamp], values=[b"v"])

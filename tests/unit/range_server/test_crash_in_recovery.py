@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rangelog.batch import batch_crc, check_batch
+from rangelog_core.batch import batch_crc, check_batch
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health, NewBatch
 from rangelog_server.ranges.store import Store

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.errors import ConfigInvalid, Corruption, PreconditionFailed, Unavailable
+from rangelog_core.errors import ConfigInvalid, Corruption, PreconditionFailed, Unavailable
 from rangelog_server.identity import DataDirectory
 from rangelog_server.settings import load_settings
 

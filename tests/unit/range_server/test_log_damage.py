@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import google_crc32c
 import pytest
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import Corruption, RangelogError, WriterFenced
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import Corruption, RangelogError, WriterFenced
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health, NewBatch, Outcome
 from rangelog_server.ranges.store import Store

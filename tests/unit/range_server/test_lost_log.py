@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import Corruption
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import Corruption
 from rangelog_server.identity import DataDirectory
 from rangelog_server.ranges.replica import Health, NewBatch, Outcome
 from rangelog_server.ranges.store import Store

@@ -10,7 +10,7 @@ from concurrent.futures import Future as ThreadFuture
 import pytest
 from memory_server import Client
 
-from rangelog_proto.frame import Frame, Opcode
+from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server import data_plane
 from rangelog_server.data_plane import DataPlane

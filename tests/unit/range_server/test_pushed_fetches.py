@@ -8,9 +8,9 @@ import time
 import pytest
 from memory_server import Client
 
-from rangelog.batch import decode_records, split_batches
-from rangelog.limits import FETCH_CREDIT_BYTES_MAX
-from rangelog_proto.frame import Frame, Opcode
+from rangelog_core.batch import decode_records, split_batches
+from rangelog_core.frame import Frame, Opcode
+from rangelog_core.limits import FETCH_CREDIT_BYTES_MAX
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.data_plane import DataPlane
 from rangelog_server.handlers import fetch

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 from memory_server import Client
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import Corruption, RangeNotFound, Unavailable
-from rangelog_proto.frame import Frame, Opcode
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import Corruption, RangeNotFound, Unavailable
+from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.agent.scrubbing import Scrubbing
 from rangelog_server.data_plane import DataPlane

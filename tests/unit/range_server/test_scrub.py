@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rangelog.batch import batch_crc, check_batch
+from rangelog_core.batch import batch_crc, check_batch
 from rangelog_server.agent.scrubbing import Scrubbing
 from rangelog_server.ranges import scrub as scrub_module
 from rangelog_server.ranges.reading import read_batches

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import (
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import (
     Corruption,
     OutOfOrder,
     PreconditionFailed,

@@ -13,10 +13,10 @@ from made_batches import make_batches
 from rangelog import _cold
 from rangelog._cold import ColdReader, ColdStores, cold_until
 from rangelog._reader import Reader
-from rangelog.errors import ConfigInvalid, Corruption, ObjectNotFound, Unavailable
 from rangelog.protocol.reading import ReadPreference
 from rangelog.tier.file_store import FileStore
 from rangelog.tier.parquet import write_object
+from rangelog_core.errors import ConfigInvalid, Corruption, ObjectNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2
 
 START, PER_RANGE, RANGES = 100, 40, 3

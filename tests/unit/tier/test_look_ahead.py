@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from made_batches import make_batches
 
-from rangelog.errors import Corruption, InvalidArgument, ObjectNotFound, Unavailable
-from rangelog.record import Record
 from rangelog.tier import fetching, object_reader, parquet
 from rangelog.tier.cold import ArrowChunk, records_from_arrow
 from rangelog.tier.fetching import Fetcher, Spare, parts, suitable_part
@@ -20,6 +18,8 @@ from rangelog.tier.file_store import FileStore
 from rangelog.tier.look_ahead import LookAhead, joined
 from rangelog.tier.object_reader import RowGroup, Span
 from rangelog.tier.parquet import write_object
+from rangelog_core.errors import Corruption, InvalidArgument, ObjectNotFound, Unavailable
+from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 
 START, PER_OBJECT, OBJECTS = 100, 90, 5

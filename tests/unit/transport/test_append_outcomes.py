@@ -9,7 +9,7 @@ import pytest
 from noting_connections import NotingConnections, opened_writer, until
 
 from rangelog._writer import _BATCHES_IN_FLIGHT, Writer
-from rangelog.errors import (
+from rangelog_core.errors import (
     AppendTimeout,
     InvalidArgument,
     RangelogError,
@@ -18,7 +18,7 @@ from rangelog.errors import (
     WriterClosed,
     WriterFenced,
 )
-from rangelog.limits import RECORD_SIZE_BYTES_MAX
+from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 
 
 class Told:

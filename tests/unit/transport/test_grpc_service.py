@@ -14,11 +14,11 @@ import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from rangelog import errors
 from rangelog._transport import grpc_service
-from rangelog._transport.grpc_errors import from_rpc_error
-from rangelog._transport.grpc_options import CHANNEL_OPTIONS, TlsConfig
 from rangelog._transport.grpc_service import GrpcServer
+from rangelog_core import errors
+from rangelog_core.net.grpc_errors import from_rpc_error
+from rangelog_core.net.grpc_options import CHANNEL_OPTIONS, TlsConfig
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
 

@@ -12,8 +12,8 @@ from memory_cluster import Cluster, until
 from memory_server import MemoryServer, memory_plane
 
 from rangelog import _feed, _reader
-from rangelog._transport.data_connection import DataConnection, replica_id
-from rangelog_proto.frame import Frame, Opcode
+from rangelog_core.frame import Frame, Opcode
+from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.testing import batch
 
@@ -133,7 +133,7 @@ async def test_another_replica_goes_on(cluster: Cluster, monkeypatch: pytest.Mon
 
 def other_replies(change: Callable[[bytes], bytes]) -> Callable[..., Awaitable[Frame]]:
     """Replies.next, with the payloads of the fourth reply on changed, of the first connection that gets there."""
-    from rangelog._transport.data_connection import Replies
+    from rangelog_core.net.data_connection import Replies
 
     true_next = Replies.next
     count, victim = 0, None
@@ -165,7 +165,7 @@ async def test_what_is_wrong_is_read_elsewhere(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, change: Callable[[bytes], bytes]
 ) -> None:
     """Pushed batches that are damaged, or do not go on where the last ended, are not shown: another replica is read."""
-    from rangelog._transport.data_connection import Replies
+    from rangelog_core.net.data_connection import Replies
 
     monkeypatch.setattr(_feed, "REPLY_BYTES", 1)
     cluster.append(10)

@@ -9,10 +9,10 @@ import pytest
 
 from rangelog._hot import HotRange
 from rangelog._proof import proved_end
-from rangelog._transport.data_connection import DataConnections, replica_id
-from rangelog.errors import RangelogError, RangeNotFound, Unavailable
-from rangelog.ids import ReplicaId
 from rangelog.protocol.proof import Told, weigh
+from rangelog_core.errors import RangelogError, RangeNotFound, Unavailable
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnections, replica_id
 from rangelog_proto.v1 import common_pb2
 
 OPEN, SEALED = common_pb2.RANGE_STATE_OPEN, common_pb2.RANGE_STATE_SEALED

@@ -14,7 +14,7 @@ from memory_server import MemoryServer, memory_plane
 
 from rangelog import _proof, _reader
 from rangelog._reader import StreamView, confirmed_end
-from rangelog.errors import OffsetOutOfRange, StreamNotFound, Unavailable
+from rangelog_core.errors import OffsetOutOfRange, StreamNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2
 from rangelog_server.testing import batch
 

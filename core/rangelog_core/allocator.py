@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from rangelog.limits import MIB
+from rangelog_core.limits import MIB
 
 _BLOCK_BYTES = 32 * MIB - 64 * 1024
 """A little below the largest block that still moves the threshold."""

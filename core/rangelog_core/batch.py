@@ -47,9 +47,9 @@ from typing import NamedTuple
 import google_crc32c
 import zstandard
 
-from rangelog.errors import Corruption, InvalidArgument, ProtocolViolation, RecordTooLarge
-from rangelog.limits import BATCH_RECORDS_MAX, BATCH_SIZE_BYTES_MAX, HEADERS_PER_RECORD_MAX, OFFSET_MAX
-from rangelog.record import Record
+from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation, RecordTooLarge
+from rangelog_core.limits import BATCH_RECORDS_MAX, BATCH_SIZE_BYTES_MAX, HEADERS_PER_RECORD_MAX, OFFSET_MAX
+from rangelog_core.record import Record
 
 MAGIC = b"RLB1"
 VERSION = 1

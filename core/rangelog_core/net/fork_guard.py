@@ -15,7 +15,7 @@ import ctypes
 import os
 import weakref
 
-from rangelog.errors import InvalidArgument
+from rangelog_core.errors import InvalidArgument
 
 _called = False
 _forked = False  # from a process that had called

@@ -11,8 +11,8 @@ from typing import Any
 
 import grpc
 
-from rangelog._transport.grpc_errors import from_rpc_error, may_have_been_carried_out
-from rangelog.errors import InternalError, OutcomeUnknown, ProtocolViolation, RangelogError, Unauthorized
+from rangelog_core.errors import InternalError, OutcomeUnknown, ProtocolViolation, RangelogError, Unauthorized
+from rangelog_core.net.grpc_errors import from_rpc_error, may_have_been_carried_out
 
 _NOT_KEPT = (Unauthorized, ProtocolViolation, InternalError)
 """Refusals at the door, and defects."""

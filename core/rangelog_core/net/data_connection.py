@@ -17,10 +17,8 @@ from typing import Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError
 
-from rangelog._allocator import keep_large_blocks
-from rangelog._transport.addresses import split_address
-from rangelog._transport.keepalive import notice_vanished_peer
-from rangelog.errors import (
+from rangelog_core.allocator import keep_large_blocks
+from rangelog_core.errors import (
     InternalError,
     ProtocolViolation,
     RangelogError,
@@ -28,9 +26,11 @@ from rangelog.errors import (
     Unavailable,
     error_from_code,
 )
-from rangelog.ids import Incarnation, ReplicaId
-from rangelog.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
-from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode_head
+from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_head
+from rangelog_core.ids import Incarnation, ReplicaId
+from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
+from rangelog_core.net.addresses import split_address
+from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_proto.v1 import data_pb2
 
 PROTOCOL_VERSION = 1

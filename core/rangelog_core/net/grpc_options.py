@@ -8,8 +8,8 @@ from pathlib import Path
 
 import grpc
 
-from rangelog.errors import ConfigInvalid
-from rangelog.limits import GRPC_MESSAGE_BYTES_MAX, MIB
+from rangelog_core.errors import ConfigInvalid
+from rangelog_core.limits import GRPC_MESSAGE_BYTES_MAX, MIB
 
 _COMMON: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", GRPC_MESSAGE_BYTES_MAX),

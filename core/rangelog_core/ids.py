@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, NewType
 
-from rangelog.errors import InvalidArgument
-from rangelog.limits import NAME_LENGTH_MAX
+from rangelog_core.errors import InvalidArgument
+from rangelog_core.limits import NAME_LENGTH_MAX
 
 Offset = NewType("Offset", int)
 Epoch = NewType("Epoch", int)

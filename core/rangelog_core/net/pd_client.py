@@ -15,11 +15,11 @@ from typing import TypeVar
 
 import grpc
 
-from rangelog._transport.addresses import split_address
-from rangelog._transport.fork_guard import never_free_in_children, note_call
-from rangelog._transport.grpc_options import CHANNEL_OPTIONS, TlsConfig
-from rangelog._transport.pd_tries import Tries
-from rangelog.errors import InvalidArgument, NoPlacement, NotLeader, RangelogError, RequestTimeout, Unavailable
+from rangelog_core.errors import InvalidArgument, NoPlacement, NotLeader, RangelogError, RequestTimeout, Unavailable
+from rangelog_core.net.addresses import split_address
+from rangelog_core.net.fork_guard import never_free_in_children, note_call
+from rangelog_core.net.grpc_options import CHANNEL_OPTIONS, TlsConfig
+from rangelog_core.net.pd_tries import Tries
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
 

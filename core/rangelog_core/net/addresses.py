@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rangelog.errors import InvalidArgument
+from rangelog_core.errors import InvalidArgument
 
 _PORT = re.compile(r"[0-9]{1,5}")
 _PORT_MAX = 65_535

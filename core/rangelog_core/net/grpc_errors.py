@@ -13,8 +13,8 @@ from google.protobuf.message import DecodeError
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from rangelog import errors
-from rangelog.errors import RangelogError, error_from_code
+from rangelog_core import errors
+from rangelog_core.errors import RangelogError, error_from_code
 
 DOMAIN = "rangelog"
 _NUMBER = re.compile(r"[0-9]{1,20}")
