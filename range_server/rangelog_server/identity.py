@@ -7,7 +7,6 @@ marks the bytes of this log as its own.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -16,8 +15,9 @@ from pathlib import Path
 
 import google_crc32c
 
-from rangelog_core.errors import ConfigInvalid, Corruption, PreconditionFailed, Unavailable
+from rangelog_core.errors import ConfigInvalid, Corruption
 from rangelog_server.wal.io import Io, replace_file
+from rangelog_server_common.data_directory import lock_directory
 
 _FILE = "identity.json"
 
@@ -65,17 +65,7 @@ class DataDirectory:
         """Make the directory if it is missing, mode 0700, and lock it. Raises Unavailable, PreconditionFailed."""
         self.path = path
         self._io = io or Io()
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.chmod(0o700)
-            self._lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise Unavailable(f"the data directory {path} cannot be used: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
-            raise PreconditionFailed(f"another process uses the data directory {path}: stop it first") from error
+        self._lock = lock_directory(path)
 
     def close(self) -> None:
         """Unlock."""

@@ -12,6 +12,7 @@ from rangelog_core.errors import ConfigInvalid, InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.limits import MIB
 from rangelog_core.net.addresses import split_address
+from rangelog_server_common.data_directory import check_directory_name
 
 SEGMENT_SIZE_BYTES_MIN = 16 * MIB
 SEGMENT_SIZE_BYTES_MAX = 1024 * MIB
@@ -52,9 +53,7 @@ class RangeServerSettings(BaseSettings):
     @field_validator("data_dir")
     @classmethod
     def _good_directory(cls, value: Path) -> Path:
-        if "\0" in str(value):
-            raise ValueError("no directory has a zero byte in its name")
-        return value
+        return check_directory_name(value)
 
     @field_validator("pd", mode="before")
     @classmethod

@@ -24,7 +24,6 @@ from google.protobuf.message import Message
 from google.rpc import code_pb2
 from grpc_status import rpc_status
 
-from rangelog._transport.grpc_service import GrpcServer
 from rangelog_core.errors import InternalError, RangelogError
 from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.grpc_options import CHANNEL_OPTIONS
@@ -41,6 +40,7 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
+from rangelog_server_common.grpc_server import GrpcServer
 
 TIMEOUT_S = 10.0
 _servers: list[Any] = []

@@ -18,7 +18,6 @@ from fuzz_targets_log import SALT, SEQUENCE, repair_sidecar, sidecar_seeds
 from fuzz_targets_raft import PATH, MemoryFiles, journal_seeds, repair_journal, repair_snapshot
 from fuzz_targets_tier import written
 
-from rangelog._transport.grpc_service import GrpcServer
 from rangelog.arrow import batch_to_arrow
 from rangelog_core.batch import check_batch, encode_batch
 from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation
@@ -37,6 +36,7 @@ from rangelog_server.ranges.state import ServerState, unpack_epoch, unpack_tombs
 from rangelog_server.testing import batch
 from rangelog_server.wal.entry import Kind, make_lsn, pack_header, unpack_sidecar
 from rangelog_server.wal.scan import scan_segment
+from rangelog_server_common.grpc_server import GrpcServer
 
 RUN = Path(__file__).with_name("run.py")
 BEYOND = (OFFSET_MAX, (1 << 64) - 1)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from rangelog._transport.grpc_service import GrpcServer
 from rangelog.tier import open_object_store
 from rangelog.tier.cold import read_object
 from rangelog_core.batch import decode_records, split_batches
@@ -20,6 +19,7 @@ from rangelog_proto.v1 import common_pb2, data_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
 from rangelog_server.testing import RawClient, ServerProcess, batch
+from rangelog_server_common.grpc_server import GrpcServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

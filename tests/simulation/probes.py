@@ -15,11 +15,11 @@ from virtual_time import here
 
 import rangelog._client
 import rangelog._reader
-import rangelog._transport.grpc_service
 import rangelog.protocol.recovery
 import rangelog.spark.reading
 import rangelog_server.agent.tasks
 import rangelog_server.data_plane
+import rangelog_server_common.grpc_server
 from rangelog._appending import Appending
 from rangelog._cold import ColdReader
 from rangelog._failover import FailoverSeal
@@ -109,7 +109,7 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
             stack.enter_context(mock.patch.object(owner, name, functools.partialmethod(around, inner)))
 
         note = cluster.note
-        for owner in (rangelog._transport.grpc_service, rangelog_server.data_plane, rangelog_server.agent.tasks):
+        for owner in (rangelog_server_common.grpc_server, rangelog_server.data_plane, rangelog_server.agent.tasks):
             stack.enter_context(mock.patch.object(owner, "_log", _Listener(cluster)))
         _watch_recovery(watch, note, lambda moment, host: cluster.ambush(moment, host))
         _watch_replica(watch, note)

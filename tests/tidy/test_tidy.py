@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE_ROOTS = ("proto", "core", "client", "pd", "range_server", "cli", "tools")
+SOURCE_ROOTS = ("proto", "core", "server_common", "client", "pd", "range_server", "cli", "tools")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
