@@ -41,10 +41,10 @@ from rangelog_core.record import Ack, AppendRecord, Record
 
 if TYPE_CHECKING:
     from rangelog import sync
+    from rangelog._append.writer import Writer
     from rangelog._client import Client, connect
     from rangelog._config import StreamInfo
-    from rangelog._reader import Reader
-    from rangelog._writer import Writer
+    from rangelog._read.reader import Reader
     from rangelog_core.net.grpc_options import TlsConfig
 
 __version__ = "0.1.0"
@@ -87,10 +87,10 @@ logging.getLogger("rangelog").addHandler(logging.NullHandler())
 
 _LAZY = {
     "Client": "rangelog._client",
-    "Reader": "rangelog._reader",
+    "Reader": "rangelog._read.reader",
     "StreamInfo": "rangelog._config",
     "TlsConfig": "rangelog_core.net.grpc_options",
-    "Writer": "rangelog._writer",
+    "Writer": "rangelog._append.writer",
     "connect": "rangelog._client",
 }
 

@@ -6,14 +6,14 @@ import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from rangelog._cold import ColdReader, ColdStores
+from rangelog._append.fencing import fence_deleted
+from rangelog._append.roll import leave_range
+from rangelog._append.takeover import take_over
+from rangelog._append.writer import Writer
 from rangelog._config import Compression, Durability, Seconds, StreamInfo, stream_config, stream_info
-from rangelog._fencing import fence_deleted
-from rangelog._metadata import Metadata
-from rangelog._range_roll import leave_range
-from rangelog._reader import Reader, Start, StreamView, confirmed_end
-from rangelog._takeover import take_over
-from rangelog._writer import Writer
+from rangelog._metadata import CALL_TIMEOUT_S, Metadata
+from rangelog._read.cold import ColdReader, ColdStores
+from rangelog._read.reader import Reader, Start, StreamView, confirmed_end
 from rangelog_core.ids import check_name
 from rangelog_core.limits import INFLIGHT_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
@@ -87,9 +87,9 @@ class Client:
         )
         return stream_info(await self._metadata.create_stream(check_name("stream", name), config))
 
-    async def describe_stream(self, name: str) -> StreamInfo:
-        """Return a stream as it is now. Raises StreamNotFound."""
-        return stream_info(await self._metadata.describe_stream(check_name("stream", name)))
+    async def describe_stream(self, name: str, *, timeout_s: float = CALL_TIMEOUT_S) -> StreamInfo:
+        """Return a stream as it is now. Raises StreamNotFound, Unavailable."""
+        return stream_info(await self._metadata.describe_stream(check_name("stream", name), timeout_s))
 
     async def list_streams(self, prefix: str = "") -> AsyncIterator[StreamInfo]:
         """Yield the streams whose names start with `prefix`, by name."""
@@ -126,13 +126,14 @@ class Client:
         )
         return stream_info(await self._metadata.update_stream(check_name("stream", name), config, fields))
 
-    async def delete_stream(self, name: str) -> None:
+    async def delete_stream(self, name: str, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
         """Delete a stream and all it holds. An append that begins after this returned is not acked, whoever wrote.
 
         Where too few of the range servers answer that held its open range, it returns after 5 s all the same; a writer that
-        is cut off together with them may then still get acks, until they hear of the deletion. Raises StreamNotFound.
+        is cut off together with them may then still get acks, until they hear of the deletion. `timeout_s` bounds the
+        placement driver's part. Raises StreamNotFound, OutcomeUnknown.
         """
-        deleted = await self._metadata.delete_stream(check_name("stream", name))
+        deleted = await self._metadata.delete_stream(check_name("stream", name), timeout_s)
         await fence_deleted(self._connections, deleted)
 
     async def trim_stream(self, name: str, trim_offset: int) -> StreamInfo:

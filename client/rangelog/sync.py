@@ -20,10 +20,10 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from rangelog import _client
+from rangelog._append.writer import Writer as AsyncWriter
 from rangelog._config import StreamInfo
 from rangelog._loop_thread import LoopThread
-from rangelog._reader import Start
-from rangelog._writer import Writer as AsyncWriter
+from rangelog._read.reader import Start
 from rangelog_core.errors import Overloaded, WriterClosed
 from rangelog_core.net.fork_guard import never_free_in_children
 from rangelog_core.net.grpc_options import TlsConfig

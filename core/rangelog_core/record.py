@@ -1,12 +1,16 @@
-"""What a stream holds (Record) and what an application hands in (AppendRecord)."""
+"""What a stream holds (Record), what an application hands in (AppendRecord), and a record's time in ms."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from rangelog_core.errors import InvalidArgument
+
 _NO_HEADERS: Mapping[str, bytes] = {}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
 
 
 class Record(NamedTuple):
@@ -40,3 +44,16 @@ class Ack(NamedTuple):
     """A record is durable on enough replicas: `offset` is where it lies, for good."""
 
     offset: int
+
+
+def ms_of(moment: datetime) -> int:
+    """Return the ms since 1970, rounded down. Without a zone it is local time.
+
+    Raises InvalidArgument for a local time so early that it has none in UTC.
+    """
+    try:
+        if moment.utcoffset() is None:
+            return int(moment.replace(microsecond=0).timestamp()) * 1000 + moment.microsecond // 1000
+        return (moment - _EPOCH) // _MS
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgument(f"bad timestamp {moment!r}: it has no time in UTC, give it a time zone") from error

@@ -23,7 +23,7 @@ _OUTPUTS: dict[str | None, str] = {"table": "text", "json": "json", "yaml": "yam
 if TYPE_CHECKING:
     import asyncio
 
-    from rangelog._client import Client
+    from rangelog import Client
     from rangelog_core.record import Ack
 
 
@@ -182,7 +182,7 @@ def read(
     options = {"start": start, "end": end, "read_preference": read_preference, "timeout_s": session.timeout_s}
 
     async def run(client: Client) -> None:
-        await client.metadata.describe_stream(name, session.timeout_s)  # says in time if nobody answers
+        await client.describe_stream(name, timeout_s=session.timeout_s)  # fails in time if nobody answers
         await _read(client.reader(name, **options), _OUTPUTS.get(output, shape), limit)
 
     session.with_client(run)
@@ -206,7 +206,7 @@ def tail(session: Session, name: str, count: int, follow: bool, shape: str, outp
     """
 
     async def run(client: Client) -> None:
-        described = await client.metadata.describe_stream(name, session.timeout_s)
+        described = await client.describe_stream(name, timeout_s=session.timeout_s)
         end = await client.end_offset(name)
         start = max(described.trim_offset, end - count)
         reader = client.reader(name, start=start, follow=follow, timeout_s=session.timeout_s)

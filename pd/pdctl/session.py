@@ -24,7 +24,7 @@ from rangelog_core import errors
 from rangelog_core.errors import RangelogError
 
 if TYPE_CHECKING:
-    from rangelog._client import Client
+    from rangelog import Client
     from rangelog_core.net.pd_client import PdClient
 
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_UNAVAILABLE, EXIT_PRECONDITION, EXIT_INTERRUPTED = 1, 2, 3, 4, 5, 130

@@ -14,7 +14,7 @@ from pdctl.session import OFFSET, Session, confirm, output_option, session_of
 from pdctl.units import Duration, Size, show_bytes, show_ms, show_time
 
 if TYPE_CHECKING:
-    from rangelog._client import Client
+    from rangelog import Client
 
 _PAGE_SIZE = 500
 _DURABILITY = {"flushed": 1, "memory": 2}
@@ -208,13 +208,10 @@ def delete(session: Session, name: str, yes: bool, output: str) -> None:
     Example:
       pdctl stream delete flights --yes
     """
-    from rangelog._fencing import fence_deleted
-
     confirm(name, f"This deletes stream {name} with all its records", yes=yes)
 
     async def work(client: Client) -> None:
-        deleted = await client.metadata.delete_stream(name, session.timeout_s)
-        await fence_deleted(client.connections, deleted)
+        await client.delete_stream(name, timeout_s=session.timeout_s)
 
     session.with_client(work)
     if output == "table":

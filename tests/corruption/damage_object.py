@@ -7,8 +7,8 @@ from random import Random
 
 from damage_tally import Damages, Thoroughness
 
+from rangelog._read.arrow_chunk import read_object, records_from_arrow
 from rangelog.tier import parquet
-from rangelog.tier.cold import read_object, records_from_arrow
 from rangelog.tier.object_store import ObjectInfo
 from rangelog_core.batch import encode_batch
 from rangelog_core.errors import Corruption, InvalidArgument

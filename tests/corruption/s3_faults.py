@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from lying_s3 import LyingS3
 
+from rangelog._read.arrow_chunk import read_object, records_from_arrow
+from rangelog._read.look_ahead import LookAhead
+from rangelog._read.object_fetcher import ObjectFetcher
 from rangelog.tier import open_object_store, s3_store
-from rangelog.tier.cold import read_object, records_from_arrow
-from rangelog.tier.fetching import Fetcher
-from rangelog.tier.look_ahead import LookAhead
 from rangelog.tier.s3_store import PART_BYTES
 from rangelog_core.batch import batch_crc, check_batch
 from rangelog_core.errors import RangelogError
@@ -203,7 +203,7 @@ class S3Faults:
         async def listed(position: int) -> list[common_pb2.Object]:
             return [described]
 
-        fetcher = Fetcher(self._store)
+        fetcher = ObjectFetcher(self._store)
         fetcher.part_bytes = SMALL_PART_BYTES
         ahead = LookAhead(fetcher, listed, 0, described.end_offset)
         found: list[Record] = []

@@ -10,7 +10,7 @@ import zstandard
 from fuzz_engine import MIB, Target
 from fuzz_mutation import BORDERS, fields_changed
 
-from rangelog._records import RecordChunk
+from rangelog._read.record_chunk import RecordChunk
 from rangelog_core import frame as frames
 from rangelog_core.batch import (
     CODEC_ZSTD,
@@ -149,8 +149,8 @@ def run_headers(data: bytes) -> bool:
 
 def run_arrow(data: bytes) -> bool:
     """A batch as Arrow holds what the records hold."""
+    from rangelog._read.arrow_chunk import records_from_arrow
     from rangelog.arrow import batch_to_arrow
-    from rangelog.tier.cold import records_from_arrow
 
     table = batch_to_arrow(data)
     table.validate(full=True)

@@ -22,8 +22,8 @@ from pdctl.lines import LineSplitter
 from pdctl.records import _render
 from pdctl.units import Duration, Size, Start, show_bytes, show_ms, show_time
 from rangelog import context
+from rangelog._append.batch_builder import check_record
 from rangelog._client import Client
-from rangelog._gathering import check_record
 from rangelog.spark.options import parse_options
 from rangelog.tier import file_store, opening
 from rangelog.tier.object_store import check_key

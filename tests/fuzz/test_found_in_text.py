@@ -9,7 +9,7 @@ import pytest
 from fuzz_targets_text import status_seeds
 
 from rangelog import context
-from rangelog._gathering import check_record, ms_of
+from rangelog._append.batch_builder import check_record
 from rangelog.spark.options import parse_options
 from rangelog_cli.plan import make_plan, read_plan, write_plan
 from rangelog_cli.servers import read_toml
@@ -18,6 +18,7 @@ from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.data_connection import DataConnection
 from rangelog_core.net.grpc_errors import _told_by
+from rangelog_core.record import ms_of
 from rangelog_pd.consensus.dialing import parse_address
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_server.settings import load_settings

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import rangelog
-from rangelog._hot import fetch_once, replica_ids
+from rangelog._read.hot import fetch_once, replica_ids
 from rangelog_cli.processes import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]

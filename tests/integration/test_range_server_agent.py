@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from rangelog._read.arrow_chunk import read_object
 from rangelog.tier import open_object_store
-from rangelog.tier.cold import read_object
 from rangelog_core.batch import decode_records, split_batches
 from rangelog_core.errors import PreconditionFailed, RangelogError
 from rangelog_core.object_keys import object_key

@@ -171,10 +171,10 @@ async def test_a_start_by_time_gives_all_that_was_acked_where_a_replica_is_behin
         victim = ranges[-1].replicas[0].server
         cluster.pause(victim)
         count = 1
-        assert writer._appending is not None
-        links = writer._appending.core._window.links
+        assert writer._runner is not None
+        replicas = writer._runner.core._window.replicas
         async with asyncio.timeout(SOON_S):
-            while not any(link.failed for link in links.values()):
+            while not any(each.failed for each in replicas.values()):
                 await writer.append(b"%d" % count, timestamp=TIME_0_MS + count)
                 count += 1
                 await asyncio.sleep(0.02)

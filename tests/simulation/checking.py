@@ -39,7 +39,7 @@ def check_copies(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes])
 
 def check_objects(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes]) -> None:
     """Objects of a range leave no hole, do not overlap, and hold the log's records."""
-    from rangelog.tier.cold import read_object, records_from_arrow
+    from rangelog._read.arrow_chunk import read_object, records_from_arrow
 
     state: Any = cluster.state
     cluster.objects.trouble = 0.0

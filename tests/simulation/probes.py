@@ -14,16 +14,16 @@ from virtual_passes import TOLD
 from virtual_time import here
 
 import rangelog._client
-import rangelog._reader
+import rangelog._read.reader
 import rangelog.protocol.recovery
 import rangelog.spark.reading
 import rangelog_server.agent.tasks
 import rangelog_server.data_plane
 import rangelog_server_common.grpc_server
-from rangelog._appending import Appending
-from rangelog._cold import ColdReader
-from rangelog._failover import FailoverSeal
-from rangelog._reader import StreamView
+from rangelog._append.failover_seal import FailoverSeal
+from rangelog._append.runner import AppenderRunner
+from rangelog._read.cold import ColdReader
+from rangelog._read.reader import StreamView
 from rangelog.protocol.appender import Appender, Phase
 from rangelog.protocol.recovery import Answer, Recovery
 from rangelog_core.errors import AppendConflict, PreconditionFailed, RangelogError, StorageFull, WriterFenced
@@ -235,11 +235,11 @@ def _watch_writers(watch: Any, cluster: VirtualCluster) -> None:
             note("a recoverer was fenced by a later one")
         inner(self, task)
 
-    def confirm_wanted(self: Appending, inner: Any, *args: Any) -> None:
+    def confirm_wanted(self: AppenderRunner, inner: Any, *args: Any) -> None:
         note("a replica asked the writer for its confirm")
         inner(self, *args)
 
-    watch(Appending, "confirm_wanted", confirm_wanted)
+    watch(AppenderRunner, "confirm_wanted", confirm_wanted)
     watch(Appender, "fenced", fenced)
     watch(Appender, "sealed", sealed)
     watch(Appender, "probed", probed)
@@ -304,7 +304,7 @@ def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualClus
             cluster.fail(f"{here()} closed a connection that all its streams share: {error!r}")
         inner(self, error)
 
-    told = rangelog._reader.confirmed_end
+    told = rangelog._read.reader.confirmed_end
 
     async def confirmed_end(view: StreamView, *args: Any) -> Any:
         invoked_s = cluster.loop.now
@@ -318,7 +318,7 @@ def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualClus
 
     watch(StreamView, "refresh", refresh)
     watch(DataConnection, "_close", close)
-    for module in (rangelog._reader, rangelog._client, rangelog.spark.reading):
+    for module in (rangelog._read.reader, rangelog._client, rangelog.spark.reading):
         stack.enter_context(mock.patch.object(module, "confirmed_end", confirmed_end))
 
 

@@ -28,7 +28,7 @@ from virtual_time import Process, VirtualLoop, virtual_world
 
 import rangelog.tier
 import rangelog.tier.opening
-from rangelog.tier.cold import records_from_arrow
+from rangelog._read.arrow_chunk import records_from_arrow
 from rangelog.tier.parquet import write_object
 from rangelog_core.batch import encode_batch, encode_headers
 from rangelog_core.errors import SealBelowFloor, WriterFenced

@@ -14,7 +14,7 @@ from virtual_disk import Disk, VirtualWal
 from virtual_network import Network
 from virtual_time import Process, VirtualLoop, here
 
-import rangelog._failover
+import rangelog._append.failover_seal
 import rangelog_server.agent.copying
 import rangelog_server.runtime
 import rangelog_server.tier.upload
@@ -236,7 +236,7 @@ def virtual_servers() -> Iterator[None]:
         mock.patch.object(runtime.Runtime, "_write_endpoint", lambda *_: None),
         mock.patch.object(rangelog_server.tier.upload, "Worker", _Worker),
         mock.patch.object(rangelog_server.agent.copying, "FETCH_BYTES", 16 * 1024),  # segments are small here
-        mock.patch.object(rangelog._failover, "FETCH_BYTES_MAX", 32 * 1024),
+        mock.patch.object(rangelog._append.failover_seal, "FETCH_BYTES_MAX", 32 * 1024),
     ]
     with contextlib.ExitStack() as stack:
         for patch in patches:

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import rangelog._feed
+import rangelog._read.object_fetcher
+import rangelog._read.pushed_fetch
 import rangelog.spark.reading
-import rangelog.tier.fetching
 import rangelog.tier.object_reader
 from rangelog.spark.options import Options, parse_options
 from rangelog.spark.reading import plan_spans, read_span
@@ -26,11 +26,11 @@ COUNT = 8_000
 @pytest.fixture
 def options(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`options(stream, …)`: as Spark would pass them; reads go in small steps so that a move falls between two."""
-    monkeypatch.setattr(rangelog._feed, "REPLY_BYTES", 4_096)
-    monkeypatch.setattr(rangelog._feed, "CREDIT_BYTES", 8_192)
+    monkeypatch.setattr(rangelog._read.pushed_fetch, "REPLY_BYTES", 4_096)
+    monkeypatch.setattr(rangelog._read.pushed_fetch, "CREDIT_BYTES", 8_192)
     monkeypatch.setattr(rangelog.spark.reading, "EMIT_ROWS", 1)
     monkeypatch.setattr(rangelog.tier.object_reader, "BATCH_ROWS", 100)
-    monkeypatch.setattr(rangelog.tier.fetching, "BYTES_MAX", 1)  # objects are fetched one after the other
+    monkeypatch.setattr(rangelog._read.object_fetcher, "BYTES_MAX", 1)  # objects are fetched one after the other
     return lambda stream, **more: parse_options({"pd": cluster.connect_string, "stream": stream, **more})
 
 

@@ -9,8 +9,8 @@ from unittest.mock import Mock
 
 from memory_server import MemoryServer
 
-from rangelog._hot import HotRange
-from rangelog._reader import Reader
+from rangelog._read.hot import HotRange
+from rangelog._read.reader import Reader
 from rangelog_core.errors import StreamNotFound, Unavailable
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnections

@@ -302,3 +302,29 @@ def test_files_that_are_named_exist(page: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text())
     gone += [link for link in links if not ((ROOT / page).parent / link).exists()]
     assert not gone, gone
+
+
+def private_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The private modules and names of `rangelog` that a module imports, with the line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            imported = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in imported:
+            package, *rest = name.split(".")
+            if package == "rangelog" and any(part.startswith("_") for part in rest):
+                yield node.lineno, name
+
+
+def test_nobody_outside_the_client_imports_its_private_modules() -> None:
+    """Servers, commands, tools and benchmarks use `rangelog` by its public names; only tests look inside."""
+    found = [
+        f"{name_of(path)}:{line} {name}"
+        for path in tracked("*.py")
+        if not name_of(path).startswith(("client/rangelog/", "tests/"))
+        for line, name in private_imports(tree_of(path))
+    ]
+    assert not found, found

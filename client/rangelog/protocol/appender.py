@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rangelog.protocol.window import Link, SentBatch, Window
+from rangelog.protocol.window import ReplicaProgress, SentBatch, Window
 from rangelog_core.batch import restamp
 from rangelog_core.errors import InternalError, RangelogError, WriterFenced
 from rangelog_core.ids import ReplicaId
@@ -197,11 +197,11 @@ class Appender:
         if self.phase is not Phase.OPEN or self.holds_much:
             return TICK_BUSY_MS
         after_ms = TICK_CALM_MS
-        for link in self._window.links.values():
-            if link.failed or link.slow or link.unreachable:
+        for progress in self._window.replicas.values():
+            if progress.failed or progress.slow or progress.unreachable:
                 return TICK_BUSY_MS
-            if link.durable_offset < self._window.end_offset:
-                after_ms = min(after_ms, link.progress_ms + self._lag_ms_max() - now_ms)
+            if progress.durable_offset < self._window.end_offset:
+                after_ms = min(after_ms, progress.progress_ms + self._lag_ms_max() - now_ms)
         return max(TICK_BUSY_MS, after_ms)
 
     def submit(self, now_ms: float, base_offset: int, end_offset: int, data: bytes) -> None:
@@ -217,12 +217,12 @@ class Appender:
         window = self._window
         window.push(batch)
         following = []  # replicas that were sent everything before
-        for link in window.links.values():
-            if link.live and link.sent_offset == base_offset:
-                link.sent_offset = end_offset
-                following.append(link.replica)
-            elif link.live:
-                self._send(link)
+        for progress in window.replicas.values():
+            if progress.live and progress.sent_offset == base_offset:
+                progress.sent_offset = end_offset
+                following.append(progress.replica)
+            elif progress.live:
+                self._send(progress)
         if following:
             self._effects.append(Send(self._range.index, following, (batch,), window.confirm_offset))
 
@@ -230,50 +230,50 @@ class Appender:
 
     def connected(self, now_ms: float, range_index: int, replica: ReplicaId) -> None:
         """The replica can be sent to; what it has not acked goes out again."""
-        link = self._link(range_index, replica)
-        if link is None:
+        progress = self._progress_of(range_index, replica)
+        if progress is None:
             return
-        link.unreachable = False
-        if link.failed:
+        progress.unreachable = False
+        if progress.failed:
             return  # too late for this range; good for the next one
-        link.live = True
-        link.sent_offset = link.durable_offset
-        link.progress_ms = now_ms
-        self._send(link)
+        progress.live = True
+        progress.sent_offset = progress.durable_offset
+        progress.progress_ms = now_ms
+        self._send(progress)
 
     def disconnected(self, now_ms: float, range_index: int, replica: ReplicaId) -> None:
         """The connection broke or could not be made: leave the range if there is somewhere better."""
-        link = self._link(range_index, replica)
-        if link is None:
+        progress = self._progress_of(range_index, replica)
+        if progress is None:
             return
-        link.live = False
-        link.unreachable = True
+        progress.live = False
+        progress.unreachable = True
         self._want_roll(now_ms)
 
     def acked(self, now_ms: float, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
         """The replica holds everything below `durable_offset`."""
-        link = self._link(range_index, replica)
-        if link is None:
+        progress = self._progress_of(range_index, replica)
+        if progress is None:
             return  # left: it counts for nothing
         if durable_offset > self._window.end_offset:
             self._stop(InternalError(f"{replica} acks {durable_offset}, beyond what was sent"))
             return
-        if self._window.acked(link, durable_offset, now_ms):
+        if self._window.acked(progress, durable_offset, now_ms):
             self._report()
             if self._full():
                 self._want_roll(now_ms)
 
     def refused(self, now_ms: float, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
         """The replica refused an append. A higher epoch ends the writer; anything else ends this replica's part."""
-        link = self._link(range_index, replica)
-        if link is None:
+        progress = self._progress_of(range_index, replica)
+        if progress is None:
             return
         if isinstance(error, WriterFenced):
             if self.phase is Phase.SEALING and (error.epoch or 0) <= self.epoch:
                 return  # our own seal went ahead of the reply
             self.fenced(error)
             return
-        self._window.give_up(link)  # it lost what it had acked, or is in doubt: not to be trusted in this range
+        self._window.give_up(progress)  # it lost what it had acked, or is in doubt: not to be trusted in this range
         self._want_roll(now_ms)
 
     # ---- leaving the range
@@ -282,10 +282,10 @@ class Appender:
         """Look for slow replicas, an old range, trouble that waits for a better place. Call it `tick_after_ms` later again."""
         if self.phase is not Phase.OPEN:
             return
-        for link in self._window.links.values():
-            self._judge(link, now_ms)
-        links = self._window.links.values()
-        trouble = any(link.failed or link.slow or link.unreachable for link in links)
+        for progress in self._window.replicas.values():
+            self._judge(progress, now_ms)
+        replicas = self._window.replicas.values()
+        trouble = any(progress.failed or progress.slow or progress.unreachable for progress in replicas)
         if not trouble and now_ms - self._entered_ms > CALM_MS:
             self._troubles = 0
         aged = self._range.age_ms_max and now_ms - self._range.created_ms > self._range.age_ms_max
@@ -314,16 +314,16 @@ class Appender:
             return
         self.phase = Phase.OPEN
         self._roll_after_ms = now_ms + ROLL_RETRY_MS
-        for link in self._window.links.values():
-            link.progress_ms = now_ms
+        for progress in self._window.replicas.values():
+            progress.progress_ms = now_ms
         if self._window.unfreeze():
             self._report()
         waiting, self._waiting = self._waiting, []
         for batch in waiting:
             self._window.push(batch)
-        for link in self._window.links.values():
-            if link.live:
-                self._send(link)
+        for progress in self._window.replicas.values():
+            if progress.live:
+                self._send(progress)
 
     def floor_refused(self, now_ms: float, floor_offset: int) -> None:
         """A reader was shown more than the seal would keep: A replicas hold it, so it is acked; ask for a seal there."""
@@ -380,26 +380,26 @@ class Appender:
             self._window.push(batch)
         self._effects += [Connect(opened.index, replica) for replica in opened.replicas]
 
-    def _send(self, link: Link) -> None:
-        batches = self._window.unsent(link, FRAME_PAYLOAD_BYTES_MAX)
+    def _send(self, progress: ReplicaProgress) -> None:
+        batches = self._window.unsent(progress, FRAME_PAYLOAD_BYTES_MAX)
         while batches:
-            self._effects.append(Send(self._range.index, (link.replica,), batches, self._window.confirm_offset))
-            batches = self._window.unsent(link, FRAME_PAYLOAD_BYTES_MAX)
+            self._effects.append(Send(self._range.index, (progress.replica,), batches, self._window.confirm_offset))
+            batches = self._window.unsent(progress, FRAME_PAYLOAD_BYTES_MAX)
 
-    def _link(self, range_index: int, replica: ReplicaId) -> Link | None:
+    def _progress_of(self, range_index: int, replica: ReplicaId) -> ReplicaProgress | None:
         if range_index != self._range.index or self.phase is Phase.STOPPED:
             return None
-        return self._window.links.get(replica)
+        return self._window.replicas.get(replica)
 
-    def _judge(self, link: Link, now_ms: float) -> None:
+    def _judge(self, progress: ReplicaProgress, now_ms: float) -> None:
         """Give up a replica that holds the others back, if they can do without it."""
-        if link.failed or link.durable_offset >= self._window.end_offset:
+        if progress.failed or progress.durable_offset >= self._window.end_offset:
             return
-        late = now_ms - link.progress_ms > self._lag_ms_max()
-        if late or self._window.lags_by(link, REPLICA_LAG_BYTES_MAX):
-            link.slow = True
-            if self._goes_on_without(link):
-                self._window.give_up(link)
+        late = now_ms - progress.progress_ms > self._lag_ms_max()
+        if late or self._window.lags_by(progress, REPLICA_LAG_BYTES_MAX):
+            progress.slow = True
+            if self._goes_on_without(progress):
+                self._window.give_up(progress)
 
     def _lag_ms_max(self) -> float:
         """How long a replica may hold batches back, by what confirms take here."""
@@ -408,10 +408,10 @@ class Appender:
             return REPLICA_LAG_MS_MAX
         return min(REPLICA_LAG_MS_MAX, max(REPLICA_LAG_MS_MIN, REPLICA_LAG_FACTOR * latency_ms))
 
-    def _goes_on_without(self, link: Link | None = None) -> bool:
-        """Whether enough sound replicas (other than `link`) take appends: else this range is never acked again."""
-        links = self._window.links.values()
-        sound = [each for each in links if each is not link and each.live and not each.slow]
+    def _goes_on_without(self, progress: ReplicaProgress | None = None) -> bool:
+        """Whether enough sound replicas (other than `progress`) take appends: else this range is never acked again."""
+        replicas = self._window.replicas.values()
+        sound = [each for each in replicas if each is not progress and each.live and not each.slow]
         return len(sound) >= self._range.acks
 
     def _to_avoid(self) -> tuple[tuple[str, ...], bool]:
@@ -419,9 +419,13 @@ class Appender:
 
         Pointless: while this range still works, or is only full, a move must lead to a better place.
         """
-        links = self._window.links.values()
-        bad = tuple(link.replica.server for link in links if link.failed or link.slow or link.unreachable)
-        back = all(not link.unreachable and not link.slow for link in links)  # those that failed could be of use again
+        replicas = self._window.replicas.values()
+        bad = tuple(
+            progress.replica.server for progress in replicas if progress.failed or progress.slow or progress.unreachable
+        )
+        back = all(
+            not progress.unreachable and not progress.slow for progress in replicas
+        )  # those that failed could be of use again
         return bad, bool(bad) and not back and not self._full() and self._goes_on_without()
 
     def _full(self) -> bool:
@@ -448,7 +452,7 @@ class Appender:
         confirm = self._window.confirm_offset
         self._effects.append(Confirmed(confirm))
         if confirm == self._window.end_offset:  # nothing follows that would carry it
-            live = [link.replica for link in self._window.links.values() if link.live]
+            live = [progress.replica for progress in self._window.replicas.values() if progress.live]
             self._effects.append(SendConfirm(self._range.index, live, confirm))
 
     def _stop(self, error: RangelogError) -> None:

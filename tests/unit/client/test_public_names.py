@@ -22,7 +22,7 @@ PUBLIC_MODULES = (
     "rangelog.spark",
     "rangelog.sync",
     "rangelog.tier",
-    "rangelog.tier.cold",
+    "rangelog._read.arrow_chunk",
     "rangelog.tier.object_store",
     "rangelog.tier.opening",
     "rangelog.tier.parquet",

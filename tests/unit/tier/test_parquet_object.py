@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from made_batches import make_batches
 
+from rangelog._read.arrow_chunk import read_object, records_from_arrow
 from rangelog.tier import parquet
-from rangelog.tier.cold import read_object, records_from_arrow
 from rangelog.tier.file_store import FileStore
 from rangelog.tier.parquet import write_object
 from rangelog_core.batch import check_batch, encode_batch

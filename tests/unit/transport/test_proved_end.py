@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rangelog._hot import HotRange
-from rangelog._proof import proved_end
+from rangelog._read.hot import HotRange
+from rangelog._read.proof import proved_end
 from rangelog.protocol.proof import Told, weigh
 from rangelog_core.errors import RangelogError, RangeNotFound, Unavailable
 from rangelog_core.ids import ReplicaId
@@ -69,7 +69,7 @@ class Case:
 
         monkeypatch.setattr(HotRange, "ask_all", ask_all)
         monkeypatch.setattr(HotRange, "wait_confirmed", wait_confirmed)
-        monkeypatch.setattr("rangelog._proof.backoff", at_once)
+        monkeypatch.setattr("rangelog._read.proof.backoff", at_once)
 
     async def end(self) -> tuple[int, bool]:
         """The proved end, and whether it is exact."""

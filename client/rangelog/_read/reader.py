@@ -17,12 +17,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from rangelog._cold import ColdReader, cold_until, records_of
-from rangelog._gathering import ms_of
-from rangelog._hot import HotRange
 from rangelog._metadata import Metadata, backoff
-from rangelog._proof import ProvedEnd, proved_end
-from rangelog._records import RecordChunk
+from rangelog._read.cold import ColdReader, cold_until, records_of
+from rangelog._read.hot import HotRange
+from rangelog._read.proof import ProvedEnd, proved_end
+from rangelog._read.record_chunk import RecordChunk
 from rangelog.protocol.reading import Located, ReadPreference, Tier, locate, tiers_for
 from rangelog_core.batch import Columns, open_columns
 from rangelog_core.errors import (
@@ -36,7 +35,7 @@ from rangelog_core.errors import (
     Unavailable,
 )
 from rangelog_core.net.data_connection import DataConnections
-from rangelog_core.record import Record
+from rangelog_core.record import Record, ms_of
 from rangelog_proto.v1 import common_pb2
 
 _T = TypeVar("_T")
@@ -78,7 +77,7 @@ class StreamView:
         return locate(self.ranges, self._sealed, position, self.stream.trim_offset)
 
     async def proved_end(self, connections: DataConnections, source: common_pb2.Range) -> ProvedEnd:
-        """See `rangelog._proof`."""
+        """See `rangelog._read.proof`."""
         hot = HotRange(connections, source)
         return await proved_end(hot, self._metadata)
 
@@ -86,8 +85,9 @@ class StreamView:
 async def confirmed_end(view: StreamView, connections: DataConnections) -> ProvedEnd:
     """Return the end of what is acked now, at least every ack that anybody got before this call if it is exact.
 
-    In an open range it is proved (see `rangelog._proof`). With a replica silent, or the placement driver and the writer, the
-    highest confirm offset that the replicas heard of counts, and it is not exact. Raises StreamNotFound, Unavailable.
+    In an open range it is proved (see `rangelog._read.proof`). With a replica silent, or the placement driver and the
+    writer, the highest confirm offset that the replicas heard of counts, and it is not exact. Raises StreamNotFound,
+    Unavailable.
     """
     for attempt in range(_PLANS_MAX):
         await view.refresh(0)

@@ -17,8 +17,8 @@ from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
-    from rangelog.tier.fetching import Fetcher
-    from rangelog.tier.look_ahead import LookAhead
+    from rangelog._read.look_ahead import LookAhead
+    from rangelog._read.object_fetcher import ObjectFetcher
 
 _OBJECTS_PAGE_SIZE = 16
 
@@ -29,15 +29,15 @@ class ColdStores:
     def __init__(self, metadata: Metadata, tier_url: str | None) -> None:
         self._metadata = metadata
         self._tier_url = tier_url
-        self._opened: dict[str, Fetcher] = {}
+        self._opened: dict[str, ObjectFetcher] = {}
         self._opening = asyncio.Lock()
         self._closed = False
 
-    async def fetcher(self) -> Fetcher:
+    async def fetcher(self) -> ObjectFetcher:
         """Return the cluster's object store as it is named now. Raises MissingExtra, ConfigInvalid, Unavailable."""
         try:
+            from rangelog._read.object_fetcher import ObjectFetcher
             from rangelog.tier import open_object_store
-            from rangelog.tier.fetching import Fetcher
         except ImportError as error:
             raise MissingExtra(
                 "this part of the stream is in the object store: pip install 'rangelog[tier]' to read it"
@@ -47,7 +47,7 @@ class ColdStores:
             raise ConfigInvalid("the cluster names no tier; pass tier_url=… to connect()")
         async with self._opening:
             if url not in self._opened:
-                opened = Fetcher(await asyncio.to_thread(open_object_store, url))
+                opened = ObjectFetcher(await asyncio.to_thread(open_object_store, url))
                 if self._closed:
                     opened.close()
                 self._opened[url] = opened
@@ -68,7 +68,7 @@ class ColdReader:
     def __init__(self, metadata: Metadata, stores: ColdStores) -> None:
         self._metadata = metadata
         self._stores = stores
-        self._fetcher: Fetcher | None = None
+        self._fetcher: ObjectFetcher | None = None
         self._ahead: LookAhead | None = None
         self._next: tuple[int, int] = (0, 0)
 
@@ -107,7 +107,7 @@ class ColdReader:
     async def _begin(self, stream_id: int, position: int, end: int) -> LookAhead:
         if self._fetcher is None:
             self._fetcher = await self._stores.fetcher()
-        from rangelog.tier.look_ahead import LookAhead
+        from rangelog._read.look_ahead import LookAhead
 
         return LookAhead(self._fetcher, lambda offset: self._objects(stream_id, offset), position, end)
 
@@ -151,6 +151,6 @@ def cold_until(ranges: Sequence[common_pb2.Range], number: int, preference: Read
 
 def records_of(table: Any) -> Sequence[Record]:
     """Return Arrow rows as records, each made when it is looked at. Raises Corruption."""
-    from rangelog.tier.cold import ArrowChunk
+    from rangelog._read.arrow_chunk import ArrowChunk
 
     return ArrowChunk(table)

@@ -13,7 +13,7 @@ from itertools import chain, repeat
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rangelog._records import Chunk
+from rangelog._read.record_chunk import Chunk
 from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.object_store import ObjectStore
 from rangelog_core.errors import Corruption

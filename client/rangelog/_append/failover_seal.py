@@ -10,9 +10,9 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from rangelog._fencing import FENCE_TIMEOUT_S, fence_replica
-from rangelog._hot import fetch_once
+from rangelog._append.fencing import FENCE_TIMEOUT_S, fence_replica
 from rangelog._metadata import Metadata, new_request_id
+from rangelog._read.hot import fetch_once
 from rangelog.protocol.recovery import Answer, Commit, Copy, Fence, Recovery
 from rangelog_core.batch import check_batch, split_batches
 from rangelog_core.errors import Corruption, RangelogError, SealBelowFloor, SealBlocked, Unavailable, WriterFenced

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from rangelog._append.replica_links import ReplicaLinks
+from rangelog._append.roll import leave_range, probe_placement, seal_and_create
 from rangelog._metadata import Metadata
-from rangelog._range_links import RangeLinks
-from rangelog._range_roll import leave_range, probe_placement, seal_and_create
 from rangelog.protocol.appender import (
     TICK_CALM_MS,
     Appender,
@@ -42,7 +42,7 @@ _CONFIRM_DELAY_S = 0.005
 _WHY_TIMEOUT_S = 1.0
 
 
-class Appending:
+class AppenderRunner:
     """One writer's appender, running. All methods are for the event loop."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Appending:
         self._stopped = stopped
         self._send_gathered = send_gathered
         self._loop = asyncio.get_running_loop()
-        self._links: dict[int, RangeLinks] = {}
+        self._links: dict[int, ReplicaLinks] = {}
         self._confirms: dict[ReplicaId, tuple[int, int]] = {}  # range and offset, that wait for an append to carry them
         self._asked: dict[ReplicaId, int] = {}  # for the confirm offset, and how far it has to get
         self._confirm_soon = False
@@ -273,7 +273,7 @@ class Appending:
     def _enter(self, created: common_pb2.Range) -> OpenRange:
         """Make the links of a new range; the core's Connect effects start them."""
         config = self._stream.config
-        links = RangeLinks(
+        links = ReplicaLinks(
             self,
             self._connections,
             stream_id=created.stream_id,

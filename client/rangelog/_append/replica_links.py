@@ -68,7 +68,7 @@ class _Listener:
             self.closed.set_result(None)
 
 
-class RangeLinks:
+class ReplicaLinks:
     """The links to one open range's replicas."""
 
     def __init__(

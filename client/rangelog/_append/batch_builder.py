@@ -9,19 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from rangelog_core.batch import encode_batch, encode_headers
 from rangelog_core.errors import InvalidArgument, RangelogError, RecordTooLarge
 from rangelog_core.limits import BATCH_RECORDS_MAX, MIB, RECORD_SIZE_BYTES_MAX, TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
-from rangelog_core.record import Ack
+from rangelog_core.record import Ack, ms_of
 
 BATCH_BYTES_MAX = 1 * MIB
 RECORD_OVERHEAD_BYTES = 64
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS = timedelta(milliseconds=1)
 
 
 class CheckedRecord(NamedTuple):
@@ -49,19 +46,6 @@ def check_record(
     return CheckedRecord(value, key, encoded, _timestamp_ms(timestamp), size + RECORD_OVERHEAD_BYTES)
 
 
-def ms_of(moment: datetime) -> int:
-    """Return the ms since 1970, rounded down. Without a zone it is local time.
-
-    Raises InvalidArgument for a local time so early that it has none in UTC.
-    """
-    try:
-        if moment.utcoffset() is None:
-            return int(moment.replace(microsecond=0).timestamp()) * 1000 + moment.microsecond // 1000
-        return (moment - _EPOCH) // _MS
-    except (ValueError, OverflowError) as error:
-        raise InvalidArgument(f"bad timestamp {moment!r}: it has no time in UTC, give it a time zone") from error
-
-
 def _timestamp_ms(timestamp: datetime | int | None) -> int:
     if timestamp is None:
         return time.time_ns() // 1_000_000
@@ -71,7 +55,7 @@ def _timestamp_ms(timestamp: datetime | int | None) -> int:
     return ms
 
 
-class GatheredBatch:
+class BatchBuilder:
     """Records that go out together, and who waits for them."""
 
     __slots__ = (

@@ -23,7 +23,7 @@ REPLY_TIMEOUT_S = 5.0
 """Beyond the time the replica was asked to wait."""
 
 
-class Feed:
+class PushedFetch:
     """The replies from an offset on, in order, until the last one."""
 
     def __init__(

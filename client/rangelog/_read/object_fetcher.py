@@ -29,7 +29,7 @@ _SPARE_MAX = 3
 _MEMORY_BYTES_MIN = MIB
 
 
-class Fetcher:
+class ObjectFetcher:
     """See the module. For one event loop; close it."""
 
     def __init__(self, store: ObjectStore) -> None:

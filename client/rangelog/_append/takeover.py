@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rangelog._failover import FailoverSeal
+from rangelog._append.failover_seal import FailoverSeal
 from rangelog._metadata import Metadata
 from rangelog.protocol.appender import Leave
 from rangelog_core.ids import ReplicaId

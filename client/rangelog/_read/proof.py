@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rangelog._hot import HotRange
 from rangelog._metadata import Metadata, backoff
+from rangelog._read.hot import HotRange
 from rangelog.protocol.proof import Evidence, Told, weigh
 from rangelog_core.errors import RangelogError, RangeNotFound, StreamNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2

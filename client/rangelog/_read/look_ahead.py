@@ -1,7 +1,7 @@
 """Reads a stream's objects one behind the other: the next ones are fetched, and the next row group decoded, meanwhile.
 
 What holds: rows come in offset order without gap; what goes wrong ahead is raised when its turn comes, not before; memory
-is bounded (see fetching; one decoded row group waits beside the one in use); closed, it leaves nothing under way but the
+is bounded (see object_fetcher; one decoded row group waits beside the one in use); closed, it leaves nothing under way but the
 pieces that threads are reading just then.
 """
 
@@ -15,7 +15,7 @@ from mmap import mmap
 
 import pyarrow as pa
 
-from rangelog.tier.fetching import Fetcher, Spare
+from rangelog._read.object_fetcher import ObjectFetcher, Spare
 from rangelog.tier.object_reader import ObjectReader, RowGroup, Span, first_span
 from rangelog_core.errors import Corruption, Unavailable
 from rangelog_core.limits import MIB
@@ -58,7 +58,7 @@ class LookAhead:
 
     def __init__(
         self,
-        fetcher: Fetcher,
+        fetcher: ObjectFetcher,
         list_objects: Callable[[int], Awaitable[Sequence[common_pb2.Object]]],
         start: int,
         end: int,

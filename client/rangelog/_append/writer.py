@@ -17,11 +17,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from rangelog._appending import Appending
-from rangelog._gathering import RECORD_OVERHEAD_BYTES, GatheredBatch, check_record
+from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, check_record
+from rangelog._append.roll import leave_range
+from rangelog._append.runner import AppenderRunner
+from rangelog._append.takeover import take_over
 from rangelog._metadata import Metadata
-from rangelog._range_roll import leave_range
-from rangelog._takeover import take_over
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
 from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, WriterClosed
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
@@ -56,13 +56,13 @@ class Writer:
         self._append_timeout_s = append_timeout_s
         self._open_timeout_s = open_timeout_s
         self._inflight_bytes_max = inflight_bytes_max
-        self._appending: Appending | None = None
+        self._runner: AppenderRunner | None = None
         self._loop: asyncio.AbstractEventLoop
         self._stream: common_pb2.Stream
         self._codec = CODEC_NONE
         self._next_offset = 0
-        self._gathering = GatheredBatch()
-        self._inflight: deque[GatheredBatch] = deque()
+        self._builder = BatchBuilder()
+        self._inflight: deque[BatchBuilder] = deque()
         self._pending_bytes = 0
         self._pump_due = False
         self._room: list[asyncio.Future[None]] = []
@@ -94,7 +94,7 @@ class Writer:
         self._stream = stream
         self._codec = CODEC_ZSTD if stream.config.compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
         self._next_offset = created.start_offset
-        self._appending = appending = Appending(
+        self._runner = runner = AppenderRunner(
             self._metadata,
             self._connections,
             stream,
@@ -106,9 +106,9 @@ class Writer:
         )
         if taken.left is not None:
             left = leave_range(self._connections, stream.stream_id, stream.epoch, taken.left, taken.addresses)
-            appending.spawn(left)
+            runner.spawn(left)
         self._accepting = True
-        appending.start()
+        runner.start()
 
     async def close(self, *, flush: bool = True, timeout_s: float | None = None) -> None:
         """Flush (unless told not to) and let go. Idempotent. Raises what flush raises, after letting go.
@@ -125,8 +125,8 @@ class Writer:
         finally:
             self._closed = True
             self._accepting = False
-            if self._appending is not None:
-                self._appending.close()
+            if self._runner is not None:
+                self._runner.close()
             self._fail(
                 WriterClosed("the writer was closed before this append was acked: read whether it is in the log"),
                 WriterClosed("the writer was closed before this append was sent: it is not in the log"),
@@ -188,7 +188,7 @@ class Writer:
         """
         offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp)
         future: asyncio.Future[Ack] = self._loop.create_future()
-        self._gathering.notify(offset, future)
+        self._builder.notify(offset, future)
         return future
 
     def append_nowait(
@@ -206,7 +206,7 @@ class Writer:
         """
         if not self._accepting or self._pending_bytes >= _OVERSHOOT * self._inflight_bytes_max:
             self._refuse()
-        batch = self._gathering
+        batch = self._builder
         if (
             key is None
             and headers is None
@@ -273,7 +273,7 @@ class Writer:
             self._running()
         except RangelogError as error:
             raise error.with_outcome(unknown=self._left_unknown or bool(self._inflight)) from None
-        newest = self._gathering if self._gathering.values else (self._inflight[-1] if self._inflight else None)
+        newest = self._builder if self._builder.values else (self._inflight[-1] if self._inflight else None)
         if newest is None:
             return
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -293,26 +293,26 @@ class Writer:
     def _pump(self) -> None:
         """Send what was gathered, if little enough is in flight."""
         self._pump_due = False
-        if self._gathering.values and self._may_send() and self._accepting:
+        if self._builder.values and self._may_send() and self._accepting:
             self._submit_gathered()
 
     def _may_send(self) -> bool:
         many = self._connections.batches_in_flight >= _MANY_BATCHES_IN_FLIGHT
         return len(self._inflight) < (1 if many else _BATCHES_IN_FLIGHT)
 
-    def _submit_gathered(self) -> GatheredBatch:
+    def _submit_gathered(self) -> BatchBuilder:
         """Send what was gathered; return the batch that gathers now."""
-        appending = self._running()
-        batch, self._gathering = self._gathering, GatheredBatch()
-        core = appending.core
+        runner = self._running()
+        batch, self._builder = self._builder, BatchBuilder()
+        core = runner.core
         batch.base_offset = core.next_offset
         data = batch.encode(
             stream_id=self._stream.stream_id, range_index=core.range_index, epoch=core.epoch, codec=self._codec
         )
         self._inflight.append(batch)
         self._connections.batches_in_flight += 1
-        appending.submit(batch.base_offset, batch.end_offset, data)
-        return self._gathering
+        runner.submit(batch.base_offset, batch.end_offset, data)
+        return self._builder
 
     def _resolve(self, confirm_offset: int) -> None:
         inflight = self._inflight
@@ -323,7 +323,7 @@ class Writer:
             batch.resolve()
         if self._room and self._pending_bytes < self._inflight_bytes_max:
             self._wake_room(None)
-        if self._gathering.values:
+        if self._builder.values:
             self._pump()
 
     def _wake_room(self, error: RangelogError | None) -> None:
@@ -339,17 +339,17 @@ class Writer:
         self._accepting = False
 
     def _stopped(self, error: RangelogError) -> None:
-        untold = any(batch.unwatched for batch in (*self._inflight, self._gathering))
+        untold = any(batch.unwatched for batch in (*self._inflight, self._builder))
         self._fail(error, error)
         if untold:
             self._untold = error.with_outcome(unknown=self._left_unknown)
 
     def _fail(self, of_sent: RangelogError, of_gathered: RangelogError) -> None:
         """Nothing more will be acked: what was sent may or may not be in the log, what was only gathered is not."""
-        sent, gathering = list(self._inflight), self._gathering
+        sent, gathering = list(self._inflight), self._builder
         self._connections.batches_in_flight -= len(sent)
         self._inflight.clear()
-        self._gathering = GatheredBatch()
+        self._builder = BatchBuilder()
         self._pending_bytes = 0
         self._left_unknown = self._left_unknown or bool(sent)
         unknown, certain = of_sent.with_outcome(unknown=True), of_gathered.with_outcome(unknown=False)
@@ -369,7 +369,7 @@ class Writer:
 
     def _expire(self, future: asyncio.Future[Any], limit_s: float, outcome_unknown: bool) -> None:
         if not future.done():
-            confirmed = f" (confirmed up to {self._appending.core.confirm_offset})" if self._appending else ""
+            confirmed = f" (confirmed up to {self._runner.core.confirm_offset})" if self._runner else ""
             future.set_exception(
                 AppendTimeout(
                     f"not acked within {limit_s:g} s{confirmed}: too few range servers answer? "
@@ -378,15 +378,15 @@ class Writer:
                 )
             )
 
-    def _running(self) -> Appending:
+    def _running(self) -> AppenderRunner:
         if self._closed:
             raise WriterClosed("the writer is closed; open a new one")
-        if self._appending is None:
+        if self._runner is None:
             raise WriterClosed("the writer is not open: use `async with client.writer(...)`")
-        if self._appending.core.error is not None:
+        if self._runner.core.error is not None:
             self._untold = None
-            raise self._appending.core.error
-        return self._appending
+            raise self._runner.core.error
+        return self._runner
 
     def _refuse(self) -> None:
         self._running()

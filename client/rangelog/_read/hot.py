@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from rangelog._feed import REPLY_TIMEOUT_S, Feed
+from rangelog._read.pushed_fetch import REPLY_TIMEOUT_S, PushedFetch
 from rangelog.protocol.proof import Told
 from rangelog_core.batch import BatchHeader, check_batch, split_batches
 from rangelog_core.errors import (
@@ -83,8 +83,8 @@ class HotRange:
         self._replicas = [(replica_id(each.server, each.incarnation), each.data_address) for each in ordered]
         self._current = turn
         self.problem = ""  # why a replica was left out when all were asked
-        self._feed: Feed | None = None
-        self._fed_to = 0
+        self._pushed: PushedFetch | None = None
+        self._pushed_to = 0
 
     def next_replica(self) -> None:
         """Turn to another replica: this one does not get on."""
@@ -93,9 +93,9 @@ class HotRange:
 
     def close(self) -> None:
         """Want nothing more; idempotent, and what was wanted again later is asked for again."""
-        feed, self._feed = self._feed, None
-        if feed is not None:
-            feed.close()
+        pushed, self._pushed = self._pushed, None
+        if pushed is not None:
+            pushed.close()
 
     async def fetch(self, offset: int, *, wait_ms: int, known_end_offset: int, end_offset: int = 0) -> Fetched:
         """Fetch from `offset` on; empty when there is nothing readable within `wait_ms`.
@@ -111,9 +111,9 @@ class HotRange:
             replica, address = self._replicas[self._current % len(self._replicas)]
             try:
                 connection = await self._connections.get(replica, address)
-                feed = self._feed_of(connection, offset, (wait_ms, known_end_offset, end_offset))
-                fetched = self._check(*await feed.next(), offset)
-                self._fed_to = fetched.end_offset
+                pushed = self._pushed_fetch(connection, offset, (wait_ms, known_end_offset, end_offset))
+                fetched = self._check(*await pushed.next(), offset)
+                self._pushed_to = fetched.end_offset
                 return fetched
             except OffsetOutOfRange as error:
                 last = error  # perhaps only this replica is behind
@@ -133,12 +133,16 @@ class HotRange:
             f"no replica of range {self.source.stream_id}/{self.source.index} can be read: {last.message}"
         ) from last
 
-    def _feed_of(self, connection: DataConnection, offset: int, wanted: tuple[int, int, int]) -> Feed:
-        feed = self._feed
-        if feed is None or feed.over or (feed.connection, self._fed_to, feed.wanted) != (connection, offset, wanted):
+    def _pushed_fetch(self, connection: DataConnection, offset: int, wanted: tuple[int, int, int]) -> PushedFetch:
+        pushed = self._pushed
+        if (
+            pushed is None
+            or pushed.over
+            or (pushed.connection, self._pushed_to, pushed.wanted) != (connection, offset, wanted)
+        ):
             self.close()
             wait_ms, known_end_offset, end_offset = wanted
-            feed = self._feed = Feed(
+            pushed = self._pushed = PushedFetch(
                 connection,
                 self.source,
                 offset,
@@ -146,7 +150,7 @@ class HotRange:
                 known_end_offset=known_end_offset,
                 end_offset=end_offset,
             )
-        return feed
+        return pushed
 
     def _check(self, reply: data_pb2.FetchReply, payload: bytes, offset: int) -> Fetched:
         batches: list[tuple[BatchHeader, bytes]] = []
