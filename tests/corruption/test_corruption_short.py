@@ -16,7 +16,7 @@ from lying_s3 import READING, WRITING
 from s3_faults import S3Faults, impatient
 
 from rangelog.tier.object_reader import ObjectReader, Span
-from rangelog_pd.consensus import journal
+from rangelog_pd.consensus.files import journal
 from rangelog_server.ranges import reading, replay
 from rangelog_server.tier import upload
 

@@ -13,11 +13,11 @@ from random import Random
 
 from crash_faces import CrashFiles
 
-from rangelog_pd.consensus.journal import Entry
-from rangelog_pd.consensus.messages import KIND_COMMAND, KIND_NO_OP
-from rangelog_pd.consensus.raft_log import RaftLog
-from rangelog_pd.consensus.snapshot_file import Snapshot
-from rangelog_pd.consensus.snapshots import Snapshots
+from rangelog_pd.consensus.files.journal import Entry
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
+from rangelog_pd.consensus.network.messages import KIND_COMMAND, KIND_NO_OP
+from rangelog_pd.consensus.rules.raft_log import RaftLog
+from rangelog_pd.consensus.rules.snapshots import Snapshots
 
 DIRECTORY = Path("/raft")
 NAME = "a"

@@ -15,14 +15,15 @@ from fuzz_engine import MIB, Target
 from fuzz_mutation import BORDERS, fields_changed
 
 from rangelog_core.errors import Corruption
-from rangelog_pd.consensus import hard_state, messages, snapshot_file
-from rangelog_pd.consensus.connection import Connection
-from rangelog_pd.consensus.files import Files
-from rangelog_pd.consensus.handshake import Identity, SessionKeys, group_digest, listen
-from rangelog_pd.consensus.journal import INDEX_MAX, Entry, Journal
-from rangelog_pd.consensus.packing import pack, unpack
-from rangelog_pd.consensus.snapshot_file import Snapshot
-from rangelog_pd.consensus.snapshots import Snapshots
+from rangelog_pd.consensus.files import hard_state, snapshot_file
+from rangelog_pd.consensus.files.disk import Files
+from rangelog_pd.consensus.files.journal import INDEX_MAX, Entry, Journal
+from rangelog_pd.consensus.files.packing import pack, unpack
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
+from rangelog_pd.consensus.network import messages
+from rangelog_pd.consensus.network.connection import Connection
+from rangelog_pd.consensus.network.handshake import Identity, SessionKeys, group_digest, listen
+from rangelog_pd.consensus.rules.snapshots import Snapshots
 
 PATH = Path("/raft/file")
 
@@ -358,7 +359,7 @@ class Given:
 
 def mac_of(number: int, body: bytes) -> bytes:
     """The checksum of a frame, as the connection makes it."""
-    from rangelog_pd.consensus.connection import _mac
+    from rangelog_pd.consensus.network.connection import _mac
 
     return _mac(_KEYS.receive, number, body)
 

@@ -34,7 +34,7 @@ from rangelog_core.ids import check_name
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.grpc_errors import _told_by, to_status
 from rangelog_core.record import Record
-from rangelog_pd.consensus.dialing import parse_address
+from rangelog_pd.consensus.network.dialing import parse_address
 from rangelog_pd.settings import PdSettings
 from rangelog_server.settings import RangeServerSettings, split_listen
 

@@ -24,9 +24,10 @@ from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation
 from rangelog_core.frame import Opcode
 from rangelog_core.limits import OFFSET_MAX
 from rangelog_core.net.grpc_errors import from_rpc_error
-from rangelog_pd.consensus import messages, snapshot_file
-from rangelog_pd.consensus.journal import INDEX_MAX, Entry, Journal
-from rangelog_pd.consensus.snapshot_file import Snapshot
+from rangelog_pd.consensus.files import snapshot_file
+from rangelog_pd.consensus.files.journal import INDEX_MAX, Entry, Journal
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
+from rangelog_pd.consensus.network import messages
 from rangelog_pd.handlers.objects import ROW_GROUPS_MAX, _coarser
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server

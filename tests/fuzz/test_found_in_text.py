@@ -19,7 +19,7 @@ from rangelog_core.net.addresses import split_address
 from rangelog_core.net.data_connection import DataConnection
 from rangelog_core.net.grpc_errors import _told_by
 from rangelog_core.record import ms_of
-from rangelog_pd.consensus.dialing import parse_address
+from rangelog_pd.consensus.network.dialing import parse_address
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_server.settings import load_settings
 

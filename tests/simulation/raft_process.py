@@ -23,7 +23,7 @@ from raft_world import World
 
 from rangelog_core.errors import OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
-from rangelog_pd.consensus.raft import Raft
+from rangelog_pd.consensus.rules.raft import Raft
 
 if TYPE_CHECKING:
     from raft_group import RaftGroup

@@ -28,15 +28,15 @@ from rangelog_core.errors import (
 )
 from rangelog_core.ids import check_name
 from rangelog_core.limits import COMMAND_BYTES_MAX
-from rangelog_pd.consensus.dialing import Dialing, parse_address
-from rangelog_pd.consensus.files import REAL_FILES, Files
-from rangelog_pd.consensus.handshake import Identity, group_digest
+from rangelog_pd.consensus.files.disk import REAL_FILES, Files
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus, StateMachine
-from rangelog_pd.consensus.messages import KIND_COMMAND, KIND_NO_OP
-from rangelog_pd.consensus.proposals import Proposal, Proposals
-from rangelog_pd.consensus.raft import Raft, Timings
-from rangelog_pd.consensus.raft_log import RaftLog
-from rangelog_pd.consensus.snapshots import Snapshots
+from rangelog_pd.consensus.network.dialing import Dialing, parse_address
+from rangelog_pd.consensus.network.handshake import Identity, group_digest
+from rangelog_pd.consensus.network.messages import KIND_COMMAND, KIND_NO_OP
+from rangelog_pd.consensus.rules.proposals import Proposal, Proposals
+from rangelog_pd.consensus.rules.raft import Raft, Timings
+from rangelog_pd.consensus.rules.raft_log import RaftLog
+from rangelog_pd.consensus.rules.snapshots import Snapshots
 
 log = logging.getLogger(__name__)
 

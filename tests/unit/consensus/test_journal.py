@@ -10,10 +10,10 @@ import pytest
 from raft_disk import VirtualDisk
 
 from rangelog_core.errors import Corruption, InternalError
-from rangelog_pd.consensus import hard_state, snapshot_file
-from rangelog_pd.consensus.hard_state import HardState
-from rangelog_pd.consensus.journal import Entry, Journal
-from rangelog_pd.consensus.snapshot_file import Snapshot
+from rangelog_pd.consensus.files import hard_state, snapshot_file
+from rangelog_pd.consensus.files.hard_state import HardState
+from rangelog_pd.consensus.files.journal import Entry, Journal
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
 
 
 def fill(journal: Journal, count: int, *, term: int = 1, sync_each: int = 1) -> None:

@@ -23,9 +23,9 @@ from rangelog_core.errors import (
     Unavailable,
 )
 from rangelog_core.limits import COMMAND_BYTES_MAX
-from rangelog_pd.consensus import proposals
 from rangelog_pd.consensus.interface import Consensus
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
+from rangelog_pd.consensus.rules import proposals
 
 SECRET = "the shared secret"
 

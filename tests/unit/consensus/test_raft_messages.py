@@ -12,8 +12,8 @@ import pytest
 
 from rangelog_core.errors import ProtocolViolation
 from rangelog_core.limits import COMMAND_BYTES_MAX
-from rangelog_pd.consensus.journal import Entry, Journal
-from rangelog_pd.consensus.messages import (
+from rangelog_pd.consensus.files.journal import Entry, Journal
+from rangelog_pd.consensus.network.messages import (
     APPEND_BYTES_MAX,
     FRAME_BYTES_MAX,
     SNAPSHOT_CHUNK_BYTES,
@@ -28,7 +28,7 @@ from rangelog_pd.consensus.messages import (
     decode,
     encode,
 )
-from rangelog_pd.consensus.settle import settle
+from rangelog_pd.consensus.rules.follower_append import settle
 
 msgpack: Any = importlib.import_module("msgpack")
 ENTRIES = (Entry(b"\0one", 8, 2), Entry(b"\1", 9, 3), Entry(b"\0" + bytes(100), 10, 3))

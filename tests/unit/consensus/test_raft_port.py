@@ -24,17 +24,18 @@ from rangelog_core.errors import (
     Unauthorized,
     Unavailable,
 )
-from rangelog_pd.consensus import dialing, library
-from rangelog_pd.consensus.connection import SEND_QUEUE_BYTES_MAX, Connection
-from rangelog_pd.consensus.handshake import (
+from rangelog_pd.consensus.network import dialing
+from rangelog_pd.consensus.network.connection import SEND_QUEUE_BYTES_MAX, Connection
+from rangelog_pd.consensus.network.handshake import (
     Identity,
     SessionKeys,
     dial,
     group_digest,
     listen,
 )
-from rangelog_pd.consensus.messages import FRAME_BYTES_MAX
+from rangelog_pd.consensus.network.messages import FRAME_BYTES_MAX
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
+from rangelog_pd.consensus.rules import pysyncobj_seams
 
 GROUP = group_digest(["a", "b"])
 SECRET = b"the shared secret"
@@ -290,7 +291,7 @@ def test_bad_configurations_are_refused(tmp_path: Path) -> None:
 
 def test_pickle_is_cut_off() -> None:
     """Whoever calls the library's pickle functions gets an error instead."""
-    library.prepare()
+    pysyncobj_seams.prepare()
     module_names = ("pysyncobj.pickle", "pysyncobj.journal")
     modules: list[Any] = [importlib.import_module(name) for name in module_names]
     for module in (*modules, importlib.import_module("pysyncobj.syncobj").pickle):
@@ -303,10 +304,10 @@ def test_pickle_is_cut_off() -> None:
 
 def test_an_untested_library_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The private seams were read in one version: another one is an error at start, not a surprise later."""
-    monkeypatch.setattr(library, "VERSION", "0.3.99")
+    monkeypatch.setattr(pysyncobj_seams, "VERSION", "0.3.99")
     with pytest.raises(InternalError, match=r"0\.3\.99"):
-        library.prepare()
-    monkeypatch.setattr(library, "VERSION", library.TESTED_VERSIONS[0])
-    monkeypatch.setattr(library, "_PRIVATE_NAMES", ("noSuchName",))
+        pysyncobj_seams.prepare()
+    monkeypatch.setattr(pysyncobj_seams, "VERSION", pysyncobj_seams.TESTED_VERSIONS[0])
+    monkeypatch.setattr(pysyncobj_seams, "_PRIVATE_NAMES", ("noSuchName",))
     with pytest.raises(InternalError, match="noSuchName"):
-        library.prepare()
+        pysyncobj_seams.prepare()

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import Corruption, ProtocolViolation
-from rangelog_pd.consensus import snapshot_file, snapshots
-from rangelog_pd.consensus.connection import Connection
-from rangelog_pd.consensus.journal import Entry
-from rangelog_pd.consensus.messages import (
+from rangelog_pd.consensus.files import snapshot_file
+from rangelog_pd.consensus.files.journal import Entry
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
+from rangelog_pd.consensus.network.connection import Connection
+from rangelog_pd.consensus.network.messages import (
     SNAPSHOT_CHUNK_BYTES,
     Append,
     Message,
@@ -22,11 +23,11 @@ from rangelog_pd.consensus.messages import (
     Vote,
     VoteRequest,
 )
-from rangelog_pd.consensus.raft import Raft, Timings
-from rangelog_pd.consensus.raft_log import RaftLog
-from rangelog_pd.consensus.snapshot_file import Snapshot
-from rangelog_pd.consensus.snapshots import Snapshots
-from rangelog_pd.consensus.transport import PeerTransport
+from rangelog_pd.consensus.network.transport import PeerTransport
+from rangelog_pd.consensus.rules import snapshots
+from rangelog_pd.consensus.rules.raft import Raft, Timings
+from rangelog_pd.consensus.rules.raft_log import RaftLog
+from rangelog_pd.consensus.rules.snapshots import Snapshots
 
 SLOW = Timings(heartbeat_s=10, election_min_s=100, election_max_s=200, leader_fallback_s=100, tick_s=0.001)
 

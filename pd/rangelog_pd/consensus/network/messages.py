@@ -11,8 +11,8 @@ from typing import Any
 
 from rangelog_core.errors import ProtocolViolation
 from rangelog_core.limits import COMMAND_BYTES_MAX, KIB
-from rangelog_pd.consensus.journal import INDEX_MAX, Entry
-from rangelog_pd.consensus.packing import check_kinds, pack, unpack
+from rangelog_pd.consensus.files.journal import INDEX_MAX, Entry
+from rangelog_pd.consensus.files.packing import check_kinds, pack, unpack
 
 KIND_COMMAND = 0
 KIND_NO_OP = 1

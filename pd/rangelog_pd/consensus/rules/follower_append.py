@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from rangelog_pd.consensus.journal import Entry
-from rangelog_pd.consensus.messages import Append
+from rangelog_pd.consensus.files.journal import Entry
+from rangelog_pd.consensus.network.messages import Append
 
 
 class LogView(Protocol):

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rangelog_core.errors import ProtocolViolation, Unavailable
-from rangelog_pd.consensus.connection import Connection
-from rangelog_pd.consensus.dialing import Dialing
-from rangelog_pd.consensus.handshake import SessionKeys
-from rangelog_pd.consensus.messages import (
+from rangelog_pd.consensus.network.connection import Connection
+from rangelog_pd.consensus.network.dialing import Dialing
+from rangelog_pd.consensus.network.handshake import SessionKeys
+from rangelog_pd.consensus.network.messages import (
     Append,
     Message,
     Ping,

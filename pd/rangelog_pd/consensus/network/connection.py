@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 
 from rangelog_core.errors import ProtocolViolation, Unavailable
-from rangelog_pd.consensus.handshake import SessionKeys
-from rangelog_pd.consensus.messages import FRAME_BYTES_MAX
+from rangelog_pd.consensus.network.handshake import SessionKeys
+from rangelog_pd.consensus.network.messages import FRAME_BYTES_MAX
 
 _HEAD = struct.Struct("<I16s")
 _NUMBER = struct.Struct("<QI")

@@ -25,12 +25,12 @@ from typing import NamedTuple
 import google_crc32c
 
 from rangelog_core.errors import Corruption, InternalError
-from rangelog_pd.consensus.durable_file import (
+from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_all
+from rangelog_pd.consensus.files.durable_file import (
     replace_durably,
     write_fully,
     write_new_file,
 )
-from rangelog_pd.consensus.files import REAL_FILES, Files, read_all
 
 _MAGIC = b"RLJRNL01"
 _VERSION = 1

@@ -16,9 +16,9 @@ from typing import Any
 import google_crc32c
 
 from rangelog_core.errors import Corruption, ProtocolViolation
-from rangelog_pd.consensus.durable_file import write_atomically
-from rangelog_pd.consensus.files import REAL_FILES, Files, read_whole
-from rangelog_pd.consensus.packing import check_kinds, pack, unpack
+from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_whole
+from rangelog_pd.consensus.files.durable_file import write_atomically
+from rangelog_pd.consensus.files.packing import check_kinds, pack, unpack
 
 _MAGIC = b"RLVOTE01"
 _HEAD = struct.Struct("<8sII")  # magic, crc32c of the body, length of the body

@@ -15,9 +15,9 @@ from pathlib import Path
 import google_crc32c
 
 from rangelog_core.errors import Corruption
-from rangelog_pd.consensus.durable_file import write_atomically
-from rangelog_pd.consensus.files import REAL_FILES, Files, read_whole
-from rangelog_pd.consensus.journal import ENTRY_BYTES_MAX, INDEX_MAX, Entry, Journal
+from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_whole
+from rangelog_pd.consensus.files.durable_file import write_atomically
+from rangelog_pd.consensus.files.journal import ENTRY_BYTES_MAX, INDEX_MAX, Entry, Journal
 
 _MAGIC = b"RLSNAP01"
 _VERSION = 1

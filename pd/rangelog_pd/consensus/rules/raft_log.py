@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from rangelog_core.errors import Corruption
-from rangelog_pd.consensus import hard_state, snapshot_file
-from rangelog_pd.consensus.files import REAL_FILES, Files
-from rangelog_pd.consensus.hard_state import HardState
-from rangelog_pd.consensus.journal import Entry, Journal
-from rangelog_pd.consensus.snapshot_file import Snapshot
+from rangelog_pd.consensus.files import hard_state, snapshot_file
+from rangelog_pd.consensus.files.disk import REAL_FILES, Files
+from rangelog_pd.consensus.files.hard_state import HardState
+from rangelog_pd.consensus.files.journal import Entry, Journal
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
 
 
 class RaftLog:

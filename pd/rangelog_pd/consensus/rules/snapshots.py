@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from rangelog_core.errors import Corruption, ProtocolViolation
-from rangelog_pd.consensus import snapshot_file
-from rangelog_pd.consensus.files import REAL_FILES, Files, read_whole
+from rangelog_pd.consensus.files import snapshot_file
+from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_whole
+from rangelog_pd.consensus.files.journal import Entry
+from rangelog_pd.consensus.files.snapshot_file import SNAPSHOT_BYTES_MAX, Snapshot
 from rangelog_pd.consensus.interface import StateMachine
-from rangelog_pd.consensus.journal import Entry
-from rangelog_pd.consensus.messages import SNAPSHOT_CHUNK_BYTES
-from rangelog_pd.consensus.snapshot_file import SNAPSHOT_BYTES_MAX, Snapshot
+from rangelog_pd.consensus.network.messages import SNAPSHOT_CHUNK_BYTES
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,7 @@ from pysyncobj.node import Node  # type: ignore[import-untyped, unused-ignore]
 from pysyncobj.syncobj import SyncObj  # type: ignore[import-untyped, unused-ignore]
 
 from rangelog_core.errors import Corruption, ProtocolViolation
-from rangelog_pd.consensus import library
-from rangelog_pd.consensus.messages import (
+from rangelog_pd.consensus.network.messages import (
     APPEND_BYTES_MAX,
     ENTRY_OVERHEAD_BYTES,
     KIND_COMMAND,
@@ -41,10 +40,11 @@ from rangelog_pd.consensus.messages import (
     Vote,
     VoteRequest,
 )
-from rangelog_pd.consensus.raft_log import RaftLog
-from rangelog_pd.consensus.settle import settle
-from rangelog_pd.consensus.snapshots import Snapshots
-from rangelog_pd.consensus.transport import PeerTransport
+from rangelog_pd.consensus.network.transport import PeerTransport
+from rangelog_pd.consensus.rules import pysyncobj_seams
+from rangelog_pd.consensus.rules.follower_append import settle
+from rangelog_pd.consensus.rules.raft_log import RaftLog
+from rangelog_pd.consensus.rules.snapshots import Snapshots
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         timings: Timings,
         snapshot_entries: int,
     ) -> None:
-        library.prepare()
+        pysyncobj_seams.prepare()
         self._name = name
         self._log = raft_log
         self.snapshots = snapshots
@@ -113,8 +113,8 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
             connectionTimeout=max(timings.connection_silent_s, timings.election_max_s),
             journalFile=raft_log,
             fullDumpFile=snapshots,
-            serializer=library._refuse_pickle,
-            deserializer=library._refuse_pickle,
+            serializer=pysyncobj_seams._refuse_pickle,
+            deserializer=pysyncobj_seams._refuse_pickle,
             useFork=False,
             logCompactionMinEntries=snapshot_entries,
             logCompactionMinTime=3600.0,
@@ -140,7 +140,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         self._before_poll()
 
     def _move_deadline(self, choose: Callable[[float, float], float], delay_s: float) -> None:
-        name = library.private("raftElectionDeadline")
+        name = pysyncobj_seams.private("raftElectionDeadline")
         setattr(self, name, choose(getattr(self, name), monotonic() + delay_s))
 
     def _before_poll(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from rangelog_pd.consensus.files import Files
+from rangelog_pd.consensus.files.disk import Files
 
 
 def write_fully(files: Files, fd: int, data: bytes | memoryview, position: int) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from rangelog_core.errors import RangelogError, Unavailable
 from rangelog_core.net.addresses import split_address
-from rangelog_pd.consensus.handshake import Identity, SessionKeys, dial, listen
+from rangelog_pd.consensus.network.handshake import Identity, SessionKeys, dial, listen
 
 log = logging.getLogger(__name__)
 
