@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from rangelog_proto.v1 import range_server_pb2 as pb
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerServicer, add_RangeServerServicer_to_server
-from rangelog_server.data_plane import DataPlane
 from rangelog_server.identity import Identity
 from rangelog_server.ranges.report import report_of
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving.connection import DataPlane
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server_common.grpc_server import GrpcServer
 

@@ -20,11 +20,11 @@ from rangelog_core.errors import StorageFull, Unavailable
 from rangelog_server.agent.agent import Agent
 from rangelog_server.agent.scrubbing import Scrubbing
 from rangelog_server.control import ControlPlane
-from rangelog_server.data_plane import DataPlane
-from rangelog_server.handlers import make_connection_factory
 from rangelog_server.identity import DataDirectory, Identity
 from rangelog_server.ranges.scrub import Scrub
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving.connection import DataPlane
+from rangelog_server.serving.handlers import make_connection_factory
 from rangelog_server.settings import RangeServerSettings, split_listen
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 

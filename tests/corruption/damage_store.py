@@ -17,7 +17,7 @@ from damage_tally import Damages, Thoroughness
 
 from rangelog_core.batch import batch_crc, check_batch
 from rangelog_core.errors import Corruption, RangelogError
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health, NewBatch
 from rangelog_server.ranges.store import Store

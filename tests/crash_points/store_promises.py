@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from rangelog_core.batch import check_batch
 from rangelog_core.errors import RangelogError
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health
 from rangelog_server.ranges.store import Store

@@ -18,7 +18,7 @@ from store_promises import Acks, Key, Promises
 
 from rangelog_core.batch import batch_crc, check_batch
 from rangelog_core.errors import RangelogError, StorageFull
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
 from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch

@@ -35,8 +35,8 @@ from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1 import common_pb2, pd_pb2, range_server_pb2
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
 from rangelog_server.control import SERVICE, ControlPlane
-from rangelog_server.data_plane import DataPlane
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving.connection import DataPlane
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo

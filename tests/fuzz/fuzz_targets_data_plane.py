@@ -30,11 +30,11 @@ from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_
 from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_core.net.data_connection import DataConnection, Replies
 from rangelog_proto.v1 import data_pb2
-from rangelog_server import data_plane
-from rangelog_server.data_plane import Connection, DataPlane
-from rangelog_server.handlers import HANDLERS
 from rangelog_server.identity import Identity
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving import connection as serving
+from rangelog_server.serving.connection import Connection, DataPlane
+from rangelog_server.serving.handlers import HANDLERS
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
@@ -224,7 +224,7 @@ def run_requests(data: bytes) -> bool:
     store.open()
     plane = DataPlane(store, IDENTITY, None, fuzz_loop.loop(), fuzz_loop.Inline())  # type: ignore[arg-type]
     connection, wire, log = Connection(plane, HANDLERS), Wire(), RaisingLog()
-    production, data_plane._log = data_plane._log, log  # type: ignore[assignment]
+    production, serving._log = serving._log, log  # type: ignore[assignment]
     try:
         connection.connection_made(wire)
         feed(connection, data)
@@ -234,7 +234,7 @@ def run_requests(data: bytes) -> bool:
                 break
         store.wal.kick()
     finally:
-        data_plane._log = production
+        serving._log = production
     if log.defect is not None:
         raise log.defect
     assert connection._inflight_bytes == 0, "bytes count as in flight though nothing is"

@@ -13,7 +13,7 @@ from rangelog_core.batch import batch_crc, check_batch
 from rangelog_core.errors import Corruption
 from rangelog_core.ids import ReplicaId
 from rangelog_proto.v1 import pd_pb2
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health, NewBatch, Replica, SealAnswer
 from rangelog_server.ranges.report import report_of

@@ -85,7 +85,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "if (epoch < self.epoch and not recovery) or (epoch == self.epoch and self.fenced and not recovery):"),
     # ---- amnesia
     Mutant("wiped-answers", "a server with an empty disk answers for the one it had", (
-        Edit("rangelog_server.handlers.hello", "hello.incarnation not in (0, identity.incarnation)", "False"),
+        Edit("rangelog_server.serving.handlers.hello", "hello.incarnation not in (0, identity.incarnation)", "False"),
         Edit("rangelog_pd.reconcile.view", "registered is not None and registered.server.incarnation == replica.incarnation",
              "registered is not None"))),
     _one("quarantine-answers", "a replica with damage in the middle answers as if it were whole", _REPLICA,

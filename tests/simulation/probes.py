@@ -17,8 +17,8 @@ import rangelog._client
 import rangelog._read.reader
 import rangelog.protocol.recovery
 import rangelog.spark.reading
-import rangelog_server.agent.tasks
-import rangelog_server.data_plane
+import rangelog_server.agent.directives.runner
+import rangelog_server.serving.connection
 import rangelog_server_common.grpc_server
 from rangelog._append.failover_seal import FailoverSeal
 from rangelog._append.runner import AppenderRunner
@@ -109,7 +109,11 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
             stack.enter_context(mock.patch.object(owner, name, functools.partialmethod(around, inner)))
 
         note = cluster.note
-        for owner in (rangelog_server_common.grpc_server, rangelog_server.data_plane, rangelog_server.agent.tasks):
+        for owner in (
+            rangelog_server_common.grpc_server,
+            rangelog_server.serving.connection,
+            rangelog_server.agent.directives.runner,
+        ):
             stack.enter_context(mock.patch.object(owner, "_log", _Listener(cluster)))
         _watch_recovery(watch, note, lambda moment, host: cluster.ambush(moment, host))
         _watch_replica(watch, note)

@@ -15,7 +15,7 @@ from virtual_network import Network
 from virtual_time import Process, VirtualLoop, here
 
 import rangelog._append.failover_seal
-import rangelog_server.agent.copying
+import rangelog_server.agent.directives.copy
 import rangelog_server.runtime
 import rangelog_server.tier.upload
 from rangelog_core.errors import RangelogError
@@ -235,7 +235,7 @@ def virtual_servers() -> Iterator[None]:
         mock.patch.object(runtime, "fatal", _fatal),
         mock.patch.object(runtime.Runtime, "_write_endpoint", lambda *_: None),
         mock.patch.object(rangelog_server.tier.upload, "Worker", _Worker),
-        mock.patch.object(rangelog_server.agent.copying, "FETCH_BYTES", 16 * 1024),  # segments are small here
+        mock.patch.object(rangelog_server.agent.directives.copy, "FETCH_BYTES", 16 * 1024),  # segments are small here
         mock.patch.object(rangelog._append.failover_seal, "FETCH_BYTES_MAX", 32 * 1024),
     ]
     with contextlib.ExitStack() as stack:

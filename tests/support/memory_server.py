@@ -11,10 +11,10 @@ from typing import Any
 
 from rangelog_core.frame import Frame, FrameDecoder, Opcode, encode_frame
 from rangelog_proto.v1 import common_pb2, data_pb2
-from rangelog_server.data_plane import Connection, DataPlane
-from rangelog_server.handlers import HANDLERS, make_connection_factory
 from rangelog_server.identity import Identity
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving.connection import Connection, DataPlane
+from rangelog_server.serving.handlers import HANDLERS, make_connection_factory
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo

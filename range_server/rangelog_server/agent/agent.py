@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
@@ -16,11 +17,12 @@ from rangelog_core.errors import PreconditionFailed, RangelogError
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_server.agent.copying import Copier
-from rangelog_server.agent.doubt import host_doubtful_ranges
-from rangelog_server.agent.local_directives import LocalDirectives
+from rangelog_server.agent.directives.copy import Copier
+from rangelog_server.agent.directives.drop import drop_replica
+from rangelog_server.agent.directives.runner import Executor, Tasks
+from rangelog_server.agent.directives.seal import seal_replica
+from rangelog_server.agent.lost_range_recovery import host_doubtful_ranges
 from rangelog_server.agent.registration import new_process_id, register, registration
-from rangelog_server.agent.tasks import Executor, Tasks
 from rangelog_server.identity import DataDirectory, Identity
 from rangelog_server.ranges.report import report_gone, report_of
 from rangelog_server.ranges.store import Store
@@ -55,11 +57,10 @@ class Agent:
         self._pd = PdClient(settings.pd, token=settings.token)
         self._connections = DataConnections(token=settings.token, client_name=f"range-server {identity.name}")
         self._tier = TierWork(self._pd, identity, store, directory.temporary_directory, settings.tier_url)
-        local = LocalDirectives(store)
         copier = Copier(store, self._connections, identity)
         executors: dict[str, Executor] = {
-            "seal_replica": local.seal_replica,
-            "drop_replica": local.drop_replica,
+            "seal_replica": partial(seal_replica, store),
+            "drop_replica": partial(drop_replica, store),
             "copy_replica": copier.copy_replica,
             "upload_range": self._tier.upload_range,
             "delete_objects": self._tier.delete_objects,

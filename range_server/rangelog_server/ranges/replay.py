@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from rangelog_core.batch import BatchHeader
 from rangelog_core.errors import Corruption, OutOfOrder, RangelogError
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
 from rangelog_server.ranges.replica import Replica
 from rangelog_server.ranges.state import (
     ReplicaState,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
 from rangelog_server.ranges.replica import Health, Replica
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
 from rangelog_server.ranges.reading import ReadPlan, make_plan
 
 STEP_BYTES = 1024 * 1024

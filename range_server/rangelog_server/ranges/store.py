@@ -23,7 +23,7 @@ from rangelog_core.errors import (
     WriterFenced,
 )
 from rangelog_server.ranges.cache import CACHE_BYTES_DEFAULT, TailCache
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
 from rangelog_server.ranges.read_faults import ReadFault, ReadFaults
 from rangelog_server.ranges.replay import Floor, Replayed, Tombstone, replay, unhealthy
 from rangelog_server.ranges.replica import Health, NewBatch, Replica

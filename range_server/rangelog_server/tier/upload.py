@@ -24,11 +24,11 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import Identity
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
 from rangelog_server.ranges.read_faults import ReadFault
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.store import Store
-from rangelog_server.tier.worker import Worker
+from rangelog_server.tier.single_thread import Worker
 from rangelog_server.wal.log import Wal
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 from rangelog_core.errors import Unavailable
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_server.agent import tasks as module
-from rangelog_server.agent.tasks import Tasks
+from rangelog_server.agent.directives import runner as module
+from rangelog_server.agent.directives.runner import Tasks
 
 
 def copy_from(server: str) -> pb.Directive:

@@ -12,9 +12,9 @@ from rangelog_core.batch import decode_records, split_batches
 from rangelog_core.frame import Frame, Opcode
 from rangelog_core.limits import FETCH_CREDIT_BYTES_MAX
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.data_plane import DataPlane
-from rangelog_server.handlers import fetch
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
+from rangelog_server.serving.connection import DataPlane
+from rangelog_server.serving.handlers import fetch
 
 BATCH_BYTES = 1_000 + 84
 """One record of 1,000 bytes, encoded."""

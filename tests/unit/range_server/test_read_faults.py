@@ -16,13 +16,13 @@ from rangelog_core.errors import Corruption, RangeNotFound, Unavailable
 from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.agent.scrubbing import Scrubbing
-from rangelog_server.data_plane import DataPlane
 from rangelog_server.ranges import read_faults
 from rangelog_server.ranges.read_faults import FAULTS_MIN, FORGOTTEN_S, LASTING_S, ReadFault, ReadFaults
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health, NewBatch
 from rangelog_server.ranges.scrub import AGAIN_S, Scrub
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving.connection import DataPlane
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo

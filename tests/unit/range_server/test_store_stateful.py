@@ -20,7 +20,7 @@ from rangelog_core.errors import (
     StorageFull,
     WriterFenced,
 )
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health, NewBatch
 from rangelog_server.ranges.store import Store

@@ -8,7 +8,7 @@ from rangelog_core.errors import ProtocolViolation, Unauthorized, WrongServer
 from rangelog_core.frame import Frame, Opcode
 from rangelog_core.limits import FRAME_PAYLOAD_BYTES_MAX
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.data_plane import Connection
+from rangelog_server.serving.connection import Connection
 
 PROTOCOL_VERSION = 1
 

@@ -6,8 +6,8 @@ from rangelog_core.batch import BatchHeader, batch_crc, check_batch, split_batch
 from rangelog_core.errors import ProtocolViolation, RangelogError
 from rangelog_core.frame import Frame
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.data_plane import Connection
 from rangelog_server.ranges.replica import NewBatch
+from rangelog_server.serving.connection import Connection
 
 
 def handle(connection: Connection, frame: Frame) -> None:

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 
 from rangelog_core.frame import Opcode
-from rangelog_server.data_plane import Connection, DataPlane, Handler
-from rangelog_server.handlers import append, commit_end, confirm, fetch, hello, lookup_timestamp, seal
+from rangelog_server.serving.connection import Connection, DataPlane, Handler
+from rangelog_server.serving.handlers import append, commit_end, confirm, fetch, hello, lookup_timestamp, seal
 
 HANDLERS: dict[Opcode, Handler] = {
     Opcode.HELLO: hello.handle,

@@ -11,9 +11,10 @@ from rangelog_core.limits import MIB
 from rangelog_core.net.data_connection import DataConnection, DataConnections, replica_id
 from rangelog_proto.v1 import common_pb2, data_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_server.agent.local_directives import Flushed, commit_end
+from rangelog_server.agent.directives.seal import commit_end
+from rangelog_server.agent.flush_waiter import FlushWaiter
 from rangelog_server.identity import Identity
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
 from rangelog_server.ranges.replica import Health, NewBatch
 from rangelog_server.ranges.store import Store
 
@@ -36,7 +37,7 @@ class Copier:
         action, key = directive.copy_replica, (directive.stream_id, directive.range_index)
         held = self._store.replicas.get(key)
         if held is not None and held.core.health is Health.QUARANTINED:
-            dropped = Flushed()
+            dropped = FlushWaiter()
             self._store.drop(*key, dropped)
             await dropped.wait(self._store)
         await commit_end(self._store, directive, action.epoch, action.start_offset, action.end_offset)
@@ -62,7 +63,7 @@ class Copier:
             batches = await self._fetch(connection, hosted, end_offset)
             if not batches:
                 raise Unavailable(f"it holds nothing at offset {hosted.core.durable_offset}")
-            done = Flushed()
+            done = FlushWaiter()
             self._store.repair(hosted, batches, done)
             await done.wait(self._store)
         _log.info("copied", range=str(hosted), source=source.server, records=hosted.core.durable_offset - before)

@@ -24,7 +24,7 @@ from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MA
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.identity import Identity
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
 from rangelog_server.ranges.store import Store
 
 HELLO_TIMEOUT_S = 5.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.data_plane import Connection
+from rangelog_server.serving.connection import Connection
 
 
 def handle(connection: Connection, frame: Frame) -> None:

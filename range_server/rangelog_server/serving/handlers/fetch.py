@@ -28,10 +28,10 @@ from rangelog_core.errors import (
 from rangelog_core.frame import Frame, Opcode
 from rangelog_core.limits import FETCH_BYTES_MAX, FETCH_CREDIT_BYTES_MAX, FETCH_WAIT_MS_MAX
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.data_plane import FETCHES_WAITING_MAX, QUESTIONS_WAITING_MAX, READS_AHEAD_MAX, Connection
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import Hosted
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import Health
+from rangelog_server.serving.connection import FETCHES_WAITING_MAX, QUESTIONS_WAITING_MAX, READS_AHEAD_MAX, Connection
 
 _log = structlog.get_logger("fetch")
 
