@@ -16,7 +16,7 @@ import chaos_history as history
 from chaos_cluster import PDS, RANGE_SERVERS, System
 from chaos_load import Client
 
-from rangelog_cli.process import wait_until
+from rangelog_cli.local.process import wait_until
 from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2, pd_pb2
 

@@ -25,7 +25,7 @@ from chaos_starts import Starts
 from history import FileHistory
 
 import rangelog
-from rangelog_cli.lifeline import follow_parent
+from rangelog_cli.local.lifeline import follow_parent
 from rangelog_core.errors import OffsetOutOfRange, RangelogError, StreamNotFound
 
 PAUSE_S = 0.4

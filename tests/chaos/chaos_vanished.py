@@ -11,7 +11,7 @@ from chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
 from chaos_load import Client
 from chaos_partitions import both_ways
 
-from rangelog_cli.process import wait_until
+from rangelog_cli.local.process import wait_until
 from rangelog_core.errors import RequestTimeout
 from rangelog_server.serving import connection as serving
 

@@ -22,7 +22,7 @@ import chaos_history
 from history import Ended, FileHistory, Invoked, Outcome
 
 import rangelog
-from rangelog_cli.lifeline import follow_parent
+from rangelog_cli.local.lifeline import follow_parent
 from rangelog_core.errors import RangelogError, StreamNotFound, WriterFenced
 
 TICK_S = 0.01

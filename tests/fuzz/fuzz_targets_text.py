@@ -27,7 +27,7 @@ from rangelog._client import Client
 from rangelog.spark.options import parse_options
 from rangelog.tier import file_store, opening
 from rangelog.tier.object_store import check_key
-from rangelog_cli.plan import ClusterPlan, make_plan, read_plan, write_plan
+from rangelog_cli.local.plan import ClusterPlan, make_plan, read_plan, write_plan
 from rangelog_cli.servers import PD_ENV_PREFIX, SERVER_ENV_PREFIX, invalid, merge, parse_members
 from rangelog_core.errors import ConfigInvalid, InvalidArgument, RangelogError
 from rangelog_core.ids import check_name

@@ -11,7 +11,7 @@ from fuzz_targets_text import status_seeds
 from rangelog import context
 from rangelog._append.batch_builder import check_record
 from rangelog.spark.options import parse_options
-from rangelog_cli.plan import make_plan, read_plan, write_plan
+from rangelog_cli.local.plan import make_plan, read_plan, write_plan
 from rangelog_cli.servers import read_toml
 from rangelog_core.errors import ConfigInvalid, InvalidArgument, OffsetOutOfRange
 from rangelog_core.ids import Incarnation, ReplicaId

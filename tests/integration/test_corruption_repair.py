@@ -12,7 +12,7 @@ import pytest
 from figures import publish
 
 import rangelog
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import Corruption, RangelogError
 from rangelog_proto.v1 import pd_pb2, range_server_pb2
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub

@@ -10,7 +10,7 @@ import pytest
 
 import rangelog
 from rangelog._read.hot import fetch_once, replica_ids
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.processes import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

@@ -16,8 +16,8 @@ import pytest
 
 from rangelog.tier import ObjectStore, open_object_store
 from rangelog.tier.object_store import PIECE_BYTES, probe
-from rangelog_cli.ports import free_ports
-from rangelog_cli.processes import Process, wait_until
+from rangelog_cli.local.ports import free_ports
+from rangelog_cli.local.processes import Process, wait_until
 from rangelog_core.errors import (
     ConfigInvalid,
     InvalidArgument,

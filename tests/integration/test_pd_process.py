@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pd_group import CALL_S, Group, new_stream, running_group
 
-from rangelog_cli.processes import Process, wait_until
+from rangelog_cli.local.processes import Process, wait_until
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
 

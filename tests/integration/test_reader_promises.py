@@ -24,8 +24,8 @@ from log_checker import check_log
 from log_report import Report
 
 import rangelog
-from rangelog_cli.health import wait_healthy
-from rangelog_cli.processes import Cluster, wait_until
+from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.errors import RangelogError, StreamNotFound
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]

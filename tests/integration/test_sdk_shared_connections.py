@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import rangelog
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.data_connection import DataConnection
 
 pytestmark = pytest.mark.integration

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import rangelog.sync
-from rangelog_cli.health import wait_healthy
-from rangelog_cli.processes import Cluster, wait_until
+from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.processes import Cluster, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rangelog_cli.ports import free_ports
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.ports import free_ports
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import (
     ConfigInvalid,
     InvalidArgument,

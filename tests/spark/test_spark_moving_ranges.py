@@ -15,7 +15,7 @@ import rangelog.spark.reading
 import rangelog.tier.object_reader
 from rangelog.spark.options import Options, parse_options
 from rangelog.spark.reading import plan_spans, read_span
-from rangelog_cli.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.errors import Corruption, OffsetTrimmed, StreamNotFound
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]

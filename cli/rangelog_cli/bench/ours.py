@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import rangelog
 from rangelog_cli.bench.system import Stop, System
 from rangelog_cli.bench.workload import SHARED
-from rangelog_cli.health import leader, wait_healthy
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.health import leader, wait_healthy
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import InvalidArgument
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from rangelog_cli.demo.ack_log import AckLog
 from rangelog_cli.demo.flights import Flight, read_spool
-from rangelog_cli.lifeline import follow_parent
+from rangelog_cli.local.lifeline import follow_parent
 
 if TYPE_CHECKING:
     from rangelog import Writer

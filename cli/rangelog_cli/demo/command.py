@@ -26,7 +26,7 @@ from rangelog_cli.demo.progress import Progress
 from rangelog_cli.demo.report import CarrierRow, Check, ReportData, write_report
 from rangelog_cli.demo.s3_server import S3Server, use_credentials
 from rangelog_cli.demo.timeline import Timeline, make_timeline
-from rangelog_cli.processes import Cluster, stop_all
+from rangelog_cli.local.processes import Cluster, stop_all
 
 if TYPE_CHECKING:
     from rangelog_cli.demo.metadata import Metadata

@@ -13,7 +13,7 @@ from rangelog_cli.demo.ack_log import count_acks
 from rangelog_cli.demo.metadata import Metadata, wait_for
 from rangelog_cli.demo.progress import Bar
 from rangelog_cli.demo.timeline import Kill
-from rangelog_cli.processes import Cluster, Process, wait_until
+from rangelog_cli.local.processes import Cluster, Process, wait_until
 from rangelog_core.errors import RequestTimeout, Unavailable
 
 RANGE_SERVER_AT, PD_LEADER_AT, WRITER_AT = 0.25, 0.50, 0.75

@@ -14,7 +14,7 @@ from rangelog_cli.demo.flights import Flight, data_file
 from rangelog_cli.demo.progress import Bar
 from rangelog_cli.demo.report import CarrierRow
 from rangelog_cli.demo.s3_server import BUCKET, CREDENTIALS, REGION
-from rangelog_cli.processes import Process
+from rangelog_cli.local.processes import Process
 from rangelog_core.errors import RequestTimeout, Unavailable
 
 if TYPE_CHECKING:

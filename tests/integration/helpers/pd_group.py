@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb

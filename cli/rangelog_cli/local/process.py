@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from rangelog_cli.lifeline import LIFELINE_ENV, lifeline_fd
+from rangelog_cli.local.lifeline import LIFELINE_ENV, lifeline_fd
 from rangelog_core.errors import InternalError, RequestTimeout, Unavailable
 
 START_TIMEOUT_S = 60.0

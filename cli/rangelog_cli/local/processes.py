@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from rangelog_cli.plan import (
+from rangelog_cli.local.plan import (
     ClusterPlan,
     PdPlan,
     ServerPlan,
@@ -27,8 +27,8 @@ from rangelog_cli.plan import (
     with_range_servers,
     write_plan,
 )
-from rangelog_cli.ports import is_free, refuse_busy
-from rangelog_cli.process import START_TIMEOUT_S, STOP_TIMEOUT_S, Launch, Process, stop_all, wait_until
+from rangelog_cli.local.ports import is_free, refuse_busy
+from rangelog_cli.local.process import START_TIMEOUT_S, STOP_TIMEOUT_S, Launch, Process, stop_all, wait_until
 from rangelog_core.errors import Unavailable
 
 __all__ = ["Cluster", "Launch", "Process", "stop_all", "wait_until"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rangelog_core.errors import RequestTimeout, Unavailable
 
 if TYPE_CHECKING:
-    from rangelog_cli.processes import Cluster
+    from rangelog_cli.local.processes import Cluster
     from rangelog_proto.v1 import pd_pb2
 
 _CALL_TIMEOUT_S = 2.0

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
 
-from rangelog_cli.ports import LOOPBACK, free_ports
+from rangelog_cli.local.ports import LOOPBACK, free_ports
 from rangelog_core.errors import ConfigInvalid, InvalidArgument
 
 PLAN_FILE = "cluster.json"

@@ -12,8 +12,8 @@ from types import FrameType
 
 import click
 
-from rangelog_cli.health import wait_healthy
-from rangelog_cli.processes import Cluster, Process
+from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.processes import Cluster, Process
 
 DEFAULT_PORT = 7100
 _CHECK_S = 0.2
