@@ -12,7 +12,7 @@ import uvloop
 from rangelog_core.allocator import keep_large_blocks
 from rangelog_core.errors import RangelogError
 from rangelog_server.agent.registration import RolledBack
-from rangelog_server.identity import DataDirectory, Identity
+from rangelog_server.identity import DataDirectory, DirectoryIdentity
 from rangelog_server.ranges.store import Store
 from rangelog_server.runtime import Runtime
 from rangelog_server.settings import RangeServerSettings
@@ -51,7 +51,7 @@ def run(settings: RangeServerSettings) -> int:
         directory.close()
 
 
-def open_store(settings: RangeServerSettings, directory: DataDirectory, identity: Identity) -> Store:
+def open_store(settings: RangeServerSettings, directory: DataDirectory, identity: DirectoryIdentity) -> Store:
     """Recover the log. Blocking. Raises StorageFull, OSError."""
     wal = Wal(
         directory.log_directory,
@@ -68,7 +68,9 @@ def open_store(settings: RangeServerSettings, directory: DataDirectory, identity
     return store
 
 
-async def _serve(settings: RangeServerSettings, directory: DataDirectory, identity: Identity, store: Store) -> None:
+async def _serve(
+    settings: RangeServerSettings, directory: DataDirectory, identity: DirectoryIdentity, store: Store
+) -> None:
     runtime = Runtime(settings, directory, identity, store)
     stop_on_signals(runtime.stop)
     _tune_process()

@@ -20,7 +20,7 @@ from rangelog_core.errors import StorageFull, Unavailable
 from rangelog_server.agent.agent import Agent
 from rangelog_server.agent.scrubbing import Scrubbing
 from rangelog_server.control import ControlPlane
-from rangelog_server.identity import DataDirectory, Identity
+from rangelog_server.identity import DataDirectory, DirectoryIdentity
 from rangelog_server.ranges.scrub import Scrub
 from rangelog_server.ranges.store import Store
 from rangelog_server.serving.connection import DataPlane
@@ -58,7 +58,7 @@ class Runtime:
     """See the module."""
 
     def __init__(
-        self, settings: RangeServerSettings, directory: DataDirectory, identity: Identity, store: Store
+        self, settings: RangeServerSettings, directory: DataDirectory, identity: DirectoryIdentity, store: Store
     ) -> None:
         self._settings = settings
         self._directory = directory

@@ -199,7 +199,7 @@ def repaired(copy: Copy, available: int, wrong: str) -> Copy:
 
 @cache
 def uploads(copy: Copy, end: int, wrong: str) -> bool:
-    """Whether the server begins an upload: as TierWork.upload_range asks, of a replica that is whole by this very end."""
+    """Whether the server begins an upload: as Uploader.upload_range asks, of a replica that is whole by this very end."""
     if wrong == "upload-by-length":
         return copy.held >= end
     if wrong == "upload-in-part":

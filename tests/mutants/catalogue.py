@@ -89,7 +89,7 @@ MUTANTS: tuple[Mutant, ...] = (
         Edit("rangelog_pd.reconcile.view", "registered is not None and registered.server.incarnation == replica.incarnation",
              "registered is not None"))),
     _one("quarantine-answers", "a replica with damage in the middle answers as if it were whole", _REPLICA,
-         "Health.QUARANTINED: Outcome.UNKNOWN", "Health.QUARANTINED: Outcome.FENCED"),
+         "DiskTrust.QUARANTINED: SealOutcome.UNKNOWN", "DiskTrust.QUARANTINED: SealOutcome.FENCED"),
     _one("tail-cut-unsaid", "a damaged tail is cut and nobody is told", _REPLAY,
          '        _doubt_all(result, tail, "the tail of the log was damaged and cut")\n', "        pass\n"),
     _one("rolled-back-serves", "an older copy of a disk is taken for the disk", "rangelog_pd.state.servers",

@@ -19,7 +19,7 @@ def check_copies(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes])
         sealed = each.state == common_pb2.RANGE_STATE_SEALED
         for server in cluster.servers.values():
             replica = server.store.replicas.get((stream_id, each.index)) if server.store else None
-            if replica is None or replica.core.health.value == "quarantined":
+            if replica is None or replica.core.trust.value == "quarantined":
                 continue
             assert server.store is not None
             end = replica.core.durable_offset

@@ -24,15 +24,15 @@ from rangelog._append.failover_seal import FailoverSeal
 from rangelog._append.runner import AppenderRunner
 from rangelog._read.cold import ColdReader
 from rangelog._read.reader import StreamView
-from rangelog.protocol.appender import Appender, Phase
+from rangelog.protocol.appender import Appender, AppenderPhase
 from rangelog.protocol.recovery import Answer, Recovery
 from rangelog_core.errors import AppendConflict, PreconditionFailed, RangelogError, StorageFull, WriterFenced
 from rangelog_core.net.data_connection import DataConnection
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1 import pd_state_pb2
-from rangelog_server.ranges.replica import Health, Replica
+from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.ranges.store import Store
-from rangelog_server.tier.upload import TierWork
+from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
 
 CORNER_CASES = (
@@ -143,13 +143,15 @@ def _watch_recovery(watch: Any, note: Any, ambush: Any) -> None:
         if doubtful and len(answers) == len(self.replicas):
             note("a seal ended at the longest of all answers, doubt included")
         inner(self, answers, end)
-        if self.phase is rangelog.protocol.recovery.Phase.COPYING:
+        if self.phase is rangelog.protocol.recovery.RecoveryPhase.COPYING:
             note("answers differ: copied before the commit")
             ambush("copy", self._copies[0].source.server)
             ambush("copying", here().name)
 
     def lost(self: Recovery, inner: Any, now_ms: float, replica: Any, why: str, **more: Any) -> None:
-        if self.phase is rangelog.protocol.recovery.Phase.COPYING and any(c.source == replica for c in self._copies):
+        if self.phase is rangelog.protocol.recovery.RecoveryPhase.COPYING and any(
+            c.source == replica for c in self._copies
+        ):
             note("the longer answer's owner was lost before its copy")
         inner(self, now_ms, replica, why, **more)
 
@@ -206,7 +208,7 @@ def _watch_replica(watch: Any, note: Any) -> None:
         return fresh
 
     def quarantine(self: Replica, inner: Any, problem: str) -> None:
-        if self.health is not Health.QUARANTINED:
+        if self.trust is not DiskTrust.QUARANTINED:
             note("damage quarantined a replica")
         inner(self, problem)
 
@@ -218,7 +220,7 @@ def _watch_writers(watch: Any, cluster: VirtualCluster) -> None:
     note = cluster.note
 
     def fenced(self: Appender, inner: Any, error: WriterFenced) -> None:
-        if self.phase is Phase.SEALING:
+        if self.phase is AppenderPhase.SEALING:
             note("an active seal raced a failover")
         inner(self, error)
 
@@ -228,7 +230,7 @@ def _watch_writers(watch: Any, cluster: VirtualCluster) -> None:
 
     def probed(self: Appender, inner: Any, now_ms: float, *, possible: bool) -> None:
         inner(self, now_ms, possible=possible)
-        if self.phase is Phase.SEALING:
+        if self.phase is AppenderPhase.SEALING:
             cluster.ambush("frozen", here().name)
 
     def ended(self: FailoverSeal, inner: Any, task: Any) -> None:
@@ -351,7 +353,7 @@ def _watch_others(watch: Any, cluster: VirtualCluster) -> None:
         note("a cold read")
         return found
 
-    async def commit(self: TierWork, inner: Any, *args: Any) -> None:
+    async def commit(self: Uploader, inner: Any, *args: Any) -> None:
         cluster.ambush("stored", here().name)
         await inner(self, *args)
         note("range uploaded")
@@ -359,4 +361,4 @@ def _watch_others(watch: Any, cluster: VirtualCluster) -> None:
     watch(Machine, "_run", run)
     watch(Machine, "apply", apply)
     watch(ColdReader, "read", read_cold)
-    watch(TierWork, "_commit", commit)
+    watch(Uploader, "_commit", commit)

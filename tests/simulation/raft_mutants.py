@@ -17,7 +17,7 @@ from rangelog_core.errors import Unavailable
 from rangelog_pd.consensus.files import durable_file, hard_state, snapshot_file
 from rangelog_pd.consensus.files.disk import Files
 from rangelog_pd.consensus.files.durable_file import write_fully
-from rangelog_pd.consensus.files.journal import Entry, Journal
+from rangelog_pd.consensus.files.journal import Journal, JournalEntry
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
 from rangelog_pd.consensus.network.messages import Append
 from rangelog_pd.consensus.network.transport import PeerTransport
@@ -57,7 +57,7 @@ def _send_before_flush(self: PeerTransport, flush_log: Callable[[], None]) -> No
     flush_log()
 
 
-def _compact_in_place(self: Journal, entries: list[Entry]) -> None:
+def _compact_in_place(self: Journal, entries: list[JournalEntry]) -> None:
     if self._fd < 0:
         _RIGHT_WRITE_WHOLE(self, entries)
         return

@@ -167,7 +167,7 @@ def _copy(cluster: VirtualCluster, source: common_pb2.Range, member: common_pb2.
     if core.complete:
         return "whole"
     return (
-        f"{member.server}: {core.health.value} up to {core.durable_offset}, end {core.sealed_end_offset} {core.problem}"
+        f"{member.server}: {core.trust.value} up to {core.durable_offset}, end {core.sealed_end_offset} {core.problem}"
     )
 
 

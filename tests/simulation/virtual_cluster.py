@@ -216,7 +216,7 @@ class VirtualCluster:
             if sealed:
                 if replica is None or not replica.core.complete:
                     return False
-            elif replica is not None and replica.core.health.value != "sound":
+            elif replica is not None and replica.core.trust.value != "sound":
                 return False
         return True
 

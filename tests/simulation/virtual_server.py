@@ -20,7 +20,7 @@ import rangelog_server.runtime
 import rangelog_server.tier.upload
 from rangelog_core.errors import RangelogError
 from rangelog_server.agent.registration import RolledBack
-from rangelog_server.identity import Identity
+from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.store import Store
 from rangelog_server.runtime import Runtime
 from rangelog_server.settings import RangeServerSettings
@@ -139,14 +139,14 @@ class VirtualServer:
         except Ended:
             pass
 
-    def _boot(self) -> Identity:
+    def _boot(self) -> DirectoryIdentity:
         known = self.disk.identity
         if known is None:
             self.incarnations += 1
             number = int(self.name.strip("s")) * 1000 + self.incarnations
-            self.disk.identity = Identity(self.name, number, 1, number * 7919)
+            self.disk.identity = DirectoryIdentity(self.name, number, 1, number * 7919)
         else:
-            self.disk.identity = Identity(self.name, known.incarnation, known.boot + 1, known.salt)
+            self.disk.identity = DirectoryIdentity(self.name, known.incarnation, known.boot + 1, known.salt)
         return self.disk.identity
 
     def _settings(self) -> RangeServerSettings:

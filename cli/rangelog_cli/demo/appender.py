@@ -35,7 +35,7 @@ PACE_STEP = 100
 """Flights between two looks at the clock: 5 ms worth."""
 
 
-class Appender:
+class FlightAppender:
     """Keeps a bounded number of appends in flight."""
 
     def __init__(self, writer: Writer, flights: Sequence[Flight], log: AckLog) -> None:
@@ -96,7 +96,7 @@ async def append(pds: str, stream: str, spool: Path, acks: Path, status: Path) -
         async with client.writer(stream) as writer:
             start = writer.next_offset
             _tell(status, state="opened", start=start)
-            await Appender(writer, flights, log).run(start)
+            await FlightAppender(writer, flights, log).run(start)
             end = writer.next_offset
     _tell(status, state="done", start=start, end=end)
     log.close()

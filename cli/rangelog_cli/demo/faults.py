@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rangelog_cli.demo.ack_log import count_acks
-from rangelog_cli.demo.metadata import Metadata, wait_for
+from rangelog_cli.demo.metadata import StreamMetadata, wait_for
 from rangelog_cli.demo.progress import Bar
 from rangelog_cli.demo.timeline import Kill
 from rangelog_cli.local.processes import Cluster, Process, wait_until
@@ -62,7 +62,7 @@ class Appending:
     """The appends of the demo. After `run`: what was killed, and when."""
 
     cluster: Cluster
-    metadata: Metadata
+    metadata: StreamMetadata
     writers: list[WriterProcess]
     total: int
     bar: Bar

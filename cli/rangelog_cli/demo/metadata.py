@@ -15,7 +15,7 @@ _PAGE_SIZE = 200
 _POLL_S = 0.1
 
 
-class Metadata:
+class StreamMetadata:
     """A small view of one stream's metadata. Bound to the running event loop; close it."""
 
     def __init__(self, pd_addresses: list[str], stream: str) -> None:

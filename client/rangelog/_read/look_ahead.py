@@ -16,7 +16,7 @@ from mmap import mmap
 import pyarrow as pa
 
 from rangelog._read.object_fetcher import ObjectFetcher, Spare
-from rangelog.tier.object_reader import ObjectReader, RowGroup, Span, first_span
+from rangelog.tier.object_reader import ByteSpan, ObjectReader, RowGroup, first_span
 from rangelog_core.errors import Corruption, Unavailable
 from rangelog_core.limits import MIB
 from rangelog_proto.v1 import common_pb2
@@ -31,7 +31,7 @@ class _Fetched:
     """A span under way or there, and the row groups in it (without `reader`: all that is wanted of the object)."""
 
     described: common_pb2.Object
-    span: Span
+    span: ByteSpan
     buffer: mmap
     view: memoryview
     under_way: list[asyncio.Future[None]]
@@ -130,11 +130,11 @@ class LookAhead:
         reader = await asyncio.to_thread(ObjectReader, self._fetcher.store, described, first.view)
         self._let_go(first)
         for groups in joined(reader.row_groups(start, self.end)):
-            fetched = await self._get(described, Span(groups[0].span.begin, groups[-1].span.end))
+            fetched = await self._get(described, ByteSpan(groups[0].span.begin, groups[-1].span.end))
             fetched.reader, fetched.groups = reader, groups
             await self._fetched.put(fetched)
 
-    async def _get(self, described: common_pb2.Object, span: Span) -> _Fetched:
+    async def _get(self, described: common_pb2.Object, span: ByteSpan) -> _Fetched:
         await self._fetcher.take(span.size, lambda: bool(self._held))
         buffer = self._spare.take(span.size)
         under_way = self._fetcher.get(described.key, span, buffer, lambda: self._closed)

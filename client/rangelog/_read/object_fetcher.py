@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
-from rangelog.tier.object_reader import Span
+from rangelog.tier.object_reader import ByteSpan
 from rangelog.tier.object_store import ObjectStore
 from rangelog_core.errors import InvalidArgument, Unavailable
 from rangelog_core.limits import MIB
@@ -62,7 +62,7 @@ class ObjectFetcher:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def get(self, key: str, span: Span, target: mmap, stopped: Callable[[], bool]) -> list[asyncio.Future[None]]:
+    def get(self, key: str, span: ByteSpan, target: mmap, stopped: Callable[[], bool]) -> list[asyncio.Future[None]]:
         """Begin to fetch a span into memory, in parts at once; a part that comes too short leaves it as it was.
 
         Raises Unavailable once it is closed.
@@ -77,7 +77,7 @@ class ObjectFetcher:
             under_way[-1].add_done_callback(_seen)
         return under_way
 
-    def _get(self, key: str, part: Span, target: mmap, place: int, stopped: Callable[[], bool]) -> None:
+    def _get(self, key: str, part: ByteSpan, target: mmap, place: int, stopped: Callable[[], bool]) -> None:
         begun_s = time.monotonic()
         with (
             memoryview(target) as view,
@@ -91,11 +91,11 @@ class ObjectFetcher:
         self.part_bytes = suitable_part(part.size, came_s, waited_s, self.part_bytes)
 
 
-def parts(span: Span, part_bytes: int) -> list[Span]:
+def parts(span: ByteSpan, part_bytes: int) -> list[ByteSpan]:
     """Cut a span into even parts of at most so many bytes."""
     count = max(1, -(-span.size // part_bytes))
     edges = [span.begin + span.size * number // count for number in range(count + 1)]
-    return [Span(low, high) for low, high in pairwise(edges) if low < high]
+    return [ByteSpan(low, high) for low, high in pairwise(edges) if low < high]
 
 
 def suitable_part(size_bytes: int, came_s: float, waited_s: float, before: int) -> int:

@@ -140,7 +140,7 @@ class Stopped(NamedTuple):
 Effect = Connect | Send | SendConfirm | Confirmed | Probe | SealRange | Leave | Stopped
 
 
-class Phase(Enum):
+class AppenderPhase(Enum):
     """Where the writer stands."""
 
     OPEN = "open"
@@ -154,7 +154,7 @@ class Appender:
 
     def __init__(self, epoch: int, opened: OpenRange, now_ms: float) -> None:
         self.epoch = epoch
-        self.phase = Phase.OPEN
+        self.phase = AppenderPhase.OPEN
         self.error: RangelogError | None = None
         self.seal_count = 0
         self._effects: list[Effect] = []
@@ -194,7 +194,7 @@ class Appender:
 
     def tick_after_ms(self, now_ms: float) -> float:
         """Return when the next tick is due, unless an event other than an ack comes before."""
-        if self.phase is not Phase.OPEN or self.holds_much:
+        if self.phase is not AppenderPhase.OPEN or self.holds_much:
             return TICK_BUSY_MS
         after_ms = TICK_CALM_MS
         for progress in self._window.replicas.values():
@@ -210,7 +210,7 @@ class Appender:
             raise self.error
         assert base_offset == self.next_offset, "offsets are dense"
         batch = SentBatch(base_offset, end_offset, data, now_ms)
-        if self.phase is Phase.SEALING:
+        if self.phase is AppenderPhase.SEALING:
             self._waiting.append(batch)
             self._waiting_end = end_offset
             return
@@ -269,7 +269,7 @@ class Appender:
         if progress is None:
             return
         if isinstance(error, WriterFenced):
-            if self.phase is Phase.SEALING and (error.epoch or 0) <= self.epoch:
+            if self.phase is AppenderPhase.SEALING and (error.epoch or 0) <= self.epoch:
                 return  # our own seal went ahead of the reply
             self.fenced(error)
             return
@@ -280,7 +280,7 @@ class Appender:
 
     def tick(self, now_ms: float) -> None:
         """Look for slow replicas, an old range, trouble that waits for a better place. Call it `tick_after_ms` later again."""
-        if self.phase is not Phase.OPEN:
+        if self.phase is not AppenderPhase.OPEN:
             return
         for progress in self._window.replicas.values():
             self._judge(progress, now_ms)
@@ -298,21 +298,21 @@ class Appender:
 
     def probed(self, now_ms: float, *, possible: bool) -> None:
         """The placement driver answered a probe and has somewhere to go, or not."""
-        if self.phase is not Phase.PROBING:
+        if self.phase is not AppenderPhase.PROBING:
             return
         if not possible:
-            self.phase = Phase.OPEN
+            self.phase = AppenderPhase.OPEN
             self._roll_after_ms = now_ms + ROLL_RETRY_MS
             return
-        self.phase = Phase.SEALING
+        self.phase = AppenderPhase.SEALING
         self._window.frozen = True
         self._ask_for_seal()
 
     def seal_refused(self, now_ms: float) -> None:
         """There is no better place, and nothing was changed: go on where we are."""
-        if self.phase is not Phase.SEALING:
+        if self.phase is not AppenderPhase.SEALING:
             return
-        self.phase = Phase.OPEN
+        self.phase = AppenderPhase.OPEN
         self._roll_after_ms = now_ms + ROLL_RETRY_MS
         for progress in self._window.replicas.values():
             progress.progress_ms = now_ms
@@ -327,7 +327,7 @@ class Appender:
 
     def floor_refused(self, now_ms: float, floor_offset: int) -> None:
         """A reader was shown more than the seal would keep: A replicas hold it, so it is acked; ask for a seal there."""
-        if self.phase is not Phase.SEALING:
+        if self.phase is not AppenderPhase.SEALING:
             return
         frozen = self._window.confirm_offset
         if not self._window.confirm_to(floor_offset):
@@ -338,7 +338,7 @@ class Appender:
 
     def sealed(self, now_ms: float, end_offset: int, opened: OpenRange) -> None:
         """The range ended at `end_offset`, and the next one is open."""
-        if self.phase is not Phase.SEALING:
+        if self.phase is not AppenderPhase.SEALING:
             return
         frozen = self._window.confirm_offset
         if end_offset != frozen:
@@ -372,7 +372,7 @@ class Appender:
     def _enter(self, opened: OpenRange, batches: Sequence[SentBatch], now_ms: float) -> None:
         self._range = opened
         self._window = Window(opened.replicas, opened.acks, opened.start_offset, now_ms)
-        self.phase = Phase.OPEN
+        self.phase = AppenderPhase.OPEN
         self._entered_ms = self._roll_after_ms = now_ms
         for batch in batches:
             batch.data = restamp(batch.data, range_index=opened.index, epoch=self.epoch)
@@ -387,7 +387,7 @@ class Appender:
             batches = self._window.unsent(progress, FRAME_PAYLOAD_BYTES_MAX)
 
     def _progress_of(self, range_index: int, replica: ReplicaId) -> ReplicaProgress | None:
-        if range_index != self._range.index or self.phase is Phase.STOPPED:
+        if range_index != self._range.index or self.phase is AppenderPhase.STOPPED:
             return None
         return self._window.replicas.get(replica)
 
@@ -433,14 +433,14 @@ class Appender:
         return self._window.confirmed_bytes >= self._range.size_bytes_max
 
     def _want_roll(self, now_ms: float) -> None:
-        if self.phase is not Phase.OPEN or now_ms < self._roll_after_ms:
+        if self.phase is not AppenderPhase.OPEN or now_ms < self._roll_after_ms:
             return
         bad, strictly = self._to_avoid()
         if bad and self._troubles and not self._full():
             limit = PACE_MS_MAX if self._goes_on_without() else PACE_BLOCKED_MS_MAX
             if now_ms < self._entered_ms + min(limit, PACE_MS * 2.0**self._troubles):
                 return  # tick comes back to it
-        self.phase = Phase.PROBING
+        self.phase = AppenderPhase.PROBING
         wanted = len(self._range.replicas) if strictly else self._range.acks
         self._effects.append(Probe(bad, strictly, wanted))
 
@@ -456,6 +456,6 @@ class Appender:
             self._effects.append(SendConfirm(self._range.index, live, confirm))
 
     def _stop(self, error: RangelogError) -> None:
-        if self.phase is not Phase.STOPPED:
-            self.phase, self.error = Phase.STOPPED, error
+        if self.phase is not AppenderPhase.STOPPED:
+            self.phase, self.error = AppenderPhase.STOPPED, error
             self._effects.append(Stopped(error))

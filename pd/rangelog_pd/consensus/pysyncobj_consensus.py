@@ -31,7 +31,7 @@ from rangelog_core.limits import COMMAND_BYTES_MAX
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus, StateMachine
 from rangelog_pd.consensus.network.dialing import Dialing, parse_address
-from rangelog_pd.consensus.network.handshake import Identity, group_digest
+from rangelog_pd.consensus.network.handshake import MemberIdentity, group_digest
 from rangelog_pd.consensus.network.messages import KIND_COMMAND, KIND_NO_OP
 from rangelog_pd.consensus.rules.proposals import Proposal, Proposals
 from rangelog_pd.consensus.rules.raft import Raft, Timings
@@ -81,7 +81,7 @@ class PySyncObjConsensus:
         self._listen = listen or members[name]
         self._directory = Path(data_dir) / "raft"
         self._state_machine = state_machine
-        self._identity = Identity(name, group_digest(members), secret.encode())
+        self._identity = MemberIdentity(name, group_digest(members), secret.encode())
         self._timings = timings or (Timings() if self._peers else Timings.single())
         self._snapshot_entries = snapshot_entries
         self._files = files
@@ -284,7 +284,7 @@ class PySyncObjConsensus:
             raft.tick()
 
     def apply(self, index: int, command: bytes) -> Any:
-        """`Driver.apply`: an exception of the state machine is the answer, the same on every member."""
+        """`Applier.apply`: an exception of the state machine is the answer, the same on every member."""
         try:
             with self.lock:
                 result: Any = self._state_machine.apply(index, command)
@@ -297,7 +297,7 @@ class PySyncObjConsensus:
         return result
 
     def take_proposals(self, *, leads: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
-        """`Driver.take_proposals`."""
+        """`Applier.take_proposals`."""
         proposals = self._proposals
         if self._raft is None or proposals is None:
             return []

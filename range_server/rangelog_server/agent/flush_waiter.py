@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rangelog_server.ranges.hosted_replica import Hosted
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.store import Store
 
 FLUSH_TIMEOUT_S = 30.0
@@ -16,7 +16,7 @@ class FlushWaiter:
     def __init__(self) -> None:
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def __call__(self, hosted: Hosted | None = None) -> None:
+    def __call__(self, hosted: HostedReplica | None = None) -> None:
         """Note that it is durable."""
         if not self._future.done():
             self._future.set_result(None)

@@ -16,7 +16,7 @@ from rangelog_core.limits import RANGE_PAGE_SIZE_MAX, STREAM_PAGE_SIZE_MAX
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_server.identity import Identity
+from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.store import Store
 
 CALL_TIMEOUT_S = 10.0
@@ -25,7 +25,7 @@ RETRY_S = 1.0
 _log = structlog.get_logger("agent")
 
 
-async def host_doubtful_ranges(pd: PdClient, identity: Identity, store: Store) -> None:
+async def host_doubtful_ranges(pd: PdClient, identity: DirectoryIdentity, store: Store) -> None:
     """Take up every range that the placement driver says is here and that is not known."""
     while True:
         try:
@@ -46,7 +46,7 @@ async def host_doubtful_ranges(pd: PdClient, identity: Identity, store: Store) -
         await asyncio.sleep(RETRY_S)
 
 
-async def _ranges_here(pd: PdClient, identity: Identity) -> AsyncIterator[common_pb2.Range]:
+async def _ranges_here(pd: PdClient, identity: DirectoryIdentity) -> AsyncIterator[common_pb2.Range]:
     token = ""
     while True:
         streams = await pd.list_streams(
@@ -60,7 +60,7 @@ async def _ranges_here(pd: PdClient, identity: Identity) -> AsyncIterator[common
             return
 
 
-async def _ranges_of(pd: PdClient, identity: Identity, stream_id: int) -> AsyncIterator[common_pb2.Range]:
+async def _ranges_of(pd: PdClient, identity: DirectoryIdentity, stream_id: int) -> AsyncIterator[common_pb2.Range]:
     index = 0
     while True:
         request = pb.ListRangesRequest(stream_id=stream_id, from_index=index, page_size=RANGE_PAGE_SIZE_MAX)

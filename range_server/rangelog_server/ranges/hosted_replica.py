@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rangelog_core.batch import BatchHeader
-from rangelog_server.ranges.replica import Health, Replica
+from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.wal.entry import split_lsn
 
 
 class Writing(Protocol):
     """Who writes to a range."""
 
-    def ask_confirm(self, hosted: Hosted) -> None:
+    def ask_confirm(self, hosted: HostedReplica) -> None:
         """Have the writer say what is acked."""
 
 
@@ -23,7 +23,7 @@ def _nobody() -> None:
     return None
 
 
-class Hosted:
+class HostedReplica:
     """One replica on this server. The location arrays run in step with the core's batches."""
 
     __slots__ = (
@@ -41,7 +41,7 @@ class Hosted:
         "unwritten",
         "waiters",
         "writing",
-        "written_health",
+        "written_trust",
     )
 
     def __init__(self, core: Replica) -> None:
@@ -54,7 +54,7 @@ class Hosted:
         self.born_lsn = 0
         self.state_lsn = 0  # of the latest STATE entry
         self.strict_end = core.start_offset  # one past the last append that waits for a flush
-        self.written_health = Health.SOUND
+        self.written_trust = DiskTrust.SOUND
         self.dropped = False
         self.unwritten = False  # a change of metadata could not be written: the disk was full
         self.waiters: dict[Callable[[], None], None] = {}  # long polls

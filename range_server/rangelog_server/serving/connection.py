@@ -23,8 +23,8 @@ from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.identity import Identity
-from rangelog_server.ranges.hosted_replica import Hosted
+from rangelog_server.identity import DirectoryIdentity
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.store import Store
 
 HELLO_TIMEOUT_S = 5.0
@@ -66,12 +66,12 @@ class DataPlane:
     """What all connections share."""
 
     store: Store
-    identity: Identity
+    identity: DirectoryIdentity
     token: str | None
     loop: asyncio.AbstractEventLoop
     readers: ThreadPoolExecutor
-    connections: dict[Connection, None] = field(default_factory=dict)
-    paused: dict[Connection, None] = field(default_factory=dict)
+    connections: dict[ClientConnection, None] = field(default_factory=dict)
+    paused: dict[ClientConnection, None] = field(default_factory=dict)
     reads_ahead: int = 0
     _refusals: int = 0  # not logged yet
     _refusals_logged_s: float = float("-inf")
@@ -101,7 +101,7 @@ class DataPlane:
             connection.close()
 
 
-Handler = Callable[["Connection", Frame], None]
+Handler = Callable[["ClientConnection", Frame], None]
 
 
 class Following(Protocol):
@@ -111,7 +111,7 @@ class Following(Protocol):
         """Go on for so many bytes more; none: end, without another reply."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """One client."""
 
     def __init__(self, plane: DataPlane, handlers: dict[Opcode, Handler]) -> None:
@@ -134,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._transport: asyncio.Transport
         self._inflight_bytes = 0
-        self._acks: list[tuple[Hosted, int]] = []  # with the request that is answered
+        self._acks: list[tuple[HostedReplica, int]] = []  # with the request that is answered
         self._reading_paused = False
         self._writing_paused = False
         self._deadline = plane.loop.time() + HELLO_TIMEOUT_S
@@ -275,11 +275,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- ranges.store.Appender
 
-    def acked(self, hosted: Hosted, request_id: int) -> None:
+    def acked(self, hosted: HostedReplica, request_id: int) -> None:
         """All below the replica's durable offset is durable."""
         self._acks.append((hosted, request_id))
 
-    def ask_confirm(self, hosted: Hosted) -> None:
+    def ask_confirm(self, hosted: HostedReplica) -> None:
         """See hosted.Writing: an ack that says nothing new, and asks."""
         reply = _reply_of(hosted)
         reply.confirm_wanted = True
@@ -367,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
 
-def _reply_of(hosted: Hosted) -> data_pb2.AppendReply:
+def _reply_of(hosted: HostedReplica) -> data_pb2.AppendReply:
     core = hosted.core
     return data_pb2.AppendReply(
         stream_id=core.stream_id,

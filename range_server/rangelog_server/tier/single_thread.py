@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 _Job = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
 
 
-class Worker:
+class SingleThread:
     """Runs one job after the other."""
 
     def __init__(self, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rangelog.protocol.appender import Appender, Confirmed, Effect, OpenRange, Phase, SealRange, Send, Stopped
+from rangelog.protocol.appender import Appender, AppenderPhase, Confirmed, Effect, OpenRange, SealRange, Send, Stopped
 from rangelog_core.batch import encode_batch
 from rangelog_core.errors import InternalError
 from rangelog_core.ids import Incarnation, ReplicaId
@@ -48,7 +48,7 @@ def test_the_floor_is_acked_and_sealed_at() -> None:
     effects = list(core.effects())
     assert [each.confirm_offset for each in effects if isinstance(each, Confirmed)] == [5]
     assert asked(effects) == [5]
-    assert core.phase is Phase.SEALING
+    assert core.phase is AppenderPhase.SEALING
 
 
 def test_only_the_rest_moves_on() -> None:

@@ -12,7 +12,7 @@ from memory_server import Client
 
 from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.ranges.hosted_replica import Hosted
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.store import Store
 from rangelog_server.serving import connection as serving
 from rangelog_server.serving.connection import DataPlane
@@ -102,7 +102,7 @@ def failing(times: int, error: BaseException) -> Callable[..., list[bytes] | Non
     """`Store.cached`, which fails so many times first."""
     left = [times]
 
-    def cached(self: Store, hosted: Hosted, first: int, last: int) -> list[bytes] | None:
+    def cached(self: Store, hosted: HostedReplica, first: int, last: int) -> list[bytes] | None:
         if left[0]:
             left[0] -= 1
             raise error
@@ -144,7 +144,7 @@ async def test_a_read_that_fails_for_no_known_reason_is_answered(
         thread_future.set_exception(failure)
     assert codes(await client.replies(len(asked))) == dict.fromkeys(asked, code)
     assert (client.connection._fetches_active, client.connection.fetch_count) == (0, 0)
-    assert plane.store.find(1, 0).core.health.value == "sound"
+    assert plane.store.find(1, 0).core.trust.value == "sound"
 
 
 async def test_a_reply_that_cannot_be_sent_costs_no_slot(

@@ -17,7 +17,7 @@ from rangelog._read.look_ahead import LookAhead, joined
 from rangelog._read.object_fetcher import ObjectFetcher, Spare, parts, suitable_part
 from rangelog.tier import object_reader, parquet
 from rangelog.tier.file_store import FileStore
-from rangelog.tier.object_reader import RowGroup, Span
+from rangelog.tier.object_reader import ByteSpan, RowGroup
 from rangelog.tier.parquet import write_object
 from rangelog_core.errors import Corruption, InvalidArgument, ObjectNotFound, Unavailable
 from rangelog_core.record import Record
@@ -263,10 +263,10 @@ def test_a_stopped_read_ends_between_two_pieces(tmp_path: Path) -> None:
 
 def test_parts_are_even_and_cover_the_span() -> None:
     """No request is larger than asked for, and none is a small rest."""
-    found = parts(Span(10, 110), 30)
+    found = parts(ByteSpan(10, 110), 30)
     assert [each.begin for each in found] == [10, 35, 60, 85]
     assert [each.end for each in found] == [35, 60, 85, 110]
-    assert parts(Span(5, 5), 30) == []
+    assert parts(ByteSpan(5, 5), 30) == []
 
 
 def test_requests_suit_the_store() -> None:
@@ -303,7 +303,7 @@ def test_memory_is_used_again_unless_somebody_looks_at_it() -> None:
 def test_row_groups_are_joined_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neighbours share a request; one that is larger than the bound has its own."""
     edges = [0, 10 << 20, 20 << 20, 60 << 20, 61 << 20]
-    groups = [RowGroup(n, n, 1, Span(low, high)) for n, (low, high) in enumerate(pairwise(edges))]
+    groups = [RowGroup(n, n, 1, ByteSpan(low, high)) for n, (low, high) in enumerate(pairwise(edges))]
     assert [[each.number for each in run] for run in joined(groups)] == [[0, 1], [2], [3]]
 
 

@@ -44,7 +44,7 @@ INDEX_MAX = (1 << 63) - 1
 """Of indexes and terms; a higher one is damage, or a lie."""
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """One log entry. A plain tuple in this order, as the Raft library has it."""
 
     command: bytes
@@ -60,7 +60,7 @@ class Journal:
         self.path = path
         self._files = files
         self.flushes = 0
-        self._entries: list[Entry] = []
+        self._entries: list[JournalEntry] = []
         self._positions: list[int] = []
         self._end = _HEAD.size
         self._durable_index = 0
@@ -83,7 +83,7 @@ class Journal:
         return len(self._entries)
 
     @property
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[JournalEntry]:
         """All entries, oldest first. Not to be changed."""
         return self._entries
 
@@ -122,7 +122,7 @@ class Journal:
             raise InternalError(f"entry {index} of term {term}: there is no such number")
         if len(command) > ENTRY_BYTES_MAX:
             raise InternalError(f"an entry of {len(command)} bytes; the limit is {ENTRY_BYTES_MAX}")
-        entry = Entry(command, index, term)
+        entry = JournalEntry(command, index, term)
         record = _encode(entry, self._durable_index)
         try:
             write_fully(self._files, self._fd, record, self._end)
@@ -176,7 +176,7 @@ class Journal:
         if index > self.first_index:
             self.replace(self._entries[index - self.first_index :])
 
-    def replace(self, entries: Sequence[Entry]) -> None:
+    def replace(self, entries: Sequence[JournalEntry]) -> None:
         """Hold exactly these entries. Durable on return; a crash leaves the old ones or the new ones."""
         self._check_usable()
         try:
@@ -195,7 +195,7 @@ class Journal:
         if self._failed or self._fd < 0:
             raise InternalError(f"{self.path}: the journal failed or was closed")
 
-    def _write_whole(self, entries: list[Entry]) -> None:
+    def _write_whole(self, entries: list[JournalEntry]) -> None:
         # Each record vouches for those before it only: a tail that loses an election later leaves no false claim.
         records = [_encode(entry, entry.log_index - 1) for entry in entries]
         temporary = self.path.with_name(self.path.name + ".new")
@@ -252,7 +252,7 @@ def _head() -> bytes:
     return _HEAD.pack(_MAGIC, _VERSION, google_crc32c.value(_MAGIC + _VERSION.to_bytes(4, "little")))
 
 
-def _encode(entry: Entry, durable_index: int) -> bytes:
+def _encode(entry: JournalEntry, durable_index: int) -> bytes:
     record = bytearray(_RECORD.pack(len(entry.command), 0, entry.log_index, entry.term, durable_index))
     record += entry.command
     struct.pack_into("<I", record, 4, _crc(record))
@@ -264,7 +264,7 @@ def _crc(record: bytes | bytearray | memoryview) -> int:
     return int(google_crc32c.extend(google_crc32c.value(bytes(record[:4])), bytes(record[_AFTER_CRC:])))
 
 
-def _decode(data: bytes, position: int) -> tuple[Entry, int] | None:
+def _decode(data: bytes, position: int) -> tuple[JournalEntry, int] | None:
     if position + _RECORD.size > len(data):
         return None
     length, crc, index, term, durable = _RECORD.unpack_from(data, position)
@@ -273,7 +273,7 @@ def _decode(data: bytes, position: int) -> tuple[Entry, int] | None:
         return None
     if _crc(memoryview(data)[position:end]) != crc:
         return None
-    return Entry(data[position + _RECORD.size : end], index, term), durable
+    return JournalEntry(data[position + _RECORD.size : end], index, term), durable
 
 
 def _durable_claim(data: bytes, position: int) -> int:

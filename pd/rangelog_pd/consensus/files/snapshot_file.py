@@ -17,7 +17,7 @@ import google_crc32c
 from rangelog_core.errors import Corruption
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_whole
 from rangelog_pd.consensus.files.durable_file import write_atomically
-from rangelog_pd.consensus.files.journal import ENTRY_BYTES_MAX, INDEX_MAX, Entry, Journal
+from rangelog_pd.consensus.files.journal import ENTRY_BYTES_MAX, INDEX_MAX, Journal, JournalEntry
 
 _MAGIC = b"RLSNAP01"
 _VERSION = 1
@@ -32,8 +32,8 @@ SNAPSHOT_BYTES_MAX = 512 * 1024 * 1024
 class Snapshot:
     """`state` holds everything up to and with `last`; `previous` is the entry before it."""
 
-    previous: Entry
-    last: Entry
+    previous: JournalEntry
+    last: JournalEntry
     state: bytes
 
 
@@ -72,7 +72,11 @@ def decode(data: bytes, *, source: str) -> Snapshot:
         raise Corruption(f"{source}: the lengths do not fit")
     if not index0 or max(index1, term1) > INDEX_MAX or term0 > term1:
         raise Corruption(f"{source}: the entries cannot be of a log")
-    return Snapshot(Entry(data[start0:start1], index0, term0), Entry(data[start1:start2], index1, term1), data[start2:])
+    return Snapshot(
+        JournalEntry(data[start0:start1], index0, term0),
+        JournalEntry(data[start1:start2], index1, term1),
+        data[start2:],
+    )
 
 
 def last_index_of(data: bytes) -> int:

@@ -30,7 +30,7 @@ SEND_QUEUE_BYTES_MAX = 8 * 1024 * 1024
 """A peer that lets this much pile up is hung up on; it catches up when it is back."""
 
 
-class Connection:
+class PeerConnection:
     """Owned by the tick thread. `on_close` is called once, whoever ends it."""
 
     def __init__(self, peer: str, sock: socket.socket, keys: SessionKeys) -> None:

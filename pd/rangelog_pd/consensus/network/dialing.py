@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from rangelog_core.errors import RangelogError, Unavailable
 from rangelog_core.net.addresses import split_address
-from rangelog_pd.consensus.network.handshake import Identity, SessionKeys, dial, listen
+from rangelog_pd.consensus.network.handshake import MemberIdentity, SessionKeys, dial, listen
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,9 @@ def parse_address(address: str) -> tuple[str, int]:
 class Dialing:
     """Listens for the peers that dial us and dials the others, again and again."""
 
-    def __init__(self, identity: Identity, listen_address: str, peers: Mapping[str, str], *, retry_s: float) -> None:
+    def __init__(
+        self, identity: MemberIdentity, listen_address: str, peers: Mapping[str, str], *, retry_s: float
+    ) -> None:
         """Binds. Raises Unavailable when the address is taken."""
         self._identity = identity
         self._peers = dict(peers)

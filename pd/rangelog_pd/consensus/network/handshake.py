@@ -41,7 +41,7 @@ class SessionKeys:
 
 
 @dataclass(frozen=True)
-class Identity:
+class MemberIdentity:
     """Who this member is, and what it shares with the others."""
 
     name: str
@@ -54,7 +54,7 @@ def group_digest(members: Iterable[str]) -> bytes:
     return hashlib.sha256("\n".join(sorted(members)).encode()).digest()
 
 
-def dial(sock: socket.socket, identity: Identity, peer: str, *, timeout_s: float) -> SessionKeys:
+def dial(sock: socket.socket, identity: MemberIdentity, peer: str, *, timeout_s: float) -> SessionKeys:
     """Prove ourselves to `peer` and have it prove itself. Raises Unauthorized or Unavailable."""
     exchange = _Exchange(sock, timeout_s)
     nonce = os.urandom(_NONCE_BYTES)
@@ -70,7 +70,7 @@ def dial(sock: socket.socket, identity: Identity, peer: str, *, timeout_s: float
 
 
 def listen(
-    sock: socket.socket, identity: Identity, peers: Iterable[str], *, timeout_s: float
+    sock: socket.socket, identity: MemberIdentity, peers: Iterable[str], *, timeout_s: float
 ) -> tuple[str, SessionKeys]:
     """Find out who dialled; only `peers` may. Raises Unauthorized or Unavailable."""
     exchange = _Exchange(sock, timeout_s)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rangelog_core.errors import ProtocolViolation
 from rangelog_core.limits import COMMAND_BYTES_MAX, KIB
-from rangelog_pd.consensus.files.journal import INDEX_MAX, Entry
+from rangelog_pd.consensus.files.journal import INDEX_MAX, JournalEntry
 from rangelog_pd.consensus.files.packing import check_kinds, pack, unpack
 
 KIND_COMMAND = 0
@@ -57,7 +57,7 @@ class Append:
     commit_index: int
     previous_index: int
     previous_term: int
-    entries: tuple[Entry, ...]
+    entries: tuple[JournalEntry, ...]
 
 
 @dataclass(frozen=True)
@@ -145,5 +145,5 @@ def _append(fields: list[Any]) -> Append:
         if not least <= entry_term <= term:
             raise ProtocolViolation("the terms of the entries are out of order")
         least = entry_term
-        entries.append(Entry(command, previous_index + 1 + offset, entry_term))
+        entries.append(JournalEntry(command, previous_index + 1 + offset, entry_term))
     return Append(term, commit_index, previous_index, previous_term, tuple(entries))

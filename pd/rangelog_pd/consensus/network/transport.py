@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rangelog_core.errors import ProtocolViolation, Unavailable
-from rangelog_pd.consensus.network.connection import Connection
+from rangelog_pd.consensus.network.connection import PeerConnection
 from rangelog_pd.consensus.network.dialing import Dialing
 from rangelog_pd.consensus.network.handshake import SessionKeys
 from rangelog_pd.consensus.network.messages import (
@@ -57,7 +57,7 @@ class PeerTransport:
         self.dialing: Dialing | None = None
         self._poller = poller
         self._silent_s = silent_s
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, PeerConnection] = {}
         self._adopted: collections.deque[tuple[str, socket.socket, SessionKeys]] = collections.deque()
         self._next_check_s = 0.0
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -156,13 +156,13 @@ class PeerTransport:
             old = self._connections.get(peer)
             if old is not None:
                 self._lose(old, Unavailable(f"{peer} connected again"), redial=False)
-            connection = Connection(peer, sock, keys)
+            connection = PeerConnection(peer, sock, keys)
             self._connections[peer] = connection
             self._subscribe(connection)
             log.info("raft: connected to %s", peer)
             self.on_connected(peer)
 
-    def _subscribe(self, connection: Connection) -> None:
+    def _subscribe(self, connection: PeerConnection) -> None:
         mask = _READ | _ERROR | (_WRITE if connection.backlog_bytes else 0)
         if connection.event_mask == mask:
             return
@@ -173,7 +173,7 @@ class PeerTransport:
 
         self._poller.subscribe(connection.fileno(), on_events, mask)
 
-    def _on_events(self, connection: Connection, events: int) -> None:
+    def _on_events(self, connection: PeerConnection, events: int) -> None:
         if connection.closed:
             return
         try:
@@ -185,12 +185,12 @@ class PeerTransport:
         if events & _WRITE and not connection.needs_flush:
             self._write(connection)
 
-    def _on_frame(self, connection: Connection, body: bytes) -> None:
+    def _on_frame(self, connection: PeerConnection, body: bytes) -> None:
         message = decode(body)
         if not isinstance(message, Ping):
             self.on_message(connection.peer, message)
 
-    def _write(self, connection: Connection) -> None:
+    def _write(self, connection: PeerConnection) -> None:
         had_backlog = connection.backlog_bytes > 0
         if not had_backlog:
             return
@@ -201,7 +201,7 @@ class PeerTransport:
             return
         self._subscribe(connection)
 
-    def _lose(self, connection: Connection, error: Exception, *, redial: bool = True) -> None:
+    def _lose(self, connection: PeerConnection, error: Exception, *, redial: bool = True) -> None:
         if connection.closed:
             return
         log.warning("raft: hung up on %s: %s", connection.peer, error)

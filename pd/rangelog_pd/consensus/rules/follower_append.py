@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from rangelog_pd.consensus.files.journal import Entry
+from rangelog_pd.consensus.files.journal import JournalEntry
 from rangelog_pd.consensus.network.messages import Append
 
 
@@ -30,7 +30,7 @@ class Settled:
 
     previous_index: int
     previous_term: int
-    entries: tuple[Entry, ...]
+    entries: tuple[JournalEntry, ...]
     keeps_tail: bool
 
 

@@ -70,7 +70,7 @@ class Timings:
         return Timings(heartbeat_s=0.01, election_min_s=0.04, election_max_s=0.05)
 
 
-class Driver(Protocol):
+class Applier(Protocol):
     """Who proposes and applies."""
 
     def apply(self, index: int, command: bytes) -> Any:
@@ -89,7 +89,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         peers: Mapping[str, str],
         raft_log: RaftLog,
         snapshots: Snapshots,
-        driver: Driver,
+        applier: Applier,
         *,
         timings: Timings,
         snapshot_entries: int,
@@ -98,7 +98,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         self._name = name
         self._log = raft_log
         self.snapshots = snapshots
-        self._driver = driver
+        self._applier = applier
         self._nodes = {peer: Node(peer) for peer in sorted(peers)}
         self._timings = timings
         self._ticked_at_s = monotonic()
@@ -154,7 +154,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         leads = self._isLeader()
         if leads and not self._log.voter and self.raftCommitIndex > 1:
             self._log.become_voter()
-        proposals = self._driver.take_proposals(leads=leads)
+        proposals = self._applier.take_proposals(leads=leads)
         if not leads:
             return
         term = self.raftCurrentTerm
@@ -175,7 +175,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
             return self.raftLastApplied + 1
         if kind != KIND_COMMAND:
             raise Corruption(f"entry {self.raftLastApplied + 1} is of kind {kind}, which no member proposes")
-        return self._driver.apply(self.raftLastApplied + 1, command[1:])
+        return self._applier.apply(self.raftLastApplied + 1, command[1:])
 
     # --- sending
 

@@ -14,7 +14,7 @@ from rangelog_core.errors import Corruption
 from rangelog_pd.consensus.files import hard_state, snapshot_file
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files
 from rangelog_pd.consensus.files.hard_state import HardState
-from rangelog_pd.consensus.files.journal import Entry, Journal
+from rangelog_pd.consensus.files.journal import Journal, JournalEntry
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
 
 
@@ -39,7 +39,7 @@ class RaftLog:
         self._commit_index = max(state.commit_index, snapshot.last.log_index if snapshot else 0)
         self._state = state
         self._state_changed = False
-        self._rebuilding: list[Entry] | None = None
+        self._rebuilding: list[JournalEntry] | None = None
         self._store()
         snapshot_file.align(self.journal, snapshot)
         self._commit_index = max(min(self._commit_index, self.journal.last_index), 1)
@@ -71,7 +71,7 @@ class RaftLog:
             self.journal.append(command, idx, term)
             return
         # The library puts a snapshot's two entries in place of everything: one step for us.
-        self._rebuilding.append(Entry(command, idx, term))
+        self._rebuilding.append(JournalEntry(command, idx, term))
         if len(self._rebuilding) == 2:
             self.journal.replace(self._rebuilding)
             self._rebuilding = None

@@ -18,7 +18,7 @@ from typing import Any
 from rangelog_core.errors import Corruption, ProtocolViolation
 from rangelog_pd.consensus.files import snapshot_file
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_whole
-from rangelog_pd.consensus.files.journal import Entry
+from rangelog_pd.consensus.files.journal import JournalEntry
 from rangelog_pd.consensus.files.snapshot_file import SNAPSHOT_BYTES_MAX, Snapshot
 from rangelog_pd.consensus.interface import StateMachine
 from rangelog_pd.consensus.network.messages import SNAPSHOT_CHUNK_BYTES
@@ -68,7 +68,7 @@ class Snapshots:
         _, last, previous, _ = data
         with self._lock:
             state = self._state_machine.snapshot()
-        snapshot = Snapshot(Entry(*previous), Entry(*last), state)
+        snapshot = Snapshot(JournalEntry(*previous), JournalEntry(*last), state)
         self._serialize_id = id_
         self._writer_failed = False
         self._writer = threading.Thread(target=self._write, args=(snapshot,), name="raft-snapshot", daemon=True)
@@ -100,7 +100,7 @@ class Snapshots:
 
     # --- loading one
 
-    def deserialize(self) -> tuple[None, Entry, Entry, None]:
+    def deserialize(self) -> tuple[None, JournalEntry, JournalEntry, None]:
         """Restore the state. The library swallows errors here, so they are kept in `failure`."""
         try:
             snapshot = self.loaded or snapshot_file.read(self._path, files=self._files)

@@ -13,9 +13,9 @@ from rangelog_proto.v1 import common_pb2, data_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent.directives.seal import commit_end
 from rangelog_server.agent.flush_waiter import FlushWaiter
-from rangelog_server.identity import Identity
-from rangelog_server.ranges.hosted_replica import Hosted
-from rangelog_server.ranges.replica import Health, NewBatch
+from rangelog_server.identity import DirectoryIdentity
+from rangelog_server.ranges.hosted_replica import HostedReplica
+from rangelog_server.ranges.replica import DiskTrust, NewBatch
 from rangelog_server.ranges.store import Store
 
 FETCH_BYTES = 4 * MIB
@@ -27,7 +27,7 @@ _log = structlog.get_logger("agent")
 class Copier:
     """Completes replicas of sealed ranges."""
 
-    def __init__(self, store: Store, connections: DataConnections, identity: Identity) -> None:
+    def __init__(self, store: Store, connections: DataConnections, identity: DirectoryIdentity) -> None:
         self._store = store
         self._connections = connections
         self._identity = identity
@@ -36,7 +36,7 @@ class Copier:
         """Make the replica whole up to the committed end. Raises Unavailable when no source gave all."""
         action, key = directive.copy_replica, (directive.stream_id, directive.range_index)
         held = self._store.replicas.get(key)
-        if held is not None and held.core.health is Health.QUARANTINED:
+        if held is not None and held.core.trust is DiskTrust.QUARANTINED:
             dropped = FlushWaiter()
             self._store.drop(*key, dropped)
             await dropped.wait(self._store)
@@ -55,7 +55,7 @@ class Copier:
         if not hosted.core.complete:
             raise Unavailable(f"range {hosted} is not whole yet: {problem}")
 
-    async def _copy_from(self, hosted: Hosted, source: common_pb2.Replica, end_offset: int) -> None:
+    async def _copy_from(self, hosted: HostedReplica, source: common_pb2.Replica, end_offset: int) -> None:
         replica = replica_id(source.server, source.incarnation)
         connection = await self._connections.get(replica, source.data_address)
         before = hosted.core.durable_offset
@@ -68,7 +68,7 @@ class Copier:
             await done.wait(self._store)
         _log.info("copied", range=str(hosted), source=source.server, records=hosted.core.durable_offset - before)
 
-    async def _fetch(self, connection: DataConnection, hosted: Hosted, end_offset: int) -> list[NewBatch]:
+    async def _fetch(self, connection: DataConnection, hosted: HostedReplica, end_offset: int) -> list[NewBatch]:
         request = data_pb2.Fetch(
             stream_id=hosted.core.stream_id,
             range_index=hosted.core.range_index,

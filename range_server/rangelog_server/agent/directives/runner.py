@@ -37,7 +37,7 @@ class _Running:
     absent: int = 0
 
 
-class Tasks:
+class DirectiveRunner:
     """See the module."""
 
     def __init__(self, executors: dict[str, Executor], finished: Callable[[], None]) -> None:

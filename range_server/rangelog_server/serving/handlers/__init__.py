@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 
 from rangelog_core.frame import Opcode
-from rangelog_server.serving.connection import Connection, DataPlane, Handler
+from rangelog_server.serving.connection import ClientConnection, DataPlane, Handler
 from rangelog_server.serving.handlers import append, commit_end, confirm, fetch, hello, lookup_timestamp, seal
 
 HANDLERS: dict[Opcode, Handler] = {
@@ -20,6 +20,6 @@ HANDLERS: dict[Opcode, Handler] = {
 }
 
 
-def make_connection_factory(plane: DataPlane) -> Callable[[], Connection]:
+def make_connection_factory(plane: DataPlane) -> Callable[[], ClientConnection]:
     """Return what the event loop calls for each new connection."""
-    return functools.partial(Connection, plane, HANDLERS)
+    return functools.partial(ClientConnection, plane, HANDLERS)

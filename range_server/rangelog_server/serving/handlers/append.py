@@ -7,10 +7,10 @@ from rangelog_core.errors import ProtocolViolation, RangelogError
 from rangelog_core.frame import Frame
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.ranges.replica import NewBatch
-from rangelog_server.serving.connection import Connection
+from rangelog_server.serving.connection import ClientConnection
 
 
-def handle(connection: Connection, frame: Frame) -> None:
+def handle(connection: ClientConnection, frame: Frame) -> None:
     """Take one frame of batches; every refusal is answered under the frame's id and names the range."""
     message = data_pb2.Append.FromString(frame.message)
     payload = frame.payload

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.ranges.hosted_replica import Hosted
-from rangelog_server.serving.connection import Connection
+from rangelog_server.ranges.hosted_replica import HostedReplica
+from rangelog_server.serving.connection import ClientConnection
 
 
-def handle(connection: Connection, frame: Frame) -> None:
+def handle(connection: ClientConnection, frame: Frame) -> None:
     """Learn the end. Raises WriterFenced, PreconditionFailed (another end is known), ProtocolViolation, StorageFull."""
     message = data_pb2.CommitEnd.FromString(frame.message)
     connection.require_member()
 
-    def answer(hosted: Hosted) -> None:
+    def answer(hosted: HostedReplica) -> None:
         reply = data_pb2.CommitEndReply(complete=hosted.core.complete, durable_offset=hosted.core.durable_offset)
         connection.send(Opcode.COMMIT_END_REPLY, frame.request_id, reply.SerializeToString())
 

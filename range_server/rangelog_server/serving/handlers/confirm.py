@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rangelog_core.frame import Frame
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.serving.connection import Connection
+from rangelog_server.serving.connection import ClientConnection
 
 
-def handle(connection: Connection, frame: Frame) -> None:
+def handle(connection: ClientConnection, frame: Frame) -> None:
     """Move the confirm offset on."""
     connection.require_member()
     connection.store.confirm(data_pb2.Confirm.FromString(frame.message))

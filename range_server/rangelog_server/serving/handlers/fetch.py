@@ -28,15 +28,20 @@ from rangelog_core.errors import (
 from rangelog_core.frame import Frame, Opcode
 from rangelog_core.limits import FETCH_BYTES_MAX, FETCH_CREDIT_BYTES_MAX, FETCH_WAIT_MS_MAX
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.ranges.hosted_replica import Hosted
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.reading import make_plan, read_batches
-from rangelog_server.ranges.replica import Health
-from rangelog_server.serving.connection import FETCHES_WAITING_MAX, QUESTIONS_WAITING_MAX, READS_AHEAD_MAX, Connection
+from rangelog_server.ranges.replica import DiskTrust
+from rangelog_server.serving.connection import (
+    FETCHES_WAITING_MAX,
+    QUESTIONS_WAITING_MAX,
+    READS_AHEAD_MAX,
+    ClientConnection,
+)
 
 _log = structlog.get_logger("fetch")
 
 
-def handle(connection: Connection, frame: Frame) -> None:
+def handle(connection: ClientConnection, frame: Frame) -> None:
     """Answer at once, or when there is something, or when the wait is over. Raises Overloaded, ProtocolViolation."""
     message = data_pb2.Fetch.FromString(frame.message)
     running = connection.following.get(frame.request_id)
@@ -76,7 +81,7 @@ class _Fetch:
         "_wait_s",
     )
 
-    def __init__(self, connection: Connection, request_id: int, message: data_pb2.Fetch) -> None:
+    def __init__(self, connection: ClientConnection, request_id: int, message: data_pb2.Fetch) -> None:
         self._connection = connection
         self._request_id = request_id
         self._message = message
@@ -91,7 +96,7 @@ class _Fetch:
         self._over = False
         self._ahead: tuple[Future[list[bytes]], int] | None = None  # what comes next is being read, and where it ends
         self._timer: TimerHandle | None = None
-        self._hosted: Hosted | None = None
+        self._hosted: HostedReplica | None = None
 
     def run(self) -> None:
         """Answer, read, or wait. To be called in its connection's turn."""
@@ -153,7 +158,7 @@ class _Fetch:
         else:
             self._wait(hosted)
 
-    def _wait_confirmed(self, hosted: Hosted) -> None:
+    def _wait_confirmed(self, hosted: HostedReplica) -> None:
         """Answer once the confirm offset is where the reader needs it; the writer is asked for it, once."""
         if not self._is_at_end(hosted) or self._connection.plane.loop.time() >= self._deadline:
             self._reply(hosted, [])
@@ -163,7 +168,7 @@ class _Fetch:
         self._wait_for_more(hosted)
         self._end_turn()
 
-    def _next(self, hosted: Hosted) -> tuple[int, int]:
+    def _next(self, hosted: HostedReplica) -> tuple[int, int]:
         """Return which batches come next; none when there are none, or no credit for them."""
         end = hosted.core.readable_end(self._message.known_end_offset, self._message.recovery_epoch)
         bytes_max = min(self._message.bytes_max, FETCH_BYTES_MAX)
@@ -171,11 +176,11 @@ class _Fetch:
             bytes_max = min(bytes_max, self._credit)
         return hosted.plan(self._offset, end, bytes_max) if self._offset < end else (0, 0)
 
-    def _read_from_disk(self, hosted: Hosted, first: int, last: int) -> Future[list[bytes]]:
+    def _read_from_disk(self, hosted: HostedReplica, first: int, last: int) -> Future[list[bytes]]:
         plan, plane = make_plan(hosted, first, last), self._connection.plane
         return plane.loop.run_in_executor(plane.readers, read_batches, self._connection.store.wal, plan)
 
-    def _read_ahead(self, hosted: Hosted) -> None:
+    def _read_ahead(self, hosted: HostedReplica) -> None:
         """Have what comes next read while what was read is sent."""
         plane = self._connection.plane
         if self._credit <= 0 or plane.reads_ahead >= READS_AHEAD_MAX:
@@ -191,14 +196,14 @@ class _Fetch:
             self._ahead = None
             self._connection.plane.reads_ahead -= 1
 
-    def _wait(self, hosted: Hosted) -> None:
+    def _wait(self, hosted: HostedReplica) -> None:
         if self._connection.plane.loop.time() >= self._deadline:
             self._reply(hosted, [])
             return
         self._wait_for_more(hosted)
         self._end_turn()
 
-    def _wait_for_more(self, hosted: Hosted) -> None:
+    def _wait_for_more(self, hosted: HostedReplica) -> None:
         hosted.waiters[self._wake] = None
         if self._timer is None:
             self._timer = self._connection.plane.loop.call_at(self._deadline, self._expire)
@@ -209,9 +214,9 @@ class _Fetch:
         else:
             self._again()
 
-    def _is_at_end(self, hosted: Hosted) -> bool:
+    def _is_at_end(self, hosted: HostedReplica) -> bool:
         core = hosted.core
-        if hosted.dropped or core.sealed_end_offset is not None or core.health is Health.QUARANTINED:
+        if hosted.dropped or core.sealed_end_offset is not None or core.trust is DiskTrust.QUARANTINED:
             return False
         if self._message.confirm_wanted_offset:
             return core.confirm_offset < self._message.confirm_wanted_offset
@@ -251,7 +256,7 @@ class _Fetch:
         store.read_faults.succeeded(hosted.key, self._offset, self._reach)
         self._reply(hosted, future.result(), from_disk=True)
 
-    def _reply(self, hosted: Hosted, batches: list[bytes], *, from_disk: bool = False) -> None:
+    def _reply(self, hosted: HostedReplica, batches: list[bytes], *, from_disk: bool = False) -> None:
         if self._over:
             self._end_turn()
             return
@@ -270,7 +275,7 @@ class _Fetch:
             sealed=sealed,
             durable_offset=core.durable_offset,
             last=last,
-            doubtful=core.health is Health.DOUBTFUL,
+            doubtful=core.trust is DiskTrust.DOUBTFUL,
         )
         self._connection.send(Opcode.FETCH_REPLY, self._request_id, reply.SerializeToString(), batches)
         if last:
@@ -284,7 +289,7 @@ class _Fetch:
             return sealed or not self._wait_s or self._message.recovery_epoch > 0
         return 0 < self._message.end_offset <= self._offset
 
-    def _go_on(self, hosted: Hosted) -> None:
+    def _go_on(self, hosted: HostedReplica) -> None:
         loop = self._connection.plane.loop
         self._deadline = loop.time() + self._wait_s
         if self._credit <= 0:

@@ -8,12 +8,12 @@ from rangelog_core.errors import ProtocolViolation, Unauthorized, WrongServer
 from rangelog_core.frame import Frame, Opcode
 from rangelog_core.limits import FRAME_PAYLOAD_BYTES_MAX
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.serving.connection import Connection
+from rangelog_server.serving.connection import ClientConnection
 
 PROTOCOL_VERSION = 1
 
 
-def handle(connection: Connection, frame: Frame) -> None:
+def handle(connection: ClientConnection, frame: Frame) -> None:
     """Check version, token, server and incarnation. Raises what closes the connection."""
     hello = data_pb2.Hello.FromString(frame.message)
     plane = connection.plane

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.serving.connection import Connection
+from rangelog_server.serving.connection import ClientConnection
 
 
-def handle(connection: Connection, frame: Frame) -> None:
+def handle(connection: ClientConnection, frame: Frame) -> None:
     """Answer the first readable batch with a record at or after the timestamp, and how far this replica could look.
 
     Nothing found says nothing about what lies beyond that: another replica may hold more. Raises RangeNotFound, Corruption.

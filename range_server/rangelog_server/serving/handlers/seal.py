@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.ranges.hosted_replica import Hosted
-from rangelog_server.ranges.replica import Outcome
-from rangelog_server.serving.connection import Connection
+from rangelog_server.ranges.hosted_replica import HostedReplica
+from rangelog_server.ranges.replica import SealOutcome
+from rangelog_server.serving.connection import ClientConnection
 
 _OUTCOMES = {
-    Outcome.FENCED: data_pb2.SEAL_OUTCOME_FENCED,
-    Outcome.DOUBTFUL: data_pb2.SEAL_OUTCOME_DOUBTFUL,
-    Outcome.UNKNOWN: data_pb2.SEAL_OUTCOME_UNKNOWN,
+    SealOutcome.FENCED: data_pb2.SEAL_OUTCOME_FENCED,
+    SealOutcome.DOUBTFUL: data_pb2.SEAL_OUTCOME_DOUBTFUL,
+    SealOutcome.UNKNOWN: data_pb2.SEAL_OUTCOME_UNKNOWN,
 }
 
 
-def handle(connection: Connection, frame: Frame) -> None:
+def handle(connection: ClientConnection, frame: Frame) -> None:
     """Raise the fence and answer what this replica holds. Raises WriterFenced, ProtocolViolation, StorageFull."""
     message = data_pb2.Seal.FromString(frame.message)
     connection.require_member()
 
-    def answer(hosted: Hosted) -> None:
+    def answer(hosted: HostedReplica) -> None:
         told = hosted.core.seal_answer()
         reply = data_pb2.SealReply(
             outcome=_OUTCOMES[told.outcome],
