@@ -1,4 +1,4 @@
-"""The identifiers of the model. Distinct types, so that an epoch is never passed for an offset."""
+"""Who a replica is, and what a stream or a server may be called."""
 
 from __future__ import annotations
 
@@ -8,23 +8,10 @@ from typing import NamedTuple, NewType
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.limits import NAME_LENGTH_MAX
 
-Offset = NewType("Offset", int)
-Epoch = NewType("Epoch", int)
-StreamId = NewType("StreamId", int)
-RangeIndex = NewType("RangeIndex", int)
 Incarnation = NewType("Incarnation", int)
+"""Which life of a data directory: never passed for an epoch or an offset."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
-
-
-class RangeId(NamedTuple):
-    """One range of one stream."""
-
-    stream_id: StreamId
-    index: RangeIndex  # type: ignore[assignment]  # hides tuple.index
-
-    def __str__(self) -> str:
-        return f"{self.stream_id}/{self.index}"
 
 
 class ReplicaId(NamedTuple):

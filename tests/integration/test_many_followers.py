@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 
 import rangelog
-from rangelog._read.hot import fetch_once, replica_ids
+from rangelog._read.hot import fetch_once
 from rangelog_cli.local.processes import Cluster
+from rangelog_core.net.data_connection import replica_id
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -46,9 +47,10 @@ async def test_every_server_still_answers_on_these_connections(cluster: Cluster)
         with rangelog.sync.connect(cluster.connect_string) as other, other.writer("s") as writer:
             writer.append(b"first")
             first_range = (await client._metadata.ranges("s", 0))[1][0]
-            addresses = [replica.data_address for replica in first_range.replicas]
-            connect = client._connections.get
-            connections = [await connect(*each) for each in zip(replica_ids(first_range), addresses, strict=True)]
+            connections = [
+                await client._connections.get(replica_id(each.server, each.incarnation), each.data_address)
+                for each in first_range.replicas
+            ]
             followers = [asyncio.create_task(follow(number)) for number in range(FOLLOWERS)]
             await until(lambda: min(positions) == 1)
             for round_number in range(1, 4):

@@ -174,7 +174,7 @@ class SealWalk:
 
     def _freeze(self, end: int) -> None:
         self.writer.effects()
-        self.writer.roll(self.now_ms)
+        self.writer._want_roll(self.now_ms)
         assert [type(effect) for effect in self.writer.effects()] == [Probe]
         self.writer.probed(self.now_ms, possible=True)
         (asked,) = self.writer.effects()

@@ -236,8 +236,3 @@ class HotRange:
                 return None
             last = Unavailable(f"{replica.server} is behind: it has {reply.readable_end_offset} of {known_end_offset}")
         raise Unavailable(f"no replica of range {self.source.index} can be asked: {last.message}") from last
-
-
-def replica_ids(source: common_pb2.Range) -> tuple[ReplicaId, ...]:
-    """Return a range's replica set."""
-    return tuple(replica_id(each.server, each.incarnation) for each in source.replicas)

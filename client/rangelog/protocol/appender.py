@@ -292,10 +292,6 @@ class Appender:
         if trouble or self._full() or (aged and self._window.confirmed_bytes):
             self._want_roll(now_ms)
 
-    def roll(self, now_ms: float) -> None:
-        """Leave the range as soon as it can be."""
-        self._want_roll(now_ms)
-
     def probed(self, now_ms: float, *, possible: bool) -> None:
         """The placement driver answered a probe and has somewhere to go, or not."""
         if self.phase is not AppenderPhase.PROBING:

@@ -139,10 +139,6 @@ class Window:
         while self._unconfirmed and self._unconfirmed[0].end_offset <= confirm_offset:
             self.confirmed_bytes += len(self._unconfirmed.popleft().data)
 
-    def first_kept_offset(self) -> int:
-        """Return the base of the oldest batch kept: a replica that needs older ones cannot catch up from here."""
-        return self._batches[0].base_offset if self._batches else self.end_offset
-
     def give_up(self, progress: ReplicaProgress) -> None:
         """Keep nothing for this replica any more."""
         progress.failed, progress.live = True, False

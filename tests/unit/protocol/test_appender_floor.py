@@ -30,7 +30,7 @@ def frozen_at_2() -> Appender:
         submit(core, count)
     for replica in (A, B):
         core.acked(1.0, 0, replica, 2)
-    core.roll(2.0)
+    core._want_roll(2.0)
     core.probed(3.0, possible=True)
     assert asked(core.effects()) == [2]
     return core
