@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 import rangelog
-from rangelog._read.hot import fetch_once
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.data_connection import replica_id
+from rangelog_core.net.replica_client import ReplicaClient, range_key
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -60,8 +60,9 @@ async def test_every_server_still_answers_on_these_connections(cluster: Cluster)
                 before = sum(positions)
                 await until(lambda before=before: sum(positions) > before)  # type: ignore[misc]
             end = 1 + 3 * RECORDS
-            replies = [await fetch_once(each, first_range, 0, bytes_max=0) for each in connections]
-            assert [reply.durable_offset for reply, _ in replies] == [end] * 3
+            key = range_key(first_range)
+            answers = [await ReplicaClient(each, key).fetch(0, bytes_max=0) for each in connections]
+            assert [answer.durable_offset for answer in answers] == [end] * 3
             await until(lambda: min(positions) == end)
             assert [each.closed for each in connections] == [None] * 3  # nobody had to connect anew
             for task in followers:

@@ -146,7 +146,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "        self._confirm(self.end_offset)\n        self._release()\n        return True\n"),
     _one("time-behind-is-absent", "a start by time takes a replica's word that has not looked as far",
          "rangelog._read.hot",
-         "            if reply.readable_end_offset >= known_end_offset:\n", "            if True:\n"),
+         "            if answer.readable_end_offset >= known_end_offset:\n", "            if True:\n"),
     _one("name-resolved-again", "a reader of a deleted stream goes on in its namesake",
          "rangelog._read.reader",
          "await self._metadata.ranges(self.name, from_offset, stream_id=stream_id)",

@@ -44,7 +44,17 @@ LIBRARY_NAMES = {"partition", "rpartition"}  # str.partition
 CORES = (
     *(
         f"core/rangelog_core/{name}.py"
-        for name in ("allocator", "batch", "errors", "frame", "ids", "limits", "object_keys", "record")
+        for name in (
+            "allocator",
+            "batch",
+            "checked_batches",
+            "errors",
+            "frame",
+            "ids",
+            "limits",
+            "object_keys",
+            "record",
+        )
     ),
     "client/rangelog/protocol/",
     "pd/rangelog_pd/placement.py",

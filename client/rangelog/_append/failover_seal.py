@@ -12,20 +12,19 @@ from typing import Any
 
 from rangelog._append.fencing import FENCE_TIMEOUT_S, fence_replica
 from rangelog._metadata import Metadata, new_request_id
-from rangelog._read.hot import fetch_once
-from rangelog.protocol.recovery import Answer, Commit, Copy, Fence, Recovery
-from rangelog_core.batch import check_batch, split_batches
+from rangelog.protocol.recovery import Answer, Commit, Copy, Fence, Recovery, RecoveryPhase
 from rangelog_core.errors import Corruption, RangelogError, SealBelowFloor, SealBlocked, Unavailable, WriterFenced
-from rangelog_core.frame import Opcode
 from rangelog_core.ids import ReplicaId
 from rangelog_core.limits import FETCH_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections, replica_id
-from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
+from rangelog_core.net.replica_client import FenceOutcome, ReplicaClient, range_key
+from rangelog_proto.v1 import common_pb2, pd_pb2
 
 _RETRY_S = 0.5
-_OUTCOMES = {
-    data_pb2.SEAL_OUTCOME_FENCED: Answer.TRUTHFUL,
-    data_pb2.SEAL_OUTCOME_DOUBTFUL: Answer.DOUBTFUL,
+_ANSWERS = {
+    FenceOutcome.TRUTHFUL: Answer.TRUTHFUL,
+    FenceOutcome.DOUBTFUL: Answer.DOUBTFUL,
+    FenceOutcome.UNKNOWN: Answer.UNKNOWN,
 }
 
 
@@ -50,7 +49,7 @@ class FailoverSeal:
         """Fence, decide, copy, commit. Raises SealBlocked, WriterFenced, or what the placement driver says."""
         retry_at = time.monotonic() + _RETRY_S
         try:
-            while self._core.end_offset is None or self._core.phase.value != "done":
+            while self._core.end_offset is None or self._core.phase is not RecoveryPhase.DONE:
                 self._start_effects()
                 await self._wait()
                 if self._failure is not None:
@@ -104,38 +103,35 @@ class FailoverSeal:
     async def _fence(self, replica: ReplicaId) -> None:
         try:
             address = self._addresses[replica]
-            reply = await fence_replica(self._connections, replica, address, self._range, self._epoch)
+            told = await fence_replica(self._connections, replica, address, self._range, self._epoch)
         except WriterFenced:
             raise
         except RangelogError as error:
             gone = not self._addresses[replica]  # the placement driver gives no address of an incarnation that is over
             self._core.lost(_now_ms(), replica, error.message, gone=gone)
             return
-        answer = _OUTCOMES.get(reply.outcome, Answer.UNKNOWN)
-        self._core.answered(_now_ms(), replica, answer, reply.durable_offset)
+        self._core.answered(_now_ms(), replica, _ANSWERS[told.outcome], told.durable_offset)
 
     async def _copy(self, copy: Copy) -> None:
         """Move [start, end) batch by batch; whoever fails is forgotten as an answer."""
         at_fault = copy.source
         try:
-            source = await self._connections.get(copy.source, self._addresses[copy.source])
+            source = await self._client(copy.source)
             position = copy.start_offset
             while position < copy.end_offset:
                 at_fault = copy.source
-                _, payload = await fetch_once(
-                    source,
-                    self._range,
-                    position,
-                    bytes_max=FETCH_BYTES_MAX // 2,
-                    recovery_epoch=self._epoch,
+                answer = await source.fetch(
+                    position, bytes_max=FETCH_BYTES_MAX // 2, recovery_epoch=self._epoch, timeout_s=FENCE_TIMEOUT_S
                 )
-                batches = [
-                    batch for batch in split_batches(payload) if check_batch(batch).base_offset < copy.end_offset
-                ]
+                batches = answer.batches.before(copy.end_offset)
                 if not batches:
                     raise Corruption(f"{copy.source} has nothing at {position}, below its own end")
                 at_fault = copy.target
-                position = await self._write(copy, batches)
+                target = await self._client(copy.target)
+                end = batches[-1][0].end_offset
+                position = await target.append_copy(
+                    self._epoch, [data for _, data in batches], end, timeout_s=FENCE_TIMEOUT_S
+                )
         except WriterFenced:
             raise
         except RangelogError as error:
@@ -143,26 +139,8 @@ class FailoverSeal:
             return
         self._core.copied(_now_ms(), copy)
 
-    async def _write(self, copy: Copy, batches: list[bytes]) -> int:
-        target = await self._connections.get(copy.target, self._addresses[copy.target])
-        head = data_pb2.Append(
-            stream_id=self._range.stream_id,
-            range_index=self._range.index,
-            epoch=self._epoch,
-            start_offset=self._range.start_offset,
-            recovery=True,
-        )
-        end = check_batch(batches[-1]).end_offset
-        waiter = _AppendWaiter(end)
-        target.listen(self._range.stream_id, self._range.index, waiter)
-        try:
-            target.send(Opcode.APPEND, head.SerializeToString(), batches)
-            async with asyncio.timeout(FENCE_TIMEOUT_S):
-                return await waiter.future
-        except TimeoutError as error:
-            raise Unavailable(f"range server {copy.target.server} did not answer a recovery copy") from error
-        finally:
-            target.unlisten(self._range.stream_id, self._range.index)
+    async def _client(self, replica: ReplicaId) -> ReplicaClient:
+        return ReplicaClient(await self._connections.get(replica, self._addresses[replica]), range_key(self._range))
 
     async def _commit(self, effect: Commit) -> None:
         request = pd_pb2.SealRangeRequest(
@@ -180,28 +158,6 @@ class FailoverSeal:
                 f"records up to {error.offset}: more than one of its replicas lost data; bring their disks back"
             ) from error
         self._core.committed(response.range.end_offset)
-
-
-class _AppendWaiter:
-    """Waits until one recovery copy is durable."""
-
-    def __init__(self, end_offset: int) -> None:
-        self._end_offset = end_offset
-        self.future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def append_replied(self, reply: data_pb2.AppendReply) -> None:
-        """See RangeListener."""
-        if reply.durable_offset >= self._end_offset and not self.future.done():
-            self.future.set_result(reply.durable_offset)
-
-    def append_refused(self, error: RangelogError) -> None:
-        """See RangeListener."""
-        if not self.future.done():
-            self.future.set_exception(error)
-
-    def connection_closed(self, error: RangelogError) -> None:
-        """See RangeListener."""
-        self.append_refused(error)
 
 
 def _now_ms() -> float:

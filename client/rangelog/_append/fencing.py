@@ -10,10 +10,10 @@ import asyncio
 
 from rangelog.protocol.quorum import seal_quorum
 from rangelog_core.errors import RangelogError, WriterFenced
-from rangelog_core.frame import Opcode
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnections, replica_id
-from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
+from rangelog_core.net.replica_client import FenceAnswer, ReplicaClient, range_key
+from rangelog_proto.v1 import common_pb2, pd_pb2
 
 FENCE_TIMEOUT_S = 5.0
 _RETRY_S = 0.2
@@ -21,12 +21,10 @@ _RETRY_S = 0.2
 
 async def fence_replica(
     connections: DataConnections, replica: ReplicaId, address: str, of: common_pb2.Range, epoch: int
-) -> data_pb2.SealReply:
+) -> FenceAnswer:
     """Fence one replica; what it holds is in the answer. Raises WriterFenced (a higher fence, or dropped), Unavailable, …"""
-    request = data_pb2.Seal(stream_id=of.stream_id, range_index=of.index, epoch=epoch, start_offset=of.start_offset)
-    connection = await connections.get(replica, address)
-    frame = await connection.request(Opcode.SEAL, request.SerializeToString(), timeout_s=FENCE_TIMEOUT_S)
-    return data_pb2.SealReply.FromString(frame.message)
+    client = ReplicaClient(await connections.get(replica, address), range_key(of))
+    return await client.fence(epoch, timeout_s=FENCE_TIMEOUT_S)
 
 
 async def fence_range(

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from rangelog._metadata import SEAL_TRY_TIMEOUT_S, Metadata, backoff, new_request_id
 from rangelog.protocol.appender import Leave, Probe, SealRange
 from rangelog_core.errors import NoPlacement, RangelogError
-from rangelog_core.frame import Opcode
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnections
-from rangelog_proto.v1 import data_pb2, pd_pb2
+from rangelog_core.net.replica_client import RangeKey, ReplicaClient
+from rangelog_proto.v1 import pd_pb2
 
 _PROBE_TIMEOUT_S = 2.0
 _LEAVE_TIMEOUT_S = 2.0
@@ -63,18 +63,12 @@ async def leave_range(
     connections: DataConnections, stream_id: int, epoch: int, effect: Leave, addresses: Mapping[ReplicaId, str]
 ) -> None:
     """Tell the old range's replicas the committed end. Best effort: the placement driver tells them as well."""
-    message = data_pb2.CommitEnd(
-        stream_id=stream_id,
-        range_index=effect.range_index,
-        epoch=epoch,
-        start_offset=effect.start_offset,
-        end_offset=effect.end_offset,
-    ).SerializeToString()
+    key = RangeKey(stream_id, effect.range_index, effect.start_offset)
 
     async def tell(replica: ReplicaId) -> None:
         try:
-            connection = await connections.get(replica, addresses.get(replica, ""))
-            await connection.request(Opcode.COMMIT_END, message, timeout_s=_LEAVE_TIMEOUT_S)
+            client = ReplicaClient(await connections.get(replica, addresses.get(replica, "")), key)
+            await client.commit_end(epoch, effect.end_offset, timeout_s=_LEAVE_TIMEOUT_S)
         except RangelogError:
             return
 

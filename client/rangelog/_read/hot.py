@@ -7,27 +7,22 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
-from rangelog._read.pushed_fetch import REPLY_TIMEOUT_S, PushedFetch
+from rangelog._read.pushed_fetch import PushedFetch
 from rangelog.protocol.proof import Told
-from rangelog_core.batch import BatchHeader, check_batch, split_batches
+from rangelog_core.batch import BatchHeader
 from rangelog_core.errors import (
-    Corruption,
     OffsetOutOfRange,
-    ProtocolViolation,
     RangeDropped,
     RangelogError,
     RangeNotFound,
     Unavailable,
 )
-from rangelog_core.frame import Opcode
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnection, DataConnections, replica_id
-from rangelog_proto.v1 import common_pb2, data_pb2
+from rangelog_core.net.replica_client import ReplicaClient, range_key
+from rangelog_proto.v1 import common_pb2
 
 _NOTHING_YET_POLL_MS = 100
-_FAR_FUTURE_MS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,40 +38,13 @@ class Fetched:
     durable_offset: int = 0
 
 
-async def fetch_once(
-    connection: DataConnection,
-    source: common_pb2.Range,
-    offset: int,
-    *,
-    bytes_max: int,
-    recovery_epoch: int = 0,
-    confirm_wanted_offset: int = 0,
-    wait_ms: int = 0,
-) -> tuple[data_pb2.FetchReply, bytes]:
-    """One fetch that is answered once, on one connection; the payload is as it came."""
-    request = data_pb2.Fetch(
-        stream_id=source.stream_id,
-        range_index=source.index,
-        offset=offset,
-        bytes_max=bytes_max,
-        recovery_epoch=recovery_epoch,
-        confirm_wanted_offset=confirm_wanted_offset,
-        wait_ms_max=wait_ms,
-    )
-    timeout_s = wait_ms / 1000 + REPLY_TIMEOUT_S
-    frame = await connection.request(Opcode.FETCH, request.SerializeToString(), timeout_s=timeout_s)
-    try:
-        return data_pb2.FetchReply.FromString(frame.message), frame.payload
-    except DecodeError as error:
-        raise ProtocolViolation("a fetch reply that is none") from error
-
-
 class HotRange:
     """Reads one range from its replicas: sticks to one, goes on to the next when it fails."""
 
     def __init__(self, connections: DataConnections, source: common_pb2.Range, *, turn: int = 0) -> None:
         """`turn`: how many replicas to pass over at first."""
         self.source = source
+        self._key = range_key(source)
         self._connections = connections
         alive = common_pb2.SERVER_HEALTH_ALIVE
         ordered = sorted(source.replicas, key=lambda replica: replica.health != alive)
@@ -84,7 +52,6 @@ class HotRange:
         self._current = turn
         self.problem = ""  # why a replica was left out when all were asked
         self._pushed: PushedFetch | None = None
-        self._pushed_to = 0
 
     def next_replica(self) -> None:
         """Turn to another replica: this one does not get on."""
@@ -112,9 +79,9 @@ class HotRange:
             try:
                 connection = await self._connections.get(replica, address)
                 pushed = self._pushed_fetch(connection, offset, (wait_ms, known_end_offset, end_offset))
-                fetched = self._check(*await pushed.next(), offset)
-                self._pushed_to = fetched.end_offset
-                return fetched
+                answer = await pushed.next()
+                checked = answer.batches
+                return Fetched(checked.batches, checked.end_offset, answer.sealed_end_offset, answer.durable_offset)
             except OffsetOutOfRange as error:
                 last = error  # perhaps only this replica is behind
             except RangeNotFound as error:
@@ -138,34 +105,19 @@ class HotRange:
         if (
             pushed is None
             or pushed.over
-            or (pushed.connection, self._pushed_to, pushed.wanted) != (connection, offset, wanted)
+            or (pushed.connection, pushed.position, pushed.wanted) != (connection, offset, wanted)
         ):
             self.close()
             wait_ms, known_end_offset, end_offset = wanted
             pushed = self._pushed = PushedFetch(
                 connection,
-                self.source,
+                self._key,
                 offset,
                 wait_ms=wait_ms,
                 known_end_offset=known_end_offset,
                 end_offset=end_offset,
             )
         return pushed
-
-    def _check(self, reply: data_pb2.FetchReply, payload: bytes, offset: int) -> Fetched:
-        batches: list[tuple[BatchHeader, bytes]] = []
-        end = offset
-        for number, data in enumerate(split_batches(payload)):
-            header = check_batch(data)
-            if header.stream_id != self.source.stream_id or header.range_index != self.source.index:
-                raise Corruption(f"a batch of range {header.stream_id}/{header.range_index} was served for another")
-            fits = header.base_offset <= offset < header.end_offset if number == 0 else header.base_offset == end
-            if not fits:
-                raise Corruption(f"batches do not lie end to end: {header.base_offset} at {end}")
-            end = header.end_offset
-            batches.append((header, data))
-        sealed_end = reply.sealed_end_offset if reply.sealed else None
-        return Fetched(batches, end, sealed_end, reply.durable_offset)
 
     async def ask_all(self) -> list[Told]:
         """Ask every replica for its offsets; those that fail are left out. Raises RangeDropped: the range is not open."""
@@ -187,14 +139,9 @@ class HotRange:
     ) -> Told | None:
         start = self.source.start_offset
         try:
-            connection = await self._connections.get(replica, address)
-            reply, _ = await fetch_once(
-                connection,
-                self.source,
-                start,
-                bytes_max=0,
-                confirm_wanted_offset=confirm_wanted_offset,
-                wait_ms=wait_ms,
+            client = await self._client(replica, address)
+            answer = await client.fetch(
+                start, bytes_max=0, confirm_wanted_offset=confirm_wanted_offset, wait_ms=wait_ms
             )
         except RangeDropped:
             raise
@@ -203,36 +150,27 @@ class HotRange:
         except RangelogError as error:
             self.problem = error.message
             return None
-        sealed_end = reply.sealed_end_offset if reply.sealed else None
-        return Told(replica, reply.durable_offset, reply.confirm_offset, sealed_end, reply.doubtful)
+        return Told(replica, answer.durable_offset, answer.confirm_offset, answer.sealed_end_offset, answer.doubtful)
 
     async def lookup_timestamp(self, timestamp_ms: int, known_end_offset: int) -> int | None:
         """Return where to start looking for the first record at or after a time; None: it is not below the known end.
 
         That a record is *not* there, only a replica knows that has looked as far. Raises Unavailable when none did.
         """
-        request = data_pb2.LookupTimestamp(
-            stream_id=self.source.stream_id,
-            range_index=self.source.index,
-            timestamp_ms=min(timestamp_ms, _FAR_FUTURE_MS),
-            known_end_offset=known_end_offset,
-        )
         last: RangelogError = Unavailable("there is no hot replica")
         for replica, address in self._replicas:
             try:
-                connection = await self._connections.get(replica, address)
-                frame = await connection.request(
-                    Opcode.LOOKUP_TIMESTAMP, request.SerializeToString(), timeout_s=REPLY_TIMEOUT_S
-                )
-                reply = data_pb2.LookupTimestampReply.FromString(frame.message)
-            except DecodeError as error:
-                raise ProtocolViolation("a reply to a lookup by time that is none") from error
+                client = await self._client(replica, address)
+                answer = await client.lookup_timestamp(timestamp_ms, known_end_offset)
             except RangelogError as error:
                 last = error
                 continue
-            if reply.found:
-                return reply.offset
-            if reply.readable_end_offset >= known_end_offset:
+            if answer.offset is not None:
+                return answer.offset
+            if answer.readable_end_offset >= known_end_offset:
                 return None
-            last = Unavailable(f"{replica.server} is behind: it has {reply.readable_end_offset} of {known_end_offset}")
+            last = Unavailable(f"{replica.server} is behind: it has {answer.readable_end_offset} of {known_end_offset}")
         raise Unavailable(f"no replica of range {self.source.index} can be asked: {last.message}") from last
+
+    async def _client(self, replica: ReplicaId, address: str) -> ReplicaClient:
+        return ReplicaClient(await self._connections.get(replica, address), self._key)

@@ -1,26 +1,23 @@
 """One range pushed by one replica: a fetch that goes on, with as much credit as its reader has room for.
 
 What holds: at most `CREDIT_BYTES` (and one batch) wait here to be taken; credit is given for what was taken, a quarter of it
-at a time; a replica that says nothing for longer than it was asked to has failed. What comes is not checked here.
+at a time; a replica that sends nothing for longer than it was asked to has failed. The batches were checked: each answer goes
+on where the one before ended.
 """
 
 from __future__ import annotations
 
-from google.protobuf.message import DecodeError
-
-from rangelog_core.errors import ProtocolViolation
 from rangelog_core.frame import Opcode
 from rangelog_core.limits import KIB, MIB
 from rangelog_core.net.data_connection import DataConnection
-from rangelog_proto.v1 import common_pb2, data_pb2
+from rangelog_core.net.replica_client import REPLY_TIMEOUT_S, FetchAnswer, RangeKey, decode_fetch_answer
+from rangelog_proto.v1 import data_pb2
 
 REPLY_BYTES = 240 * KIB
 """A reply that is smaller than a buffer is received, checked and taken apart in the processor's cache."""
 CREDIT_BYTES = 2 * MIB
 """Two of a busy writer's largest batches: while one is taken apart the next one is on its way. With more, bytes leave the
 cache while they wait, and each step of the way fetches them from memory."""
-REPLY_TIMEOUT_S = 5.0
-"""Beyond the time the replica was asked to wait."""
 
 
 class PushedFetch:
@@ -29,7 +26,7 @@ class PushedFetch:
     def __init__(
         self,
         connection: DataConnection,
-        source: common_pb2.Range,
+        key: RangeKey,
         offset: int,
         *,
         wait_ms: int,
@@ -40,11 +37,14 @@ class PushedFetch:
         self.connection = connection
         self.wanted = (wait_ms, known_end_offset, end_offset)
         self.over = False
+        self.position = offset
+        """Where the next answer starts."""
+        self._key = key
         self._timeout_s = wait_ms / 1000 + REPLY_TIMEOUT_S
         self._taken_bytes = 0
         request = data_pb2.Fetch(
-            stream_id=source.stream_id,
-            range_index=source.index,
+            stream_id=key.stream_id,
+            range_index=key.range_index,
             offset=offset,
             bytes_max=REPLY_BYTES,
             wait_ms_max=wait_ms,
@@ -54,19 +54,17 @@ class PushedFetch:
         )
         self._replies = connection.subscribe(Opcode.FETCH, request.SerializeToString())
 
-    async def next(self) -> tuple[data_pb2.FetchReply, bytes]:
-        """Return the next reply and its payload, as it came. Raises what the replica answered, or RequestTimeout."""
+    async def next(self) -> FetchAnswer:
+        """Return the next answer. Raises what the replica answered, RequestTimeout, ProtocolViolation or Corruption."""
         frame = await self._replies.next(timeout_s=self._timeout_s)
-        try:
-            reply = data_pb2.FetchReply.FromString(frame.message)
-        except DecodeError as error:
-            raise ProtocolViolation("a fetch reply that is none") from error
-        self.over = reply.last
+        answer = decode_fetch_answer(frame, self._key, self.position)
+        self.over = answer.last
+        self.position = answer.batches.end_offset
         self._taken_bytes += len(frame.payload)
         if self._taken_bytes >= CREDIT_BYTES // 4 and not self.over:
             self._grant(self._taken_bytes)
             self._taken_bytes = 0
-        return reply, frame.payload
+        return answer
 
     def close(self) -> None:
         """Want no more; idempotent."""

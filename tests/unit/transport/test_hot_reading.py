@@ -15,6 +15,7 @@ from rangelog._read import pushed_fetch as pushed_fetch_module
 from rangelog._read import reader as reader_module
 from rangelog_core.frame import Frame, Opcode
 from rangelog_core.net.data_connection import DataConnection, replica_id
+from rangelog_core.net.replica_client import range_key
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.testing import batch
 
@@ -201,15 +202,17 @@ async def test_waiting_at_the_end_is_cheap_and_does_not_pile_up(cluster: Cluster
     connection = await cluster.connections.get(
         replica_id(server.replica.server, server.replica.incarnation), server.replica.data_address
     )
-    pushed = pushed_fetch_module.PushedFetch(connection, source, 1, wait_ms=1, known_end_offset=0, end_offset=0)
+    pushed = pushed_fetch_module.PushedFetch(
+        connection, range_key(source), 1, wait_ms=1, known_end_offset=0, end_offset=0
+    )
     received_count = connection._received_count
     await until(lambda: connection._received_count > received_count + 20)
     cluster.append(1)
-    replies = [await pushed.next()]
-    while not replies[-1][1]:
-        replies.append(await pushed.next())
-    assert len(replies) <= 4
-    assert replies[-1][0].confirm_offset == 2
+    answers = [await pushed.next()]
+    while not answers[-1].batches.batches:
+        answers.append(await pushed.next())
+    assert len(answers) <= 4
+    assert answers[-1].confirm_offset == 2
     pushed.close()
     pushed.close()
     await until(lambda: server.fetches() == 0)

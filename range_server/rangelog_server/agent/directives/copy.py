@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import structlog
 
-from rangelog_core.batch import batch_crc, check_batch, split_batches
-from rangelog_core.errors import Corruption, ProtocolViolation, RangelogError, Unavailable
-from rangelog_core.frame import Opcode
+from rangelog_core.batch import batch_crc
+from rangelog_core.errors import ProtocolViolation, RangelogError, Unavailable
 from rangelog_core.limits import MIB
-from rangelog_core.net.data_connection import DataConnection, DataConnections, replica_id
-from rangelog_proto.v1 import common_pb2, data_pb2
+from rangelog_core.net.data_connection import DataConnections, replica_id
+from rangelog_core.net.replica_client import RangeKey, ReplicaClient
+from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent.directives.seal import commit_end
 from rangelog_server.agent.flush_waiter import FlushWaiter
@@ -56,11 +56,12 @@ class Copier:
             raise Unavailable(f"range {hosted} is not whole yet: {problem}")
 
     async def _copy_from(self, hosted: HostedReplica, source: common_pb2.Replica, end_offset: int) -> None:
-        replica = replica_id(source.server, source.incarnation)
-        connection = await self._connections.get(replica, source.data_address)
-        before = hosted.core.durable_offset
+        core = hosted.core
+        connection = await self._connections.get(replica_id(source.server, source.incarnation), source.data_address)
+        client = ReplicaClient(connection, RangeKey(core.stream_id, core.range_index, core.start_offset))
+        before = core.durable_offset
         while hosted.core.durable_offset < end_offset and not hosted.dropped:
-            batches = await self._fetch(connection, hosted, end_offset)
+            batches = await self._fetch(client, hosted, end_offset)
             if not batches:
                 raise Unavailable(f"it holds nothing at offset {hosted.core.durable_offset}")
             done = FlushWaiter()
@@ -68,23 +69,10 @@ class Copier:
             await done.wait(self._store)
         _log.info("copied", range=str(hosted), source=source.server, records=hosted.core.durable_offset - before)
 
-    async def _fetch(self, connection: DataConnection, hosted: HostedReplica, end_offset: int) -> list[NewBatch]:
-        request = data_pb2.Fetch(
-            stream_id=hosted.core.stream_id,
-            range_index=hosted.core.range_index,
-            offset=hosted.core.end_offset,
-            bytes_max=FETCH_BYTES,
-            known_end_offset=end_offset,
+    async def _fetch(self, client: ReplicaClient, hosted: HostedReplica, end_offset: int) -> list[NewBatch]:
+        answer = await client.fetch(
+            hosted.core.end_offset, bytes_max=FETCH_BYTES, known_end_offset=end_offset, timeout_s=FETCH_TIMEOUT_S
         )
-        reply = await connection.request(Opcode.FETCH, request.SerializeToString(), timeout_s=FETCH_TIMEOUT_S)
-        told = data_pb2.FetchReply.FromString(reply.message)
-        if told.start_offset != hosted.core.start_offset:
-            raise ProtocolViolation(f"its range starts at {told.start_offset}")
-        batches: list[NewBatch] = []
-        for data in split_batches(reply.payload):
-            header = check_batch(data)
-            if (header.stream_id, header.range_index) != hosted.key:
-                raise Corruption("it sent a batch of another range")
-            if header.base_offset < end_offset:
-                batches.append(NewBatch(header, batch_crc(data), data))
-        return batches
+        if answer.start_offset != hosted.core.start_offset:
+            raise ProtocolViolation(f"its range starts at {answer.start_offset}")
+        return [NewBatch(header, batch_crc(data), data) for header, data in answer.batches.before(end_offset)]
