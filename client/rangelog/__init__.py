@@ -43,9 +43,10 @@ if TYPE_CHECKING:
     from rangelog import sync
     from rangelog._append.writer import Writer
     from rangelog._client import Client, connect
-    from rangelog._config import StreamInfo
     from rangelog._read.reader import Reader
+    from rangelog._stream_info import StreamInfo
     from rangelog_core.net.grpc_options import TlsConfig
+    from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
 __version__ = "0.1.0"
 
@@ -70,6 +71,8 @@ __all__ = [
     "RecordTooLarge",
     "RequestTimeout",
     "SealBlocked",
+    "StreamConfig",
+    "StreamConfigChange",
     "StreamExists",
     "StreamInfo",
     "StreamNotFound",
@@ -88,7 +91,9 @@ logging.getLogger("rangelog").addHandler(logging.NullHandler())
 _LAZY = {
     "Client": "rangelog._client",
     "Reader": "rangelog._read.reader",
-    "StreamInfo": "rangelog._config",
+    "StreamConfig": "rangelog_core.stream_config",
+    "StreamConfigChange": "rangelog_core.stream_config",
+    "StreamInfo": "rangelog._stream_info",
     "TlsConfig": "rangelog_core.net.grpc_options",
     "Writer": "rangelog._append.writer",
     "connect": "rangelog._client",

@@ -27,6 +27,7 @@ import rangelog
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.errors import RangelogError, StreamNotFound
+from rangelog_core.stream_config import StreamConfig
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -60,7 +61,7 @@ def load(cluster: Cluster, tmp_path: Path) -> Iterator[Load]:
 async def a_stream(cluster: Cluster) -> AsyncIterator[rangelog.Client]:
     """A client, and the stream."""
     async with await rangelog.connect(cluster.connect_string) as client:
-        await client.create_stream(STREAM.name, range_size_bytes_max=RANGE_BYTES)
+        await client.create_stream(STREAM.name, StreamConfig(range_size_bytes_max=RANGE_BYTES))
         yield client
 
 

@@ -234,7 +234,7 @@ def virtual_servers() -> Iterator[None]:
         mock.patch.object(runtime, "ControlPlane", _ControlPlane),
         mock.patch.object(runtime, "fatal", _fatal),
         mock.patch.object(runtime.Runtime, "_write_endpoint", lambda *_: None),
-        mock.patch.object(rangelog_server.tier.upload, "Worker", _Worker),
+        mock.patch.object(rangelog_server.tier.upload, "SingleThread", _Worker),
         mock.patch.object(rangelog_server.agent.directives.copy, "FETCH_BYTES", 16 * 1024),  # segments are small here
         mock.patch.object(rangelog._append.failover_seal, "FETCH_BYTES_MAX", 32 * 1024),
     ]

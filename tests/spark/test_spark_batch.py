@@ -18,6 +18,7 @@ from rangelog_core.errors import (
     StreamNotFound,
     Unavailable,
 )
+from rangelog_core.stream_config import StreamConfigChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -151,7 +152,7 @@ def test_a_task_run_again_after_tiering_gives_the_same_rows(streams: Any, cluste
     reader = RangelogReader(parse_options({"pd": cluster.connect_string, "stream": "moving"}))
     plan = reader.partitions()
     before = [[table.to_pylist() for table in reader.read(part)] for part in plan]
-    streams.client.update_stream("moving", tiered=True, hot_retention_seconds=0)
+    streams.client.update_stream("moving", StreamConfigChange(tiered=True, hot_retention_seconds=0))
     streams.wait_for_drops("moving", len(plan))
     after = [[table.to_pylist() for table in reader.read(part)] for part in plan]
     flat = [[list(chain.from_iterable(part)) for part in run] for run in (before, after)]

@@ -17,6 +17,7 @@ from rangelog.spark.options import Options, parse_options
 from rangelog.spark.reading import plan_spans, read_span
 from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.errors import Corruption, OffsetTrimmed, StreamNotFound
+from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -55,7 +56,7 @@ def test_hot_copies_go_while_they_are_read(options: Any, streams: Any, preferenc
     tables = read_span(asked, *one_span(asked))
     first = next(tables)
     assert first.num_rows < COUNT / 4
-    streams.client.update_stream(name, tiered=True, hot_retention_seconds=0)
+    streams.client.update_stream(name, StreamConfigChange(tiered=True, hot_retention_seconds=0))
     streams.wait_for_drops(name, len(streams.hot_dropped(name)))
     found = first.column("value").to_pylist() + values(tables)
     assert found == [value for *_, value, _ in filled.rows]
@@ -74,7 +75,7 @@ def test_the_open_range_is_sealed_and_goes_while_it_is_read(options: Any, stream
 
 def test_objects_are_trimmed_while_they_are_read(options: Any, streams: Any, cluster: Cluster) -> None:
     """What is trimmed under a task before it came is said to be trimmed, with where the stream starts now, not damaged."""
-    streams.client.create_stream("trimmed-cold", hot_retention_seconds=0)
+    streams.client.create_stream("trimmed-cold", StreamConfig(hot_retention_seconds=0))
     for _ in range(8):  # as many objects: more than a task fetches ahead here
         with streams.client.writer("trimmed-cold") as writer:
             writer.append_batch([bytes(20)] * (COUNT // 8))

@@ -27,6 +27,7 @@ from rangelog_cli.demo.report import CarrierRow, Check, ReportData, write_report
 from rangelog_cli.demo.s3_server import S3Server, use_credentials
 from rangelog_cli.demo.timeline import Timeline, make_timeline
 from rangelog_cli.local.processes import Cluster, stop_all
+from rangelog_core.stream_config import StreamConfig
 
 if TYPE_CHECKING:
     from rangelog_cli.demo.metadata import StreamMetadata
@@ -273,7 +274,7 @@ async def _make_stream(cluster: Cluster, stack: AsyncExitStack) -> StreamMetadat
 
     await wait_for(all_alive, 30.0, "range servers have not registered")
     async with await rangelog.connect(cluster.connect_string) as client:
-        await client.create_stream(STREAM, replicas=3, acks=2, range_size_bytes_max=RANGE_SIZE_BYTES)
+        await client.create_stream(STREAM, StreamConfig(acks=2, range_size_bytes_max=RANGE_SIZE_BYTES))
     await metadata.set_hot_retention(KEEP_HOT, str(uuid.uuid4()))
     return metadata
 

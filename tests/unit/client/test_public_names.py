@@ -12,6 +12,7 @@ import rangelog.limits
 import rangelog_core.errors
 import rangelog_core.limits
 import rangelog_core.record
+import rangelog_core.stream_config
 
 PUBLIC_MODULES = (
     "rangelog",
@@ -59,5 +60,7 @@ def test_records_and_limits_are_the_models_own() -> None:
     """The public names are the same objects as the shared model's."""
     for name in ("Ack", "AppendRecord", "Record"):
         assert getattr(rangelog, name) is getattr(rangelog_core.record, name)
+    for name in ("StreamConfig", "StreamConfigChange"):
+        assert getattr(rangelog, name) is getattr(rangelog_core.stream_config, name)
     for name in rangelog.limits.__all__:
         assert getattr(rangelog.limits, name) is getattr(rangelog_core.limits, name)
