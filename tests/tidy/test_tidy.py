@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -338,3 +339,20 @@ def test_nobody_outside_the_client_imports_its_private_modules() -> None:
         for line, name in private_imports(tree_of(path))
     ]
     assert not found, found
+
+
+def test_every_package_is_built_typed_linted_and_under_contract() -> None:
+    """A package that is added is in the wheel, among what mypy and ruff read, and among the roots of the import contracts."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    folders = {
+        str(path.parent.relative_to(ROOT).as_posix())
+        for path in sources()
+        if path.name == "__init__.py" and len(path.relative_to(ROOT).parts) == 3
+    }
+    assert len(folders) >= 9
+    assert set(config["hatch"]["build"]["targets"]["wheel"]["packages"]) == folders
+    assert set(config["importlinter"]["root_packages"]) == {folder.split("/")[1] for folder in folders}
+    roots = {folder.split("/")[0] for folder in folders}
+    assert roots <= set(config["ruff"]["src"])
+    assert roots <= {*config["mypy"]["files"], "proto"} and roots <= set(config["mypy"]["mypy_path"])
+    assert roots <= set(SOURCE_ROOTS)
