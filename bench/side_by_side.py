@@ -41,7 +41,7 @@ PEER_COMMANDS = {
 BEFORE = "rangelog-before"
 """Another commit of rangelog, measured by this commit's workload: what a change costs, in one run."""
 SYSTEMS = ("rangelog", BEFORE, *PEER_COMMANDS)
-PRODUCT = ("proto", "client", "pd", "range_server")
+PRODUCT = ("proto", "core", "server_common", "client", "pd", "range_server")
 
 
 def say(text: str) -> None:

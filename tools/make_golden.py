@@ -9,8 +9,8 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from rangelog.batch import CODEC_ZSTD, encode_batch, encode_headers
-from rangelog_proto.frame import Opcode, encode_frame
+from rangelog_core.batch import CODEC_ZSTD, encode_batch, encode_headers
+from rangelog_core.frame import Opcode, encode_frame
 from rangelog_proto.v1 import data_pb2
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "unit" / "golden"

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from rangelog_cli.lifeline import follow_parent
+from rangelog_cli.local.lifeline import follow_parent
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 DEBUG_ENV = "RANGELOG_DEBUG"
@@ -113,7 +113,7 @@ def local(
       rangelog local --data-dir /tmp/try --range-servers 5 --port 8100
       rangelog local --tier 's3://bucket/prefix?endpoint=http://127.0.0.1:9000'
     """
-    from rangelog_cli.local import run_local
+    from rangelog_cli.local.command import run_local
 
     return run_local(
         data_dir, pds=pds, range_servers=range_servers, tier_url=tier_url, port=port, write_context=not no_context
@@ -211,7 +211,7 @@ def bench(
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every error becomes one line on stderr."""
-    from rangelog.errors import RangelogError
+    from rangelog_core.errors import RangelogError
 
     try:
         result = cli.main(args=arguments, prog_name="rangelog", standalone_mode=False)

@@ -14,7 +14,7 @@ import importlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-from rangelog.errors import (
+from rangelog_core.errors import (
     AppendTimeout,
     ConfigInvalid,
     Corruption,
@@ -37,15 +37,16 @@ from rangelog.errors import (
     WriterClosed,
     WriterFenced,
 )
-from rangelog.record import Ack, AppendRecord, Record
+from rangelog_core.record import Ack, AppendRecord, Record
 
 if TYPE_CHECKING:
     from rangelog import sync
+    from rangelog._append.writer import Writer
     from rangelog._client import Client, connect
-    from rangelog._config import StreamInfo
-    from rangelog._reader import Reader
-    from rangelog._transport.grpc_options import TlsConfig
-    from rangelog._writer import Writer
+    from rangelog._read.reader import Reader
+    from rangelog._stream_info import StreamInfo
+    from rangelog_core.net.grpc_options import TlsConfig
+    from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
 __version__ = "0.1.0"
 
@@ -70,6 +71,8 @@ __all__ = [
     "RecordTooLarge",
     "RequestTimeout",
     "SealBlocked",
+    "StreamConfig",
+    "StreamConfigChange",
     "StreamExists",
     "StreamInfo",
     "StreamNotFound",
@@ -87,10 +90,12 @@ logging.getLogger("rangelog").addHandler(logging.NullHandler())
 
 _LAZY = {
     "Client": "rangelog._client",
-    "Reader": "rangelog._reader",
-    "StreamInfo": "rangelog._config",
-    "TlsConfig": "rangelog._transport.grpc_options",
-    "Writer": "rangelog._writer",
+    "Reader": "rangelog._read.reader",
+    "StreamConfig": "rangelog_core.stream_config",
+    "StreamConfigChange": "rangelog_core.stream_config",
+    "StreamInfo": "rangelog._stream_info",
+    "TlsConfig": "rangelog_core.net.grpc_options",
+    "Writer": "rangelog._append.writer",
     "connect": "rangelog._client",
 }
 

@@ -6,21 +6,25 @@ import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from rangelog._cold import ColdReader, ColdStores
-from rangelog._config import Compression, Durability, Seconds, StreamInfo, stream_config, stream_info
-from rangelog._fencing import fence_deleted
-from rangelog._metadata import Metadata
-from rangelog._range_roll import leave_range
-from rangelog._reader import Reader, Start, StreamView, confirmed_end
-from rangelog._takeover import take_over
-from rangelog._transport.data_connection import DataConnections
-from rangelog._transport.grpc_options import TlsConfig
-from rangelog._transport.pd_client import PdClient
-from rangelog._writer import Writer
-from rangelog.ids import check_name
-from rangelog.limits import INFLIGHT_BYTES_MAX
+from rangelog._append.fencing import fence_deleted
+from rangelog._append.roll import leave_range
+from rangelog._append.takeover import take_over
+from rangelog._append.writer import Writer
+from rangelog._metadata import CALL_TIMEOUT_S, Metadata
+from rangelog._read.cold import ColdReader, ColdStores
+from rangelog._read.reader import Reader, Start, StreamView, confirmed_end
+from rangelog._stream_info import StreamInfo, stream_info
+from rangelog_core.errors import InvalidArgument
+from rangelog_core.ids import check_name
+from rangelog_core.limits import INFLIGHT_BYTES_MAX
+from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.net.grpc_options import TlsConfig
+from rangelog_core.net.pd_client import PdClient
+from rangelog_core.stream_config import StreamConfig, StreamConfigChange, config_message
 
 Endpoints = str | Sequence[str]
+
+DEFAULT_CONFIG = StreamConfig()
 
 
 class Client:
@@ -55,41 +59,20 @@ class Client:
     # ---- streams
 
     async def create_stream(
-        self,
-        name: str,
-        *,
-        replicas: int = 3,
-        acks: int = 2,
-        range_size_bytes_max: int | None = None,
-        range_age_seconds: Seconds | None = None,
-        retention_seconds: Seconds | None = None,
-        retention_bytes: int | None = None,
-        hot_retention_seconds: Seconds | None = None,
-        durability: Durability = "flushed",
-        compression: Compression = "none",
-        tiered: bool = True,
+        self, name: str, config: StreamConfig = DEFAULT_CONFIG, *, timeout_s: float = CALL_TIMEOUT_S
     ) -> StreamInfo:
-        """Create a stream. `hot_retention_seconds`: float("inf") keeps hot copies for ever.
+        """Create a stream.
 
-        Raises StreamExists, InvalidArgument, Unavailable.
+            await client.create_stream("clicks", StreamConfig(retention_seconds=timedelta(days=7)))
+
+        Raises StreamExists, InvalidArgument, Unavailable, OutcomeUnknown.
         """
-        config, _ = stream_config(
-            replicas=replicas,
-            acks=acks,
-            range_size_bytes_max=range_size_bytes_max,
-            range_age_seconds=range_age_seconds,
-            retention_seconds=retention_seconds,
-            retention_bytes=retention_bytes,
-            hot_retention_seconds=hot_retention_seconds,
-            durability=durability,
-            compression=compression,
-            tiered=tiered,
-        )
-        return stream_info(await self._metadata.create_stream(check_name("stream", name), config))
+        message, _ = config_message(config)
+        return stream_info(await self._metadata.create_stream(check_name("stream", name), message, timeout_s))
 
-    async def describe_stream(self, name: str) -> StreamInfo:
-        """Return a stream as it is now. Raises StreamNotFound."""
-        return stream_info(await self._metadata.describe_stream(check_name("stream", name)))
+    async def describe_stream(self, name: str, *, timeout_s: float = CALL_TIMEOUT_S) -> StreamInfo:
+        """Return a stream as it is now. Raises StreamNotFound, Unavailable."""
+        return stream_info(await self._metadata.describe_stream(check_name("stream", name), timeout_s))
 
     async def list_streams(self, prefix: str = "") -> AsyncIterator[StreamInfo]:
         """Yield the streams whose names start with `prefix`, by name."""
@@ -97,42 +80,27 @@ class Client:
             yield stream_info(stream)
 
     async def update_stream(
-        self,
-        name: str,
-        *,
-        replicas: int | None = None,
-        acks: int | None = None,
-        range_size_bytes_max: int | None = None,
-        range_age_seconds: Seconds | None = None,
-        retention_seconds: Seconds | None = None,
-        retention_bytes: int | None = None,
-        hot_retention_seconds: Seconds | None = None,
-        durability: Durability | None = None,
-        compression: Compression | None = None,
-        tiered: bool | None = None,
+        self, name: str, change: StreamConfigChange, *, timeout_s: float = CALL_TIMEOUT_S
     ) -> StreamInfo:
-        """Change what is given; the rest stays. Writers see it at their next open. Raises StreamNotFound."""
-        config, fields = stream_config(
-            replicas=replicas,
-            acks=acks,
-            range_size_bytes_max=range_size_bytes_max,
-            range_age_seconds=range_age_seconds,
-            retention_seconds=retention_seconds,
-            retention_bytes=retention_bytes,
-            hot_retention_seconds=hot_retention_seconds,
-            durability=durability,
-            compression=compression,
-            tiered=tiered,
-        )
-        return stream_info(await self._metadata.update_stream(check_name("stream", name), config, fields))
+        """Change what `change` gives; the rest stays. Writers see the change at their next open.
 
-    async def delete_stream(self, name: str) -> None:
+            await client.update_stream("clicks", StreamConfigChange(hot_retention_seconds=3600))
+
+        Raises StreamNotFound, InvalidArgument (a change of nothing, too), Unavailable, OutcomeUnknown.
+        """
+        message, fields = config_message(change)
+        if not fields:
+            raise InvalidArgument("the change gives no field: set at least one")
+        return stream_info(await self._metadata.update_stream(check_name("stream", name), message, fields, timeout_s))
+
+    async def delete_stream(self, name: str, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
         """Delete a stream and all it holds. An append that begins after this returned is not acked, whoever wrote.
 
         Where too few of the range servers answer that held its open range, it returns after 5 s all the same; a writer that
-        is cut off together with them may then still get acks, until they hear of the deletion. Raises StreamNotFound.
+        is cut off together with them may then still get acks, until they hear of the deletion. `timeout_s` bounds the
+        placement driver's part. Raises StreamNotFound, OutcomeUnknown.
         """
-        deleted = await self._metadata.delete_stream(check_name("stream", name))
+        deleted = await self._metadata.delete_stream(check_name("stream", name), timeout_s)
         await fence_deleted(self._connections, deleted)
 
     async def trim_stream(self, name: str, trim_offset: int) -> StreamInfo:

@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from rangelog._transport.fork_guard import never_free_in_children
-from rangelog.errors import InvalidArgument, RangelogError, Unavailable
+from rangelog_core.errors import InvalidArgument, RangelogError, Unavailable
+from rangelog_core.net.fork_guard import never_free_in_children
 
 END_TIMEOUT_S = 5.0
 """For each step of ending: the last call, the tasks that were cancelled, the generators; and for a call after Ctrl-C."""

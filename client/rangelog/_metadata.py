@@ -9,9 +9,9 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
 
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import StreamNotFound
-from rangelog.ids import ReplicaId
+from rangelog_core.errors import StreamNotFound
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 CALL_TIMEOUT_S = 15.0
@@ -32,10 +32,12 @@ class Metadata:
     def __init__(self, pd: PdClient) -> None:
         self.pd = pd
 
-    async def create_stream(self, name: str, config: common_pb2.StreamConfig) -> common_pb2.Stream:
+    async def create_stream(
+        self, name: str, config: common_pb2.StreamConfig, timeout_s: float = CALL_TIMEOUT_S
+    ) -> common_pb2.Stream:
         """Create a stream."""
         request = pd_pb2.CreateStreamRequest(request_id=new_request_id(), name=name, config=config)
-        return (await self.pd.create_stream(request, timeout_s=CALL_TIMEOUT_S)).stream
+        return (await self.pd.create_stream(request, timeout_s=timeout_s)).stream
 
     async def describe_stream(self, name: str, timeout_s: float = CALL_TIMEOUT_S) -> common_pb2.Stream:
         """Return a stream as it is now."""
@@ -55,11 +57,11 @@ class Metadata:
                 return
 
     async def update_stream(
-        self, name: str, config: common_pb2.StreamConfig, fields: Sequence[str]
+        self, name: str, config: common_pb2.StreamConfig, fields: Sequence[str], timeout_s: float = CALL_TIMEOUT_S
     ) -> common_pb2.Stream:
         """Change the named fields of a stream's configuration."""
         request = pd_pb2.UpdateStreamRequest(request_id=new_request_id(), name=name, config=config, fields=list(fields))
-        return (await self.pd.update_stream(request, timeout_s=CALL_TIMEOUT_S)).stream
+        return (await self.pd.update_stream(request, timeout_s=timeout_s)).stream
 
     async def delete_stream(self, name: str, timeout_s: float = CALL_TIMEOUT_S) -> pd_pb2.DeleteStreamResponse:
         """Delete a stream and all it holds; what was open is in the answer, to be fenced."""

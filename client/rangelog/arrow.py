@@ -11,9 +11,9 @@ from array import array
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rangelog.batch import Columns, clip, decode_columns, decode_headers
-from rangelog.errors import ProtocolViolation
-from rangelog.limits import BATCH_RECORDS_MAX
+from rangelog_core.batch import Columns, clip, decode_columns, decode_headers
+from rangelog_core.errors import ProtocolViolation
+from rangelog_core.limits import BATCH_RECORDS_MAX
 
 HEADERS_TYPE = pa.map_(pa.string(), pa.binary())
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rangelog.errors import ConfigInvalid
+from rangelog_core.errors import ConfigInvalid
 
 _SIZE_BYTES_MAX = 64 * 1024
 

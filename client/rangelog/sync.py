@@ -20,14 +20,17 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from rangelog import _client
-from rangelog._config import StreamInfo
+from rangelog._append.writer import Writer as AsyncWriter
 from rangelog._loop_thread import LoopThread
-from rangelog._reader import Start
-from rangelog._transport.fork_guard import never_free_in_children
-from rangelog._transport.grpc_options import TlsConfig
-from rangelog._writer import Writer as AsyncWriter
-from rangelog.errors import Overloaded, WriterClosed
-from rangelog.record import Ack, AppendRecord, Record
+from rangelog._metadata import CALL_TIMEOUT_S
+from rangelog._read.reader import Start
+from rangelog._stream_info import StreamInfo
+from rangelog_core.errors import Overloaded, WriterClosed
+from rangelog_core.limits import INFLIGHT_BYTES_MAX
+from rangelog_core.net.fork_guard import never_free_in_children
+from rangelog_core.net.grpc_options import TlsConfig
+from rangelog_core.record import Ack, AppendRecord, Record
+from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
 _T = TypeVar("_T")
 
@@ -132,9 +135,11 @@ class Client:
         self._loop.stop(self._client.close)
         _open_clients.discard(self)
 
-    def create_stream(self, name: str, **config: Any) -> StreamInfo:
+    def create_stream(
+        self, name: str, config: StreamConfig = _client.DEFAULT_CONFIG, *, timeout_s: float = CALL_TIMEOUT_S
+    ) -> StreamInfo:
         """Create a stream."""
-        return self._loop.run(self._client.create_stream(name, **config))
+        return self._loop.run(self._client.create_stream(name, config, timeout_s=timeout_s))
 
     def describe_stream(self, name: str) -> StreamInfo:
         """Return a stream as it is now."""
@@ -144,9 +149,9 @@ class Client:
         """Yield the streams whose names start with `prefix`."""
         return self._loop.iterate(self._client.list_streams(prefix))
 
-    def update_stream(self, name: str, **config: Any) -> StreamInfo:
-        """Change what is given; the rest stays."""
-        return self._loop.run(self._client.update_stream(name, **config))
+    def update_stream(self, name: str, change: StreamConfigChange, *, timeout_s: float = CALL_TIMEOUT_S) -> StreamInfo:
+        """Change what `change` gives; the rest stays."""
+        return self._loop.run(self._client.update_stream(name, change, timeout_s=timeout_s))
 
     def delete_stream(self, name: str) -> None:
         """Delete a stream and all it holds."""
@@ -164,9 +169,22 @@ class Client:
         """Return one past the last acked record."""
         return self._loop.run(self._client.end_offset(stream), reads=True)
 
-    def writer(self, stream: str, **options: Any) -> Writer:
+    def writer(
+        self,
+        stream: str,
+        *,
+        append_timeout_s: float = 30.0,
+        open_timeout_s: float = 30.0,
+        inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
+    ) -> Writer:
         """Return the stream's writer, to be used with `with`."""
-        return Writer(self._loop, self._client.writer(stream, **options))
+        writer = self._client.writer(
+            stream,
+            append_timeout_s=append_timeout_s,
+            open_timeout_s=open_timeout_s,
+            inflight_bytes_max=inflight_bytes_max,
+        )
+        return Writer(self._loop, writer)
 
     def reader(
         self,

@@ -12,8 +12,8 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from typing import BinaryIO
 
-from rangelog.errors import InvalidArgument, RecordTooLarge
-from rangelog.limits import RECORD_SIZE_BYTES_MAX
+from rangelog_core.errors import InvalidArgument, RecordTooLarge
+from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 
 _READ_BYTES = 256 * 1024
 

@@ -10,7 +10,7 @@ import click
 from pdctl.output import emit_list, emit_one, field
 from pdctl.session import OFFSET, Session, output_option, session_of
 from pdctl.units import show_bytes, show_time
-from rangelog.errors import ObjectNotFound
+from rangelog_core.errors import ObjectNotFound
 
 _PAGE_SIZE = 200
 _STATES = {"committed": 2, "prepared": 1, "deleted": 3}

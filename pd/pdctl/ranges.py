@@ -9,7 +9,7 @@ import click
 from pdctl.output import emit_data, emit_list, emit_one, field
 from pdctl.session import INDEX, OFFSET, Session, confirm, output_option, session_of
 from pdctl.units import show_time
-from rangelog.errors import RangeNotFound
+from rangelog_core.errors import RangeNotFound
 
 _PAGE_SIZE = 500
 

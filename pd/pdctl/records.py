@@ -15,7 +15,7 @@ from pdctl.lines import lines_of
 from pdctl.output import emit_data
 from pdctl.session import OFFSET, Session, output_option, session_of
 from pdctl.units import Start, show_time
-from rangelog.errors import InvalidArgument, RangelogError
+from rangelog_core.errors import InvalidArgument, RangelogError
 
 _SHAPES = ["value", "text", "json"]
 _OUTPUTS: dict[str | None, str] = {"table": "text", "json": "json", "yaml": "yaml"}
@@ -23,8 +23,8 @@ _OUTPUTS: dict[str | None, str] = {"table": "text", "json": "json", "yaml": "yam
 if TYPE_CHECKING:
     import asyncio
 
-    from rangelog._client import Client
-    from rangelog.record import Ack
+    from rangelog import Client
+    from rangelog_core.record import Ack
 
 
 @click.command()
@@ -182,7 +182,7 @@ def read(
     options = {"start": start, "end": end, "read_preference": read_preference, "timeout_s": session.timeout_s}
 
     async def run(client: Client) -> None:
-        await client.metadata.describe_stream(name, session.timeout_s)  # says in time if nobody answers
+        await client.describe_stream(name, timeout_s=session.timeout_s)  # fails in time if nobody answers
         await _read(client.reader(name, **options), _OUTPUTS.get(output, shape), limit)
 
     session.with_client(run)
@@ -206,7 +206,7 @@ def tail(session: Session, name: str, count: int, follow: bool, shape: str, outp
     """
 
     async def run(client: Client) -> None:
-        described = await client.metadata.describe_stream(name, session.timeout_s)
+        described = await client.describe_stream(name, timeout_s=session.timeout_s)
         end = await client.end_offset(name)
         start = max(described.trim_offset, end - count)
         reader = client.reader(name, start=start, follow=follow, timeout_s=session.timeout_s)

@@ -9,7 +9,7 @@ import click
 from pdctl.output import emit_list, emit_one, field
 from pdctl.session import Session, output_option, session_of
 from pdctl.units import show_bytes, show_time
-from rangelog.errors import RangeNotFound
+from rangelog_core.errors import RangeNotFound
 
 _COLUMNS = [
     field("NAME", "name"),

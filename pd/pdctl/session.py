@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pdctl.output import printable
-from rangelog import errors
-from rangelog.errors import RangelogError
+from rangelog_core import errors
+from rangelog_core.errors import RangelogError
 
 if TYPE_CHECKING:
-    from rangelog._client import Client
-    from rangelog._transport.pd_client import PdClient
+    from rangelog import Client
+    from rangelog_core.net.pd_client import PdClient
 
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_UNAVAILABLE, EXIT_PRECONDITION, EXIT_INTERRUPTED = 1, 2, 3, 4, 5, 130
 DEBUG_ENV = "RANGELOG_DEBUG"
@@ -90,13 +90,13 @@ class Session:
             raise errors.InvalidArgument("--cert and --key go together, with --ca: give all three, or --ca alone")
         if not self.ca:
             return None
-        from rangelog._transport.grpc_options import TlsConfig
+        from rangelog_core.net.grpc_options import TlsConfig
 
         return TlsConfig(self.ca, self.cert, self.key)
 
     def with_pd(self, work: Callable[[PdClient], Coroutine[Any, Any, _T]]) -> _T:
         """Run `work` with a connection to the placement drivers."""
-        from rangelog._transport.pd_client import PdClient
+        from rangelog_core.net.pd_client import PdClient
 
         async def run() -> _T:
             pd = PdClient(self._endpoints(), token=self._token(), tls=self._tls())

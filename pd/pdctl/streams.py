@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,11 +15,10 @@ from pdctl.session import OFFSET, Session, confirm, output_option, session_of
 from pdctl.units import Duration, Size, show_bytes, show_ms, show_time
 
 if TYPE_CHECKING:
-    from rangelog._client import Client
+    from rangelog import Client
 
 _PAGE_SIZE = 500
-_DURABILITY = {"flushed": 1, "memory": 2}
-_COMPRESSION = {"none": 1, "zstd": 2}
+_NEVER_MS = -1
 
 
 def _config(key: str, show: Callable[[Any], object] = str) -> Callable[[Any], object]:
@@ -58,11 +58,11 @@ def _config_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--compression", type=click.Choice(["none", "zstd"]), help="Of batches."),
         click.option("--durability", type=click.Choice(["flushed", "memory"]),
                      help="flushed: acks come after fdatasync. memory: before; faster, and a power cut may lose acks."),
-        click.option("--hot-retention", "hot_retention_ms", type=Duration(never=True), metavar="DURATION|never",
+        click.option("--hot-retention", "hot_retention_seconds", type=Duration(never=True), metavar="DURATION|never",
                      help="How long a tiered range stays on range servers as well."),
         click.option("--retention-size", "retention_bytes", type=Size(), metavar="SIZE", help="Keep this much; 0: all."),
-        click.option("--retention", "retention_ms", type=Duration(), metavar="DURATION", help="Keep this long; 0s: for ever."),
-        click.option("--range-age", "range_age_ms_max", type=Duration(), metavar="DURATION", help="Roll a range this old."),
+        click.option("--retention", "retention_seconds", type=Duration(), metavar="DURATION", help="Keep so long; 0s: all."),
+        click.option("--range-age", "range_age_seconds", type=Duration(), metavar="DURATION", help="Roll a range this old."),
         click.option("--range-size", "range_size_bytes_max", type=Size(), metavar="SIZE", help="Roll a range this large."),
         click.option("--acks", type=click.IntRange(1, 7), help="Copies that make an ack."),
         click.option("--replicas", type=click.IntRange(1, 7), help="Copies of each record."),
@@ -71,16 +71,14 @@ def _config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _given(options: dict[str, Any]) -> tuple[Any, list[str]]:
-    """The configuration that was asked for, and which fields it sets."""
-    from rangelog_proto.v1 import common_pb2
-
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a StreamConfig that the options set."""
     given = {name: value for name, value in options.items() if value is not None}
-    if "durability" in given:
-        given["durability"] = _DURABILITY[given["durability"]]
-    if "compression" in given:
-        given["compression"] = _COMPRESSION[given["compression"]]
-    return common_pb2.StreamConfig(**given), list(given)
+    return {name: _time(value) if name.endswith("_seconds") else value for name, value in given.items()}
+
+
+def _time(duration_ms: int) -> timedelta | float:
+    return float("inf") if duration_ms == _NEVER_MS else timedelta(milliseconds=duration_ms)
 
 
 @stream.command()
@@ -97,9 +95,10 @@ def create(session: Session, name: str, output: str, **options: Any) -> None:
       pdctl stream create clicks --retention 7d --range-size 128MiB --compression zstd
     """
     from pdctl.views import stream_view
+    from rangelog_core.stream_config import StreamConfig, config_message
     from rangelog_proto.v1 import pd_pb2
 
-    config, _ = _given({"tiered": True} | {key: value for key, value in options.items() if value is not None})
+    config, _ = config_message(StreamConfig(**_given(options)))
     request = pd_pb2.CreateStreamRequest(request_id=uuid.uuid4().hex, name=name, config=config)
     response = session.with_pd(lambda pd: pd.create_stream(request, timeout_s=session.timeout_s))
     emit_one(stream_view(response.stream), output, [*_COLUMNS, *_MORE])
@@ -164,9 +163,10 @@ def update(session: Session, name: str, output: str, **options: Any) -> None:
       pdctl stream update flights --hot-retention 1h
     """
     from pdctl.views import stream_view
+    from rangelog_core.stream_config import StreamConfigChange, config_message
     from rangelog_proto.v1 import pd_pb2
 
-    config, fields = _given(options)
+    config, fields = config_message(StreamConfigChange(**_given(options)))
     if not fields:
         raise click.UsageError("nothing to change: give at least one option, such as --retention 7d")
     request = pd_pb2.UpdateStreamRequest(request_id=uuid.uuid4().hex, name=name, config=config, fields=fields)
@@ -208,13 +208,10 @@ def delete(session: Session, name: str, yes: bool, output: str) -> None:
     Example:
       pdctl stream delete flights --yes
     """
-    from rangelog._fencing import fence_deleted
-
     confirm(name, f"This deletes stream {name} with all its records", yes=yes)
 
     async def work(client: Client) -> None:
-        deleted = await client.metadata.delete_stream(name, session.timeout_s)
-        await fence_deleted(client.connections, deleted)
+        await client.delete_stream(name, timeout_s=session.timeout_s)
 
     session.with_client(work)
     if output == "table":

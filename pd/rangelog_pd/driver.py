@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from rangelog.errors import InvalidArgument, NotLeader, RangelogError, Unavailable
+from rangelog_core.errors import InvalidArgument, NotLeader, RangelogError, Unavailable
 from rangelog_pd.cluster_time import ClusterTime
 from rangelog_pd.consensus.interface import Consensus
 from rangelog_pd.placement import ServerHealth

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from rangelog.errors import NoPlacement
+from rangelog_core.errors import NoPlacement
 
 
 class ServerHealth(IntEnum):

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import structlog
 
-from rangelog._transport.addresses import split_address
-from rangelog._transport.grpc_service import GrpcServer
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
+from rangelog_core.net.addresses import split_address
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import SERVICE_NAME, Service
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
+from rangelog_server_common.grpc_server import GrpcServer
+from rangelog_server_common.process import remove_endpoint, write_endpoint
 
 RECONCILE_INTERVAL_S = 0.2
-ENDPOINT_FILE = "endpoint.json"
 
 _log = structlog.get_logger("pd")
 
@@ -57,7 +53,6 @@ class Runtime:
         server = GrpcServer(token=settings.token)
         add_PlacementDriverServicer_to_server(Service(driver), server.server)  # type: ignore[no-untyped-call]
         tasks: list[asyncio.Task[Any]] = []
-        endpoint = settings.data_dir / ENDPOINT_FILE
         try:
             listen = settings.listen or settings.api_address
             port = await server.start(listen, (SERVICE_NAME,))
@@ -65,13 +60,13 @@ class Runtime:
             stopped, failed = asyncio.create_task(self._stop.wait()), asyncio.create_task(consensus.failed())
             tasks = [asyncio.create_task(self._reconcile(driver, server)), stopped, failed]
             host, _ = split_address(settings.api_address)
-            _write_endpoint(endpoint, settings.name, f"{host}:{port}")
+            write_endpoint(settings.data_dir, {"name": settings.name, "api_address": f"{host}:{port}"})
             _log.info("serving", name=settings.name, api=listen, members=len(raft))
             await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
             if failed.done() and not self._stop.is_set():
                 raise failed.result()
         finally:
-            endpoint.unlink(missing_ok=True)
+            remove_endpoint(settings.data_dir)
             for task in tasks:
                 task.cancel()
             await server.stop()
@@ -92,10 +87,3 @@ class Runtime:
             except Exception:
                 _log.exception("reconciling failed")
             await asyncio.sleep(RECONCILE_INTERVAL_S)
-
-
-def _write_endpoint(path: Path, name: str, api_address: str) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps({"pid": os.getpid(), "name": name, "api_address": api_address}))
-    with contextlib.suppress(FileNotFoundError):
-        os.replace(temporary, path)

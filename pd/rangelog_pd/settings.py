@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
+from rangelog_server_common.data_directory import check_directory_name
 
 
 class MemberSettings(BaseModel):
@@ -44,9 +45,7 @@ class PdSettings(BaseSettings):
     @field_validator("data_dir")
     @classmethod
     def _good_directory(cls, value: Path) -> Path:
-        if "\0" in str(value):
-            raise ValueError("no directory has a zero byte in its name")
-        return value
+        return check_directory_name(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> PdSettings:

@@ -6,14 +6,14 @@ import re
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from rangelog._transport.grpc_service import GrpcServer
 from rangelog_proto.v1 import range_server_pb2 as pb
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerServicer, add_RangeServerServicer_to_server
-from rangelog_server.data_plane import DataPlane
-from rangelog_server.identity import Identity
+from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.report import report_of
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving.connection import DataPlane
 from rangelog_server.settings import RangeServerSettings
+from rangelog_server_common.grpc_server import GrpcServer
 
 if TYPE_CHECKING:
     from rangelog_server.agent.agent import Agent
@@ -27,7 +27,12 @@ class ControlPlane(RangeServerServicer):
     """See the module. `agent` is set once there is one."""
 
     def __init__(
-        self, settings: RangeServerSettings, identity: Identity, store: Store, plane: DataPlane, data_address: str
+        self,
+        settings: RangeServerSettings,
+        identity: DirectoryIdentity,
+        store: Store,
+        plane: DataPlane,
+        data_address: str,
     ) -> None:
         self._listen = settings.control_listen
         self._identity = identity

@@ -7,7 +7,6 @@ marks the bytes of this log as its own.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -16,14 +15,15 @@ from pathlib import Path
 
 import google_crc32c
 
-from rangelog.errors import ConfigInvalid, Corruption, PreconditionFailed, Unavailable
+from rangelog_core.errors import ConfigInvalid, Corruption
 from rangelog_server.wal.io import Io, replace_file
+from rangelog_server_common.data_directory import lock_directory
 
 _FILE = "identity.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class DirectoryIdentity:
     """The content of identity.json."""
 
     name: str
@@ -32,18 +32,18 @@ class Identity:
     salt: int
 
 
-def pack_identity(identity: Identity) -> bytes:
+def pack_identity(identity: DirectoryIdentity) -> bytes:
     """Return the content of identity.json: the fields, and a checksum of them."""
     fields = asdict(identity)
     return json.dumps(fields | {"crc": _crc(fields)}).encode()
 
 
-def unpack_identity(data: bytes) -> Identity:
+def unpack_identity(data: bytes) -> DirectoryIdentity:
     """Read the content of identity.json; one without a checksum is of an early version. Raises Corruption."""
     try:
         fields = json.loads(data)
         crc = fields.pop("crc", None)
-        identity = Identity(**fields)
+        identity = DirectoryIdentity(**fields)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise Corruption("not an identity") from error
     kinds = (str, int, int, int)
@@ -65,17 +65,7 @@ class DataDirectory:
         """Make the directory if it is missing, mode 0700, and lock it. Raises Unavailable, PreconditionFailed."""
         self.path = path
         self._io = io or Io()
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.chmod(0o700)
-            self._lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise Unavailable(f"the data directory {path} cannot be used: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
-            raise PreconditionFailed(f"another process uses the data directory {path}: stop it first") from error
+        self._lock = lock_directory(path)
 
     def close(self) -> None:
         """Unlock."""
@@ -91,16 +81,16 @@ class DataDirectory:
         """Where objects are built; emptied at each start."""
         return self.path / "tmp"
 
-    def boot(self, name: str) -> Identity:
+    def boot(self, name: str) -> DirectoryIdentity:
         """Return the identity for this start, with `boot` raised and flushed. Raises ConfigInvalid, Corruption."""
         found = self._read()
         if found is None:
             self._set_aside_log("unidentified")
-            identity = Identity(name, secrets.randbits(63) + 1, 1, secrets.randbits(32))
+            identity = DirectoryIdentity(name, secrets.randbits(63) + 1, 1, secrets.randbits(32))
         elif found.name != name:
             raise ConfigInvalid(f"{self.path} belongs to range server {found.name!r}, not {name!r}: check data_dir")
         else:
-            identity = Identity(found.name, found.incarnation, found.boot + 1, found.salt)
+            identity = DirectoryIdentity(found.name, found.incarnation, found.boot + 1, found.salt)
         self.log_directory.mkdir(mode=0o700, exist_ok=True)
         self.temporary_directory.mkdir(mode=0o700, exist_ok=True)
         for left in self.temporary_directory.iterdir():
@@ -108,7 +98,7 @@ class DataDirectory:
         replace_file(self._io, self.path / _FILE, [pack_identity(identity)])
         return identity
 
-    def set_aside(self, identity: Identity) -> Path:
+    def set_aside(self, identity: DirectoryIdentity) -> Path:
         """Move this incarnation's log away: the next boot makes a new one. Returns where it lies now.
 
         The identity goes first, durably: beside an empty log it would be an incarnation that has forgotten everything.
@@ -129,7 +119,7 @@ class DataDirectory:
             self.log_directory.rename(target)
         return target
 
-    def _read(self) -> Identity | None:
+    def _read(self) -> DirectoryIdentity | None:
         try:
             data = (self.path / _FILE).read_bytes()
         except FileNotFoundError:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import resource
-import signal
 import sys
 
 import structlog
 import uvloop
 
-from rangelog._allocator import keep_large_blocks
-from rangelog._transport.server_log import log_to_stderr
-from rangelog.errors import RangelogError
+from rangelog_core.allocator import keep_large_blocks
+from rangelog_core.errors import RangelogError
 from rangelog_server.agent.registration import RolledBack
-from rangelog_server.identity import DataDirectory, Identity
+from rangelog_server.identity import DataDirectory, DirectoryIdentity
 from rangelog_server.ranges.store import Store
-from rangelog_server.runtime import ENDPOINT_FILE, Runtime
+from rangelog_server.runtime import Runtime
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.wal.log import Wal
+from rangelog_server_common.logging import log_to_stderr
+from rangelog_server_common.process import fail, remove_endpoint, stop_on_signals
 
 _log = structlog.get_logger("range_server")
 
@@ -31,9 +30,9 @@ def run(settings: RangeServerSettings) -> int:
     try:
         directory = DataDirectory(settings.data_dir)
     except RangelogError as error:
-        return _failed(error.message)
+        return fail("range-server", error.message)
     try:
-        (settings.data_dir / ENDPOINT_FILE).unlink(missing_ok=True)  # of a process that was killed
+        remove_endpoint(settings.data_dir)  # of a process that was killed
         while True:
             identity = directory.boot(settings.name)
             store = open_store(settings, directory, identity)
@@ -45,14 +44,14 @@ def run(settings: RangeServerSettings) -> int:
                 _log.error("the data is older than the cluster knows: starting as a new incarnation",
                            said=error.message, set_aside=str(aside))  # fmt: skip
     except RangelogError as error:
-        return _failed(error.message)
+        return fail("range-server", error.message)
     except OSError as error:
-        return _failed(f"the data directory {settings.data_dir} failed: {error.strerror or error}")
+        return fail("range-server", f"the data directory {settings.data_dir} failed: {error.strerror or error}")
     finally:
         directory.close()
 
 
-def open_store(settings: RangeServerSettings, directory: DataDirectory, identity: Identity) -> Store:
+def open_store(settings: RangeServerSettings, directory: DataDirectory, identity: DirectoryIdentity) -> Store:
     """Recover the log. Blocking. Raises StorageFull, OSError."""
     wal = Wal(
         directory.log_directory,
@@ -69,11 +68,11 @@ def open_store(settings: RangeServerSettings, directory: DataDirectory, identity
     return store
 
 
-async def _serve(settings: RangeServerSettings, directory: DataDirectory, identity: Identity, store: Store) -> None:
+async def _serve(
+    settings: RangeServerSettings, directory: DataDirectory, identity: DirectoryIdentity, store: Store
+) -> None:
     runtime = Runtime(settings, directory, identity, store)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, runtime.stop)
+    stop_on_signals(runtime.stop)
     _tune_process()
     await runtime.run()
 
@@ -86,8 +85,3 @@ def _tune_process() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-
-
-def _failed(message: str) -> int:
-    sys.stderr.write(f"range-server: {message}\n")
-    return 1

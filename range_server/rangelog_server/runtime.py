@@ -7,33 +7,30 @@ rolled back is found out there), and only then is anything served. Later it serv
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 from typing import Any, NoReturn
 
 import structlog
 
-from rangelog.errors import StorageFull, Unavailable
+from rangelog_core.errors import StorageFull, Unavailable
 from rangelog_server.agent.agent import Agent
 from rangelog_server.agent.scrubbing import Scrubbing
 from rangelog_server.control import ControlPlane
-from rangelog_server.data_plane import DataPlane
-from rangelog_server.handlers import make_connection_factory
-from rangelog_server.identity import DataDirectory, Identity
+from rangelog_server.identity import DataDirectory, DirectoryIdentity
 from rangelog_server.ranges.scrub import Scrub
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving.connection import DataPlane
+from rangelog_server.serving.handlers import make_connection_factory
 from rangelog_server.settings import RangeServerSettings, split_listen
-from rangelog_server.wal.io import Io, replace_file
+from rangelog_server_common.process import remove_endpoint, write_endpoint
 
 READ_THREADS = 2
 SWEEP_INTERVAL_S = 1.0
 RECLAIM_EVERY_SWEEPS = 3
-ENDPOINT_FILE = "endpoint.json"
 
 _log = structlog.get_logger("range_server")
 
@@ -61,7 +58,7 @@ class Runtime:
     """See the module."""
 
     def __init__(
-        self, settings: RangeServerSettings, directory: DataDirectory, identity: Identity, store: Store
+        self, settings: RangeServerSettings, directory: DataDirectory, identity: DirectoryIdentity, store: Store
     ) -> None:
         self._settings = settings
         self._directory = directory
@@ -123,7 +120,7 @@ class Runtime:
             scrubber = asyncio.create_task(Scrubbing(self._store, scrub).run())
             stack.callback(scrubber.cancel)
         self._write_endpoint(data_address, control_address)
-        stack.callback((self._directory.path / ENDPOINT_FILE).unlink, missing_ok=True)
+        stack.callback(remove_endpoint, self._directory.path)
         _log.info("serving", data=data_address, control=control_address, boot=self._identity.boot)
         if agent is None:
             await self._stop.wait()
@@ -150,14 +147,12 @@ class Runtime:
 
     def _write_endpoint(self, data_address: str, control_address: str) -> None:
         content = {
-            "pid": os.getpid(),
             "server": self._identity.name,
             "incarnation": self._identity.incarnation,
             "data_address": data_address,
             "control_address": control_address,
         }
-        path: Path = self._directory.path / ENDPOINT_FILE
-        replace_file(Io(), path, [json.dumps(content).encode()])
+        write_endpoint(self._directory.path, content)
 
     async def _sweep(self, plane: DataPlane) -> None:
         said = ""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from rangelog._transport.addresses import split_address
-from rangelog.errors import ConfigInvalid, InvalidArgument
-from rangelog.ids import check_name
-from rangelog.limits import MIB
+from rangelog_core.errors import InvalidArgument
+from rangelog_core.ids import check_name
+from rangelog_core.limits import MIB
+from rangelog_core.net.addresses import split_address
+from rangelog_server_common.data_directory import check_directory_name
 
 SEGMENT_SIZE_BYTES_MIN = 16 * MIB
 SEGMENT_SIZE_BYTES_MAX = 1024 * MIB
@@ -52,9 +53,7 @@ class RangeServerSettings(BaseSettings):
     @field_validator("data_dir")
     @classmethod
     def _good_directory(cls, value: Path) -> Path:
-        if "\0" in str(value):
-            raise ValueError("no directory has a zero byte in its name")
-        return value
+        return check_directory_name(value)
 
     @field_validator("pd", mode="before")
     @classmethod
@@ -81,15 +80,3 @@ def split_listen(value: str) -> tuple[str, int]:
         return split_address(value, port_min=0)
     except InvalidArgument as error:
         raise ValueError(error.message) from error
-
-
-def load_settings(**values: Any) -> RangeServerSettings:
-    """Return settings. Raises ConfigInvalid, one line that names the key."""
-    try:
-        return RangeServerSettings(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "configuration"
-        if first["type"] == "extra_forbidden":
-            raise ConfigInvalid(f"unknown key {key!r} in the range server's configuration: remove it") from None
-        raise ConfigInvalid(f"{key}: {first['msg']}") from None

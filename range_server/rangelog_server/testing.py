@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rangelog._transport.data_connection import DataConnection, replica_id
-from rangelog.batch import encode_batch
-from rangelog.errors import RangelogError
-from rangelog_proto.frame import Frame, Opcode
+from rangelog_core.batch import encode_batch
+from rangelog_core.errors import RangelogError
+from rangelog_core.frame import Frame, Opcode
+from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_proto.v1 import data_pb2
 
 START_TIMEOUT_S = 20.0

@@ -7,7 +7,7 @@ import asyncio
 from chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
 
 import rangelog
-from rangelog_cli.process import wait_until
+from rangelog_cli.local.process import wait_until
 
 STREAM = "aging"
 JUMP_S = 8 * 86_400.0

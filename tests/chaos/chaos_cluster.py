@@ -18,8 +18,8 @@ from chaos_load import READER_HOST, Load, StreamPlan
 from chaos_network import Network, hosts_of, open_network
 from chaos_trace import can_trace
 
-from rangelog_cli.health import describe, leader, wait_healthy
-from rangelog_cli.processes import Cluster, Launch
+from rangelog_cli.local.health import describe, leader, wait_healthy
+from rangelog_cli.local.processes import Cluster, Launch
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_pb2_grpc
 
 PDS = ("pd1", "pd2", "pd3")

@@ -8,7 +8,7 @@ from chaos_cluster import PDS
 from chaos_faults import BURST, FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault, Restarted
 from chaos_trace import Tracer
 
-from rangelog_cli.process import wait_until
+from rangelog_cli.local.process import wait_until
 
 SLOW_FLUSH_US = 200_000
 EIO_CALLS_MAX = 12

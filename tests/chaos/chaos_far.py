@@ -11,7 +11,7 @@ from chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
 from chaos_load import READER_HOST, Client
 from chaos_proxy import DelayProxy
 
-from rangelog_cli.process import wait_until
+from rangelog_cli.local.process import wait_until
 
 DELAY_S = 0.05
 STREAM = "far"

@@ -16,8 +16,8 @@ import chaos_history as history
 from chaos_cluster import PDS, RANGE_SERVERS, System
 from chaos_load import Client
 
-from rangelog.errors import RangelogError
-from rangelog_cli.process import wait_until
+from rangelog_cli.local.process import wait_until
+from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 FENCED_WITHIN_S = 20.0

@@ -14,7 +14,7 @@ import chaos_history as history
 import grpc
 from chaos_cluster import System
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2, pd_pb2, range_server_pb2, range_server_pb2_grpc
 
 ACK_AGE_NS_MAX = 1_000_000_000

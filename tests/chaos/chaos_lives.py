@@ -13,7 +13,7 @@ from chaos_load import Client, StreamPlan
 from history import Deleted
 
 import rangelog
-from rangelog_cli.process import wait_until
+from rangelog_cli.local.process import wait_until
 
 PLAN = StreamPlan("brief", rate=400, record_bytes=200, range_bytes=64 * 1024, hot_retention_s=5.0, steady=False)
 BEGIN_ANEW = ("windows", "starts")

@@ -19,7 +19,7 @@ from chaos_network import Network
 from history import Event
 
 import rangelog
-from rangelog_cli.processes import Process, stop_all, wait_until
+from rangelog_cli.local.processes import Process, stop_all, wait_until
 
 READY_TIMEOUT_S = 60.0
 READER_HOST = "reader"

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rangelog_cli.ports import LOOPBACK
+from rangelog_cli.local.ports import LOOPBACK
 
 _NOBODY = "02:00:00:00:de:ad"
 _OURS = re.compile(r"rlc(\d+)(?:-|$)")

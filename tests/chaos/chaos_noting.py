@@ -9,7 +9,7 @@ from typing import Any
 import chaos_history
 from history import Bounded, EndTold, FileHistory, Refused, Started
 
-from rangelog.errors import OffsetOutOfRange, OffsetTrimmed, RangelogError
+from rangelog_core.errors import OffsetOutOfRange, OffsetTrimmed, RangelogError
 
 
 class Noting:

@@ -25,8 +25,8 @@ from chaos_starts import Starts
 from history import FileHistory
 
 import rangelog
-from rangelog.errors import OffsetOutOfRange, RangelogError, StreamNotFound
-from rangelog_cli.lifeline import follow_parent
+from rangelog_cli.local.lifeline import follow_parent
+from rangelog_core.errors import OffsetOutOfRange, RangelogError, StreamNotFound
 
 PAUSE_S = 0.4
 WINDOW_RECORDS_MAX = 3_000

@@ -12,7 +12,7 @@ from chaos_health import is_gone
 from history import Final
 
 import rangelog
-from rangelog.errors import OffsetTrimmed
+from rangelog_core.errors import OffsetTrimmed
 from rangelog_proto.v1 import pd_pb2
 
 FLUSHED_WITHIN_S = 30.0

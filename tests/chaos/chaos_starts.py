@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from chaos_noting import Noting
 
-from rangelog._reader import StreamView, confirmed_end
-from rangelog.errors import OffsetOutOfRange, RangelogError, StreamNotFound
+from rangelog._read.reader import StreamView, confirmed_end
+from rangelog_core.errors import OffsetOutOfRange, RangelogError, StreamNotFound
 
 READ_TIMEOUT_S = 5.0
 AGE_MS_MAX = 20_000

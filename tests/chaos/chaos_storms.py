@@ -13,7 +13,7 @@ from chaos_cluster import PDS, RANGE_SERVERS
 from chaos_faults import FENCED_WITHIN_S, REGISTRY, Fault, Replaced, Restarted
 from chaos_load import Client
 
-from rangelog_cli.process import wait_until
+from rangelog_cli.local.process import wait_until
 
 STEP_S = (0.2, 0.8)
 STARTS_WITHIN_S = 60.0

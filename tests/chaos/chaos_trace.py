@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import IO
 
-from rangelog.errors import RequestTimeout
-from rangelog_cli.process import wait_until
+from rangelog_cli.local.process import wait_until
+from rangelog_core.errors import RequestTimeout
 
 ATTACH_TIMEOUT_S = 10.0
 

@@ -11,15 +11,15 @@ from chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
 from chaos_load import Client
 from chaos_partitions import both_ways
 
-from rangelog.errors import RequestTimeout
-from rangelog_cli.process import wait_until
-from rangelog_server import data_plane
+from rangelog_cli.local.process import wait_until
+from rangelog_core.errors import RequestTimeout
+from rangelog_server.serving import connection as serving
 
 STREAM = "far"
 RECORDS = 500
 NOTICED_WITHIN_S = 15 + max(
-    data_plane.KEEPALIVE_IDLE_S + data_plane.KEEPALIVE_INTERVAL_S * data_plane.KEEPALIVE_COUNT,
-    data_plane.USER_TIMEOUT_MS / 1000,
+    serving.KEEPALIVE_IDLE_S + serving.KEEPALIVE_INTERVAL_S * serving.KEEPALIVE_COUNT,
+    serving.USER_TIMEOUT_MS / 1000,
 )
 """From the last packet on: what the kernel is told, and what its timers may add."""
 _numbers = itertools.count(1)

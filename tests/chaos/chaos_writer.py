@@ -22,8 +22,8 @@ import chaos_history
 from history import Ended, FileHistory, Invoked, Outcome
 
 import rangelog
-from rangelog.errors import RangelogError, StreamNotFound, WriterFenced
-from rangelog_cli.lifeline import follow_parent
+from rangelog_cli.local.lifeline import follow_parent
+from rangelog_core.errors import RangelogError, StreamNotFound, WriterFenced
 
 TICK_S = 0.01
 PENDING_MAX = 1_000

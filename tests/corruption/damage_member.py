@@ -13,7 +13,7 @@ from crash_faces import CrashFiles
 from damage_tally import Damages, Thoroughness
 from journal_workload import Member, MemberPromises, MemberWorkload
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 
 
 class MemberDamage:

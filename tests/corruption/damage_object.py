@@ -7,12 +7,12 @@ from random import Random
 
 from damage_tally import Damages, Thoroughness
 
-from rangelog.batch import encode_batch
-from rangelog.errors import Corruption, InvalidArgument
-from rangelog.record import Record
+from rangelog._read.arrow_chunk import read_object, records_from_arrow
 from rangelog.tier import parquet
-from rangelog.tier.cold import read_object, records_from_arrow
 from rangelog.tier.object_store import ObjectInfo
+from rangelog_core.batch import encode_batch
+from rangelog_core.errors import Corruption, InvalidArgument
+from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 
 KEY = "streams/1/ranges/0/object.parquet"

@@ -15,11 +15,11 @@ from types import SimpleNamespace
 
 from damage_tally import Damages, Thoroughness
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import Corruption, RangelogError
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import Corruption, RangelogError
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.reading import make_plan, read_batches
-from rangelog_server.ranges.replica import Health, NewBatch
+from rangelog_server.ranges.replica import DiskTrust, NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
@@ -191,9 +191,9 @@ class LogDamage:
                 self.tally.problems.append(f"{what}: range {key} is sound and {said}")
         return noticed
 
-    def _read(self, store: Store, hosted: Hosted, what: str) -> bool:
+    def _read(self, store: Store, hosted: HostedReplica, what: str) -> bool:
         noticed = False
-        if hosted.core.health is Health.QUARANTINED:
+        if hosted.core.trust is DiskTrust.QUARANTINED:
             return True
         for number in range(hosted.core.batch_count):
             try:
@@ -206,10 +206,10 @@ class LogDamage:
                 self.tally.problems.append(f"{what}: wrong bytes of range {hosted.key} were served")
         return noticed
 
-    def _silent_loss(self, hosted: Hosted, key: Key) -> str:
+    def _silent_loss(self, hosted: HostedReplica, key: Key) -> str:
         core, count = hosted.core, len(self._true[key])
         ended = key in (SEALED, LAST_SEALED)
-        if core.health is not Health.SOUND:
+        if core.trust is not DiskTrust.SOUND:
             return ""
         if ended and core.sealed_end_offset is None:
             return "has lost its end"
@@ -240,7 +240,7 @@ class LogDamage:
             else:
                 self.tally.problems.append(f"{what}: range {key} cannot be repaired: {hosted.core.problem}")
 
-    def _whole(self, store: Store, hosted: Hosted) -> bool:
+    def _whole(self, store: Store, hosted: HostedReplica) -> bool:
         if not hosted.core.complete:
             return False
         try:

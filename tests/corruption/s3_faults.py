@@ -17,23 +17,23 @@ from typing import Any
 import pytest
 from lying_s3 import LyingS3
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import RangelogError
-from rangelog.record import Record
+from rangelog._read.arrow_chunk import read_object, records_from_arrow
+from rangelog._read.look_ahead import LookAhead
+from rangelog._read.object_fetcher import ObjectFetcher
 from rangelog.tier import open_object_store, s3_store
-from rangelog.tier.cold import read_object, records_from_arrow
-from rangelog.tier.fetching import Fetcher
-from rangelog.tier.keys import object_key
-from rangelog.tier.look_ahead import LookAhead
 from rangelog.tier.s3_store import PART_BYTES
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import RangelogError
+from rangelog_core.object_keys import object_key
+from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_server.identity import Identity
+from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.tier import upload
-from rangelog_server.tier.upload import TierWork
+from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
 
@@ -153,7 +153,9 @@ class S3Faults:
 
     async def _upload(self, s3: LyingS3, driver: PlayedDriver, stream_id: int, values: list[bytes]) -> None:
         parts = SMALL_PART_BYTES if stream_id % 2 else PART_BYTES
-        work = TierWork(driver, Identity("rs1", 1, 1, 3), sealed_store(stream_id, values), self._directory, s3.url)  # type: ignore[arg-type]
+        work = Uploader(
+            driver, DirectoryIdentity("rs1", 1, 1, 3), sealed_store(stream_id, values), self._directory, s3.url
+        )  # type: ignore[arg-type]
         wanted = pb.UploadRange(epoch=1, start_offset=0, end_offset=len(values), stream_name="s")
         directive = pb.Directive(task_id="upload", stream_id=stream_id, range_index=0, upload_range=wanted)
         faults = s3.draw(self._share)
@@ -203,7 +205,7 @@ class S3Faults:
         async def listed(position: int) -> list[common_pb2.Object]:
             return [described]
 
-        fetcher = Fetcher(self._store)
+        fetcher = ObjectFetcher(self._store)
         fetcher.part_bytes = SMALL_PART_BYTES
         ahead = LookAhead(fetcher, listed, 0, described.end_offset)
         found: list[Record] = []

@@ -15,8 +15,8 @@ from figures import publish
 from lying_s3 import READING, WRITING
 from s3_faults import S3Faults, impatient
 
-from rangelog.tier.object_reader import ObjectReader, Span
-from rangelog_pd.consensus import journal
+from rangelog.tier.object_reader import ByteSpan, ObjectReader
+from rangelog_pd.consensus.files import journal
 from rangelog_server.ranges import reading, replay
 from rangelog_server.tier import upload
 
@@ -72,7 +72,7 @@ def test_a_journal_without_a_checksum_is_found(monkeypatch: pytest.MonkeyPatch) 
 def test_an_object_without_a_checksum_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that leaves checking to Parquet."""
 
-    def unchecked(self: ObjectReader, span: Span, skip: int, *_: object) -> bytes:
+    def unchecked(self: ObjectReader, span: ByteSpan, skip: int, *_: object) -> bytes:
         return self._store.get_range(self._object.key, span.begin, span.size)[skip:]
 
     monkeypatch.setattr(ObjectReader, "_checked", unchecked)

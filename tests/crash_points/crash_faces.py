@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crash_disk import CrashDisk, DiskState
 
-from rangelog_pd.consensus.files import Files
+from rangelog_pd.consensus.files.disk import Files
 from rangelog_server.wal.io import Io
 
 

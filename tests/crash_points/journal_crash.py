@@ -9,7 +9,7 @@ from crash_faces import CrashFiles
 from crash_tally import Tally
 from journal_workload import Member, MemberPromises, MemberWorkload
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 
 
 class MemberCrashes:

@@ -13,11 +13,11 @@ from random import Random
 
 from crash_faces import CrashFiles
 
-from rangelog_pd.consensus.journal import Entry
-from rangelog_pd.consensus.messages import KIND_COMMAND, KIND_NO_OP
-from rangelog_pd.consensus.raft_log import RaftLog
-from rangelog_pd.consensus.snapshot_file import Snapshot
-from rangelog_pd.consensus.snapshots import Snapshots
+from rangelog_pd.consensus.files.journal import JournalEntry
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
+from rangelog_pd.consensus.network.messages import KIND_COMMAND, KIND_NO_OP
+from rangelog_pd.consensus.rules.raft_log import RaftLog
+from rangelog_pd.consensus.rules.snapshots import Snapshots
 
 DIRECTORY = Path("/raft")
 NAME = "a"
@@ -69,9 +69,9 @@ class MemberPromises:
 
     vote: Vote = (0, None)
     vote_under_way: Vote = (0, None)
-    held: dict[int, Entry] = field(default_factory=dict)  # flushed
-    ever: dict[int, list[Entry]] = field(default_factory=dict)  # written at some time
-    committed: list[Entry] = field(default_factory=list)
+    held: dict[int, JournalEntry] = field(default_factory=dict)  # flushed
+    ever: dict[int, list[JournalEntry]] = field(default_factory=dict)  # written at some time
+    committed: list[JournalEntry] = field(default_factory=list)
     voter: bool = False
     voter_under_way: bool = False
 
@@ -106,7 +106,7 @@ class MemberPromises:
         return cls(member.vote, member.vote, held, before.ever, before.committed, voter, voter)
 
 
-def _commands(committed: list[Entry], index: int) -> list[bytes]:
+def _commands(committed: list[JournalEntry], index: int) -> list[bytes]:
     return [entry.command[1:] for entry in committed[:index] if entry.command[0] == KIND_COMMAND]
 
 
@@ -132,7 +132,7 @@ class MemberWorkload:
     # ---- what is done
 
     def _add(self, command: bytes, term: int) -> None:
-        entry = Entry(command, self.member.log.journal.last_index + 1, term)
+        entry = JournalEntry(command, self.member.log.journal.last_index + 1, term)
         self.promises.ever.setdefault(entry.log_index, []).append(entry)
         self.member.log.add(*entry)
 
@@ -218,7 +218,7 @@ class MemberWorkload:
         term = log.getCurrentTerm()
         top = max(log.journal.last_index, len(promises.committed)) + self.chance.randrange(2, 6)
         for index in range(len(promises.committed) + 1, top + 1):
-            entry = Entry(bytes([KIND_COMMAND]) + b"of the leader %d" % index, index, term)
+            entry = JournalEntry(bytes([KIND_COMMAND]) + b"of the leader %d" % index, index, term)
             promises.ever.setdefault(index, []).append(entry)
             promises.committed.append(entry)
         previous, last = promises.committed[-2:]

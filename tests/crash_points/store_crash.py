@@ -15,7 +15,7 @@ from crash_tally import Tally
 from store_promises import Promises
 from store_workload import Scenario, SteppedWal, Workload, open_store
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 from rangelog_server.ranges.store import Store
 
 KILLED_AGAIN = 5

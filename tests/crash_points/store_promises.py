@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rangelog.batch import check_batch
-from rangelog.errors import RangelogError
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_core.batch import check_batch
+from rangelog_core.errors import RangelogError
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.reading import make_plan, read_batches
-from rangelog_server.ranges.replica import Health
+from rangelog_server.ranges.replica import DiskTrust
 from rangelog_server.ranges.store import Store
 
 Key = tuple[int, int]
@@ -42,12 +42,12 @@ class Life:
         """Where the next batch goes."""
         return check_batch(self.batches[-1]).end_offset if self.batches else 0
 
-    def problem(self, store: Store, hosted: Hosted) -> str:
+    def problem(self, store: Store, hosted: HostedReplica) -> str:
         """Say how a recovered replica differs from what it may be; "" when it does not."""
         core = hosted.core
         core.validate()
-        if core.health is Health.QUARANTINED or (core.health is Health.DOUBTFUL and not _torn(core.problem)):
-            return f"{core.health.value} after a mere crash: {core.problem}"
+        if core.trust is DiskTrust.QUARANTINED or (core.trust is DiskTrust.DOUBTFUL and not _torn(core.problem)):
+            return f"{core.trust.value} after a mere crash: {core.problem}"
         try:
             found = read_batches(store.wal, make_plan(hosted, 0, core.batch_count))
         except RangelogError as error:
@@ -139,7 +139,7 @@ class Acks:
     def __init__(self, life: Life) -> None:
         self._life = life
 
-    def acked(self, hosted: Hosted, request_id: int) -> None:
+    def acked(self, hosted: HostedReplica, request_id: int) -> None:
         """See Appender."""
         self._life.acked_end = max(self._life.acked_end, hosted.core.durable_offset)
 

@@ -16,9 +16,9 @@ from types import SimpleNamespace
 from crash_faces import CrashIo
 from store_promises import Acks, Key, Promises
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import RangelogError, StorageFull
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import RangelogError, StorageFull
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
@@ -219,7 +219,7 @@ class Workload:
     def _fence(self, key: Key, epoch: int) -> None:
         life = self.promises.life(key)
 
-        def done(hosted: Hosted) -> None:
+        def done(hosted: HostedReplica) -> None:
             life.fenced_epoch = max(life.fenced_epoch, epoch)
 
         self.store.seal(*key, epoch, 0, done)
@@ -240,7 +240,7 @@ class Workload:
     def _commit_end(self, key: Key, end: int) -> None:
         life = self.promises.life(key)
 
-        def done(hosted: Hosted) -> None:
+        def done(hosted: HostedReplica) -> None:
             life.ended = True
 
         end = end if life.end is None else life.end

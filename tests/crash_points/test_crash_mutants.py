@@ -13,10 +13,10 @@ from crash_points import small
 from journal_crash import MemberCrashes
 from store_crash import StoreCrashes
 
-from rangelog_pd.consensus import hard_state, journal, snapshot_file
-from rangelog_pd.consensus.durable_file import write_fully
-from rangelog_pd.consensus.files import Files
-from rangelog_pd.consensus.journal import Journal
+from rangelog_pd.consensus.files import hard_state, journal, snapshot_file
+from rangelog_pd.consensus.files.disk import Files
+from rangelog_pd.consensus.files.durable_file import write_fully
+from rangelog_pd.consensus.files.journal import Journal
 from rangelog_server.ranges.store import Store
 from rangelog_server.wal.committer import Committer, Pending
 from rangelog_server.wal.entry import SEGMENT_HEADER_BYTES, Kind, make_lsn, pack_header, pack_segment_header

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rangelog_server.identity import DataDirectory, Identity
+from rangelog_server.identity import DataDirectory, DirectoryIdentity
 from rangelog_server.wal.io import Io
 
 IDENTITY = "identity.json"
@@ -61,7 +61,7 @@ class CutIo(Io):
             self._path.write_bytes(self.durable)
 
 
-def boot(path: Path, io: Io | None = None) -> Identity:
+def boot(path: Path, io: Io | None = None) -> DirectoryIdentity:
     """One start."""
     directory = DataDirectory(path, io)
     try:

@@ -22,7 +22,7 @@ from typing import Any
 
 from fuzz_mutation import Mutator, mutated
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 
 MIB = 1024 * 1024
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,9 @@ import zstandard
 from fuzz_engine import MIB, Target
 from fuzz_mutation import BORDERS, fields_changed
 
-from rangelog._records import RecordChunk
-from rangelog.batch import (
+from rangelog._read.record_chunk import RecordChunk
+from rangelog_core import frame as frames
+from rangelog_core.batch import (
     CODEC_ZSTD,
     HEADER_BYTES,
     TRAILER_BYTES,
@@ -25,10 +26,10 @@ from rangelog.batch import (
     restamp,
     split_batches,
 )
-from rangelog.errors import ProtocolViolation
-from rangelog.limits import BATCH_SIZE_BYTES_MAX, FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
-from rangelog_proto import frame as frames
-from rangelog_proto.frame import FrameDecoder, FrameError, Opcode, encode_frame
+from rangelog_core.errors import ProtocolViolation
+from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
+from rangelog_core.limits import BATCH_SIZE_BYTES_MAX, FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
+from rangelog_core.net.replica_client import RangeKey, decode_fetch_answer
 from rangelog_proto.v1 import data_pb2
 
 BATCH_FIELDS = (
@@ -149,8 +150,8 @@ def run_headers(data: bytes) -> bool:
 
 def run_arrow(data: bytes) -> bool:
     """A batch as Arrow holds what the records hold."""
+    from rangelog._read.arrow_chunk import records_from_arrow
     from rangelog.arrow import batch_to_arrow
-    from rangelog.tier.cold import records_from_arrow
 
     table = batch_to_arrow(data)
     table.validate(full=True)
@@ -229,6 +230,34 @@ def _decoder() -> FrameDecoder:
     return FrameDecoder(message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX)
 
 
+def fetch_answer_seeds() -> list[bytes]:
+    """Replies to a fetch from offset 4 of range 1/0: the message behind its length, then the payload."""
+    message = data_pb2.FetchReply(durable_offset=12, confirm_offset=9).SerializeToString()
+    ended = data_pb2.FetchReply(durable_offset=9, sealed=True, sealed_end_offset=9, last=True).SerializeToString()
+    place = {"stream_id": 1, "range_index": 0, "epoch": 1}
+    first, second, foreign = (
+        encode_batch(**(place | other), base_offset=base, timestamps_ms=[1, 2, 3], values=[b"a", b"b", b"c"])
+        for other, base in (({}, 3), ({}, 6), ({"range_index": 1}, 6))
+    )
+    payloads = (b"", first, first + second, first + foreign, second)
+    return [bytes([len(each)]) + each + payload for each in (message, ended) for payload in payloads]
+
+
+def run_fetch_answer(data: bytes) -> bool:
+    """What a fetch returns is of the range, holds the offset, lies end to end, and is all of the payload."""
+    length = data[0] if data else 0
+    frame = Frame(Opcode.FETCH_REPLY, 1, data[1 : 1 + length], data[1 + length :])
+    checked = decode_fetch_answer(frame, RangeKey(1, 0, 0), 4).batches
+    end = 4
+    for number, (header, _) in enumerate(checked.batches):
+        assert (header.stream_id, header.range_index) == (1, 0)
+        assert header.base_offset <= 4 < header.end_offset if number == 0 else header.base_offset == end
+        end = header.end_offset
+    assert checked.end_offset == end
+    assert b"".join(each for _, each in checked.batches) == frame.payload
+    return bool(checked.batches)
+
+
 _HEADER_SEEDS = [encode_headers({"a": b"1", "é": b"", "n": b"x" * 300}), encode_headers({"": b""}), b"\0", b""]
 
 TARGETS = (
@@ -236,6 +265,7 @@ TARGETS = (
         "batch", batch_seeds, run_batch, repair_batch, (change_header, change_columns), peak_bytes_max=40 * MIB,
     ),
     Target("batches", lambda: [b"".join(batch_seeds()[:3]), *batch_seeds()[:2]], run_batches, None, (change_header,)),
+    Target("fetch-answer", fetch_answer_seeds, run_fetch_answer),
     Target("record-headers", lambda: _HEADER_SEEDS, run_headers),
     Target(
         "arrow", batch_seeds, run_arrow, repair_batch, (change_header, change_columns), peak_bytes_max=64 * MIB,

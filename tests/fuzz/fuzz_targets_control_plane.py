@@ -24,10 +24,9 @@ from google.protobuf.message import Message
 from google.rpc import code_pb2
 from grpc_status import rpc_status
 
-from rangelog._transport.grpc_errors import from_rpc_error
-from rangelog._transport.grpc_options import CHANNEL_OPTIONS
-from rangelog._transport.grpc_service import GrpcServer
-from rangelog.errors import InternalError, RangelogError
+from rangelog_core.errors import InternalError, RangelogError
+from rangelog_core.net.grpc_errors import from_rpc_error
+from rangelog_core.net.grpc_options import CHANNEL_OPTIONS
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import SERVICE_NAME, Service
@@ -36,11 +35,12 @@ from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1 import common_pb2, pd_pb2, range_server_pb2
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
 from rangelog_server.control import SERVICE, ControlPlane
-from rangelog_server.data_plane import DataPlane
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving.connection import DataPlane
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
+from rangelog_server_common.grpc_server import GrpcServer
 
 TIMEOUT_S = 10.0
 _servers: list[Any] = []

@@ -25,22 +25,22 @@ from fuzz_targets_batches import (
 )
 from fuzz_targets_log import check_store
 
-from rangelog._transport.data_connection import DataConnection, Replies
-from rangelog.errors import InternalError, ProtocolViolation, RangelogError
-from rangelog.ids import Incarnation, ReplicaId
-from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
+from rangelog_core.errors import InternalError, ProtocolViolation, RangelogError
+from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
+from rangelog_core.ids import Incarnation, ReplicaId
+from rangelog_core.net.data_connection import DataConnection, Replies
 from rangelog_proto.v1 import data_pb2
-from rangelog_server import data_plane
-from rangelog_server.data_plane import Connection, DataPlane
-from rangelog_server.handlers import HANDLERS
-from rangelog_server.identity import Identity
+from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving import connection as serving
+from rangelog_server.serving.connection import ClientConnection, DataPlane
+from rangelog_server.serving.handlers import HANDLERS
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
 
 SEGMENT_BYTES = 1 << 18
-IDENTITY = Identity("rs1", 9, 1, 3)
+IDENTITY = DirectoryIdentity("rs1", 9, 1, 3)
 KNOWN: tuple[Any, ...] = (0, 1, 1, 1, 2, 3, 4, 5, 6, 7, 9, 10, 1 << 20, "rs1", "t")
 MESSAGES: dict[Opcode, Any] = {
     Opcode.HELLO: data_pb2.Hello,
@@ -223,8 +223,8 @@ def run_requests(data: bytes) -> bool:
     store = Store(wal, cache_bytes=0)
     store.open()
     plane = DataPlane(store, IDENTITY, None, fuzz_loop.loop(), fuzz_loop.Inline())  # type: ignore[arg-type]
-    connection, wire, log = Connection(plane, HANDLERS), Wire(), RaisingLog()
-    production, data_plane._log = data_plane._log, log  # type: ignore[assignment]
+    connection, wire, log = ClientConnection(plane, HANDLERS), Wire(), RaisingLog()
+    production, serving._log = serving._log, log  # type: ignore[assignment]
     try:
         connection.connection_made(wire)
         feed(connection, data)
@@ -234,7 +234,7 @@ def run_requests(data: bytes) -> bool:
                 break
         store.wal.kick()
     finally:
-        data_plane._log = production
+        serving._log = production
     if log.defect is not None:
         raise log.defect
     assert connection._inflight_bytes == 0, "bytes count as in flight though nothing is"
@@ -257,7 +257,7 @@ def run_requests(data: bytes) -> bool:
     return len(refused) < len(replies)
 
 
-def _at_rest(connection: Connection) -> bool:
+def _at_rest(connection: ClientConnection) -> bool:
     """Whether every fetch of the only connection waits, or is out of credit."""
     waiting = sum(len(hosted.waiters) for hosted in connection.store.replicas.values())
     spent = sum(each._out_of_credit for each in connection.following.values())  # type: ignore[attr-defined]

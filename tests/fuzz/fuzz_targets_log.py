@@ -14,13 +14,13 @@ from fuzz_engine import MIB, Target
 from fuzz_mutation import fields_changed, text_mutated
 from fuzz_targets_batches import BATCH_FIELDS
 
-from rangelog.batch import MAGIC as BATCH_MAGIC
-from rangelog.batch import WHOLE_CRC, batch_crc, check_batch
-from rangelog.errors import Corruption, RangelogError, WriterFenced
-from rangelog_server.identity import Identity, pack_identity, unpack_identity
+from rangelog_core.batch import MAGIC as BATCH_MAGIC
+from rangelog_core.batch import WHOLE_CRC, batch_crc, check_batch
+from rangelog_core.errors import Corruption, RangelogError, WriterFenced
+from rangelog_server.identity import DirectoryIdentity, pack_identity, unpack_identity
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replay import replay
-from rangelog_server.ranges.replica import Health, NewBatch
+from rangelog_server.ranges.replica import DiskTrust, NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.entry import (
@@ -178,13 +178,13 @@ def run_segment(data: bytes) -> bool:
     check_store(again)
     for key, hosted in store.replicas.items():
         twin = again.replicas[key].core
-        if Health.QUARANTINED in (twin.health, hosted.core.health):
-            assert twin.health is hosted.core.health
+        if DiskTrust.QUARANTINED in (twin.trust, hosted.core.trust):
+            assert twin.trust is hosted.core.trust
             continue
-        assert (twin.durable_offset, twin.fenced, twin.health) == (
+        assert (twin.durable_offset, twin.fenced, twin.trust) == (
             hosted.core.durable_offset,
             hosted.core.fenced,
-            hosted.core.health,
+            hosted.core.trust,
         )
     return not store.problems
 
@@ -194,7 +194,7 @@ def check_store(store: Store) -> None:
     for hosted in store.replicas.values():
         core = hosted.core
         core.validate()
-        if core.health is Health.QUARANTINED:
+        if core.trust is DiskTrust.QUARANTINED:
             continue
         for number in range(core.batch_count):
             try:
@@ -251,7 +251,7 @@ def run_sidecar(data: bytes) -> bool:
 
 # ---- identity
 
-_IDENTITY = Identity("rs1", 1 << 62, 3, 77)
+_IDENTITY = DirectoryIdentity("rs1", 1 << 62, 3, 77)
 
 
 def repair_identity(data: bytes, random: Random) -> bytes:

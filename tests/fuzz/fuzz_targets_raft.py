@@ -14,15 +14,16 @@ import google_crc32c
 from fuzz_engine import MIB, Target
 from fuzz_mutation import BORDERS, fields_changed
 
-from rangelog.errors import Corruption
-from rangelog_pd.consensus import hard_state, messages, snapshot_file
-from rangelog_pd.consensus.connection import Connection
-from rangelog_pd.consensus.files import Files
-from rangelog_pd.consensus.handshake import Identity, SessionKeys, group_digest, listen
-from rangelog_pd.consensus.journal import INDEX_MAX, Entry, Journal
-from rangelog_pd.consensus.packing import pack, unpack
-from rangelog_pd.consensus.snapshot_file import Snapshot
-from rangelog_pd.consensus.snapshots import Snapshots
+from rangelog_core.errors import Corruption
+from rangelog_pd.consensus.files import hard_state, snapshot_file
+from rangelog_pd.consensus.files.disk import Files
+from rangelog_pd.consensus.files.journal import INDEX_MAX, Journal, JournalEntry
+from rangelog_pd.consensus.files.packing import pack, unpack
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
+from rangelog_pd.consensus.network import messages
+from rangelog_pd.consensus.network.connection import PeerConnection
+from rangelog_pd.consensus.network.handshake import MemberIdentity, SessionKeys, group_digest, listen
+from rangelog_pd.consensus.rules.snapshots import Snapshots
 
 PATH = Path("/raft/file")
 
@@ -207,8 +208,8 @@ def run_vote(data: bytes) -> bool:
 def snapshot_seeds() -> list[bytes]:
     """Snapshot files."""
     snapshots = (
-        Snapshot(Entry(b"\0a", 8, 2), Entry(b"\1", 9, 3), b"state" * 20),
-        Snapshot(Entry(b"\1", 1, 1), Entry(b"\0", 2, 1), b""),
+        Snapshot(JournalEntry(b"\0a", 8, 2), JournalEntry(b"\1", 9, 3), b"state" * 20),
+        Snapshot(JournalEntry(b"\1", 1, 1), JournalEntry(b"\0", 2, 1), b""),
     )
     return [b"".join(snapshot_file.encode(each)) for each in snapshots]
 
@@ -238,7 +239,7 @@ def run_snapshot(data: bytes) -> bool:
 
 # ---- messages
 
-_ENTRIES = (Entry(b"\0one", 8, 2), Entry(b"\1", 9, 3), Entry(b"\0" + bytes(100), 10, 3))
+_ENTRIES = (JournalEntry(b"\0one", 8, 2), JournalEntry(b"\1", 9, 3), JournalEntry(b"\0" + bytes(100), 10, 3))
 
 
 def message_seeds() -> list[bytes]:
@@ -317,7 +318,7 @@ def run_message(data: bytes) -> bool:
 # ---- the connection: handshake and frames
 
 _KEYS = SessionKeys(b"k" * 32, b"k" * 32)
-_IDENTITY = Identity("pd1", group_digest(["pd1", "pd2"]), b"s" * 16)
+_IDENTITY = MemberIdentity("pd1", group_digest(["pd1", "pd2"]), b"s" * 16)
 
 
 def hello_seeds() -> list[bytes]:
@@ -358,7 +359,7 @@ class Given:
 
 def mac_of(number: int, body: bytes) -> bytes:
     """The checksum of a frame, as the connection makes it."""
-    from rangelog_pd.consensus.connection import _mac
+    from rangelog_pd.consensus.network.connection import _mac
 
     return _mac(_KEYS.receive, number, body)
 
@@ -385,7 +386,7 @@ def repair_link(data: bytes, random: Random) -> bytes:
 def run_link(data: bytes) -> bool:
     """Only frames of the right checksum and number are handed on."""
     taken: list[bytes] = []
-    Connection("pd2", Given(data), _KEYS).read(taken.append)  # type: ignore[arg-type]
+    PeerConnection("pd2", Given(data), _KEYS).read(taken.append)  # type: ignore[arg-type]
     expected = b"".join(struct.pack("<I16s", len(body), mac_of(i, body)) + body for i, body in enumerate(taken))
     assert data.startswith(expected)
     return bool(taken)

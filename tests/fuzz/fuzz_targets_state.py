@@ -10,7 +10,7 @@ from typing import Any
 from fuzz_engine import MIB, Target
 from fuzz_mutation import encoded_changed, message_changed
 
-from rangelog.errors import Corruption
+from rangelog_core.errors import Corruption
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2

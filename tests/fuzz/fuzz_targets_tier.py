@@ -20,13 +20,13 @@ from fuzz_engine import MIB, Target
 from fuzz_mutation import encoded_changed
 from google.protobuf.message import DecodeError
 
+from rangelog._read.arrow_chunk import read_object, records_from_arrow
 from rangelog.arrow import SCHEMA
-from rangelog.batch import encode_batch, encode_headers
-from rangelog.errors import InvalidArgument, ObjectNotFound, ProtocolViolation
 from rangelog.tier import parquet
-from rangelog.tier.cold import read_object, records_from_arrow
 from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.object_store import ObjectInfo
+from rangelog_core.batch import encode_batch, encode_headers
+from rangelog_core.errors import InvalidArgument, ObjectNotFound, ProtocolViolation
 from rangelog_proto.v1 import common_pb2
 
 KEY = "streams/1/ranges/00000000/object.parquet"

@@ -18,25 +18,26 @@ from fuzz_targets_log import SALT, SEQUENCE, repair_sidecar, sidecar_seeds
 from fuzz_targets_raft import PATH, MemoryFiles, journal_seeds, repair_journal, repair_snapshot
 from fuzz_targets_tier import written
 
-from rangelog._transport.grpc_errors import from_rpc_error
-from rangelog._transport.grpc_service import GrpcServer
 from rangelog.arrow import batch_to_arrow
-from rangelog.batch import check_batch, encode_batch
-from rangelog.errors import Corruption, InvalidArgument, ProtocolViolation
-from rangelog.limits import OFFSET_MAX
-from rangelog_pd.consensus import messages, snapshot_file
-from rangelog_pd.consensus.journal import INDEX_MAX, Entry, Journal
-from rangelog_pd.consensus.snapshot_file import Snapshot
+from rangelog_core.batch import check_batch, encode_batch
+from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation
+from rangelog_core.frame import Opcode
+from rangelog_core.limits import OFFSET_MAX
+from rangelog_core.net.grpc_errors import from_rpc_error
+from rangelog_pd.consensus.files import snapshot_file
+from rangelog_pd.consensus.files.journal import INDEX_MAX, Journal, JournalEntry
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
+from rangelog_pd.consensus.network import messages
 from rangelog_pd.handlers.objects import ROW_GROUPS_MAX, _coarser
-from rangelog_proto.frame import Opcode
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
 from rangelog_server.control import _parse_token
-from rangelog_server.identity import DataDirectory, Identity, pack_identity, unpack_identity
+from rangelog_server.identity import DataDirectory, DirectoryIdentity, pack_identity, unpack_identity
 from rangelog_server.ranges.state import ServerState, unpack_epoch, unpack_tombstone
 from rangelog_server.testing import batch
 from rangelog_server.wal.entry import Kind, make_lsn, pack_header, unpack_sidecar
 from rangelog_server.wal.scan import scan_segment
+from rangelog_server_common.grpc_server import GrpcServer
 
 RUN = Path(__file__).with_name("run.py")
 BEYOND = (OFFSET_MAX, (1 << 64) - 1)
@@ -103,7 +104,7 @@ def test_a_sidecar_that_does_not_make_sense_is_scanned_instead() -> None:
 
 def test_every_flipped_byte_of_an_identity_is_found(tmp_path: Path) -> None:
     """A flipped digit made another server of the directory, or all of its log unreadable, without a word."""
-    identity = Identity("rs1", 1 << 62, 3, 77)
+    identity = DirectoryIdentity("rs1", 1 << 62, 3, 77)
     whole = pack_identity(identity)
     assert unpack_identity(whole) == identity
     for at in range(len(whole)):
@@ -113,7 +114,7 @@ def test_every_flipped_byte_of_an_identity_is_found(tmp_path: Path) -> None:
                 unpack_identity(spoiled)
                 pytest.fail(f"{spoiled!r} was believed")
     early = {"name": "rs1", "incarnation": 5, "boot": 1, "salt": 7}
-    assert unpack_identity(json.dumps(early).encode()) == Identity(**early)
+    assert unpack_identity(json.dumps(early).encode()) == DirectoryIdentity(**early)
     directory = DataDirectory(tmp_path)
     directory.boot("rs1")
     directory.close()
@@ -138,12 +139,12 @@ def test_a_journal_with_an_impossible_index_is_damaged() -> None:
 @pytest.mark.parametrize(
     ("previous", "last"),
     [
-        (Entry(b"\1", 0, 0), Entry(b"\0", 1, 1)),
-        (Entry(b"\1", 8, 5), Entry(b"\0", 9, 4)),
-        (Entry(b"\1", INDEX_MAX, 5), Entry(b"\0", INDEX_MAX + 1, 5)),
+        (JournalEntry(b"\1", 0, 0), JournalEntry(b"\0", 1, 1)),
+        (JournalEntry(b"\1", 8, 5), JournalEntry(b"\0", 9, 4)),
+        (JournalEntry(b"\1", INDEX_MAX, 5), JournalEntry(b"\0", INDEX_MAX + 1, 5)),
     ],
 )
-def test_a_snapshot_that_no_log_goes_on_from_is_corruption(previous: Entry, last: Entry) -> None:
+def test_a_snapshot_that_no_log_goes_on_from_is_corruption(previous: JournalEntry, last: JournalEntry) -> None:
     """Aligning the journal to it raised struct.error, or wrote what the next start cut off as damage."""
     data = b"".join(snapshot_file.encode(Snapshot(previous, last, b"")))
     with pytest.raises(Corruption):
@@ -152,7 +153,7 @@ def test_a_snapshot_that_no_log_goes_on_from_is_corruption(previous: Entry, last
 
 def test_entries_beyond_the_last_index_are_refused() -> None:
     """The journal would not find them again."""
-    message = messages.Append(3, 7, 7, 2, (Entry(b"\0", 8, 2),))
+    message = messages.Append(3, 7, 7, 2, (JournalEntry(b"\0", 8, 2),))
     assert messages.decode(messages.encode(message)) == message
     with pytest.raises(ProtocolViolation, match="last index"):
         messages.decode(messages.encode(replace(message, previous_index=INDEX_MAX)))
@@ -160,7 +161,7 @@ def test_entries_beyond_the_last_index_are_refused() -> None:
 
 def test_the_crc_of_an_identity_is_crc32c() -> None:
     """So that other tools can check it."""
-    fields = json.loads(pack_identity(Identity("rs1", 2, 3, 4)))
+    fields = json.loads(pack_identity(DirectoryIdentity("rs1", 2, 3, 4)))
     crc = fields.pop("crc")
     assert crc == google_crc32c.value(json.dumps(fields, sort_keys=True).encode())
 

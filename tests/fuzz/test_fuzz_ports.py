@@ -16,10 +16,10 @@ from fuzz_targets_data_plane import HELLO, change_append, change_frames, request
 from fuzz_targets_raft import hello_seeds
 
 import rangelog
-from rangelog._transport.addresses import split_address
-from rangelog_cli.health import wait_healthy
-from rangelog_cli.processes import Cluster
-from rangelog_proto.frame import Opcode
+from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.processes import Cluster
+from rangelog_core.frame import Opcode
+from rangelog_core.net.addresses import split_address
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

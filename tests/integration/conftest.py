@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from rangelog_cli.health import wait_healthy
-from rangelog_cli.plan import read_plan
-from rangelog_cli.processes import Cluster, Process, wait_until
+from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.plan import read_plan
+from rangelog_cli.local.processes import Cluster, Process, wait_until
 
 TEST_SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
 """Small segments, so that their change is exercised and a test's directory stays small."""

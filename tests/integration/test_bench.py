@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rangelog_cli.bench.measurement import read_lines
-from rangelog_cli.processes import wait_until
+from rangelog_cli.local.processes import wait_until
 
 pytestmark = pytest.mark.integration
 COMMAND = [sys.executable, "-m", "rangelog_cli", "bench", "--json", "--seconds", "0.3", "--rounds", "1"]

@@ -15,7 +15,7 @@ import pytest
 
 import rangelog
 import rangelog.sync
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.processes import Cluster
 
 pytestmark = pytest.mark.integration
 _T = TypeVar("_T")

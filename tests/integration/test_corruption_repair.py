@@ -12,8 +12,9 @@ import pytest
 from figures import publish
 
 import rangelog
-from rangelog.errors import Corruption, RangelogError
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.processes import Cluster
+from rangelog_core.errors import Corruption, RangelogError
+from rangelog_core.stream_config import StreamConfig
 from rangelog_proto.v1 import pd_pb2, range_server_pb2
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
 
@@ -93,7 +94,7 @@ async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
 
 async def written(client: rangelog.Client, *, tiered: bool) -> None:
     """A stream with one sealed range."""
-    await client.create_stream("s", tiered=tiered, hot_retention_seconds=float("inf"))
+    await client.create_stream("s", StreamConfig(tiered=tiered, hot_retention_seconds=float("inf")))
     async with client.writer("s") as writer:
         for start in range(0, RECORDS, 20):
             await writer.append_batch([value(number) for number in range(start, start + 20)])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.batch import split_batches
-from rangelog.errors import RangelogError
+from rangelog_core.batch import split_batches
+from rangelog_core.errors import RangelogError
 from rangelog_server.testing import AckLog, RawClient, ServerProcess, batch
 
 pytestmark = [

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import rangelog
-from rangelog_cli.processes import wait_until
+from rangelog_cli.local.processes import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 import rangelog
-from rangelog_cli.health import wait_healthy
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.processes import Cluster
 from rangelog_proto.v1 import pd_pb2
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]

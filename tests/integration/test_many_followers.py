@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 
 import rangelog
-from rangelog._hot import fetch_once, replica_ids
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.processes import Cluster
+from rangelog_core.net.data_connection import replica_id
+from rangelog_core.net.replica_client import ReplicaClient, range_key
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -46,9 +47,10 @@ async def test_every_server_still_answers_on_these_connections(cluster: Cluster)
         with rangelog.sync.connect(cluster.connect_string) as other, other.writer("s") as writer:
             writer.append(b"first")
             first_range = (await client._metadata.ranges("s", 0))[1][0]
-            addresses = [replica.data_address for replica in first_range.replicas]
-            connect = client._connections.get
-            connections = [await connect(*each) for each in zip(replica_ids(first_range), addresses, strict=True)]
+            connections = [
+                await client._connections.get(replica_id(each.server, each.incarnation), each.data_address)
+                for each in first_range.replicas
+            ]
             followers = [asyncio.create_task(follow(number)) for number in range(FOLLOWERS)]
             await until(lambda: min(positions) == 1)
             for round_number in range(1, 4):
@@ -58,8 +60,9 @@ async def test_every_server_still_answers_on_these_connections(cluster: Cluster)
                 before = sum(positions)
                 await until(lambda before=before: sum(positions) > before)  # type: ignore[misc]
             end = 1 + 3 * RECORDS
-            replies = [await fetch_once(each, first_range, 0, bytes_max=0) for each in connections]
-            assert [reply.durable_offset for reply, _ in replies] == [end] * 3
+            key = range_key(first_range)
+            answers = [await ReplicaClient(each, key).fetch(0, bytes_max=0) for each in connections]
+            assert [answer.durable_offset for answer in answers] == [end] * 3
             await until(lambda: min(positions) == end)
             assert [each.closed for each in connections] == [None] * 3  # nobody had to connect anew
             for task in followers:

@@ -14,7 +14,11 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import (
+from rangelog.tier import ObjectStore, open_object_store
+from rangelog.tier.object_store import PIECE_BYTES, probe
+from rangelog_cli.local.ports import free_ports
+from rangelog_cli.local.processes import Process, wait_until
+from rangelog_core.errors import (
     ConfigInvalid,
     InvalidArgument,
     ObjectNotFound,
@@ -22,10 +26,6 @@ from rangelog.errors import (
     RangelogError,
     Unavailable,
 )
-from rangelog.tier import ObjectStore, open_object_store
-from rangelog.tier.object_store import PIECE_BYTES, probe
-from rangelog_cli.ports import free_ports
-from rangelog_cli.processes import Process, wait_until
 
 BUCKET = "rangelog-test"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret"}

@@ -17,9 +17,7 @@ import grpc
 import pytest
 from pd_group import CALL_S, FakeServers, Group, channel, new_stream, running_group, until
 
-from rangelog._transport.grpc_errors import from_rpc_error
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import (
+from rangelog_core.errors import (
     InvalidArgument,
     NoPlacement,
     NotLeader,
@@ -32,6 +30,8 @@ from rangelog.errors import (
     Unavailable,
     WriterFenced,
 )
+from rangelog_core.net.grpc_errors import from_rpc_error
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 

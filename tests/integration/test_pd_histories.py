@@ -15,8 +15,8 @@ from pd_checker import check_pd
 from pd_group import FakeServers, Group, channel, running_group
 from pd_history import Call, NotingPd, PdHistory, Reply
 
-from rangelog._transport.grpc_errors import from_rpc_error
-from rangelog._transport.pd_client import PdClient
+from rangelog_core.net.grpc_errors import from_rpc_error
+from rangelog_core.net.pd_client import PdClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

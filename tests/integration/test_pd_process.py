@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pd_group import CALL_S, Group, new_stream, running_group
 
-from rangelog._transport.pd_client import PdClient
-from rangelog_cli.processes import Process, wait_until
+from rangelog_cli.local.processes import Process, wait_until
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -41,7 +41,7 @@ def test_a_locked_directory_and_a_busy_port_are_refused_in_one_line(group: Group
     env = {"RANGELOG_PD_RAFT_SECRET": plan.raft_secret}
     home = group.cluster.directory / "pd1"
     for data_dir, listen, expected in (
-        (home, "127.0.0.1:0", "in use"),
+        (home, "127.0.0.1:0", "another process uses"),
         (tmp_path / "other", plan.pds[0].api_address, "listen"),
     ):
         options = ["--data-dir", str(data_dir), "--listen", listen]

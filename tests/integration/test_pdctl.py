@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from rangelog_cli.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from rangelog._transport.grpc_service import GrpcServer
-from rangelog.batch import decode_records, split_batches
-from rangelog.errors import PreconditionFailed, RangelogError
+from rangelog._read.arrow_chunk import read_object
 from rangelog.tier import open_object_store
-from rangelog.tier.cold import read_object
-from rangelog.tier.keys import object_key
+from rangelog_core.batch import decode_records, split_batches
+from rangelog_core.errors import PreconditionFailed, RangelogError
+from rangelog_core.object_keys import object_key
 from rangelog_proto.v1 import common_pb2, data_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
 from rangelog_server.testing import RawClient, ServerProcess, batch
+from rangelog_server_common.grpc_server import GrpcServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

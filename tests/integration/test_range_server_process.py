@@ -13,9 +13,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rangelog._transport.data_connection import DataConnection, replica_id
-from rangelog.batch import decode_records, split_batches
-from rangelog.errors import (
+from rangelog_core.batch import decode_records, split_batches
+from rangelog_core.errors import (
     AppendConflict,
     Corruption,
     OffsetOutOfRange,
@@ -28,7 +27,8 @@ from rangelog.errors import (
     WriterFenced,
     WrongServer,
 )
-from rangelog_proto.frame import FrameDecoder, Opcode, encode_frame, encode_head
+from rangelog_core.frame import FrameDecoder, Opcode, encode_frame, encode_head
+from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_proto.v1 import data_pb2, range_server_pb2
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
 from rangelog_server.testing import AckLog, RawClient, ServerProcess, batch, wait_until

@@ -24,9 +24,10 @@ from log_checker import check_log
 from log_report import Report
 
 import rangelog
-from rangelog.errors import RangelogError, StreamNotFound
-from rangelog_cli.health import wait_healthy
-from rangelog_cli.processes import Cluster, wait_until
+from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_core.errors import RangelogError, StreamNotFound
+from rangelog_core.stream_config import StreamConfig
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -60,7 +61,7 @@ def load(cluster: Cluster, tmp_path: Path) -> Iterator[Load]:
 async def a_stream(cluster: Cluster) -> AsyncIterator[rangelog.Client]:
     """A client, and the stream."""
     async with await rangelog.connect(cluster.connect_string) as client:
-        await client.create_stream(STREAM.name, range_size_bytes_max=RANGE_BYTES)
+        await client.create_stream(STREAM.name, StreamConfig(range_size_bytes_max=RANGE_BYTES))
         yield client
 
 
@@ -171,10 +172,10 @@ async def test_a_start_by_time_gives_all_that_was_acked_where_a_replica_is_behin
         victim = ranges[-1].replicas[0].server
         cluster.pause(victim)
         count = 1
-        assert writer._appending is not None
-        links = writer._appending.core._window.links
+        assert writer._runner is not None
+        replicas = writer._runner.core._window.replicas
         async with asyncio.timeout(SOON_S):
-            while not any(link.failed for link in links.values()):
+            while not any(each.failed for each in replicas.values()):
                 await writer.append(b"%d" % count, timestamp=TIME_0_MS + count)
                 count += 1
                 await asyncio.sleep(0.02)

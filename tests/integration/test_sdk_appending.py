@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 import rangelog
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.processes import Cluster
 
 pytestmark = pytest.mark.integration
 

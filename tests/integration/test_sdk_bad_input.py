@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 import rangelog
-from rangelog.limits import RECORD_SIZE_BYTES_MAX
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.processes import Cluster
+from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
+from rangelog_core.stream_config import StreamConfig
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +63,7 @@ async def test_everything_comes_back_as_it_was(client: rangelog.Client) -> None:
     """Keys, missing keys, headers, timestamps, compressed or not; from any start."""
     for compression in ("none", "zstd"):
         name = f"whole-{compression}"
-        await client.create_stream(name, compression=compression)  # type: ignore[arg-type]
+        await client.create_stream(name, StreamConfig(compression=compression))  # type: ignore[arg-type]
         async with client.writer(name) as writer:
             for n in range(300):
                 writer.submit(

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 import rangelog
-from rangelog.errors import RangelogError
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.processes import Cluster
+from rangelog_core.errors import RangelogError
 
 pytestmark = pytest.mark.integration
 

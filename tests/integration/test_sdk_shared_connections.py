@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 import rangelog
-from rangelog._transport.data_connection import DataConnection
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.processes import Cluster
+from rangelog_core.net.data_connection import DataConnection
 
 pytestmark = pytest.mark.integration
 TAKEOVERS = 10

@@ -14,11 +14,11 @@ import struct
 import pytest
 from memory_server import MemoryServer, memory_plane
 
-from rangelog._transport.data_connection import DataConnection, replica_id
-from rangelog.errors import RangeNotFound
-from rangelog_proto.frame import Opcode
+from rangelog_core.errors import RangeNotFound
+from rangelog_core.frame import Opcode
+from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_proto.v1 import data_pb2
-from rangelog_server import data_plane
+from rangelog_server.serving import connection as serving
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -38,7 +38,7 @@ def vanish(connection: DataConnection) -> None:
 async def test_only_who_is_there_keeps_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an idle peer that vanished, one that was owed an answer, and one that is there, the last keeps its connection."""
     for name, value in SHORT.items():
-        monkeypatch.setattr(data_plane, name, value)
+        monkeypatch.setattr(serving, name, value)
     async with memory_plane() as plane:
         server = await MemoryServer(plane).start()
         clients = [await DataConnection.connect(server.replica.data_address, replica_id("rs1", 9)) for _ in range(3)]

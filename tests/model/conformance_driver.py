@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from rangelog.errors import RangeNotFound
-from rangelog.ids import ReplicaId
+from rangelog_core.errors import RangeNotFound
+from rangelog_core.ids import ReplicaId
 from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2

@@ -9,9 +9,9 @@ from conformance_driver import Driver
 from conformance_servers import Server
 from seal_state import AT_ONCE, Seal
 
-from rangelog.errors import Corruption
-from rangelog.ids import ReplicaId
 from rangelog.protocol.proof import Evidence, Told, weigh
+from rangelog_core.errors import Corruption
+from rangelog_core.ids import ReplicaId
 
 
 class ReaderSide:

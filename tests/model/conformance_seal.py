@@ -18,12 +18,19 @@ from conformance_servers import Server, record
 from conformance_walks import Step
 from seal_model import SealModel
 
-from rangelog.errors import Corruption, NoPlacement, PreconditionFailed, RangelogError, SealBelowFloor, WriterFenced
-from rangelog.ids import ReplicaId
 from rangelog.protocol.appender import ROLL_RETRY_MS, Appender, Confirmed, OpenRange, Probe, SealRange
-from rangelog.protocol.appender import Phase as WriterPhase
-from rangelog.protocol.recovery import Answer, Commit, Copy, Phase, Recovery
-from rangelog_server.ranges.replica import Health, Outcome
+from rangelog.protocol.appender import AppenderPhase as WriterPhase
+from rangelog.protocol.recovery import Answer, Commit, Copy, Recovery, RecoveryPhase
+from rangelog_core.errors import (
+    Corruption,
+    NoPlacement,
+    PreconditionFailed,
+    RangelogError,
+    SealBelowFloor,
+    WriterFenced,
+)
+from rangelog_core.ids import ReplicaId
+from rangelog_server.ranges.replica import DiskTrust, SealOutcome
 
 GRACE_MS = 1_000.0
 WEIGHTS = {
@@ -37,8 +44,12 @@ WEIGHTS = {
     "tells": 0.5,
 }
 """How likely a step with this word is beside the others: else walks are over before much is written."""
-_ANSWERS = {Outcome.FENCED: Answer.TRUTHFUL, Outcome.DOUBTFUL: Answer.DOUBTFUL, Outcome.UNKNOWN: Answer.UNKNOWN}
-_HEALTHS = {m.SOUND: Health.SOUND, m.TORN: Health.DOUBTFUL, m.DAMAGED: Health.QUARANTINED}
+_ANSWERS = {
+    SealOutcome.FENCED: Answer.TRUTHFUL,
+    SealOutcome.DOUBTFUL: Answer.DOUBTFUL,
+    SealOutcome.UNKNOWN: Answer.UNKNOWN,
+}
+_TRUSTS = {m.SOUND: DiskTrust.SOUND, m.TORN: DiskTrust.DOUBTFUL, m.DAMAGED: DiskTrust.QUARANTINED}
 
 STEPS = {
     r"append (\d) reaches r(\d)": "_append",
@@ -88,7 +99,7 @@ class _Recoverer:
     @property
     def decided(self) -> bool:
         """Whether it has chosen an end."""
-        return self.core.phase is not Phase.FENCING
+        return self.core.phase is not RecoveryPhase.FENCING
 
 
 class SealWalk:
@@ -163,7 +174,7 @@ class SealWalk:
 
     def _freeze(self, end: int) -> None:
         self.writer.effects()
-        self.writer.roll(self.now_ms)
+        self.writer._want_roll(self.now_ms)
         assert [type(effect) for effect in self.writer.effects()] == [Probe]
         self.writer.probed(self.now_ms, possible=True)
         (asked,) = self.writer.effects()
@@ -216,7 +227,7 @@ class SealWalk:
         recoverer = self.recoverers[who]
         answer = self._server(number).seal(recoverer.epoch)
         if offset is not None:
-            assert answer.durable_offset == offset or answer.outcome is Outcome.UNKNOWN
+            assert answer.durable_offset == offset or answer.outcome is SealOutcome.UNKNOWN
             kind = _ANSWERS[answer.outcome]
             recoverer.core.answered(self.now_ms, self.replicas[number], kind, answer.durable_offset)
 
@@ -240,7 +251,7 @@ class SealWalk:
     def _commit(self, who: int, end: int, told: int | str) -> None:
         recoverer = self.recoverers[who]
         assert recoverer.commits[-1].end_offset == end
-        assert recoverer.core.phase is Phase.COMMITTING
+        assert recoverer.core.phase is RecoveryPhase.COMMITTING
         try:
             answer = self.driver.seal(recoverer.epoch, end)
         except WriterFenced:
@@ -308,8 +319,8 @@ class SealWalk:
 
     def _compare_replica(self, server: Server, state: bytes, column: int) -> None:
         end, durable, fence, health = server.seen()
-        assert health is _HEALTHS[state[column + m.DISK]] or self._sealed(server)
-        if health is Health.QUARANTINED:
+        assert health is _TRUSTS[state[column + m.DISK]] or self._sealed(server)
+        if health is DiskTrust.QUARANTINED:
             return  # it holds what it holds; nobody is told
         assert (end, durable) == (state[column + m.LOG].bit_length(), state[column + m.DURABLE].bit_length())
         level = state[column + m.FENCE]
@@ -327,7 +338,7 @@ class SealWalk:
         assert (phase == m.IDLE) == (recoverer is None)
         if recoverer is not None and phase == m.DECIDED:
             targets = [number for number, at in enumerate(model.columns) if state[at + m.ANSWER + who] & m.TARGET]
-            assert (recoverer.core.phase is Phase.COPYING) == bool(targets)
+            assert (recoverer.core.phase is RecoveryPhase.COPYING) == bool(targets)
             assert recoverer.core.end_offset == state[model.at + m.CHOSEN + who]
 
     def _refuse(self, state: bytes, offered: set[str]) -> None:

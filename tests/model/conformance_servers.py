@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import Corruption
-from rangelog.ids import ReplicaId
 from rangelog.protocol.proof import Told
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import Corruption
+from rangelog_core.ids import ReplicaId
 from rangelog_proto.v1 import pd_pb2
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.reading import make_plan, read_batches
-from rangelog_server.ranges.replica import Health, NewBatch, Replica, SealAnswer
+from rangelog_server.ranges.replica import DiskTrust, NewBatch, Replica, SealAnswer
 from rangelog_server.ranges.report import report_of
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
@@ -45,7 +45,7 @@ class Server:
         return store
 
     @property
-    def _hosted(self) -> Hosted | None:
+    def _hosted(self) -> HostedReplica | None:
         return self._store.replicas.get((STREAM, INDEX))
 
     @property
@@ -201,9 +201,9 @@ class Server:
 
     # ---- what it holds
 
-    def seen(self) -> tuple[int, int, int, Health]:
+    def seen(self) -> tuple[int, int, int, DiskTrust]:
         """Return the log's end, how much of it is durable, the epoch of the fence or 0, and the health."""
         core = self.core
         if core is None:
-            return 0, 0, 0, Health.DOUBTFUL if self._store.server.doubt_unknown else Health.SOUND
-        return core.end_offset, core.durable_offset, core.epoch if core.fenced else 0, core.health
+            return 0, 0, 0, DiskTrust.DOUBTFUL if self._store.server.doubt_unknown else DiskTrust.SOUND
+        return core.end_offset, core.durable_offset, core.epoch if core.fenced else 0, core.trust

@@ -17,8 +17,8 @@ from conformance_servers import Server
 from conformance_walks import Step
 from tier_steps import TierModel
 
-from rangelog.errors import Corruption, PreconditionFailed, RangelogError
-from rangelog.ids import ReplicaId
+from rangelog_core.errors import Corruption, PreconditionFailed, RangelogError
+from rangelog_core.ids import ReplicaId
 from rangelog_pd.reconcile.commands import commands
 from rangelog_pd.reconcile.directives import Planner
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS

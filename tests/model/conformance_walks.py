@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Protocol
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 
 Step = tuple[str, bytes]
 

@@ -13,8 +13,8 @@ from itertools import product
 
 from conformance_servers import record
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import PreconditionFailed, ProtocolViolation, RangelogError, WriterFenced
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import PreconditionFailed, ProtocolViolation, RangelogError, WriterFenced
 from rangelog_server.ranges.replica import NewBatch, Replica
 
 RECORDS, REPLICAS, ACKS = 3, 3, 2
@@ -199,7 +199,7 @@ def repaired(copy: Copy, available: int, wrong: str) -> Copy:
 
 @cache
 def uploads(copy: Copy, end: int, wrong: str) -> bool:
-    """Whether the server begins an upload: as TierWork.upload_range asks, of a replica that is whole by this very end."""
+    """Whether the server begins an upload: as Uploader.upload_range asks, of a replica that is whole by this very end."""
     if wrong == "upload-by-length":
         return copy.held >= end
     if wrong == "upload-in-part":

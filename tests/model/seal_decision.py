@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from rangelog.ids import Incarnation, ReplicaId
 from rangelog.protocol.quorum import confirmed_offset, seal_end_offset, seal_quorum
-from rangelog.protocol.recovery import Answer, Copy, Phase, Recovery
+from rangelog.protocol.recovery import Answer, Copy, Recovery, RecoveryPhase
+from rangelog_core.ids import Incarnation, ReplicaId
 
 NO_ANSWER, TRUTHFUL, DOUBTFUL, UNKNOWN, GONE = range(5)
 _KINDS = {TRUTHFUL: Answer.TRUTHFUL, DOUBTFUL: Answer.DOUBTFUL, UNKNOWN: Answer.UNKNOWN}
@@ -37,7 +37,7 @@ def decide(answers: Answers, acks: int) -> Decision | None:
         elif kind != NO_ANSWER:
             recovery.answered(0.0, replica, _KINDS[kind], offset)
     recovery.tick(1.0)
-    if recovery.phase is Phase.FENCING or recovery.end_offset is None:
+    if recovery.phase is RecoveryPhase.FENCING or recovery.end_offset is None:
         return None
     copies = [effect for effect in recovery.effects() if isinstance(effect, Copy)]
     return Decision(recovery.end_offset, tuple(replicas.index(copy.target) for copy in copies))

@@ -38,7 +38,7 @@ _COMMITTER = "rangelog_server.wal.committer"
 _UPLOAD = "rangelog_server.tier.upload"
 _PD_RANGES = "rangelog_pd.state.ranges"
 _DIRECTIVES = "rangelog_pd.reconcile.directives"
-_PROOF = "rangelog._proof"
+_PROOF = "rangelog._read.proof"
 
 
 def _one(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
@@ -85,11 +85,11 @@ MUTANTS: tuple[Mutant, ...] = (
          "if (epoch < self.epoch and not recovery) or (epoch == self.epoch and self.fenced and not recovery):"),
     # ---- amnesia
     Mutant("wiped-answers", "a server with an empty disk answers for the one it had", (
-        Edit("rangelog_server.handlers.hello", "hello.incarnation not in (0, identity.incarnation)", "False"),
+        Edit("rangelog_server.serving.handlers.hello", "hello.incarnation not in (0, identity.incarnation)", "False"),
         Edit("rangelog_pd.reconcile.view", "registered is not None and registered.server.incarnation == replica.incarnation",
              "registered is not None"))),
     _one("quarantine-answers", "a replica with damage in the middle answers as if it were whole", _REPLICA,
-         "Health.QUARANTINED: Outcome.UNKNOWN", "Health.QUARANTINED: Outcome.FENCED"),
+         "DiskTrust.QUARANTINED: SealOutcome.UNKNOWN", "DiskTrust.QUARANTINED: SealOutcome.FENCED"),
     _one("tail-cut-unsaid", "a damaged tail is cut and nobody is told", _REPLAY,
          '        _doubt_all(result, tail, "the tail of the log was damaged and cut")\n', "        pass\n"),
     _one("rolled-back-serves", "an older copy of a disk is taken for the disk", "rangelog_pd.state.servers",
@@ -100,7 +100,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one("reply-before-flush", "an append is answered when it was taken", _STORE,
          "        memory = memory and core.durable_offset >= hosted.strict_end\n", "        memory = True\n"),
     _one("ack-at-one", "one durable copy is enough for an ack", _WINDOW,
-         "for link in self.links.values()], self.acks)", "for link in self.links.values()], 1)"),
+         "for progress in self.replicas.values()], self.acks)", "for progress in self.replicas.values()], 1)"),
     _one("gaps", "a replica takes a batch beyond its end", _REPLICA, "            if base == expected:\n",
          "            if base >= expected:\n"),
     _one("no-freeze", "the writer goes on acking while its range is sealed", _APPENDER,
@@ -144,17 +144,22 @@ MUTANTS: tuple[Mutant, ...] = (
     _one("floor-confirms-all", "a writer that is told a floor takes all that it sent for acked", _WINDOW,
          "        self._confirm(floor_offset)\n        self._release()\n        return True\n",
          "        self._confirm(self.end_offset)\n        self._release()\n        return True\n"),
-    _one("time-behind-is-absent", "a start by time takes a replica's word that has not looked as far", "rangelog._hot",
-         "            if reply.readable_end_offset >= known_end_offset:\n", "            if True:\n"),
-    _one("name-resolved-again", "a reader of a deleted stream goes on in its namesake", "rangelog._reader",
+    _one("time-behind-is-absent", "a start by time takes a replica's word that has not looked as far",
+         "rangelog._read.hot",
+         "            if answer.readable_end_offset >= known_end_offset:\n", "            if True:\n"),
+    _one("name-resolved-again", "a reader of a deleted stream goes on in its namesake",
+         "rangelog._read.reader",
          "await self._metadata.ranges(self.name, from_offset, stream_id=stream_id)",
          "await self._metadata.ranges(self.name, from_offset)"),
-    _one("sent-is-said-to-be-certain", "an append that was sent and not acked is said not to be in the log", "rangelog._writer",
+    _one("sent-is-said-to-be-certain", "an append that was sent and not acked is said not to be in the log",
+         "rangelog._append.writer",
          "of_sent.with_outcome(unknown=True)", "of_sent.with_outcome(unknown=False)"),
-    _one("dropped-is-empty", "a replica that gave the range up is taken for one that never held anything", "rangelog._hot",
+    _one("dropped-is-empty", "a replica that gave the range up is taken for one that never held anything",
+         "rangelog._read.hot",
          "        except RangeDropped:\n            raise\n",
          "        except RangeDropped:\n            return Told(replica, start, start)\n"),
-    _one("deleted-still-acked", "a deletion fences nobody: appends are acked after it returned", "rangelog._fencing",
+    _one("deleted-still-acked", "a deletion fences nobody: appends are acked after it returned",
+         "rangelog._append.fencing",
          '    if deleted.HasField("open_range"):\n', "    if False:\n"),
     # ---- clocks
     _one("one-clock-decides", "the leader's wall clock says how old things are", "rangelog_pd.cluster_time",

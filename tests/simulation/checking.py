@@ -6,8 +6,8 @@ from typing import Any
 
 from virtual_cluster import VirtualCluster
 
-from rangelog.batch import decode_records
-from rangelog.errors import RangelogError
+from rangelog_core.batch import decode_records
+from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2
 from rangelog_server.ranges.reading import make_plan, read_batches
 
@@ -19,7 +19,7 @@ def check_copies(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes])
         sealed = each.state == common_pb2.RANGE_STATE_SEALED
         for server in cluster.servers.values():
             replica = server.store.replicas.get((stream_id, each.index)) if server.store else None
-            if replica is None or replica.core.health.value == "quarantined":
+            if replica is None or replica.core.trust.value == "quarantined":
                 continue
             assert server.store is not None
             end = replica.core.durable_offset
@@ -39,7 +39,7 @@ def check_copies(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes])
 
 def check_objects(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes]) -> None:
     """Objects of a range leave no hole, do not overlap, and hold the log's records."""
-    from rangelog.tier.cold import read_object, records_from_arrow
+    from rangelog._read.arrow_chunk import read_object, records_from_arrow
 
     state: Any = cluster.state
     cluster.objects.trouble = 0.0

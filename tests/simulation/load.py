@@ -14,6 +14,7 @@ from virtual_life import Life
 from virtual_writing import write
 
 import rangelog
+from rangelog_core.stream_config import StreamConfig
 
 STORY_WRITERS = {LostAcks.STORY: 1}
 """In other stories four writers take the stream from each other."""
@@ -48,10 +49,12 @@ class Load:
         tiered = self._chance.random() < 0.7
         info = await client.create_stream(
             STREAM,
-            range_size_bytes_max=64 * 1024,
-            retention_seconds=RETENTION_S if self.retention else None,
-            hot_retention_seconds=hot_s if tiered else float("inf"),
-            tiered=tiered,
+            StreamConfig(
+                range_size_bytes_max=64 * 1024,
+                retention_seconds=RETENTION_S if self.retention else None,
+                hot_retention_seconds=hot_s if tiered else float("inf"),
+                tiered=tiered,
+            ),
         )
         life = self._clients.cluster.lives[info.stream_id] = Life(STREAM, STREAM, info.stream_id)
         if self.retention:

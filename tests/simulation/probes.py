@@ -14,25 +14,25 @@ from virtual_passes import TOLD
 from virtual_time import here
 
 import rangelog._client
-import rangelog._reader
-import rangelog._transport.grpc_service
+import rangelog._read.reader
 import rangelog.protocol.recovery
 import rangelog.spark.reading
-import rangelog_server.agent.tasks
-import rangelog_server.data_plane
-from rangelog._appending import Appending
-from rangelog._cold import ColdReader
-from rangelog._failover import FailoverSeal
-from rangelog._reader import StreamView
-from rangelog._transport.data_connection import DataConnection
-from rangelog.errors import AppendConflict, PreconditionFailed, RangelogError, StorageFull, WriterFenced
-from rangelog.protocol.appender import Appender, Phase
+import rangelog_server.agent.directives.runner
+import rangelog_server.serving.connection
+import rangelog_server_common.grpc_server
+from rangelog._append.failover_seal import FailoverSeal
+from rangelog._append.runner import AppenderRunner
+from rangelog._read.cold import ColdReader
+from rangelog._read.reader import StreamView
+from rangelog.protocol.appender import Appender, AppenderPhase
 from rangelog.protocol.recovery import Answer, Recovery
+from rangelog_core.errors import AppendConflict, PreconditionFailed, RangelogError, StorageFull, WriterFenced
+from rangelog_core.net.data_connection import DataConnection
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1 import pd_state_pb2
-from rangelog_server.ranges.replica import Health, Replica
+from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.ranges.store import Store
-from rangelog_server.tier.upload import TierWork
+from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
 
 CORNER_CASES = (
@@ -110,7 +110,11 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
             stack.enter_context(mock.patch.object(owner, name, functools.partialmethod(around, inner)))
 
         note = cluster.note
-        for owner in (rangelog._transport.grpc_service, rangelog_server.data_plane, rangelog_server.agent.tasks):
+        for owner in (
+            rangelog_server_common.grpc_server,
+            rangelog_server.serving.connection,
+            rangelog_server.agent.directives.runner,
+        ):
             stack.enter_context(mock.patch.object(owner, "_log", _Listener(cluster)))
         _watch_recovery(watch, note, lambda moment, host: cluster.ambush(moment, host))
         _watch_replica(watch, note)
@@ -140,13 +144,15 @@ def _watch_recovery(watch: Any, note: Any, ambush: Any) -> None:
         if doubtful and len(answers) == len(self.replicas):
             note("a seal ended at the longest of all answers, doubt included")
         inner(self, answers, end)
-        if self.phase is rangelog.protocol.recovery.Phase.COPYING:
+        if self.phase is rangelog.protocol.recovery.RecoveryPhase.COPYING:
             note("answers differ: copied before the commit")
             ambush("copy", self._copies[0].source.server)
             ambush("copying", here().name)
 
     def lost(self: Recovery, inner: Any, now_ms: float, replica: Any, why: str, **more: Any) -> None:
-        if self.phase is rangelog.protocol.recovery.Phase.COPYING and any(c.source == replica for c in self._copies):
+        if self.phase is rangelog.protocol.recovery.RecoveryPhase.COPYING and any(
+            c.source == replica for c in self._copies
+        ):
             note("the longer answer's owner was lost before its copy")
         inner(self, now_ms, replica, why, **more)
 
@@ -203,7 +209,7 @@ def _watch_replica(watch: Any, note: Any) -> None:
         return fresh
 
     def quarantine(self: Replica, inner: Any, problem: str) -> None:
-        if self.health is not Health.QUARANTINED:
+        if self.trust is not DiskTrust.QUARANTINED:
             note("damage quarantined a replica")
         inner(self, problem)
 
@@ -215,7 +221,7 @@ def _watch_writers(watch: Any, cluster: VirtualCluster) -> None:
     note = cluster.note
 
     def fenced(self: Appender, inner: Any, error: WriterFenced) -> None:
-        if self.phase is Phase.SEALING:
+        if self.phase is AppenderPhase.SEALING:
             note("an active seal raced a failover")
         inner(self, error)
 
@@ -225,7 +231,7 @@ def _watch_writers(watch: Any, cluster: VirtualCluster) -> None:
 
     def probed(self: Appender, inner: Any, now_ms: float, *, possible: bool) -> None:
         inner(self, now_ms, possible=possible)
-        if self.phase is Phase.SEALING:
+        if self.phase is AppenderPhase.SEALING:
             cluster.ambush("frozen", here().name)
 
     def ended(self: FailoverSeal, inner: Any, task: Any) -> None:
@@ -236,11 +242,11 @@ def _watch_writers(watch: Any, cluster: VirtualCluster) -> None:
             note("a recoverer was fenced by a later one")
         inner(self, task)
 
-    def confirm_wanted(self: Appending, inner: Any, *args: Any) -> None:
+    def confirm_wanted(self: AppenderRunner, inner: Any, *args: Any) -> None:
         note("a replica asked the writer for its confirm")
         inner(self, *args)
 
-    watch(Appending, "confirm_wanted", confirm_wanted)
+    watch(AppenderRunner, "confirm_wanted", confirm_wanted)
     watch(Appender, "fenced", fenced)
     watch(Appender, "sealed", sealed)
     watch(Appender, "probed", probed)
@@ -305,7 +311,7 @@ def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualClus
             cluster.fail(f"{here()} closed a connection that all its streams share: {error!r}")
         inner(self, error)
 
-    told = rangelog._reader.confirmed_end
+    told = rangelog._read.reader.confirmed_end
 
     async def confirmed_end(view: StreamView, *args: Any) -> Any:
         invoked_s = cluster.loop.now
@@ -319,7 +325,7 @@ def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualClus
 
     watch(StreamView, "refresh", refresh)
     watch(DataConnection, "_close", close)
-    for module in (rangelog._reader, rangelog._client, rangelog.spark.reading):
+    for module in (rangelog._read.reader, rangelog._client, rangelog.spark.reading):
         stack.enter_context(mock.patch.object(module, "confirmed_end", confirmed_end))
 
 
@@ -349,7 +355,7 @@ def _watch_others(watch: Any, cluster: VirtualCluster) -> None:
         note("a cold read")
         return found
 
-    async def commit(self: TierWork, inner: Any, *args: Any) -> None:
+    async def commit(self: Uploader, inner: Any, *args: Any) -> None:
         cluster.ambush("stored", here().name)
         await inner(self, *args)
         note("range uploaded")
@@ -357,4 +363,4 @@ def _watch_others(watch: Any, cluster: VirtualCluster) -> None:
     watch(Machine, "_run", run)
     watch(Machine, "apply", apply)
     watch(ColdReader, "read", read_cold)
-    watch(TierWork, "_commit", commit)
+    watch(Uploader, "_commit", commit)

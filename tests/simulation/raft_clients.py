@@ -14,7 +14,7 @@ from raft_group import RaftGroup
 from raft_process import Answer
 from raft_world import World
 
-from rangelog.errors import RangelogError, Unavailable
+from rangelog_core.errors import RangelogError, Unavailable
 from rangelog_pd.state.machine import response_of
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2

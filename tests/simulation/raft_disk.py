@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from rangelog_pd.consensus.files import Files
+from rangelog_pd.consensus.files.disk import Files
 
 SECTOR_BYTES = 512
 

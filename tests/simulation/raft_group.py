@@ -19,7 +19,7 @@ from raft_seams import limits_of
 from raft_watch import Promises, Recorder, Watch
 from raft_world import World
 
-from rangelog.errors import Corruption
+from rangelog_core.errors import Corruption
 from rangelog_pd.driver import BARRIER_TIMEOUT_S, PROPOSE_TIMEOUT_S
 
 

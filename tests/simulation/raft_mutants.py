@@ -14,19 +14,20 @@ from unittest.mock import patch
 from raft_plays import read_at_a_deposed_leader
 from raft_scenario import run_seed as run_drawn_seed
 
-from rangelog.errors import Unavailable
-from rangelog_pd.consensus import durable_file, hard_state, raft, snapshot_file
-from rangelog_pd.consensus.durable_file import write_fully
-from rangelog_pd.consensus.files import Files
-from rangelog_pd.consensus.journal import Entry, Journal
-from rangelog_pd.consensus.leader_checks import LeaderChecks
-from rangelog_pd.consensus.messages import Append, LeaderCheck, LeaderChecked
+from rangelog_core.errors import Unavailable
+from rangelog_pd.consensus.files import durable_file, hard_state, snapshot_file
+from rangelog_pd.consensus.files.disk import Files
+from rangelog_pd.consensus.files.durable_file import write_fully
+from rangelog_pd.consensus.files.journal import Journal, JournalEntry
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
+from rangelog_pd.consensus.network.messages import Append, LeaderCheck, LeaderChecked
+from rangelog_pd.consensus.network.transport import PeerTransport
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
-from rangelog_pd.consensus.raft import Raft
-from rangelog_pd.consensus.raft_log import RaftLog
-from rangelog_pd.consensus.settle import LogView, Settled
-from rangelog_pd.consensus.snapshot_file import Snapshot
-from rangelog_pd.consensus.transport import PeerTransport
+from rangelog_pd.consensus.rules import raft
+from rangelog_pd.consensus.rules.follower_append import LogView, Settled
+from rangelog_pd.consensus.rules.leader_checks import LeaderChecks
+from rangelog_pd.consensus.rules.raft import Raft
+from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.snapshot import Frozen
@@ -60,7 +61,7 @@ def _send_before_flush(self: PeerTransport, flush_log: Callable[[], None]) -> No
     flush_log()
 
 
-def _compact_in_place(self: Journal, entries: list[Entry]) -> None:
+def _compact_in_place(self: Journal, entries: list[JournalEntry]) -> None:
     if self._fd < 0:
         _RIGHT_WRITE_WHOLE(self, entries)
         return
@@ -107,7 +108,7 @@ def _cut_and_write_again(log: LogView, message: Append) -> Settled:
 
 
 def _trust_the_page_cache(self: Journal, must_hold: int) -> None:
-    with patch("rangelog_pd.consensus.journal.write_fully", lambda *_: None):
+    with patch("rangelog_pd.consensus.files.journal.write_fully", lambda *_: None):
         _RIGHT_RECOVER(self, must_hold)
 
 

@@ -10,8 +10,8 @@ import collections
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rangelog_pd.consensus.dialing import HANDSHAKE_TIMEOUT_S
-from rangelog_pd.consensus.handshake import SessionKeys
+from rangelog_pd.consensus.network.dialing import HANDSHAKE_TIMEOUT_S
+from rangelog_pd.consensus.network.handshake import SessionKeys
 
 if TYPE_CHECKING:
     from raft_process import RaftProcess

@@ -21,9 +21,9 @@ from raft_network import VirtualDialing, VirtualSocket
 from raft_seams import VirtualPoller
 from raft_world import World
 
-from rangelog.errors import OutcomeUnknown, RangelogError, Unavailable
+from rangelog_core.errors import OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
-from rangelog_pd.consensus.raft import Raft
+from rangelog_pd.consensus.rules.raft import Raft
 
 if TYPE_CHECKING:
     from raft_group import RaftGroup

@@ -14,7 +14,7 @@ from raft_faults import Faults
 from raft_group import RaftGroup
 from raft_world import PlainWorld
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 from rangelog_pd.state.machine import Machine, response_of
 
 NAMES = ("pd1", "pd2", "pd3", "pd4", "pd5")

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pysyncobj.syncobj
 
-from rangelog_pd.consensus import connection, pysyncobj_consensus, raft, snapshots, transport
+from rangelog_pd.consensus import pysyncobj_consensus
+from rangelog_pd.consensus.network import connection, transport
+from rangelog_pd.consensus.rules import raft, snapshots
 
 if TYPE_CHECKING:
     from raft_process import RaftProcess

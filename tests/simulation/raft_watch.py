@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from raft_network import VirtualSocket
 
-from rangelog_pd.consensus.messages import Position, Vote, VoteRequest, decode
+from rangelog_pd.consensus.network.messages import Position, Vote, VoteRequest, decode
 
 if TYPE_CHECKING:
     from raft_group import MachineLike

@@ -17,7 +17,7 @@ from virtual_faults import Faults
 from virtual_life import Life
 from virtual_writing import LAST, write
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2
 
 HEAL_S = 240.0
@@ -167,7 +167,7 @@ def _copy(cluster: VirtualCluster, source: common_pb2.Range, member: common_pb2.
     if core.complete:
         return "whole"
     return (
-        f"{member.server}: {core.health.value} up to {core.durable_offset}, end {core.sealed_end_offset} {core.problem}"
+        f"{member.server}: {core.trust.value} up to {core.durable_offset}, end {core.sealed_end_offset} {core.problem}"
     )
 
 

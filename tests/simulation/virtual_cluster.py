@@ -28,10 +28,10 @@ from virtual_time import Process, VirtualLoop, virtual_world
 
 import rangelog.tier
 import rangelog.tier.opening
-from rangelog.batch import encode_batch, encode_headers
-from rangelog.errors import SealBelowFloor, WriterFenced
-from rangelog.tier.cold import records_from_arrow
+from rangelog._read.arrow_chunk import records_from_arrow
 from rangelog.tier.parquet import write_object
+from rangelog_core.batch import encode_batch, encode_headers
+from rangelog_core.errors import SealBelowFloor, WriterFenced
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
@@ -219,7 +219,7 @@ class VirtualCluster:
             if sealed:
                 if replica is None or not replica.core.complete:
                     return False
-            elif replica is not None and replica.core.health.value != "sound":
+            elif replica is not None and replica.core.trust.value != "sound":
                 return False
         return True
 

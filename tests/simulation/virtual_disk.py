@@ -17,9 +17,9 @@ from typing import Any
 
 from virtual_time import VirtualLoop, here
 
-from rangelog.batch import check_batch, split_batches
-from rangelog.errors import StorageFull
-from rangelog_server.identity import Identity
+from rangelog_core.batch import check_batch, split_batches
+from rangelog_core.errors import StorageFull
+from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.wal.committer import Committer, Pending
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind
 from rangelog_server.wal.log import LoopCall, Wal
@@ -90,7 +90,7 @@ class Disk:
     """What a server's machine keeps."""
 
     io: FullIo = field(default_factory=FullIo)
-    identity: Identity | None = None
+    identity: DirectoryIdentity | None = None
     written: dict[tuple[int, int], list[Written]] = field(default_factory=dict)
 
     def durable_span(self, key: tuple[int, int], start: int, want: int) -> int:

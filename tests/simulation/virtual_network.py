@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 from virtual_time import Process, VirtualLoop, here
 
-from rangelog._transport.grpc_service import ErrorInterceptor
+from rangelog_server_common.grpc_server import ErrorInterceptor
 
 RTT_S = 0.0002
 PIECE_BYTES_MAX = 256 * 1024

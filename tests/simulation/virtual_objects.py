@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from rangelog.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, Unavailable
 from rangelog.tier.object_store import ObjectInfo, check_key
+from rangelog_core.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, Unavailable
 
 SPOILING_SEEDS = 0.2
 SPOILING = 0.3

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from virtual_life import Life
 
-from rangelog.errors import OffsetOutOfRange, OffsetTrimmed, RangelogError, StreamNotFound
+from rangelog_core.errors import OffsetOutOfRange, OffsetTrimmed, RangelogError, StreamNotFound
 
 if TYPE_CHECKING:
     from virtual_clients import Clients

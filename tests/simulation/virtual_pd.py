@@ -16,7 +16,7 @@ from typing import Any
 from virtual_network import Network, Service
 from virtual_time import Process, VirtualLoop
 
-from rangelog.errors import NotLeader, OutcomeUnknown, RangelogError, Unavailable
+from rangelog_core.errors import NotLeader, OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import Service as Handlers

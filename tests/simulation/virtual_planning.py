@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from virtual_life import Life
 from virtual_passes import Pass
 
-from rangelog.errors import RangelogError
 from rangelog.spark.options import parse_options
 from rangelog.spark.reading import plan, span_reader
+from rangelog_core.errors import RangelogError
 
 if TYPE_CHECKING:
     from virtual_clients import Clients

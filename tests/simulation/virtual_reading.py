@@ -10,7 +10,7 @@ from virtual_life import Life
 from virtual_passes import Pass
 from virtual_time import WALL_S
 
-from rangelog.errors import OffsetTrimmed, RangelogError
+from rangelog_core.errors import OffsetTrimmed, RangelogError
 
 if TYPE_CHECKING:
     from virtual_clients import Clients

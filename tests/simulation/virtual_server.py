@@ -14,13 +14,13 @@ from virtual_disk import Disk, VirtualWal
 from virtual_network import Network
 from virtual_time import Process, VirtualLoop, here
 
-import rangelog._failover
-import rangelog_server.agent.copying
+import rangelog._append.failover_seal
+import rangelog_server.agent.directives.copy
 import rangelog_server.runtime
 import rangelog_server.tier.upload
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 from rangelog_server.agent.registration import RolledBack
-from rangelog_server.identity import Identity
+from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.store import Store
 from rangelog_server.runtime import Runtime
 from rangelog_server.settings import RangeServerSettings
@@ -139,14 +139,14 @@ class VirtualServer:
         except Ended:
             pass
 
-    def _boot(self) -> Identity:
+    def _boot(self) -> DirectoryIdentity:
         known = self.disk.identity
         if known is None:
             self.incarnations += 1
             number = int(self.name.strip("s")) * 1000 + self.incarnations
-            self.disk.identity = Identity(self.name, number, 1, number * 7919)
+            self.disk.identity = DirectoryIdentity(self.name, number, 1, number * 7919)
         else:
-            self.disk.identity = Identity(self.name, known.incarnation, known.boot + 1, known.salt)
+            self.disk.identity = DirectoryIdentity(self.name, known.incarnation, known.boot + 1, known.salt)
         return self.disk.identity
 
     def _settings(self) -> RangeServerSettings:
@@ -234,9 +234,9 @@ def virtual_servers() -> Iterator[None]:
         mock.patch.object(runtime, "ControlPlane", _ControlPlane),
         mock.patch.object(runtime, "fatal", _fatal),
         mock.patch.object(runtime.Runtime, "_write_endpoint", lambda *_: None),
-        mock.patch.object(rangelog_server.tier.upload, "Worker", _Worker),
-        mock.patch.object(rangelog_server.agent.copying, "FETCH_BYTES", 16 * 1024),  # segments are small here
-        mock.patch.object(rangelog._failover, "FETCH_BYTES_MAX", 32 * 1024),
+        mock.patch.object(rangelog_server.tier.upload, "SingleThread", _Worker),
+        mock.patch.object(rangelog_server.agent.directives.copy, "FETCH_BYTES", 16 * 1024),  # segments are small here
+        mock.patch.object(rangelog._append.failover_seal, "FETCH_BYTES_MAX", 32 * 1024),
     ]
     with contextlib.ExitStack() as stack:
         for patch in patches:

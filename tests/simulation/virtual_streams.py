@@ -14,7 +14,8 @@ from virtual_life import Life
 from virtual_time import WORLD, here
 from virtual_writing import write
 
-from rangelog.errors import RangelogError, StreamExists, StreamNotFound
+from rangelog_core.errors import RangelogError, StreamExists, StreamNotFound
+from rangelog_core.stream_config import StreamConfig
 
 if TYPE_CHECKING:
     from virtual_clients import Clients
@@ -34,9 +35,11 @@ async def create(clients: Clients, name: str) -> Life:
         try:
             info = await client.create_stream(
                 name,
-                range_size_bytes_max=64 * 1024,
-                hot_retention_seconds=hot_s if tiered else float("inf"),
-                tiered=tiered,
+                StreamConfig(
+                    range_size_bytes_max=64 * 1024,
+                    hot_retention_seconds=hot_s if tiered else float("inf"),
+                    tiered=tiered,
+                ),
             )
             break
         except StreamExists:

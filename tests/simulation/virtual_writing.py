@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from virtual_life import Append, Life
 from virtual_time import WALL_S, here
 
-from rangelog.errors import AppendTimeout, RangelogError, StreamNotFound, WriterClosed, WriterFenced
+from rangelog_core.errors import AppendTimeout, RangelogError, StreamNotFound, WriterClosed, WriterFenced
 
 if TYPE_CHECKING:
     from virtual_clients import Clients

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import rangelog.sync
-from rangelog_cli.health import wait_healthy
-from rangelog_cli.processes import Cluster, wait_until
+from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_core.stream_config import StreamConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +74,7 @@ class Streams:
 
     def fill(self, name: str, count: int, *, writers: int = 1, **config: object) -> Filled:
         """Make a stream of `count` records, by so many writers one after the other: each begins a range."""
-        self.client.create_stream(name, **config)
+        self.client.create_stream(name, StreamConfig(**config))  # type: ignore[arg-type]
         rows = [row(number) for number in range(count)]
         for part in range(writers):
             with self.client.writer(name) as writer:

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rangelog.errors import ConfigInvalid, InvalidArgument, OffsetOutOfRange, OffsetTrimmed, StreamNotFound, Unavailable
-from rangelog_cli.ports import free_ports
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.ports import free_ports
+from rangelog_cli.local.processes import Cluster
+from rangelog_core.errors import (
+    ConfigInvalid,
+    InvalidArgument,
+    OffsetOutOfRange,
+    OffsetTrimmed,
+    StreamNotFound,
+    Unavailable,
+)
+from rangelog_core.stream_config import StreamConfigChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -144,7 +152,7 @@ def test_a_task_run_again_after_tiering_gives_the_same_rows(streams: Any, cluste
     reader = RangelogReader(parse_options({"pd": cluster.connect_string, "stream": "moving"}))
     plan = reader.partitions()
     before = [[table.to_pylist() for table in reader.read(part)] for part in plan]
-    streams.client.update_stream("moving", tiered=True, hot_retention_seconds=0)
+    streams.client.update_stream("moving", StreamConfigChange(tiered=True, hot_retention_seconds=0))
     streams.wait_for_drops("moving", len(plan))
     after = [[table.to_pylist() for table in reader.read(part)] for part in plan]
     flat = [[list(chain.from_iterable(part)) for part in run] for run in (before, after)]
@@ -185,7 +193,7 @@ def test_bad_questions(
     with pytest.raises(Exception) as caught:  # Spark wraps it in its own
         read(**options).collect()
     said = str(caught.value)
-    line = next(line for line in said.splitlines() if line.startswith(f"rangelog.errors.{kind.__name__}: "))
+    line = next(line for line in said.splitlines() if line.startswith(f"rangelog_core.errors.{kind.__name__}: "))
     assert needle in line
     assert said.count("  File ") <= 2
 

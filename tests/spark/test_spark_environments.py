@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import MissingExtra
 from rangelog.spark import environment, prepare_environment
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.processes import Cluster
+from rangelog_core.errors import MissingExtra
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

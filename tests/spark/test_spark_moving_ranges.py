@@ -9,14 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import rangelog._feed
+import rangelog._read.object_fetcher
+import rangelog._read.pushed_fetch
 import rangelog.spark.reading
-import rangelog.tier.fetching
 import rangelog.tier.object_reader
-from rangelog.errors import Corruption, OffsetTrimmed, StreamNotFound
 from rangelog.spark.options import Options, parse_options
 from rangelog.spark.reading import plan_spans, read_span
-from rangelog_cli.processes import Cluster, wait_until
+from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_core.errors import Corruption, OffsetTrimmed, StreamNotFound
+from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -26,11 +27,11 @@ COUNT = 8_000
 @pytest.fixture
 def options(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`options(stream, …)`: as Spark would pass them; reads go in small steps so that a move falls between two."""
-    monkeypatch.setattr(rangelog._feed, "REPLY_BYTES", 4_096)
-    monkeypatch.setattr(rangelog._feed, "CREDIT_BYTES", 8_192)
+    monkeypatch.setattr(rangelog._read.pushed_fetch, "REPLY_BYTES", 4_096)
+    monkeypatch.setattr(rangelog._read.pushed_fetch, "CREDIT_BYTES", 8_192)
     monkeypatch.setattr(rangelog.spark.reading, "EMIT_ROWS", 1)
     monkeypatch.setattr(rangelog.tier.object_reader, "BATCH_ROWS", 100)
-    monkeypatch.setattr(rangelog.tier.fetching, "BYTES_MAX", 1)  # objects are fetched one after the other
+    monkeypatch.setattr(rangelog._read.object_fetcher, "BYTES_MAX", 1)  # objects are fetched one after the other
     return lambda stream, **more: parse_options({"pd": cluster.connect_string, "stream": stream, **more})
 
 
@@ -55,7 +56,7 @@ def test_hot_copies_go_while_they_are_read(options: Any, streams: Any, preferenc
     tables = read_span(asked, *one_span(asked))
     first = next(tables)
     assert first.num_rows < COUNT / 4
-    streams.client.update_stream(name, tiered=True, hot_retention_seconds=0)
+    streams.client.update_stream(name, StreamConfigChange(tiered=True, hot_retention_seconds=0))
     streams.wait_for_drops(name, len(streams.hot_dropped(name)))
     found = first.column("value").to_pylist() + values(tables)
     assert found == [value for *_, value, _ in filled.rows]
@@ -74,7 +75,7 @@ def test_the_open_range_is_sealed_and_goes_while_it_is_read(options: Any, stream
 
 def test_objects_are_trimmed_while_they_are_read(options: Any, streams: Any, cluster: Cluster) -> None:
     """What is trimmed under a task before it came is said to be trimmed, with where the stream starts now, not damaged."""
-    streams.client.create_stream("trimmed-cold", hot_retention_seconds=0)
+    streams.client.create_stream("trimmed-cold", StreamConfig(hot_retention_seconds=0))
     for _ in range(8):  # as many objects: more than a task fetches ahead here
         with streams.client.writer("trimmed-cold") as writer:
             writer.append_batch([bytes(20)] * (COUNT // 8))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rangelog.batch import encode_batch, encode_headers
-from rangelog.record import Record
+from rangelog_core.batch import encode_batch, encode_headers
+from rangelog_core.record import Record
 
 
 def make_batches(count: int, per_batch: int, start: int = 100) -> tuple[list[bytes], list[Record]]:

@@ -9,11 +9,11 @@ from unittest.mock import Mock
 
 from memory_server import MemoryServer
 
-from rangelog._hot import HotRange
-from rangelog._reader import Reader
-from rangelog._transport.data_connection import DataConnections
-from rangelog.errors import StreamNotFound, Unavailable
-from rangelog.ids import ReplicaId
+from rangelog._read.hot import HotRange
+from rangelog._read.reader import Reader
+from rangelog_core.errors import StreamNotFound, Unavailable
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnections
 from rangelog_proto.v1 import common_pb2
 from rangelog_server.testing import batch
 

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from rangelog_proto.frame import Frame, FrameDecoder, Opcode, encode_frame
+from rangelog_core.frame import Frame, FrameDecoder, Opcode, encode_frame
 from rangelog_proto.v1 import common_pb2, data_pb2
-from rangelog_server.data_plane import Connection, DataPlane
-from rangelog_server.handlers import HANDLERS, make_connection_factory
-from rangelog_server.identity import Identity
+from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving.connection import ClientConnection, DataPlane
+from rangelog_server.serving.handlers import HANDLERS, make_connection_factory
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
@@ -84,7 +84,7 @@ async def memory_plane(name: str = "rs1") -> AsyncIterator[DataPlane]:
     store = Store(HeldWal(Path("/log"), 3, io=MemoryIo(), segment_bytes=1 << 26))
     store.open()
     readers = ThreadPoolExecutor(1)
-    yield DataPlane(store, Identity(name, 9, 1, 3), None, asyncio.get_running_loop(), readers)
+    yield DataPlane(store, DirectoryIdentity(name, 9, 1, 3), None, asyncio.get_running_loop(), readers)
     readers.shutdown()
 
 
@@ -93,7 +93,7 @@ class Client:
 
     def __init__(self, plane: DataPlane) -> None:
         self.wire = Wire()
-        self.connection = Connection(plane, HANDLERS)
+        self.connection = ClientConnection(plane, HANDLERS)
         self.connection.connection_made(self.wire)
         self.requests = 0
 

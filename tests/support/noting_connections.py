@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from rangelog._appending import Appending
-from rangelog._transport.data_connection import DataConnections, RangeListener
-from rangelog._writer import Writer
-from rangelog.batch import CODEC_NONE
-from rangelog.ids import ReplicaId
+from rangelog._append.runner import AppenderRunner
+from rangelog._append.writer import Writer
 from rangelog.protocol.appender import OpenRange
-from rangelog_proto.frame import FrameDecoder
+from rangelog_core.batch import CODEC_NONE
+from rangelog_core.frame import FrameDecoder
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnections, RangeListener
 from rangelog_proto.v1 import common_pb2, data_pb2
 
 SERVERS = ("a", "b", "c")
@@ -68,13 +68,13 @@ async def opened_writer(connections: NotingConnections) -> Writer:
     config = common_pb2.StreamConfig(range_size_bytes_max=1 << 40)
     stream = common_pb2.Stream(stream_id=1, name="s", epoch=1, config=config)
     writer._loop, writer._stream, writer._codec = asyncio.get_running_loop(), stream, CODEC_NONE
-    writer._appending = Appending(
+    writer._runner = AppenderRunner(
         cast(Any, None), shared, stream, created,
         confirmed=writer._resolve, stopping=writer._stopping, stopped=writer._stopped, send_gathered=writer._pump,
     )  # fmt: skip
     writer._accepting = True
-    writer._appending.start()
-    assert isinstance(writer._appending.core.opened, OpenRange)
+    writer._runner.start()
+    assert isinstance(writer._runner.core.opened, OpenRange)
     while not all(connection.listener for connection in connections.of.values()):
         await asyncio.sleep(0)
     return writer

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from history import cut_off_a_torn_line, open_for_appending, write_all
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE_ROOTS = ("proto", "client", "pd", "range_server", "cli", "tools")
+SOURCE_ROOTS = ("proto", "core", "server_common", "client", "pd", "range_server", "cli", "tools")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
@@ -42,16 +43,24 @@ WORDS_WITH_A_PLACE = {
 LIBRARY_NAMES = {"partition", "rpartition"}  # str.partition
 
 CORES = (
-    "client/rangelog/batch.py",
-    "client/rangelog/errors.py",
-    "client/rangelog/ids.py",
-    "client/rangelog/limits.py",
+    *(
+        f"core/rangelog_core/{name}.py"
+        for name in (
+            "allocator",
+            "batch",
+            "checked_batches",
+            "errors",
+            "frame",
+            "ids",
+            "limits",
+            "object_keys",
+            "record",
+        )
+    ),
     "client/rangelog/protocol/",
-    "client/rangelog/record.py",
     "pd/rangelog_pd/placement.py",
     "pd/rangelog_pd/reconcile/",
     "pd/rangelog_pd/state/",
-    "proto/rangelog_proto/frame.py",
     "range_server/rangelog_server/ranges/",
 )
 """What decides correctness. Ruff bans modules there (pyproject.toml); the built-in functions are banned here."""
@@ -304,3 +313,46 @@ def test_files_that_are_named_exist(page: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text())
     gone += [link for link in links if not ((ROOT / page).parent / link).exists()]
     assert not gone, gone
+
+
+def private_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The private modules and names of `rangelog` that a module imports, with the line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            imported = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in imported:
+            package, *rest = name.split(".")
+            if package == "rangelog" and any(part.startswith("_") for part in rest):
+                yield node.lineno, name
+
+
+def test_nobody_outside_the_client_imports_its_private_modules() -> None:
+    """Servers, commands, tools and benchmarks use `rangelog` by its public names; only tests look inside."""
+    found = [
+        f"{name_of(path)}:{line} {name}"
+        for path in tracked("*.py")
+        if not name_of(path).startswith(("client/rangelog/", "tests/"))
+        for line, name in private_imports(tree_of(path))
+    ]
+    assert not found, found
+
+
+def test_every_package_is_built_typed_linted_and_under_contract() -> None:
+    """A package that is added is in the wheel, among what mypy and ruff read, and among the roots of the import contracts."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    folders = {
+        str(path.parent.relative_to(ROOT).as_posix())
+        for path in sources()
+        if path.name == "__init__.py" and len(path.relative_to(ROOT).parts) == 3
+    }
+    assert len(folders) >= 9
+    assert set(config["hatch"]["build"]["targets"]["wheel"]["packages"]) == folders
+    assert set(config["importlinter"]["root_packages"]) == {folder.split("/")[1] for folder in folders}
+    roots = {folder.split("/")[0] for folder in folders}
+    assert roots <= set(config["ruff"]["src"])
+    assert roots <= {*config["mypy"]["files"], "proto"} and roots <= set(config["mypy"]["mypy_path"])
+    assert roots <= set(SOURCE_ROOTS)

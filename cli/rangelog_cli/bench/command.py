@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from rangelog.errors import InvalidArgument
 from rangelog_cli.bench.loop import run_on_loop
 from rangelog_cli.bench.measurement import Measurement, medians
 from rangelog_cli.bench.ours import Rangelog
@@ -28,6 +27,7 @@ from rangelog_cli.bench.workload import (
     Emit,
     run_round,
 )
+from rangelog_core.errors import InvalidArgument
 
 NAMES = (THROUGHPUT, CATCHUP, LATENCY, OPEN_LOOP, TAIL, FAILOVER, *OWN)
 """What --only takes."""

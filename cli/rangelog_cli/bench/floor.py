@@ -20,12 +20,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rangelog.errors import InvalidArgument, Unavailable
 from rangelog_cli.bench.system import Stop, System
 from rangelog_cli.bench.workload import CATCHUP, LATENCY, OPEN_LOOP, THROUGHPUT
-from rangelog_cli.lifeline import follow_parent
-from rangelog_cli.ports import LOOPBACK, free_ports, is_free
-from rangelog_cli.process import Process, stop_all, wait_until
+from rangelog_cli.local.lifeline import follow_parent
+from rangelog_cli.local.ports import LOOPBACK, free_ports, is_free
+from rangelog_cli.local.process import Process, stop_all, wait_until
+from rangelog_core.errors import InvalidArgument, Unavailable
 
 NAME, SETTING = "floor", "3 processes that write and flush"
 _COPIES, _ACKS = 3, 2

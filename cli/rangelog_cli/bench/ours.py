@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rangelog
-from rangelog.errors import InvalidArgument
 from rangelog_cli.bench.system import Stop, System
 from rangelog_cli.bench.workload import SHARED
-from rangelog_cli.health import leader, wait_healthy
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.health import leader, wait_healthy
+from rangelog_cli.local.processes import Cluster
+from rangelog_core.errors import InvalidArgument
+from rangelog_core.stream_config import StreamConfig
 
 if TYPE_CHECKING:
     from rangelog import Client, Writer
@@ -135,7 +136,7 @@ class Rangelog(System):
     async def new_stream(self, **config: Any) -> str:
         """Create a stream, by default one that is never tiered (no peer does that beside the appends); its name."""
         name = f"bench-{uuid.uuid4().hex[:12]}"
-        await self.client.create_stream(name, **({"tiered": False} | config))
+        await self.client.create_stream(name, StreamConfig(**({"tiered": False} | config)))
         return name
 
     async def _drop_stream(self) -> None:

@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 import rangelog
 from rangelog import Writer
-from rangelog.errors import RangelogError, RequestTimeout, Unavailable
 from rangelog_cli.bench import measurement as m
 from rangelog_cli.bench.measurement import Measurement
 from rangelog_cli.bench.meter import Meter, give_back_memory, memory_bytes
@@ -30,6 +29,7 @@ from rangelog_cli.bench.workload import (
     now,
 )
 from rangelog_cli.demo.s3_server import BUCKET, S3Server, use_credentials
+from rangelog_core.errors import RangelogError, RequestTimeout, Unavailable
 
 ARROW, STREAMS, END, GAP_PD, TAKEOVER, COLD = "arrow", "streams", "end", "pd-failover", "takeover", "cold"
 OWN = (ARROW, STREAMS, END, GAP_PD, TAKEOVER, COLD)

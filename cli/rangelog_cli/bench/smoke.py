@@ -16,7 +16,6 @@ from pathlib import Path
 
 import click
 
-from rangelog.errors import ConfigInvalid
 from rangelog_cli.bench import measurement as m
 from rangelog_cli.bench.floor import Floor
 from rangelog_cli.bench.loop import run_on_loop
@@ -34,6 +33,7 @@ from rangelog_cli.bench.workload import (
     measure_latency,
     measure_throughput,
 )
+from rangelog_core.errors import ConfigInvalid
 
 SLOWER_MAX = 1.7
 """Fails when a ratio is worse than the kept one by more than this: below 2, above what noise does."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from rangelog_cli.demo.ack_log import AckLog
 from rangelog_cli.demo.flights import Flight, read_spool
-from rangelog_cli.lifeline import follow_parent
+from rangelog_cli.local.lifeline import follow_parent
 
 if TYPE_CHECKING:
     from rangelog import Writer
@@ -35,7 +35,7 @@ PACE_STEP = 100
 """Flights between two looks at the clock: 5 ms worth."""
 
 
-class Appender:
+class FlightAppender:
     """Keeps a bounded number of appends in flight."""
 
     def __init__(self, writer: Writer, flights: Sequence[Flight], log: AckLog) -> None:
@@ -96,7 +96,7 @@ async def append(pds: str, stream: str, spool: Path, acks: Path, status: Path) -
         async with client.writer(stream) as writer:
             start = writer.next_offset
             _tell(status, state="opened", start=start)
-            await Appender(writer, flights, log).run(start)
+            await FlightAppender(writer, flights, log).run(start)
             end = writer.next_offset
     _tell(status, state="done", start=start, end=end)
     log.close()

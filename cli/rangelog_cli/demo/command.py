@@ -26,10 +26,11 @@ from rangelog_cli.demo.progress import Progress
 from rangelog_cli.demo.report import CarrierRow, Check, ReportData, write_report
 from rangelog_cli.demo.s3_server import S3Server, use_credentials
 from rangelog_cli.demo.timeline import Timeline, make_timeline
-from rangelog_cli.processes import Cluster, stop_all
+from rangelog_cli.local.processes import Cluster, stop_all
+from rangelog_core.stream_config import StreamConfig
 
 if TYPE_CHECKING:
-    from rangelog_cli.demo.metadata import Metadata
+    from rangelog_cli.demo.metadata import StreamMetadata
 
 STREAM = "flights"
 RANGE_SERVERS = 4
@@ -40,7 +41,7 @@ _SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
 
 
 @dataclass
-class Outcome:
+class DemoOutcome:
     """What was found. `last_line` and `ok` say it in the agreed form."""
 
     total: int
@@ -129,7 +130,7 @@ def _keep_logs(directory: Path, target: Path) -> None:
             shutil.copytree(folder, target, dirs_exist_ok=True)
 
 
-async def _run(directory: Path, report: Path, flight_count: int | None, with_spark: bool) -> Outcome:
+async def _run(directory: Path, report: Path, flight_count: int | None, with_spark: bool) -> DemoOutcome:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -157,10 +158,10 @@ class Demo:
     flights: list[Flight]
     cluster: Cluster
     s3: S3Server
-    metadata: Metadata
+    metadata: StreamMetadata
     progress: Progress
     stack: AsyncExitStack
-    outcome: Outcome
+    outcome: DemoOutcome
 
     async def append(self) -> None:
         """(b) All flights through three kills."""
@@ -257,15 +258,15 @@ async def _start(directory: Path, flight_count: int | None, progress: Progress, 
         await asyncio.to_thread(cluster.start)
         metadata = await _make_stream(cluster, stack)
         bar.note = f"3 placement drivers, {RANGE_SERVERS} range servers, S3 at {s3.endpoint}"
-    return Demo(directory, flights, cluster, s3, metadata, progress, stack, Outcome(len(flights)))
+    return Demo(directory, flights, cluster, s3, metadata, progress, stack, DemoOutcome(len(flights)))
 
 
-async def _make_stream(cluster: Cluster, stack: AsyncExitStack) -> Metadata:
+async def _make_stream(cluster: Cluster, stack: AsyncExitStack) -> StreamMetadata:
     import rangelog
-    from rangelog_cli.demo.metadata import Metadata, wait_for
+    from rangelog_cli.demo.metadata import StreamMetadata, wait_for
     from rangelog_cli.demo.tiering import KEEP_HOT
 
-    metadata = Metadata(cluster.pd_addresses, STREAM)
+    metadata = StreamMetadata(cluster.pd_addresses, STREAM)
     stack.push_async_callback(metadata.close)
 
     async def all_alive() -> bool:
@@ -273,7 +274,7 @@ async def _make_stream(cluster: Cluster, stack: AsyncExitStack) -> Metadata:
 
     await wait_for(all_alive, 30.0, "range servers have not registered")
     async with await rangelog.connect(cluster.connect_string) as client:
-        await client.create_stream(STREAM, replicas=3, acks=2, range_size_bytes_max=RANGE_SIZE_BYTES)
+        await client.create_stream(STREAM, StreamConfig(acks=2, range_size_bytes_max=RANGE_SIZE_BYTES))
     await metadata.set_hot_retention(KEEP_HOT, str(uuid.uuid4()))
     return metadata
 

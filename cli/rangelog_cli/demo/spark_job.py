@@ -9,7 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
-from rangelog_cli.lifeline import follow_parent
+from rangelog_cli.local.lifeline import follow_parent
 
 QUERY = """
 SELECT f.carrier AS carrier,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 
-from rangelog_cli.demo.metadata import Metadata, wait_for
+from rangelog_cli.demo.metadata import StreamMetadata, wait_for
 from rangelog_cli.demo.progress import Bar
 from rangelog_proto.v1 import common_pb2
 
@@ -15,7 +15,7 @@ KEEP_HOT = -1
 """hot_retention_ms of a stream whose hot copies are never dropped."""
 
 
-async def wait_tiered(metadata: Metadata, bar: Bar) -> list[common_pb2.Range]:
+async def wait_tiered(metadata: StreamMetadata, bar: Bar) -> list[common_pb2.Range]:
     """Return the sealed ranges once objects cover each of them."""
 
     async def all_there() -> bool:
@@ -29,7 +29,7 @@ async def wait_tiered(metadata: Metadata, bar: Bar) -> list[common_pb2.Range]:
     return [found for found in await metadata.ranges() if found.state == common_pb2.RANGE_STATE_SEALED]
 
 
-async def drop_older_half(metadata: Metadata, sealed: list[common_pb2.Range]) -> tuple[int, int]:
+async def drop_older_half(metadata: StreamMetadata, sealed: list[common_pb2.Range]) -> tuple[int, int]:
     """Make hot retention short enough for the older half, and endless again. Returns (dropped, still hot) sealed ranges.
 
     Hot retention counts from the commit of a range's object: what was tiered by the time the older half was complete goes.

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rangelog.errors import RequestTimeout, Unavailable
 from rangelog_cli.demo.comparison import Comparison
 from rangelog_cli.demo.flights import Flight, data_file
 from rangelog_cli.demo.progress import Bar
 from rangelog_cli.demo.report import CarrierRow
 from rangelog_cli.demo.s3_server import BUCKET, CREDENTIALS, REGION
-from rangelog_cli.processes import Process
+from rangelog_cli.local.processes import Process
+from rangelog_core.errors import RequestTimeout, Unavailable
 
 if TYPE_CHECKING:
     from rangelog import Client

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rangelog.batch import restamp
-from rangelog.errors import InternalError, RangelogError, WriterFenced
-from rangelog.ids import ReplicaId
-from rangelog.limits import FRAME_PAYLOAD_BYTES_MAX, REPLICA_LAG_BYTES_MAX
-from rangelog.protocol.window import Link, SentBatch, Window
+from rangelog.protocol.window import ReplicaProgress, SentBatch, Window
+from rangelog_core.batch import restamp
+from rangelog_core.errors import InternalError, RangelogError, WriterFenced
+from rangelog_core.ids import ReplicaId
+from rangelog_core.limits import FRAME_PAYLOAD_BYTES_MAX, REPLICA_LAG_BYTES_MAX
 
 REPLICA_LAG_MS_MAX = 2_000.0
 """A replica that holds batches back this long is slow, whatever the others take. Far below a user's patience."""
@@ -140,7 +140,7 @@ class Stopped(NamedTuple):
 Effect = Connect | Send | SendConfirm | Confirmed | Probe | SealRange | Leave | Stopped
 
 
-class Phase(Enum):
+class AppenderPhase(Enum):
     """Where the writer stands."""
 
     OPEN = "open"
@@ -154,7 +154,7 @@ class Appender:
 
     def __init__(self, epoch: int, opened: OpenRange, now_ms: float) -> None:
         self.epoch = epoch
-        self.phase = Phase.OPEN
+        self.phase = AppenderPhase.OPEN
         self.error: RangelogError | None = None
         self.seal_count = 0
         self._effects: list[Effect] = []
@@ -194,14 +194,14 @@ class Appender:
 
     def tick_after_ms(self, now_ms: float) -> float:
         """Return when the next tick is due, unless an event other than an ack comes before."""
-        if self.phase is not Phase.OPEN or self.holds_much:
+        if self.phase is not AppenderPhase.OPEN or self.holds_much:
             return TICK_BUSY_MS
         after_ms = TICK_CALM_MS
-        for link in self._window.links.values():
-            if link.failed or link.slow or link.unreachable:
+        for progress in self._window.replicas.values():
+            if progress.failed or progress.slow or progress.unreachable:
                 return TICK_BUSY_MS
-            if link.durable_offset < self._window.end_offset:
-                after_ms = min(after_ms, link.progress_ms + self._lag_ms_max() - now_ms)
+            if progress.durable_offset < self._window.end_offset:
+                after_ms = min(after_ms, progress.progress_ms + self._lag_ms_max() - now_ms)
         return max(TICK_BUSY_MS, after_ms)
 
     def submit(self, now_ms: float, base_offset: int, end_offset: int, data: bytes) -> None:
@@ -210,19 +210,19 @@ class Appender:
             raise self.error
         assert base_offset == self.next_offset, "offsets are dense"
         batch = SentBatch(base_offset, end_offset, data, now_ms)
-        if self.phase is Phase.SEALING:
+        if self.phase is AppenderPhase.SEALING:
             self._waiting.append(batch)
             self._waiting_end = end_offset
             return
         window = self._window
         window.push(batch)
         following = []  # replicas that were sent everything before
-        for link in window.links.values():
-            if link.live and link.sent_offset == base_offset:
-                link.sent_offset = end_offset
-                following.append(link.replica)
-            elif link.live:
-                self._send(link)
+        for progress in window.replicas.values():
+            if progress.live and progress.sent_offset == base_offset:
+                progress.sent_offset = end_offset
+                following.append(progress.replica)
+            elif progress.live:
+                self._send(progress)
         if following:
             self._effects.append(Send(self._range.index, following, (batch,), window.confirm_offset))
 
@@ -230,104 +230,100 @@ class Appender:
 
     def connected(self, now_ms: float, range_index: int, replica: ReplicaId) -> None:
         """The replica can be sent to; what it has not acked goes out again."""
-        link = self._link(range_index, replica)
-        if link is None:
+        progress = self._progress_of(range_index, replica)
+        if progress is None:
             return
-        link.unreachable = False
-        if link.failed:
+        progress.unreachable = False
+        if progress.failed:
             return  # too late for this range; good for the next one
-        link.live = True
-        link.sent_offset = link.durable_offset
-        link.progress_ms = now_ms
-        self._send(link)
+        progress.live = True
+        progress.sent_offset = progress.durable_offset
+        progress.progress_ms = now_ms
+        self._send(progress)
 
     def disconnected(self, now_ms: float, range_index: int, replica: ReplicaId) -> None:
         """The connection broke or could not be made: leave the range if there is somewhere better."""
-        link = self._link(range_index, replica)
-        if link is None:
+        progress = self._progress_of(range_index, replica)
+        if progress is None:
             return
-        link.live = False
-        link.unreachable = True
+        progress.live = False
+        progress.unreachable = True
         self._want_roll(now_ms)
 
     def acked(self, now_ms: float, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
         """The replica holds everything below `durable_offset`."""
-        link = self._link(range_index, replica)
-        if link is None:
+        progress = self._progress_of(range_index, replica)
+        if progress is None:
             return  # left: it counts for nothing
         if durable_offset > self._window.end_offset:
             self._stop(InternalError(f"{replica} acks {durable_offset}, beyond what was sent"))
             return
-        if self._window.acked(link, durable_offset, now_ms):
+        if self._window.acked(progress, durable_offset, now_ms):
             self._report()
             if self._full():
                 self._want_roll(now_ms)
 
     def refused(self, now_ms: float, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
         """The replica refused an append. A higher epoch ends the writer; anything else ends this replica's part."""
-        link = self._link(range_index, replica)
-        if link is None:
+        progress = self._progress_of(range_index, replica)
+        if progress is None:
             return
         if isinstance(error, WriterFenced):
-            if self.phase is Phase.SEALING and (error.epoch or 0) <= self.epoch:
+            if self.phase is AppenderPhase.SEALING and (error.epoch or 0) <= self.epoch:
                 return  # our own seal went ahead of the reply
             self.fenced(error)
             return
-        self._window.give_up(link)  # it lost what it had acked, or is in doubt: not to be trusted in this range
+        self._window.give_up(progress)  # it lost what it had acked, or is in doubt: not to be trusted in this range
         self._want_roll(now_ms)
 
     # ---- leaving the range
 
     def tick(self, now_ms: float) -> None:
         """Look for slow replicas, an old range, trouble that waits for a better place. Call it `tick_after_ms` later again."""
-        if self.phase is not Phase.OPEN:
+        if self.phase is not AppenderPhase.OPEN:
             return
-        for link in self._window.links.values():
-            self._judge(link, now_ms)
-        links = self._window.links.values()
-        trouble = any(link.failed or link.slow or link.unreachable for link in links)
+        for progress in self._window.replicas.values():
+            self._judge(progress, now_ms)
+        replicas = self._window.replicas.values()
+        trouble = any(progress.failed or progress.slow or progress.unreachable for progress in replicas)
         if not trouble and now_ms - self._entered_ms > CALM_MS:
             self._troubles = 0
         aged = self._range.age_ms_max and now_ms - self._range.created_ms > self._range.age_ms_max
         if trouble or self._full() or (aged and self._window.confirmed_bytes):
             self._want_roll(now_ms)
 
-    def roll(self, now_ms: float) -> None:
-        """Leave the range as soon as it can be."""
-        self._want_roll(now_ms)
-
     def probed(self, now_ms: float, *, possible: bool) -> None:
         """The placement driver answered a probe and has somewhere to go, or not."""
-        if self.phase is not Phase.PROBING:
+        if self.phase is not AppenderPhase.PROBING:
             return
         if not possible:
-            self.phase = Phase.OPEN
+            self.phase = AppenderPhase.OPEN
             self._roll_after_ms = now_ms + ROLL_RETRY_MS
             return
-        self.phase = Phase.SEALING
+        self.phase = AppenderPhase.SEALING
         self._window.frozen = True
         self._ask_for_seal()
 
     def seal_refused(self, now_ms: float) -> None:
         """There is no better place, and nothing was changed: go on where we are."""
-        if self.phase is not Phase.SEALING:
+        if self.phase is not AppenderPhase.SEALING:
             return
-        self.phase = Phase.OPEN
+        self.phase = AppenderPhase.OPEN
         self._roll_after_ms = now_ms + ROLL_RETRY_MS
-        for link in self._window.links.values():
-            link.progress_ms = now_ms
+        for progress in self._window.replicas.values():
+            progress.progress_ms = now_ms
         if self._window.unfreeze():
             self._report()
         waiting, self._waiting = self._waiting, []
         for batch in waiting:
             self._window.push(batch)
-        for link in self._window.links.values():
-            if link.live:
-                self._send(link)
+        for progress in self._window.replicas.values():
+            if progress.live:
+                self._send(progress)
 
     def floor_refused(self, now_ms: float, floor_offset: int) -> None:
         """A reader was shown more than the seal would keep: A replicas hold it, so it is acked; ask for a seal there."""
-        if self.phase is not Phase.SEALING:
+        if self.phase is not AppenderPhase.SEALING:
             return
         frozen = self._window.confirm_offset
         if not self._window.confirm_to(floor_offset):
@@ -338,7 +334,7 @@ class Appender:
 
     def sealed(self, now_ms: float, end_offset: int, opened: OpenRange) -> None:
         """The range ended at `end_offset`, and the next one is open."""
-        if self.phase is not Phase.SEALING:
+        if self.phase is not AppenderPhase.SEALING:
             return
         frozen = self._window.confirm_offset
         if end_offset != frozen:
@@ -372,7 +368,7 @@ class Appender:
     def _enter(self, opened: OpenRange, batches: Sequence[SentBatch], now_ms: float) -> None:
         self._range = opened
         self._window = Window(opened.replicas, opened.acks, opened.start_offset, now_ms)
-        self.phase = Phase.OPEN
+        self.phase = AppenderPhase.OPEN
         self._entered_ms = self._roll_after_ms = now_ms
         for batch in batches:
             batch.data = restamp(batch.data, range_index=opened.index, epoch=self.epoch)
@@ -380,26 +376,26 @@ class Appender:
             self._window.push(batch)
         self._effects += [Connect(opened.index, replica) for replica in opened.replicas]
 
-    def _send(self, link: Link) -> None:
-        batches = self._window.unsent(link, FRAME_PAYLOAD_BYTES_MAX)
+    def _send(self, progress: ReplicaProgress) -> None:
+        batches = self._window.unsent(progress, FRAME_PAYLOAD_BYTES_MAX)
         while batches:
-            self._effects.append(Send(self._range.index, (link.replica,), batches, self._window.confirm_offset))
-            batches = self._window.unsent(link, FRAME_PAYLOAD_BYTES_MAX)
+            self._effects.append(Send(self._range.index, (progress.replica,), batches, self._window.confirm_offset))
+            batches = self._window.unsent(progress, FRAME_PAYLOAD_BYTES_MAX)
 
-    def _link(self, range_index: int, replica: ReplicaId) -> Link | None:
-        if range_index != self._range.index or self.phase is Phase.STOPPED:
+    def _progress_of(self, range_index: int, replica: ReplicaId) -> ReplicaProgress | None:
+        if range_index != self._range.index or self.phase is AppenderPhase.STOPPED:
             return None
-        return self._window.links.get(replica)
+        return self._window.replicas.get(replica)
 
-    def _judge(self, link: Link, now_ms: float) -> None:
+    def _judge(self, progress: ReplicaProgress, now_ms: float) -> None:
         """Give up a replica that holds the others back, if they can do without it."""
-        if link.failed or link.durable_offset >= self._window.end_offset:
+        if progress.failed or progress.durable_offset >= self._window.end_offset:
             return
-        late = now_ms - link.progress_ms > self._lag_ms_max()
-        if late or self._window.lags_by(link, REPLICA_LAG_BYTES_MAX):
-            link.slow = True
-            if self._goes_on_without(link):
-                self._window.give_up(link)
+        late = now_ms - progress.progress_ms > self._lag_ms_max()
+        if late or self._window.lags_by(progress, REPLICA_LAG_BYTES_MAX):
+            progress.slow = True
+            if self._goes_on_without(progress):
+                self._window.give_up(progress)
 
     def _lag_ms_max(self) -> float:
         """How long a replica may hold batches back, by what confirms take here."""
@@ -408,10 +404,10 @@ class Appender:
             return REPLICA_LAG_MS_MAX
         return min(REPLICA_LAG_MS_MAX, max(REPLICA_LAG_MS_MIN, REPLICA_LAG_FACTOR * latency_ms))
 
-    def _goes_on_without(self, link: Link | None = None) -> bool:
-        """Whether enough sound replicas (other than `link`) take appends: else this range is never acked again."""
-        links = self._window.links.values()
-        sound = [each for each in links if each is not link and each.live and not each.slow]
+    def _goes_on_without(self, progress: ReplicaProgress | None = None) -> bool:
+        """Whether enough sound replicas (other than `progress`) take appends: else this range is never acked again."""
+        replicas = self._window.replicas.values()
+        sound = [each for each in replicas if each is not progress and each.live and not each.slow]
         return len(sound) >= self._range.acks
 
     def _to_avoid(self) -> tuple[tuple[str, ...], bool]:
@@ -419,9 +415,13 @@ class Appender:
 
         Pointless: while this range still works, or is only full, a move must lead to a better place.
         """
-        links = self._window.links.values()
-        bad = tuple(link.replica.server for link in links if link.failed or link.slow or link.unreachable)
-        back = all(not link.unreachable and not link.slow for link in links)  # those that failed could be of use again
+        replicas = self._window.replicas.values()
+        bad = tuple(
+            progress.replica.server for progress in replicas if progress.failed or progress.slow or progress.unreachable
+        )
+        back = all(
+            not progress.unreachable and not progress.slow for progress in replicas
+        )  # those that failed could be of use again
         return bad, bool(bad) and not back and not self._full() and self._goes_on_without()
 
     def _full(self) -> bool:
@@ -429,14 +429,14 @@ class Appender:
         return self._window.confirmed_bytes >= self._range.size_bytes_max
 
     def _want_roll(self, now_ms: float) -> None:
-        if self.phase is not Phase.OPEN or now_ms < self._roll_after_ms:
+        if self.phase is not AppenderPhase.OPEN or now_ms < self._roll_after_ms:
             return
         bad, strictly = self._to_avoid()
         if bad and self._troubles and not self._full():
             limit = PACE_MS_MAX if self._goes_on_without() else PACE_BLOCKED_MS_MAX
             if now_ms < self._entered_ms + min(limit, PACE_MS * 2.0**self._troubles):
                 return  # tick comes back to it
-        self.phase = Phase.PROBING
+        self.phase = AppenderPhase.PROBING
         wanted = len(self._range.replicas) if strictly else self._range.acks
         self._effects.append(Probe(bad, strictly, wanted))
 
@@ -448,10 +448,10 @@ class Appender:
         confirm = self._window.confirm_offset
         self._effects.append(Confirmed(confirm))
         if confirm == self._window.end_offset:  # nothing follows that would carry it
-            live = [link.replica for link in self._window.links.values() if link.live]
+            live = [progress.replica for progress in self._window.replicas.values() if progress.live]
             self._effects.append(SendConfirm(self._range.index, live, confirm))
 
     def _stop(self, error: RangelogError) -> None:
-        if self.phase is not Phase.STOPPED:
-            self.phase, self.error = Phase.STOPPED, error
+        if self.phase is not AppenderPhase.STOPPED:
+            self.phase, self.error = AppenderPhase.STOPPED, error
             self._effects.append(Stopped(error))

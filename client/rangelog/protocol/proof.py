@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rangelog.ids import ReplicaId
 from rangelog.protocol.quorum import confirmed_offset
+from rangelog_core.ids import ReplicaId
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from rangelog.errors import Corruption, InvalidArgument, OffsetTrimmed, Unavailable
+from rangelog_core.errors import Corruption, InvalidArgument, OffsetTrimmed, Unavailable
 
 
 class ReadPreference(Enum):

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rangelog.errors import InternalError
-from rangelog.ids import ReplicaId
 from rangelog.protocol.quorum import seal_end_offset, seal_quorum
+from rangelog_core.errors import InternalError
+from rangelog_core.ids import ReplicaId
 
 GRACE_MS = 100
 """How long to wait for further answers once there are enough: about a round trip; it often saves a copy."""
@@ -64,7 +64,7 @@ class Answer(Enum):
     UNKNOWN = "unknown"
 
 
-class Phase(Enum):
+class RecoveryPhase(Enum):
     """Where the recovery stands."""
 
     FENCING = "fencing"
@@ -91,7 +91,7 @@ class Recovery:
     acks: int
     start_offset: int
     grace_ms: int = GRACE_MS
-    phase: Phase = Phase.FENCING
+    phase: RecoveryPhase = RecoveryPhase.FENCING
     end_offset: int | None = None
     _members: dict[ReplicaId, _Member] = field(default_factory=dict)
     _quorum_ms: float | None = None
@@ -108,7 +108,7 @@ class Recovery:
     def answered(self, now_ms: float, replica: ReplicaId, answer: Answer, durable_offset: int, why: str = "") -> None:
         """A replica answered the seal; its fence is durable unless the answer is UNKNOWN."""
         member = self._members[replica]
-        if self.phase is not Phase.FENCING:
+        if self.phase is not RecoveryPhase.FENCING:
             return  # decided without it; the next round, if any, asks again
         member.answer, member.durable_offset, member.lost = answer, durable_offset, False
         member.why = why or answer.value
@@ -122,19 +122,19 @@ class Recovery:
         member = self._members[replica]
         member.gone = member.gone or gone
         member.answer, member.lost, member.why, member.asked = None, True, why, False
-        if self.phase is Phase.COPYING:
+        if self.phase is RecoveryPhase.COPYING:
             self._back_to_fencing()
-        if self.phase is Phase.FENCING:
+        if self.phase is RecoveryPhase.FENCING:
             self._decide(now_ms)
 
     def tick(self, now_ms: float) -> None:
         """Time passed."""
-        if self.phase is Phase.FENCING:
+        if self.phase is RecoveryPhase.FENCING:
             self._decide(now_ms)
 
     def retry_lost(self) -> None:
         """Ask again those that were lost or in doubt; the caller paces this."""
-        if self.phase is not Phase.FENCING:
+        if self.phase is not RecoveryPhase.FENCING:
             return
         for replica, member in self._members.items():
             if not member.gone and (not member.asked or member.answer in (Answer.UNKNOWN, Answer.DOUBTFUL)):
@@ -148,12 +148,12 @@ class Recovery:
         self._copies.remove(copy)
         member = self._members[copy.target]
         member.durable_offset = max(member.durable_offset, copy.end_offset)
-        if self.phase is Phase.COPYING and not self._copies:
+        if self.phase is RecoveryPhase.COPYING and not self._copies:
             self._commit()
 
     def committed(self, end_offset: int) -> None:
         """The placement driver answered with the end in force."""
-        self.phase, self.end_offset = Phase.DONE, end_offset
+        self.phase, self.end_offset = RecoveryPhase.DONE, end_offset
 
     # ---- effects
 
@@ -164,7 +164,7 @@ class Recovery:
 
     def next_tick_ms(self) -> float | None:
         """When `tick` has something to do, at the latest."""
-        if self.phase is Phase.FENCING and self._quorum_ms is not None:
+        if self.phase is RecoveryPhase.FENCING and self._quorum_ms is not None:
             return self._quorum_ms + self.grace_ms
         return None
 
@@ -223,7 +223,7 @@ class Recovery:
             Copy(source, target, answers[target], end) for target in order[1 : self.acks] if answers[target] < end
         ]
         if self._copies:
-            self.phase = Phase.COPYING
+            self.phase = RecoveryPhase.COPYING
             self._pending += self._copies
         else:
             self._commit()
@@ -231,12 +231,12 @@ class Recovery:
     def _commit(self) -> None:
         if self.end_offset is None:
             raise InternalError("a seal is to be committed before its end is decided")
-        self.phase = Phase.COMMITTING
+        self.phase = RecoveryPhase.COMMITTING
         self._pending.append(Commit(self.end_offset))
 
     def _back_to_fencing(self) -> None:
         """Ask everybody again: an answer taken before a copy failed may be short of what was copied since."""
-        self.phase, self.end_offset, self._quorum_ms = Phase.FENCING, None, None
+        self.phase, self.end_offset, self._quorum_ms = RecoveryPhase.FENCING, None, None
         self._copies.clear()
         for replica, member in self._members.items():
             if not member.lost:

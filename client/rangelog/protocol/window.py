@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rangelog.ids import ReplicaId
 from rangelog.protocol.quorum import confirmed_offset
+from rangelog_core.ids import ReplicaId
 
 _LATENCY_KEPT = 0.99
 """Of a slow confirm's latency, at each later one: half of it is forgotten after 70."""
@@ -32,7 +32,7 @@ class SentBatch:
 
 
 @dataclass(slots=True)
-class Link:
+class ReplicaProgress:
     """One replica of the open range, as the writer sees it."""
 
     replica: ReplicaId
@@ -49,7 +49,9 @@ class Window:
     """See the module."""
 
     def __init__(self, replicas: Sequence[ReplicaId], acks: int, start_offset: int, now_ms: float) -> None:
-        self.links = {replica: Link(replica, start_offset, start_offset, progress_ms=now_ms) for replica in replicas}
+        self.replicas = {
+            replica: ReplicaProgress(replica, start_offset, start_offset, progress_ms=now_ms) for replica in replicas
+        }
         self.acks = acks
         self.confirm_offset = start_offset
         self.frozen = False
@@ -63,42 +65,42 @@ class Window:
     def push(self, batch: SentBatch) -> None:
         """Add the next batch."""
         assert batch.base_offset == self.end_offset, "batches lie end to end"
-        for link in self.links.values():
-            if link.durable_offset == self.end_offset:  # nothing was due until now
-                link.progress_ms = batch.submitted_ms
+        for progress in self.replicas.values():
+            if progress.durable_offset == self.end_offset:  # nothing was due until now
+                progress.progress_ms = batch.submitted_ms
         self._batches.append(batch)
         self._unconfirmed.append(batch)
         self.end_offset = batch.end_offset
         self.size_bytes += len(batch.data)
 
-    def unsent(self, link: Link, bytes_max: int) -> list[SentBatch]:
+    def unsent(self, progress: ReplicaProgress, bytes_max: int) -> list[SentBatch]:
         """Return the next batches for a live replica, at least one if there is any, and count them as sent."""
-        if link.sent_offset >= self.end_offset:
+        if progress.sent_offset >= self.end_offset:
             return []
         chosen: list[SentBatch] = []
         size = 0
         newest = self._batches[-1]
-        if newest.base_offset == link.sent_offset:  # the common case: no search
+        if newest.base_offset == progress.sent_offset:  # the common case: no search
             chosen = [newest]
         else:
             for batch in self._batches:
-                if batch.base_offset < link.sent_offset:
+                if batch.base_offset < progress.sent_offset:
                     continue
                 if chosen and size + len(batch.data) > bytes_max:
                     break
                 chosen.append(batch)
                 size += len(batch.data)
         if chosen:
-            link.sent_offset = chosen[-1].end_offset
+            progress.sent_offset = chosen[-1].end_offset
         return chosen
 
-    def acked(self, link: Link, durable_offset: int, now_ms: float) -> bool:
+    def acked(self, progress: ReplicaProgress, durable_offset: int, now_ms: float) -> bool:
         """A replica holds all below `durable_offset`; return whether the confirm offset moved."""
-        if durable_offset <= link.durable_offset:
+        if durable_offset <= progress.durable_offset:
             return False
-        link.durable_offset = durable_offset
-        link.progress_ms = now_ms
-        link.slow = False
+        progress.durable_offset = durable_offset
+        progress.progress_ms = now_ms
+        progress.slow = False
         if durable_offset <= self.confirm_offset:
             self._release()  # one more holds what enough held before
             return False
@@ -113,7 +115,7 @@ class Window:
         """`now_ms` None: how long it took says nothing of the replicas."""
         if self.frozen:
             return False
-        confirm = confirmed_offset([link.durable_offset for link in self.links.values()], self.acks)
+        confirm = confirmed_offset([progress.durable_offset for progress in self.replicas.values()], self.acks)
         moved = confirm > self.confirm_offset
         if moved:
             if now_ms is not None and self._unconfirmed:
@@ -137,29 +139,27 @@ class Window:
         while self._unconfirmed and self._unconfirmed[0].end_offset <= confirm_offset:
             self.confirmed_bytes += len(self._unconfirmed.popleft().data)
 
-    def first_kept_offset(self) -> int:
-        """Return the base of the oldest batch kept: a replica that needs older ones cannot catch up from here."""
-        return self._batches[0].base_offset if self._batches else self.end_offset
-
-    def give_up(self, link: Link) -> None:
+    def give_up(self, progress: ReplicaProgress) -> None:
         """Keep nothing for this replica any more."""
-        link.failed, link.live = True, False
+        progress.failed, progress.live = True, False
         self._release()
 
     def unconfirmed(self) -> list[SentBatch]:
         """Return the batches at or beyond the confirm offset, for the next range."""
         return list(self._unconfirmed)
 
-    def lags_by(self, link: Link, size_bytes: int) -> bool:
+    def lags_by(self, progress: ReplicaProgress, size_bytes: int) -> bool:
         """Whether more than so many bytes are kept that this replica lacks."""
         if self.size_bytes <= size_bytes:
             return False
-        return sum(len(batch.data) for batch in self._batches if batch.end_offset > link.durable_offset) > size_bytes
+        return (
+            sum(len(batch.data) for batch in self._batches if batch.end_offset > progress.durable_offset) > size_bytes
+        )
 
     def _release(self) -> None:
         keep_from = self.confirm_offset
-        for link in self.links.values():
-            if not link.failed and link.durable_offset < keep_from:
-                keep_from = link.durable_offset
+        for progress in self.replicas.values():
+            if not progress.failed and progress.durable_offset < keep_from:
+                keep_from = progress.durable_offset
         while self._batches and self._batches[0].end_offset <= keep_from:
             self.size_bytes -= len(self._batches.popleft().data)

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rangelog.errors import MissingExtra
+from rangelog_core.errors import MissingExtra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

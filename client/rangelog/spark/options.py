@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rangelog.errors import ConfigInvalid
-from rangelog.ids import check_name
 from rangelog.protocol.reading import ReadPreference
+from rangelog_core.errors import ConfigInvalid
+from rangelog_core.ids import check_name
 
 RECORDS_PER_PARTITION_DEFAULT = 1_000_000
 _NUMBER = re.compile(r"[0-9]{1,18}")  # of an offset; Spark's are signed, of 64 bits

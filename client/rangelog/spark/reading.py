@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 
 import rangelog.sync
 from rangelog._client import Client
-from rangelog._reader import SpanReader, StreamView, confirmed_end
+from rangelog._read.reader import SpanReader, StreamView, confirmed_end
 from rangelog.arrow import SCHEMA, columns_to_arrow
-from rangelog.batch import Columns
-from rangelog.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed, Unavailable
-from rangelog.limits import MIB
 from rangelog.spark.options import Options
+from rangelog_core.batch import Columns
+from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed, Unavailable
+from rangelog_core.limits import MIB
 
 EMIT_ROWS = 10_000
 EMIT_BYTES = 1 * MIB

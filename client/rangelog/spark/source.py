@@ -15,8 +15,8 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
-from rangelog.errors import RangelogError
 from rangelog.spark.options import Options, parse_options
+from rangelog_core.errors import RangelogError
 
 _COLUMNS = [
     StructField("offset", LongType(), nullable=False),

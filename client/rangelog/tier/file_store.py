@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rangelog.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, StorageFull, Unavailable
 from rangelog.tier.object_store import ObjectInfo, check_key, check_span, fill, source_size
+from rangelog_core.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, StorageFull, Unavailable
 
 _ASIDE = ".aside"
 _ASIDE_AGE_S_MAX = 86_400.0

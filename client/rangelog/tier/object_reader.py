@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rangelog.arrow import SCHEMA
-from rangelog.errors import Corruption, InvalidArgument, RangelogError
-from rangelog.limits import KIB, MIB
 from rangelog.tier.object_store import ObjectStore
 from rangelog.tier.parquet import MAGIC, ROW_GROUP_CRCS, ROW_GROUP_ENDS
+from rangelog_core.errors import Corruption, InvalidArgument, RangelogError
+from rangelog_core.limits import KIB, MIB
 from rangelog_proto.v1 import common_pb2
 
 WHOLE_BYTES_MAX = 64 * MIB
@@ -37,7 +37,7 @@ Bytes = bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ByteSpan:
     """Bytes [begin, end) of an object."""
 
     begin: int
@@ -56,23 +56,23 @@ class RowGroup:
     number: int
     first: int
     rows: int
-    span: Span
+    span: ByteSpan
 
 
-def first_span(described: common_pb2.Object, start: int, end: int) -> Span:
+def first_span(described: common_pb2.Object, start: int, end: int) -> ByteSpan:
     """Return what to fetch of an object before it is opened, when its records in [start, end) are wanted.
 
     That is all of it, or its end with the footer; empty for one from before footers were summed. Raises Corruption.
     """
     size, footer = described.size_bytes, described.footer_size_bytes
     if not footer:
-        return Span(0, 0)
+        return ByteSpan(0, 0)
     if footer > min(size, _FOOTER_BYTES_MAX):
         raise Corruption(f"object {described.key} is described with a footer larger than itself")
     all_wanted = start <= described.start_offset and described.end_offset <= end
     if all_wanted and size <= WHOLE_BYTES_MAX:
-        return Span(0, size)
-    return Span(max(0, size - max(footer, _TAIL_READ_BYTES)), size)
+        return ByteSpan(0, size)
+    return ByteSpan(max(0, size - max(footer, _TAIL_READ_BYTES)), size)
 
 
 class _CheckedBytes(io.RawIOBase):
@@ -150,7 +150,7 @@ class ObjectReader:
         skip = span.size - described.footer_size_bytes
         return bytes(self._checked(span, skip, data, described.footer_crc, problem))
 
-    def _checked(self, span: Span, skip: int, data: Bytes | None, crc: int, problem: str) -> Bytes:
+    def _checked(self, span: ByteSpan, skip: int, data: Bytes | None, crc: int, problem: str) -> Bytes:
         """Return bytes of the object, from `skip` on, whose checksum is `crc`. Raises Corruption.
 
         `data`: a first answer; without one, or when it is wrong, the store is asked.
@@ -191,7 +191,7 @@ class ObjectReader:
         edges = [len(MAGIC), *ends]
         if edges != sorted(edges) or edges[-1] > described.size_bytes:
             raise Corruption(f"object {described.key} has row groups that are not one behind the other")
-        self._spans = [Span(*pair) for pair in zip(edges, ends)]
+        self._spans = [ByteSpan(*pair) for pair in zip(edges, ends)]
 
     def _numbers(self, name: str) -> list[int]:
         """Our own metadata of the row groups. Asking Parquet where a column lies may end the process: it throws in C++."""

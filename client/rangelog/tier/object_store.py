@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rangelog.errors import ConfigInvalid, InvalidArgument, PreconditionFailed, RangelogError, Unavailable
+from rangelog_core.errors import ConfigInvalid, InvalidArgument, PreconditionFailed, RangelogError, Unavailable
 
 KEY_LENGTH_MAX = 1_000
 PIECE_BYTES = 1 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from rangelog.errors import ConfigInvalid, InvalidArgument, MissingExtra
 from rangelog.tier.object_store import ObjectStore, check_key
+from rangelog_core.errors import ConfigInvalid, InvalidArgument, MissingExtra
 
 _S3_OPTIONS = ("endpoint", "region", "create")
 _FILE_FORM = "file:///absolute/directory"

@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rangelog.arrow import SCHEMA, batch_to_arrow
-from rangelog.batch import check_batch
-from rangelog.errors import InvalidArgument
-from rangelog.limits import MIB
+from rangelog_core.batch import check_batch
+from rangelog_core.errors import InvalidArgument
+from rangelog_core.limits import MIB
 from rangelog_proto.v1 import common_pb2
 
 FORMAT_VERSION = "1"

@@ -26,7 +26,8 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from rangelog.errors import (
+from rangelog.tier.object_store import ObjectInfo, check_key, check_span, fill, source_size
+from rangelog_core.errors import (
     ConfigInvalid,
     InvalidArgument,
     ObjectNotFound,
@@ -34,8 +35,7 @@ from rangelog.errors import (
     RangelogError,
     Unavailable,
 )
-from rangelog.limits import MIB
-from rangelog.tier.object_store import ObjectInfo, check_key, check_span, fill, source_size
+from rangelog_core.limits import MIB
 
 CONNECT_TIMEOUT_S = 3
 READ_TIMEOUT_S = 30

@@ -10,8 +10,8 @@ import asyncio
 import threading
 from typing import Literal
 
-from rangelog.errors import InvalidArgument, NotLeader, OutcomeUnknown, Unavailable
-from rangelog.limits import COMMAND_BYTES_MAX
+from rangelog_core.errors import InvalidArgument, NotLeader, OutcomeUnknown, Unavailable
+from rangelog_core.limits import COMMAND_BYTES_MAX
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus, StateMachine
 from rangelog_pd.state.versions import FEATURE_LEVEL
 

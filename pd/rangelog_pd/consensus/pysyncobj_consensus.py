@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rangelog.errors import (
+from rangelog_core.errors import (
     ConfigInvalid,
     IncompatibleVersion,
     InternalError,
@@ -27,17 +27,17 @@ from rangelog.errors import (
     StorageFull,
     Unavailable,
 )
-from rangelog.ids import check_name
-from rangelog.limits import COMMAND_BYTES_MAX
-from rangelog_pd.consensus.dialing import Dialing, parse_address
-from rangelog_pd.consensus.files import REAL_FILES, Files
-from rangelog_pd.consensus.handshake import Identity, group_digest
+from rangelog_core.ids import check_name
+from rangelog_core.limits import COMMAND_BYTES_MAX
+from rangelog_pd.consensus.files.disk import REAL_FILES, Files
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus, StateMachine
-from rangelog_pd.consensus.messages import KIND_COMMAND
-from rangelog_pd.consensus.proposals import Proposal, Proposals
-from rangelog_pd.consensus.raft import Raft, Timings
-from rangelog_pd.consensus.raft_log import RaftLog
-from rangelog_pd.consensus.snapshots import Snapshots
+from rangelog_pd.consensus.network.dialing import Dialing, parse_address
+from rangelog_pd.consensus.network.handshake import MemberIdentity, group_digest
+from rangelog_pd.consensus.network.messages import KIND_COMMAND
+from rangelog_pd.consensus.rules.proposals import Proposal, Proposals
+from rangelog_pd.consensus.rules.raft import Raft, Timings
+from rangelog_pd.consensus.rules.raft_log import RaftLog
+from rangelog_pd.consensus.rules.snapshots import Snapshots
 from rangelog_pd.state.versions import FEATURE_LEVEL
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class PySyncObjConsensus:
         self._listen = listen or members[name]
         self._directory = Path(data_dir) / "raft"
         self._state_machine = state_machine
-        self._identity = Identity(name, group_digest(members), secret.encode())
+        self._identity = MemberIdentity(name, group_digest(members), secret.encode())
         self._timings = timings or (Timings() if self._peers else Timings.single())
         self._snapshot_entries = snapshot_entries
         self._feature_level = feature_level
@@ -289,7 +289,7 @@ class PySyncObjConsensus:
             raft.tick()
 
     def apply(self, index: int, command: bytes) -> Any:
-        """`Driver.apply`: an exception of the state machine is the answer, the same on every member."""
+        """`Applier.apply`: an exception of the state machine is the answer, the same on every member."""
         try:
             with self.lock:
                 result: Any = self._state_machine.apply(index, command)
@@ -302,7 +302,7 @@ class PySyncObjConsensus:
         return result
 
     def take_proposals(self, *, leads: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
-        """`Driver.take_proposals`."""
+        """`Applier.take_proposals`."""
         proposals = self._proposals
         if self._raft is None or proposals is None:
             return []

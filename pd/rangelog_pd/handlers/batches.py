@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from rangelog.errors import InvalidArgument, RangelogError
+from rangelog_core.errors import InvalidArgument, RangelogError
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import ranges
 from rangelog_pd.placement import Placer

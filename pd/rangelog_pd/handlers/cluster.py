@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.servers import describe_servers
 from rangelog_proto.v1 import pd_pb2 as pb

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from rangelog.errors import InvalidArgument
-from rangelog.limits import OBJECT_PAGE_SIZE_MAX
+from rangelog_core.errors import InvalidArgument
+from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.state.objects import ROW_GROUPS_MAX
 from rangelog_proto.v1 import common_pb2, pd_state_pb2

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import islice
 
-from rangelog.errors import NoPlacement, StreamNotFound
-from rangelog.limits import RANGE_PAGE_SIZE_MAX
+from rangelog_core.errors import NoPlacement, StreamNotFound
+from rangelog_core.limits import RANGE_PAGE_SIZE_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.placement import Placer, place
 from rangelog_pd.state.store import State

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rangelog.errors import InvalidArgument, PreconditionFailed
-from rangelog.ids import check_name
+from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.ids import check_name
 from rangelog_pd.driver import Driver
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.directives import Planner

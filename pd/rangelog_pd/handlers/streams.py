@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rangelog.errors import InvalidArgument
-from rangelog.ids import check_name
-from rangelog.limits import STREAM_PAGE_SIZE_MAX
+from rangelog_core.errors import InvalidArgument
+from rangelog_core.ids import check_name
+from rangelog_core.limits import STREAM_PAGE_SIZE_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.state.streams import with_defaults
 from rangelog_proto.v1 import pd_pb2 as pb

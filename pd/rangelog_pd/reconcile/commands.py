@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from rangelog.errors import NoPlacement
+from rangelog_core.errors import NoPlacement
 from rangelog_pd.placement import Candidate, ServerHealth, place
 from rangelog_pd.reconcile.upkeep import Upkeep
 from rangelog_pd.reconcile.view import ClusterView

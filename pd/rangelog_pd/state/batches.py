@@ -5,7 +5,7 @@ What holds: an item that fails changes nothing and does not keep the next from b
 
 from __future__ import annotations
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 from rangelog_pd.state.ranges import seal_range
 from rangelog_pd.state.store import State
 from rangelog_pd.state.streams import open_writer

@@ -14,7 +14,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from rangelog.errors import InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
+from rangelog_core.errors import InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
 from rangelog_pd.state import batches, objects, ranges, servers, streams
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.snapshot import Frozen, freeze, thaw

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from rangelog.errors import InvalidArgument, ObjectNotFound, PreconditionFailed
-from rangelog.tier.keys import object_key
+from rangelog_core.errors import InvalidArgument, ObjectNotFound, PreconditionFailed
+from rangelog_core.object_keys import object_key
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2

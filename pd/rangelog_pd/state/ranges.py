@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rangelog.errors import InvalidArgument, NoPlacement, PreconditionFailed, SealBelowFloor
-from rangelog.limits import OFFSET_MAX
+from rangelog_core.errors import InvalidArgument, NoPlacement, PreconditionFailed, SealBelowFloor
+from rangelog_core.limits import OFFSET_MAX
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2

@@ -8,8 +8,8 @@ Nor may an incarnation that another one replaced: it never comes back.
 
 from __future__ import annotations
 
-from rangelog.errors import InvalidArgument, PreconditionFailed
-from rangelog.ids import check_name
+from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.ids import check_name
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2

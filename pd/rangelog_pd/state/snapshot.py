@@ -14,7 +14,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from rangelog.errors import Corruption, IncompatibleVersion
+from rangelog_core.errors import Corruption, IncompatibleVersion
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_state_pb2

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from rangelog.errors import InvalidArgument, RangeNotFound, StreamNotFound, WriterFenced
+from rangelog_core.errors import InvalidArgument, RangeNotFound, StreamNotFound, WriterFenced
 from rangelog_pd.state.changes import Changes
 from rangelog_pd.state.due import DueTimes
 from rangelog_pd.state.indexes import HostedRanges, Hosting, Names, RangeObjects

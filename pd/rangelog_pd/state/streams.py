@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rangelog.errors import InvalidArgument, OffsetOutOfRange, PreconditionFailed, StreamExists
-from rangelog.ids import check_name
-from rangelog.limits import RANGE_SIZE_BYTES_MAX_DEFAULT, RANGE_SIZE_BYTES_MIN
+from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, PreconditionFailed, StreamExists
+from rangelog_core.ids import check_name
+from rangelog_core.limits import RANGE_SIZE_BYTES_MAX_DEFAULT, RANGE_SIZE_BYTES_MIN
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, pd_pb2

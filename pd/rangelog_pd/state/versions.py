@@ -14,7 +14,7 @@ What holds:
 
 from __future__ import annotations
 
-from rangelog.errors import IncompatibleVersion, Unavailable
+from rangelog_core.errors import IncompatibleVersion, Unavailable
 from rangelog_proto.v1 import pd_state_pb2
 
 FEATURE_LEVEL_MIN = 1

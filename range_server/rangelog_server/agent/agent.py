@@ -9,23 +9,25 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
-from rangelog._transport.data_connection import DataConnections
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import PreconditionFailed, RangelogError
+from rangelog_core.errors import PreconditionFailed, RangelogError
+from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_server.agent.copying import Copier
-from rangelog_server.agent.doubt import host_doubtful_ranges
-from rangelog_server.agent.local_directives import LocalDirectives
+from rangelog_server.agent.directives.copy import Copier
+from rangelog_server.agent.directives.drop import drop_replica
+from rangelog_server.agent.directives.runner import DirectiveRunner, Executor
+from rangelog_server.agent.directives.seal import seal_replica
+from rangelog_server.agent.lost_range_recovery import host_doubtful_ranges
 from rangelog_server.agent.registration import new_process_id, register, registration
-from rangelog_server.agent.tasks import Executor, Tasks
-from rangelog_server.identity import DataDirectory, Identity
+from rangelog_server.identity import DataDirectory, DirectoryIdentity
 from rangelog_server.ranges.report import report_gone, report_of
 from rangelog_server.ranges.store import Store
 from rangelog_server.settings import RangeServerSettings
-from rangelog_server.tier.upload import TierWork
+from rangelog_server.tier.upload import Uploader
 
 HEARTBEAT_INTERVAL_MS_DEFAULT = 500
 HEARTBEAT_TIMEOUT_S = 2.0
@@ -41,7 +43,7 @@ class Agent:
     def __init__(
         self,
         settings: RangeServerSettings,
-        identity: Identity,
+        identity: DirectoryIdentity,
         store: Store,
         directory: DataDirectory,
         data_address: str,
@@ -54,18 +56,17 @@ class Agent:
         self._process_id = new_process_id()
         self._pd = PdClient(settings.pd, token=settings.token)
         self._connections = DataConnections(token=settings.token, client_name=f"range-server {identity.name}")
-        self._tier = TierWork(self._pd, identity, store, directory.temporary_directory, settings.tier_url)
-        local = LocalDirectives(store)
+        self._tier = Uploader(self._pd, identity, store, directory.temporary_directory, settings.tier_url)
         copier = Copier(store, self._connections, identity)
         executors: dict[str, Executor] = {
-            "seal_replica": local.seal_replica,
-            "drop_replica": local.drop_replica,
+            "seal_replica": partial(seal_replica, store),
+            "drop_replica": partial(drop_replica, store),
             "copy_replica": copier.copy_replica,
             "upload_range": self._tier.upload_range,
             "delete_objects": self._tier.delete_objects,
         }
         self._news = asyncio.Event()
-        self._tasks = Tasks(executors, self._news.set)
+        self._tasks = DirectiveRunner(executors, self._news.set)
         self._interval_s = HEARTBEAT_INTERVAL_MS_DEFAULT / 1000
         self._sequence = identity.boot * SEQUENCES_PER_BOOT
         self._send_complete = True

@@ -13,10 +13,10 @@ from importlib.metadata import version
 
 import structlog
 
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import PreconditionFailed, RangelogError
+from rangelog_core.errors import PreconditionFailed, RangelogError
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_server.identity import Identity
+from rangelog_server.identity import DirectoryIdentity
 
 CALL_TIMEOUT_S = 5.0
 PROCESS_ID_MAX = (1 << 63) - 1
@@ -36,7 +36,9 @@ def new_process_id() -> int:
     return uuid.uuid4().int % PROCESS_ID_MAX + 1
 
 
-async def register(pd: PdClient, identity: Identity, request: pb.RegisterServerRequest) -> pb.RegisterServerResponse:
+async def register(
+    pd: PdClient, identity: DirectoryIdentity, request: pb.RegisterServerRequest
+) -> pb.RegisterServerResponse:
     """Register; wait for a placement driver as long as it takes. Raises RolledBack, or a refusal that stays one."""
     said = ""
     while True:
@@ -57,7 +59,7 @@ async def register(pd: PdClient, identity: Identity, request: pb.RegisterServerR
 
 
 def registration(
-    identity: Identity,
+    identity: DirectoryIdentity,
     process_id: int,
     data_address: str,
     control_address: str,
@@ -81,7 +83,7 @@ def registration(
     )
 
 
-async def _rolled_back(pd: PdClient, identity: Identity) -> bool:
+async def _rolled_back(pd: PdClient, identity: DirectoryIdentity) -> bool:
     """Whether the refusal was about this very incarnation."""
     try:
         servers = (await pd.list_servers(pb.ListServersRequest(), timeout_s=CALL_TIMEOUT_S)).servers

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from rangelog.errors import Corruption, RangelogError
+from rangelog_core.errors import Corruption, RangelogError
 from rangelog_server.ranges.read_faults import ReadFault
 from rangelog_server.ranges.reading import read_batches
 from rangelog_server.ranges.scrub import Scrub, Step

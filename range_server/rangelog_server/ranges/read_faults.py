@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rangelog.errors import Unavailable
+from rangelog_core.errors import Unavailable
 
 FAULTS_MIN = 3
 LASTING_S = 60.0

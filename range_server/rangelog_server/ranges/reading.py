@@ -10,9 +10,9 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import Corruption, RangelogError, RangeNotFound, Unavailable
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import Corruption, RangelogError, RangeNotFound, Unavailable
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.read_faults import ReadFault
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, split_lsn
 from rangelog_server.wal.log import Wal
@@ -46,7 +46,7 @@ class ReadPlan:
     wanted: list[Wanted]
 
 
-def make_plan(hosted: Hosted, first: int, last: int) -> ReadPlan:
+def make_plan(hosted: HostedReplica, first: int, last: int) -> ReadPlan:
     """Note where the batches [first, last) lie. For the event loop's thread."""
     core = hosted.core
     wanted = [

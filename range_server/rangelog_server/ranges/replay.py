@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rangelog.batch import BatchHeader
-from rangelog.errors import Corruption, OutOfOrder, RangelogError
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_core.batch import BatchHeader
+from rangelog_core.errors import Corruption, OutOfOrder, RangelogError
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.replica import Replica
 from rangelog_server.ranges.state import (
     ReplicaState,
@@ -30,7 +30,7 @@ Key = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Floor:
+class RangeFloor:
     """Ranges of a stream up to `index` are not made again by an append: some of them were dropped here."""
 
     index: int
@@ -52,8 +52,8 @@ class Tombstone:
 class Replayed:
     """What the log says."""
 
-    replicas: dict[Key, Hosted] = field(default_factory=dict)
-    floors: dict[int, Floor] = field(default_factory=dict)
+    replicas: dict[Key, HostedReplica] = field(default_factory=dict)
+    floors: dict[int, RangeFloor] = field(default_factory=dict)
     tombstones: dict[Key, Tombstone] = field(default_factory=dict)
     server: ServerState = field(default_factory=ServerState)
     server_lsn: int = 0
@@ -110,11 +110,11 @@ def _take(result: Replayed, found: dict[Key, _Found], entry: Entry) -> None:
 
 
 def _raise_floor(result: Replayed, stream_id: int, index: int, epoch: int, lsn: int) -> None:
-    floor = result.floors.setdefault(stream_id, Floor(index, epoch, lsn))
+    floor = result.floors.setdefault(stream_id, RangeFloor(index, epoch, lsn))
     floor.index, floor.epoch, floor.lsn = max(floor.index, index), max(floor.epoch, epoch), lsn
 
 
-def _build(result: Replayed, key: Key, parts: _Found) -> Hosted | None:
+def _build(result: Replayed, key: Key, parts: _Found) -> HostedReplica | None:
     tombstone = result.tombstones.get(key)
     as_of = tombstone.as_of_lsn if tombstone else 0
     state = parts.state if parts.state_lsn >= as_of else None
@@ -129,7 +129,7 @@ def _build(result: Replayed, key: Key, parts: _Found) -> Hosted | None:
         # What was cut may be gone from recycled segments and still lie in others.
         heads = [one for one in heads if one[1].base_offset < state.sealed_end_offset]
     start = state.start_offset if state else heads[0][1].base_offset
-    hosted = Hosted(Replica(*key, start, state.epoch if state else heads[0][1].epoch))
+    hosted = HostedReplica(Replica(*key, start, state.epoch if state else heads[0][1].epoch))
     hosted.born_lsn, hosted.state_lsn = born_lsn, parts.state_lsn
     try:
         _replay_batches(hosted, heads)
@@ -137,7 +137,7 @@ def _build(result: Replayed, key: Key, parts: _Found) -> Hosted | None:
             raise Corruption("its metadata is lost")
         restore(hosted.core, state)
         hosted.follow_cut()
-        hosted.written_health = state.health
+        hosted.written_trust = state.trust
     except RangelogError as error:
         hosted.core.quarantine(f"the log of this range is damaged: {error.message}")
         hosted.core.fenced = True
@@ -145,7 +145,7 @@ def _build(result: Replayed, key: Key, parts: _Found) -> Hosted | None:
     return hosted
 
 
-def _replay_batches(hosted: Hosted, heads: list[tuple[Entry, BatchHeader, int]]) -> None:
+def _replay_batches(hosted: HostedReplica, heads: list[tuple[Entry, BatchHeader, int]]) -> None:
     skip, lsn = 0, -1
     for entry, header, crc in heads:
         if entry.lsn != lsn:
@@ -199,6 +199,6 @@ def _judge_missing_segments(result: Replayed, findings: Findings) -> None:
             _doubt_all(result, Damage((sequence + 1) << 32, None), f"segment {sequence:016x} is missing")
 
 
-def unhealthy(replayed: Replayed) -> list[Hosted]:
-    """Return the replicas whose health is not yet written down."""
-    return [hosted for hosted in replayed.replicas.values() if hosted.core.health is not hosted.written_health]
+def unhealthy(replayed: Replayed) -> list[HostedReplica]:
+    """Return the replicas whose trust is not yet written down."""
+    return [hosted for hosted in replayed.replicas.values() if hosted.core.trust is not hosted.written_trust]

@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from rangelog.batch import BatchHeader
-from rangelog.errors import (
+from rangelog_core.batch import BatchHeader
+from rangelog_core.errors import (
     AppendConflict,
     Corruption,
     OffsetOutOfRange,
@@ -36,7 +36,7 @@ from rangelog.errors import (
 )
 
 
-class Health(Enum):
+class DiskTrust(Enum):
     """How far this replica's own disk can be trusted."""
 
     SOUND = "sound"
@@ -44,7 +44,7 @@ class Health(Enum):
     QUARANTINED = "quarantined"  # damage elsewhere: nothing is trusted
 
 
-class Outcome(Enum):
+class SealOutcome(Enum):
     """What a fenced replica says of itself."""
 
     FENCED = "fenced"
@@ -65,7 +65,7 @@ class NewBatch:
 class SealAnswer:
     """Valid once the fence is durable."""
 
-    outcome: Outcome
+    outcome: SealOutcome
     durable_offset: int
     last_batch_crc: int
     confirm_offset: int
@@ -83,13 +83,13 @@ class Replica:
         "end_offset",
         "epoch",
         "fenced",
-        "health",
         "problem",
         "range_index",
         "sealed_end_offset",
         "size_bytes",
         "start_offset",
         "stream_id",
+        "trust",
     )
 
     def __init__(self, stream_id: int, range_index: int, start_offset: int, epoch: int) -> None:
@@ -102,7 +102,7 @@ class Replica:
         self.durable_offset = start_offset
         self.confirm_offset = start_offset
         self.sealed_end_offset: int | None = None
-        self.health = Health.SOUND
+        self.trust = DiskTrust.SOUND
         self.problem = ""
         self.size_bytes = 0
         self._bases = array("Q")
@@ -137,7 +137,7 @@ class Replica:
         """
         if self.sealed_end_offset is None:
             raise PreconditionFailed("only a sealed range is repaired from a peer")
-        if self.health is Health.QUARANTINED:
+        if self.trust is DiskTrust.QUARANTINED:
             raise Corruption(f"the replica is quarantined: {self.problem}")
         fresh = self._fresh(batches)
         if fresh and fresh[-1].header.end_offset > self.sealed_end_offset:
@@ -174,10 +174,10 @@ class Replica:
     def seal_answer(self) -> SealAnswer:
         """What this replica says of itself, after its fence became durable."""
         outcome = {
-            Health.SOUND: Outcome.FENCED,
-            Health.DOUBTFUL: Outcome.DOUBTFUL,
-            Health.QUARANTINED: Outcome.UNKNOWN,
-        }[self.health]
+            DiskTrust.SOUND: SealOutcome.FENCED,
+            DiskTrust.DOUBTFUL: SealOutcome.DOUBTFUL,
+            DiskTrust.QUARANTINED: SealOutcome.UNKNOWN,
+        }[self.trust]
         crc = self._crcs[-1] if self._crcs else 0
         return SealAnswer(outcome, self.durable_offset, crc, self.readable_end())
 
@@ -209,7 +209,7 @@ class Replica:
         return (
             self.sealed_end_offset is not None
             and self.durable_offset >= self.sealed_end_offset
-            and self.health is not Health.QUARANTINED
+            and self.trust is not DiskTrust.QUARANTINED
         )
 
     # ---- reads
@@ -228,7 +228,7 @@ class Replica:
 
     def check_fetch(self, offset: int, readable_end: int) -> None:
         """Raises OffsetOutOfRange, with the nearest offset there is, or Corruption."""
-        if self.health is Health.QUARANTINED:
+        if self.trust is DiskTrust.QUARANTINED:
             raise Corruption(f"the replica is quarantined: {self.problem}")
         if offset < self.start_offset:
             raise OffsetOutOfRange(f"the range starts at {self.start_offset}", offset=self.start_offset)
@@ -258,12 +258,12 @@ class Replica:
 
     def doubt(self, problem: str) -> None:
         """A damaged tail was cut: there may have been more."""
-        if self.health is Health.SOUND and not self.complete:
-            self.health, self.problem = Health.DOUBTFUL, problem
+        if self.trust is DiskTrust.SOUND and not self.complete:
+            self.trust, self.problem = DiskTrust.DOUBTFUL, problem
 
     def quarantine(self, problem: str) -> None:
         """Damage that cannot be told apart from loss: nothing here is trusted until repaired as a new replica."""
-        self.health, self.problem = Health.QUARANTINED, problem
+        self.trust, self.problem = DiskTrust.QUARANTINED, problem
 
     def replay_append(self, header: BatchHeader, crc: int) -> None:
         """Take a batch that recovery found on disk. Raises OutOfOrder when the log on disk has a gap."""
@@ -295,9 +295,9 @@ class Replica:
 
     def _check_sound(self, *, recovery: bool) -> None:
         """What is left of a damaged tail is sound; only who holds the fence may go on from there."""
-        allowed = (Health.SOUND, Health.DOUBTFUL) if recovery else (Health.SOUND,)
-        if self.health not in allowed:
-            raise Corruption(f"the replica is {self.health.value}: {self.problem}")
+        allowed = (DiskTrust.SOUND, DiskTrust.DOUBTFUL) if recovery else (DiskTrust.SOUND,)
+        if self.trust not in allowed:
+            raise Corruption(f"the replica is {self.trust.value}: {self.problem}")
 
     def _fresh(self, batches: Sequence[NewBatch]) -> Sequence[NewBatch]:
         """Return the batches that are not there yet, after checking that those which are, are the same."""
@@ -356,5 +356,5 @@ class Replica:
     def _complete(self) -> None:
         if self.sealed_end_offset is not None:
             self.confirm_offset = max(self.confirm_offset, self.sealed_end_offset)
-        if self.health is Health.DOUBTFUL:
-            self.health, self.problem = Health.SOUND, ""
+        if self.trust is DiskTrust.DOUBTFUL:
+            self.trust, self.problem = DiskTrust.SOUND, ""

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_server.ranges.hosted import Hosted
-from rangelog_server.ranges.replica import Health, Replica
+from rangelog_server.ranges.hosted_replica import HostedReplica
+from rangelog_server.ranges.replica import DiskTrust, Replica
 
 
 def state_of(core: Replica) -> pb.ReplicaState:
     """Return the state to report."""
-    if core.health is Health.QUARANTINED:
+    if core.trust is DiskTrust.QUARANTINED:
         return pb.REPLICA_STATE_QUARANTINED
     if core.sealed_end_offset is not None:
         return pb.REPLICA_STATE_SEALED if core.complete else pb.REPLICA_STATE_INCOMPLETE
     return pb.REPLICA_STATE_FENCED if core.fenced else pb.REPLICA_STATE_OPEN
 
 
-def report_of(hosted: Hosted) -> pb.ReplicaReport:
+def report_of(hosted: HostedReplica) -> pb.ReplicaReport:
     """Return the report of one replica."""
     core = hosted.core
     return pb.ReplicaReport(

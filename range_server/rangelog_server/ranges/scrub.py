@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.reading import ReadPlan, make_plan
 
 STEP_BYTES = 1024 * 1024
@@ -25,7 +25,7 @@ Key = tuple[int, int]
 class Step:
     """Batches of one replica to be read and checked now."""
 
-    hosted: Hosted
+    hosted: HostedReplica
     plan: ReadPlan
     size_bytes: int
 
@@ -44,7 +44,7 @@ class Scrub:
         """Passes that came to their end."""
         self.read_bytes = 0
 
-    def next(self, replicas: Mapping[Key, Hosted], now_s: float) -> Step | None:
+    def next(self, replicas: Mapping[Key, HostedReplica], now_s: float) -> Step | None:
         """Return what to read now, or None: ask again after `wait_s`."""
         if now_s < self._next_s:
             return None
@@ -72,7 +72,7 @@ class Scrub:
         """How long there is nothing to do."""
         return max(0.0, self._next_s - now_s)
 
-    def _take(self, replicas: Mapping[Key, Hosted]) -> Step | None:
+    def _take(self, replicas: Mapping[Key, HostedReplica]) -> Step | None:
         key, first = self._position or (self._left.pop(), 0)
         self._position = None
         hosted = replicas.get(key)

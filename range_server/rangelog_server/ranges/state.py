@@ -6,14 +6,14 @@ import json
 import struct
 from dataclasses import dataclass, field
 
-from rangelog.errors import Corruption
-from rangelog_server.ranges.replica import Health, Replica
+from rangelog_core.errors import Corruption
+from rangelog_server.ranges.replica import DiskTrust, Replica
 
-_STATE = struct.Struct("<BBBBQQQQQ")  # version, fenced, sealed, health, start, epoch, sealed end, born lsn, confirm
+_STATE = struct.Struct("<BBBBQQQQQ")  # version, fenced, sealed, trust, start, epoch, sealed end, born lsn, confirm
 _PAIR = struct.Struct("<QQ")
 _EPOCH = struct.Struct("<Q")
 _VERSION = 1
-_HEALTHS = (Health.SOUND, Health.DOUBTFUL, Health.QUARANTINED)
+_TRUSTS = (DiskTrust.SOUND, DiskTrust.DOUBTFUL, DiskTrust.QUARANTINED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ReplicaState:
     epoch: int
     fenced: bool
     sealed_end_offset: int | None
-    health: Health
+    trust: DiskTrust
     problem: str
     born_lsn: int
     confirm_offset: int
@@ -38,7 +38,7 @@ def pack_state(replica: Replica, born_lsn: int) -> bytes:
             _VERSION,
             replica.fenced,
             sealed is not None,
-            _HEALTHS.index(replica.health),
+            _TRUSTS.index(replica.trust),
             replica.start_offset,
             replica.epoch,
             sealed or 0,
@@ -53,12 +53,12 @@ def unpack_state(payload: bytes) -> ReplicaState:
     """Read the payload of a STATE entry. Raises Corruption."""
     if len(payload) < _STATE.size:
         raise Corruption("a replica's state is cut short")
-    version, fenced, sealed, health, start, epoch, end, born, confirm = _STATE.unpack_from(payload)
-    if version != _VERSION or health >= len(_HEALTHS):
+    version, fenced, sealed, trust, start, epoch, end, born, confirm = _STATE.unpack_from(payload)
+    if version != _VERSION or trust >= len(_TRUSTS):
         raise Corruption(f"a replica's state of version {version}")
     problem = payload[_STATE.size :].decode(errors="replace")
     ends = end if sealed else None
-    return ReplicaState(start, epoch, bool(fenced), ends, _HEALTHS[health], problem, born, confirm)
+    return ReplicaState(start, epoch, bool(fenced), ends, _TRUSTS[trust], problem, born, confirm)
 
 
 def restore(replica: Replica, state: ReplicaState) -> None:
@@ -66,9 +66,9 @@ def restore(replica: Replica, state: ReplicaState) -> None:
     replica.epoch = max(replica.epoch, state.epoch)
     replica.fenced = state.fenced
     replica.confirm_offset = max(replica.confirm_offset, state.confirm_offset)
-    if state.health is Health.QUARANTINED:
+    if state.trust is DiskTrust.QUARANTINED:
         replica.quarantine(state.problem)
-    elif state.health is Health.DOUBTFUL:
+    elif state.trust is DiskTrust.DOUBTFUL:
         replica.doubt(state.problem)
     if state.sealed_end_offset is not None:
         replica.commit_end(state.sealed_end_offset)

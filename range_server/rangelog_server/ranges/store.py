@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from rangelog.batch import HEADER_BYTES as BATCH_HEADER_BYTES
-from rangelog.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
-from rangelog.errors import (
+from rangelog_core.batch import HEADER_BYTES as BATCH_HEADER_BYTES
+from rangelog_core.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
+from rangelog_core.errors import (
     Corruption,
     Overloaded,
     ProtocolViolation,
@@ -23,10 +23,10 @@ from rangelog.errors import (
     WriterFenced,
 )
 from rangelog_server.ranges.cache import CACHE_BYTES_DEFAULT, TailCache
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.read_faults import ReadFault, ReadFaults
-from rangelog_server.ranges.replay import Floor, Replayed, Tombstone, replay, unhealthy
-from rangelog_server.ranges.replica import Health, NewBatch, Replica
+from rangelog_server.ranges.replay import RangeFloor, Replayed, Tombstone, replay, unhealthy
+from rangelog_server.ranges.replica import DiskTrust, NewBatch, Replica
 from rangelog_server.ranges.state import ServerState, pack_epoch, pack_state, pack_tombstone
 from rangelog_server.wal.entry import Kind, batch_heads, split_lsn
 from rangelog_server.wal.log import Wal
@@ -35,10 +35,10 @@ REPLICAS_MAX = 100_000
 """Bounds what a client can make a server remember."""
 
 
-class Appender(Protocol):
+class AppendClient(Protocol):
     """Who appends: a connection."""
 
-    def acked(self, hosted: Hosted, request_id: int) -> None:
+    def acked(self, hosted: HostedReplica, request_id: int) -> None:
         """Everything below hosted.core.durable_offset is durable. Called once a group commit and range."""
 
     def send_acks(self) -> None:
@@ -54,8 +54,8 @@ class Store:
     def __init__(self, wal: Wal, *, cache_bytes: int = CACHE_BYTES_DEFAULT) -> None:
         self.wal = wal
         self.cache = TailCache(cache_bytes)
-        self.replicas: dict[tuple[int, int], Hosted] = {}
-        self.floors: dict[int, Floor] = {}
+        self.replicas: dict[tuple[int, int], HostedReplica] = {}
+        self.floors: dict[int, RangeFloor] = {}
         self.tombstones: dict[tuple[int, int], Tombstone] = {}
         self.server = ServerState()
         self.server_lsn = 0
@@ -85,7 +85,7 @@ class Store:
 
     # ---- looking up
 
-    def find(self, stream_id: int, range_index: int) -> Hosted:
+    def find(self, stream_id: int, range_index: int) -> HostedReplica:
         """Return a replica.
 
         Raises RangeNotFound where there never was one, RangeDropped where there was, Corruption where the log was damaged
@@ -101,7 +101,7 @@ class Store:
             raise RangeNotFound(f"no replica of range {stream_id}/{range_index} here")
         return hosted
 
-    def check_start(self, hosted: Hosted, start_offset: int) -> None:
+    def check_start(self, hosted: HostedReplica, start_offset: int) -> None:
         """Raises ProtocolViolation when the caller means another start."""
         if hosted.core.start_offset != start_offset:
             raise ProtocolViolation(f"range {hosted} starts at {hosted.core.start_offset}, not {start_offset}")
@@ -119,10 +119,10 @@ class Store:
             core.doubt("the log was damaged before this range was seen again")
         return core
 
-    def host(self, core: Replica) -> Hosted:
+    def host(self, core: Replica) -> HostedReplica:
         """Take a new replica up; written with the next kick. Raises StorageFull."""
         self.wal.check_room(1024)
-        hosted = Hosted(core)
+        hosted = HostedReplica(core)
         self.replicas[hosted.key] = hosted
         self.write_state(hosted)
         hosted.born_lsn = hosted.state_lsn
@@ -130,8 +130,8 @@ class Store:
 
     # ---- appends
 
-    def append(self, appender: Appender | None, request_id: int, message: Any, batches: Sequence[NewBatch],
-               payload: bytes) -> Hosted:  # fmt: skip
+    def append(self, appender: AppendClient | None, request_id: int, message: Any, batches: Sequence[NewBatch],
+               payload: bytes) -> HostedReplica:  # fmt: skip
         """Take a frame's batches; `appender` hears once they are durable. Returns the replica.
 
         Raises what Replica.append does, StorageFull.
@@ -159,7 +159,7 @@ class Store:
         self._write(hosted, appender, request_id, fresh, payload, size_bytes, message.memory)
         return hosted
 
-    def repair(self, hosted: Hosted, batches: Sequence[NewBatch], done: Callable[[], None]) -> None:
+    def repair(self, hosted: HostedReplica, batches: Sequence[NewBatch], done: Callable[[], None]) -> None:
         """Take a peer's batches of a sealed range; `done` once they are durable. Raises as Replica.repair does."""
         self.wal.check_room(sum(len(batch.data) for batch in batches) + 1024)
         fresh = hosted.core.repair(batches)
@@ -168,7 +168,7 @@ class Store:
             self._write(hosted, None, 0, fresh, payload, len(payload), False)
         self.after(done)
 
-    def _write(self, hosted: Hosted, appender: Appender | None, request_id: int, fresh: Sequence[NewBatch],
+    def _write(self, hosted: HostedReplica, appender: AppendClient | None, request_id: int, fresh: Sequence[NewBatch],
                payload: bytes, size_bytes: int, memory: bool) -> None:  # fmt: skip
         core, wal = hosted.core, self.wal
         end = fresh[-1].header.end_offset
@@ -194,7 +194,7 @@ class Store:
         self.changed[hosted.key] = None
 
     def _already_there(
-        self, hosted: Hosted, appender: Appender | None, request_id: int, end_offset: int, size_bytes: int
+        self, hosted: HostedReplica, appender: AppendClient | None, request_id: int, end_offset: int, size_bytes: int
     ) -> None:
         if appender is None:
             return
@@ -204,7 +204,7 @@ class Store:
             self.after(lambda: self._acked_alone(appender, hosted, request_id, size_bytes))
 
     @staticmethod
-    def _acked_alone(appender: Appender, hosted: Hosted, request_id: int, size_bytes: int) -> None:
+    def _acked_alone(appender: AppendClient, hosted: HostedReplica, request_id: int, size_bytes: int) -> None:
         appender.acked(hosted, request_id)
         appender.send_acks()
         appender.settled(size_bytes)
@@ -224,7 +224,7 @@ class Store:
     # ---- fences and ends
 
     def seal(
-        self, stream_id: int, range_index: int, epoch: int, start_offset: int, done: Callable[[Hosted], None]
+        self, stream_id: int, range_index: int, epoch: int, start_offset: int, done: Callable[[HostedReplica], None]
     ) -> None:
         """Fence a range; `done` once that is durable. Raises WriterFenced, ProtocolViolation, StorageFull."""
         hosted = self.replicas.get((stream_id, range_index))
@@ -235,7 +235,7 @@ class Store:
         self.write_state(hosted, lambda: done(hosted))
 
     def commit_end(self, stream_id: int, range_index: int, start_offset: int, end_offset: int, epoch: int,
-                   done: Callable[[Hosted], None], *, by_placement_driver: bool = False) -> None:  # fmt: skip
+                   done: Callable[[HostedReplica], None], *, by_placement_driver: bool = False) -> None:  # fmt: skip
         """Learn a range's committed end; `done` once that is durable. Raises as Replica.commit_end does, StorageFull."""
         hosted = self.replicas.get((stream_id, range_index))
         if hosted is None:
@@ -254,14 +254,14 @@ class Store:
 
     # ---- metadata
 
-    def write_state(self, hosted: Hosted, done: Callable[[], None] | None = None) -> None:
+    def write_state(self, hosted: HostedReplica, done: Callable[[], None] | None = None) -> None:
         """Write all of a replica's metadata; `done` once it is durable. Raises StorageFull."""
         core = hosted.core
         payload = pack_state(core, hosted.born_lsn)
         hosted.unwritten = True
         hosted.state_lsn = self.wal.submit(Kind.STATE, core.stream_id, core.range_index, payload, payload, 0, done)
         hosted.unwritten = False
-        hosted.written_health = core.health
+        hosted.written_trust = core.trust
         self.changed[hosted.key] = None
 
     def _write_server(self, done: Callable[[], None] | None = None) -> None:
@@ -275,15 +275,15 @@ class Store:
         else:
             self._write_server(done)
 
-    def quarantine(self, hosted: Hosted, problem: str) -> None:
+    def quarantine(self, hosted: HostedReplica, problem: str) -> None:
         """Stop trusting a replica; written and reported."""
-        if hosted.core.health is not Health.QUARANTINED and not hosted.dropped:
+        if hosted.core.trust is not DiskTrust.QUARANTINED and not hosted.dropped:
             hosted.core.quarantine(problem)
             self._note_health(hosted)
             self.wal.kick()
             hosted.wake()
 
-    def read_failed(self, hosted: Hosted, error: RangelogError, now_s: float) -> None:
+    def read_failed(self, hosted: HostedReplica, error: RangelogError, now_s: float) -> None:
         """Quarantine a replica whose bytes do not fit, or that the disk goes on refusing; what may pass is only noted."""
         if hosted.dropped:
             return
@@ -291,7 +291,7 @@ class Store:
         if lost or isinstance(error, Corruption):
             self.quarantine(hosted, error.message)
 
-    def _note_health(self, hosted: Hosted) -> None:
+    def _note_health(self, hosted: HostedReplica) -> None:
         self.changed[hosted.key] = None
         if not hosted.dropped:
             with suppress(StorageFull):  # a restart finds the same damage again
@@ -308,8 +308,8 @@ class Store:
 
     def on_flushed(self, tokens: list[Any]) -> None:
         """Everything the tokens stand for is durable."""
-        acked: dict[tuple[Appender, Hosted], int] = {}
-        moved: dict[Hosted, None] = {}
+        acked: dict[tuple[AppendClient, HostedReplica], int] = {}
+        moved: dict[HostedReplica, None] = {}
         for token in tokens:
             if type(token) is not tuple:
                 self._answer(acked, moved)
@@ -324,15 +324,15 @@ class Store:
         self._answer(acked, moved)
         self.wal.kick()
 
-    def _answer(self, acked: dict[tuple[Appender, Hosted], int], moved: dict[Hosted, None]) -> None:
-        appenders: dict[Appender, None] = {}
+    def _answer(self, acked: dict[tuple[AppendClient, HostedReplica], int], moved: dict[HostedReplica, None]) -> None:
+        appenders: dict[AppendClient, None] = {}
         for (appender, hosted), request_id in acked.items():
             appender.acked(hosted, request_id)
             appenders[appender] = None
         for appender in appenders:
             appender.send_acks()
         for hosted in moved:
-            if hosted.core.health is not hosted.written_health:
+            if hosted.core.trust is not hosted.written_trust:
                 self._note_health(hosted)
             if hosted.waiters:
                 hosted.wake()
@@ -356,7 +356,7 @@ class Store:
         self.read_faults.forget(hosted.key)
         segments = {*hosted.segments, split_lsn(hosted.state_lsn)[0], split_lsn(hosted.born_lsn)[0]}
         self.tombstones[hosted.key] = Tombstone(as_of, epoch, lsn, segments)
-        floor = self.floors.setdefault(stream_id, Floor(range_index, epoch, lsn))
+        floor = self.floors.setdefault(stream_id, RangeFloor(range_index, epoch, lsn))
         floor.index, floor.epoch, floor.lsn = max(floor.index, range_index), max(floor.epoch, epoch), lsn
         self.changed[hosted.key] = None
         hosted.wake()
@@ -402,7 +402,7 @@ class Store:
 
     # ---- reading
 
-    def cached(self, hosted: Hosted, first: int, last: int) -> list[bytes] | None:
+    def cached(self, hosted: HostedReplica, first: int, last: int) -> list[bytes] | None:
         """Return the batches [first, last) if all of them are still in memory."""
         found: list[bytes] = []
         for number in range(first, last):
@@ -412,7 +412,7 @@ class Store:
             found.append(batch)
         return found
 
-    def check_readable(self, hosted: Hosted) -> None:
+    def check_readable(self, hosted: HostedReplica) -> None:
         """Raises Corruption when nothing of a replica may be served."""
-        if hosted.core.health is Health.QUARANTINED:
+        if hosted.core.trust is DiskTrust.QUARANTINED:
             raise Corruption(f"the replica of range {hosted} is quarantined: {hosted.core.problem}")

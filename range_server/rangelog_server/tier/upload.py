@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import Corruption, InternalError, PreconditionFailed, StorageFull, Unavailable
-from rangelog.limits import MIB
+from rangelog_core.errors import Corruption, InternalError, PreconditionFailed, StorageFull, Unavailable
+from rangelog_core.limits import MIB
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_server.identity import Identity
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.identity import DirectoryIdentity
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.read_faults import ReadFault
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.store import Store
-from rangelog_server.tier.worker import Worker
+from rangelog_server.tier.single_thread import SingleThread
 from rangelog_server.wal.log import Wal
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ class NotStored(Corruption):
 _Result = TypeVar("_Result")
 
 
-class TierWork:
+class Uploader:
     """See the module. For the event loop; the work itself runs on its thread."""
 
-    def __init__(self, pd: PdClient, identity: Identity, store: Store, temporary: Path, url: str) -> None:
+    def __init__(self, pd: PdClient, identity: DirectoryIdentity, store: Store, temporary: Path, url: str) -> None:
         self._pd = pd
         self._identity = identity
         self._store = store
@@ -63,7 +63,7 @@ class TierWork:
         self._objects: ObjectStore | None = None
         self._warming: asyncio.Future[None] | None = None
         self._spoiled: dict[tuple[int, int], int] = {}  # range → the object whose key holds something else
-        self._worker = Worker("tier")
+        self._worker = SingleThread("tier")
 
     def learned_url(self, url: str) -> None:
         """The placement driver's word where objects go; the setting wins."""
@@ -100,7 +100,7 @@ class TierWork:
     # ---- inside
 
     async def _upload_span(
-        self, objects: ObjectStore, hosted: Hosted, action: pb.UploadRange, start_offset: int
+        self, objects: ObjectStore, hosted: HostedReplica, action: pb.UploadRange, start_offset: int
     ) -> int:
         end_offset = span_end(hosted, start_offset)
         prepare = pb.PrepareObjectRequest(
@@ -128,7 +128,7 @@ class TierWork:
         return end_offset
 
     async def _built(
-        self, hosted: Hosted, path: Path, prepared: common_pb2.Object, action: pb.UploadRange
+        self, hosted: HostedReplica, path: Path, prepared: common_pb2.Object, action: pb.UploadRange
     ) -> WrittenObject:
         try:
             return await self._run(functools.partial(_build, self._store.wal, hosted, path, prepared, action))
@@ -167,7 +167,7 @@ class TierWork:
             raise Unavailable(f"an object could not be built: {error.strerror or error}") from error
 
 
-def span_end(hosted: Hosted, start_offset: int) -> int:
+def span_end(hosted: HostedReplica, start_offset: int) -> int:
     """Return where the next object ends: at a batch border, at most SPAN_BYTES_MAX of batches on. Raises InternalError."""
     core = hosted.core
     first = core.batch_number(start_offset)
@@ -197,7 +197,7 @@ def _open(url: str) -> ObjectStore:
     return objects
 
 
-def _batches(wal: Wal, hosted: Hosted, start_offset: int, end_offset: int) -> Iterator[bytes]:
+def _batches(wal: Wal, hosted: HostedReplica, start_offset: int, end_offset: int) -> Iterator[bytes]:
     """Read a sealed replica's batches, checked. Its index does not change any more, so any thread may."""
     position = start_offset
     while position < end_offset:
@@ -208,7 +208,9 @@ def _batches(wal: Wal, hosted: Hosted, start_offset: int, end_offset: int) -> It
         position = hosted.core.batch_span(last - 1)[1]
 
 
-def _build(wal: Wal, hosted: Hosted, path: Path, prepared: common_pb2.Object, action: pb.UploadRange) -> WrittenObject:
+def _build(
+    wal: Wal, hosted: HostedReplica, path: Path, prepared: common_pb2.Object, action: pb.UploadRange
+) -> WrittenObject:
     from rangelog.tier.parquet import write_object
 
     return write_object(

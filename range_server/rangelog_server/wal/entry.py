@@ -25,10 +25,10 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from rangelog.batch import HEADER_BYTES as BATCH_HEADER_BYTES
-from rangelog.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
-from rangelog.batch import WHOLE_CRC, BatchHeader, peek_header
-from rangelog.errors import Corruption, ProtocolViolation
+from rangelog_core.batch import HEADER_BYTES as BATCH_HEADER_BYTES
+from rangelog_core.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
+from rangelog_core.batch import WHOLE_CRC, BatchHeader, peek_header
+from rangelog_core.errors import Corruption, ProtocolViolation
 
 ENTRY_MAGIC = b"RLE1"
 SEGMENT_MAGIC = b"RLSEG1\0\0"

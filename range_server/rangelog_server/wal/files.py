@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rangelog.errors import StorageFull
+from rangelog_core.errors import StorageFull
 from rangelog_server.wal.entry import (
     SEGMENT_HEADER_BYTES,
     Entry,

@@ -18,8 +18,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from rangelog.errors import StorageFull
-from rangelog.limits import MIB
+from rangelog_core.errors import StorageFull
+from rangelog_core.limits import MIB
 from rangelog_server.wal.block_reader import BlockReader
 from rangelog_server.wal.blocks import BlockWriter
 from rangelog_server.wal.committer import Committer, CommitterThread, LogFailed, Pending, failure_message

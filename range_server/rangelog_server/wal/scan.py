@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rangelog.errors import Corruption
+from rangelog_core.errors import Corruption
 from rangelog_server.wal.entry import (
     ENTRY_HEADER_BYTES,
     ENTRY_MAGIC,

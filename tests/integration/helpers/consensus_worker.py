@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 
 _NUMBER = struct.Struct("<Q")

@@ -12,9 +12,9 @@ from typing import Any
 
 import grpc
 
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import RangelogError
-from rangelog_cli.processes import Cluster
+from rangelog_cli.local.processes import Cluster
+from rangelog_core.errors import RangelogError
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
 

@@ -16,7 +16,7 @@ from typing import Any
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-from rangelog_cli.lifeline import follow_parent
+from rangelog_cli.local.lifeline import follow_parent
 
 _BUSY_ANSWERS = 2
 

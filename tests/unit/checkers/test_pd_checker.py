@@ -28,7 +28,7 @@ from pd_history import (
     view_of_stream,
 )
 
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
 from rangelog_pd.state import machine as machine_module
 from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.results import Results

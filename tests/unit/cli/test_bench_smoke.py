@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.errors import ConfigInvalid, InvalidArgument
 from rangelog_cli.bench import measurement as m
 from rangelog_cli.bench.command import NAMES, choose
 from rangelog_cli.bench.measurement import Measurement
 from rangelog_cli.bench.scratch import file_system_of, scratch
 from rangelog_cli.bench.smoke import Round, combine, make_round, read_baseline, slower, write_baseline
+from rangelog_core.errors import ConfigInvalid, InvalidArgument
 
 BASELINE = Path(__file__).resolve().parents[3] / "bench" / "baseline.json"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from rangelog.errors import StreamNotFound
 from rangelog_cli import main
+from rangelog_core.errors import StreamNotFound
 
 
 @pytest.mark.parametrize("command", ["pd", "range-server", "local", "demo"])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.errors import ConfigInvalid, InvalidArgument, Unavailable
-from rangelog_cli import plan as plans
-from rangelog_cli import ports
+from rangelog_cli.local import plan as plans
+from rangelog_cli.local import ports
+from rangelog_core.errors import ConfigInvalid, InvalidArgument, Unavailable
 
 
 def make(**changes: int) -> plans.ClusterPlan:

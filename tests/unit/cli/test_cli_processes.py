@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.errors import InternalError, RequestTimeout, Unavailable
-from rangelog_cli.local import Keeper, describe_exit
-from rangelog_cli.processes import Cluster, Process, wait_until
+from rangelog_cli.local.command import Keeper, describe_exit
+from rangelog_cli.local.processes import Cluster, Process, wait_until
+from rangelog_core.errors import InternalError, RequestTimeout, Unavailable
 
 READY = "import json,os,sys,time; open(sys.argv[1],'w').write(json.dumps({'pid': os.getpid()})); time.sleep(60)"
 
@@ -101,12 +101,12 @@ def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     """After kill -9 of the supervisor neither the child nor the grandchild is left."""
     grandchild = f"import time; open({str(tmp_path / 'g')!r},'w').write(str(__import__('os').getpid())); time.sleep(60)"
     code = (
-        "import subprocess,sys,time; from rangelog_cli.lifeline import follow_parent; follow_parent();"
+        "import subprocess,sys,time; from rangelog_cli.local.lifeline import follow_parent; follow_parent();"
         f"subprocess.Popen([sys.executable,'-c',{grandchild!r}]);"
         f"open({str(tmp_path / 'c')!r},'w').write(str(__import__('os').getpid())); time.sleep(60)"
     )
     supervisor = (
-        "import time; from pathlib import Path; from rangelog_cli.processes import Process;"
+        "import time; from pathlib import Path; from rangelog_cli.local.processes import Process;"
         f"Process('c', ['-c', {code!r}], log_path=Path({str(tmp_path / 'log')!r})).start(); time.sleep(60)"
     )
     parent = subprocess.Popen([sys.executable, "-c", supervisor])

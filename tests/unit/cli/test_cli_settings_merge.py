@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.errors import ConfigInvalid
 from rangelog_cli import servers
+from rangelog_core.errors import ConfigInvalid
 
 
 def test_flag_beats_environment_beats_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def test_last_line_is_what_scripts_expect() -> None:
     some = [flights.Flight(i, b"UA", b"%d" % i) for i in range(10)]
     acks = [ack_log.Ack(i, i * MS, i * MS + MS, i) for i in range(10)]
     kills = [timeline.Kill(what, what, 5 * MS) for what in ("a range server", "the PD leader", "the writer")]
-    outcome = command.Outcome(total=10, appended=10, timeline=timeline.make_timeline(acks, kills), spark="yes")
+    outcome = command.DemoOutcome(total=10, appended=10, timeline=timeline.make_timeline(acks, kills), spark="yes")
     outcome.comparison = comparison.Comparison(some)
     for offset, flight in enumerate(some):
         outcome.comparison.add(offset, flight.timestamp_ms, flight.key, flight.value)

@@ -7,8 +7,8 @@ from random import Random
 
 from raft_disk import ProcessGone, VirtualDisk
 
-from rangelog_pd.consensus.journal import Journal
-from rangelog_pd.consensus.raft_log import RaftLog
+from rangelog_pd.consensus.files.journal import Journal
+from rangelog_pd.consensus.rules.raft_log import RaftLog
 
 PATH = Path("/raft/journal")
 

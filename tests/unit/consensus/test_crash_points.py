@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from rangelog_pd.consensus.messages import KIND_COMMAND
+from rangelog_pd.consensus.network.messages import KIND_COMMAND
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
-from rangelog_pd.consensus.raft_log import RaftLog
-from rangelog_pd.consensus.snapshots import Snapshots
+from rangelog_pd.consensus.rules.raft_log import RaftLog
+from rangelog_pd.consensus.rules.snapshots import Snapshots
 
 COMMANDS = 90
 SNAPSHOT_ENTRIES = 20

@@ -9,11 +9,11 @@ from random import Random
 import pytest
 from raft_disk import VirtualDisk
 
-from rangelog.errors import Corruption, InternalError
-from rangelog_pd.consensus import hard_state, snapshot_file
-from rangelog_pd.consensus.hard_state import HardState
-from rangelog_pd.consensus.journal import Entry, Journal
-from rangelog_pd.consensus.snapshot_file import Snapshot
+from rangelog_core.errors import Corruption, InternalError
+from rangelog_pd.consensus.files import hard_state, snapshot_file
+from rangelog_pd.consensus.files.hard_state import HardState
+from rangelog_pd.consensus.files.journal import Journal, JournalEntry
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
 
 
 def fill(journal: Journal, count: int, *, term: int = 1, sync_each: int = 1) -> None:
@@ -25,7 +25,7 @@ def fill(journal: Journal, count: int, *, term: int = 1, sync_each: int = 1) -> 
             journal.sync()
 
 
-def reopen(path: Path, must_hold: int = 0) -> list[Entry]:
+def reopen(path: Path, must_hold: int = 0) -> list[JournalEntry]:
     """The entries that a new process finds."""
     journal = Journal(path, must_hold=must_hold)
     try:
@@ -70,7 +70,7 @@ def test_every_truncation_of_an_unflushed_tail_recovers_a_prefix(tmp_path: Path)
         path.write_bytes(data[:length])
         entries = reopen(path)
         assert len(entries) == sum(1 for end in ends if end <= length)
-        assert entries == [Entry(b"command-%d" % (i + 1), i + 1, 1) for i in range(len(entries))]
+        assert entries == [JournalEntry(b"command-%d" % (i + 1), i + 1, 1) for i in range(len(entries))]
         assert reopen(path) == entries
 
 
@@ -221,7 +221,9 @@ def test_a_missing_journal_is_not_an_empty_one(tmp_path: Path) -> None:
 def snapshot_at(index: int, term: int = 1) -> Snapshot:
     """A snapshot up to `index`, of the entries that `fill` makes."""
     return Snapshot(
-        Entry(b"command-%d" % (index - 1), index - 1, term), Entry(b"command-%d" % index, index, term), b"state" * 10
+        JournalEntry(b"command-%d" % (index - 1), index - 1, term),
+        JournalEntry(b"command-%d" % index, index, term),
+        b"state" * 10,
     )
 
 

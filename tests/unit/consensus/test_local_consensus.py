@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rangelog.errors import InvalidArgument, NotLeader, OutcomeUnknown, Unavailable
-from rangelog.limits import COMMAND_BYTES_MAX
+from rangelog_core.errors import InvalidArgument, NotLeader, OutcomeUnknown, Unavailable
+from rangelog_core.limits import COMMAND_BYTES_MAX
 from rangelog_pd.consensus.interface import Consensus
 from rangelog_pd.consensus.local import LocalConsensus
 

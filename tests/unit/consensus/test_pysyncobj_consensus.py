@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.errors import (
+from rangelog_core.errors import (
     Corruption,
     InternalError,
     InvalidArgument,
@@ -22,10 +22,10 @@ from rangelog.errors import (
     StorageFull,
     Unavailable,
 )
-from rangelog.limits import COMMAND_BYTES_MAX
-from rangelog_pd.consensus import proposals
+from rangelog_core.limits import COMMAND_BYTES_MAX
 from rangelog_pd.consensus.interface import Consensus
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
+from rangelog_pd.consensus.rules import proposals
 
 SECRET = "the shared secret"
 

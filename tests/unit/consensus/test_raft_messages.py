@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import ProtocolViolation
-from rangelog.limits import COMMAND_BYTES_MAX
-from rangelog_pd.consensus.journal import Entry, Journal
-from rangelog_pd.consensus.messages import (
+from rangelog_core.errors import ProtocolViolation
+from rangelog_core.limits import COMMAND_BYTES_MAX
+from rangelog_pd.consensus.files.journal import Journal, JournalEntry
+from rangelog_pd.consensus.network.messages import (
     APPEND_BYTES_MAX,
     FRAME_BYTES_MAX,
     SNAPSHOT_CHUNK_BYTES,
@@ -28,10 +28,10 @@ from rangelog_pd.consensus.messages import (
     decode,
     encode,
 )
-from rangelog_pd.consensus.settle import settle
+from rangelog_pd.consensus.rules.follower_append import settle
 
 msgpack: Any = importlib.import_module("msgpack")
-ENTRIES = (Entry(b"\0one", 8, 2), Entry(b"\1", 9, 3), Entry(b"\0" + bytes(100), 10, 3))
+ENTRIES = (JournalEntry(b"\0one", 8, 2), JournalEntry(b"\1", 9, 3), JournalEntry(b"\0" + bytes(100), 10, 3))
 MESSAGES: list[Message] = [
     Ping(),
     VoteRequest(5, 10, 4, 9),
@@ -52,9 +52,9 @@ def test_messages_survive_the_wire(message: Message) -> None:
 
 def test_the_largest_append_fits_a_frame() -> None:
     """What the sender may put into one message is below what the receiver takes."""
-    largest = Entry(b"\0" + bytes(COMMAND_BYTES_MAX), 1, 1)
+    largest = JournalEntry(b"\0" + bytes(COMMAND_BYTES_MAX), 1, 1)
     full = tuple(largest._replace(log_index=index) for index in range(1, APPEND_BYTES_MAX // COMMAND_BYTES_MAX + 2))
-    many = tuple(Entry(b"\0", index, 2**60) for index in range(1, APPEND_BYTES_MAX // 17 + 2))
+    many = tuple(JournalEntry(b"\0", index, 2**60) for index in range(1, APPEND_BYTES_MAX // 17 + 2))
     for entries in (full, many):
         assert len(encode(Append(2**61, 2**61, 0, 0, entries))) <= FRAME_BYTES_MAX
     assert len(encode(SnapshotChunk(2**61, 1, bytes(SNAPSHOT_CHUNK_BYTES), first=True, last=True))) <= FRAME_BYTES_MAX
@@ -116,13 +116,13 @@ def test_random_damage_is_a_message_or_a_refusal() -> None:
 def log_of(tmp_path: Path, terms: list[int], first: int = 1) -> Journal:
     """A journal with entries of these terms."""
     journal = Journal(tmp_path / "journal")
-    journal.replace([Entry(b"\0", first + offset, term) for offset, term in enumerate(terms)])
+    journal.replace([JournalEntry(b"\0", first + offset, term) for offset, term in enumerate(terms)])
     return journal
 
 
 def append_of(previous_index: int, previous_term: int, terms: list[int]) -> Append:
     """An append of entries of these terms."""
-    entries = [Entry(b"\0", previous_index + 1 + offset, term) for offset, term in enumerate(terms)]
+    entries = [JournalEntry(b"\0", previous_index + 1 + offset, term) for offset, term in enumerate(terms)]
     return Append(9, 0, previous_index, previous_term, tuple(entries))
 
 

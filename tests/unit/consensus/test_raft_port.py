@@ -17,24 +17,25 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import (
+from rangelog_core.errors import (
     InternalError,
     InvalidArgument,
     ProtocolViolation,
     Unauthorized,
     Unavailable,
 )
-from rangelog_pd.consensus import dialing, library
-from rangelog_pd.consensus.connection import SEND_QUEUE_BYTES_MAX, Connection
-from rangelog_pd.consensus.handshake import (
-    Identity,
+from rangelog_pd.consensus.network import dialing
+from rangelog_pd.consensus.network.connection import SEND_QUEUE_BYTES_MAX, PeerConnection
+from rangelog_pd.consensus.network.handshake import (
+    MemberIdentity,
     SessionKeys,
     dial,
     group_digest,
     listen,
 )
-from rangelog_pd.consensus.messages import FRAME_BYTES_MAX
+from rangelog_pd.consensus.network.messages import FRAME_BYTES_MAX
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
+from rangelog_pd.consensus.rules import pysyncobj_seams
 
 GROUP = group_digest(["a", "b"])
 SECRET = b"the shared secret"
@@ -65,7 +66,7 @@ class Nothing:
         """Nothing."""
 
 
-def meet(dialer: Identity, listener: Identity, *, wanted: str = "b") -> tuple[object, object]:
+def meet(dialer: MemberIdentity, listener: MemberIdentity, *, wanted: str = "b") -> tuple[object, object]:
     """Run both ends; each result is the keys (with the peer's name) or the error."""
     left, right = socket.socketpair()
     results: list[object] = [None, None]
@@ -92,7 +93,7 @@ def meet(dialer: Identity, listener: Identity, *, wanted: str = "b") -> tuple[ob
 
 def test_members_with_the_secret_agree_on_keys() -> None:
     """Both prove themselves; one's send key is the other's receive key; the next session has others."""
-    identities = Identity("a", GROUP, SECRET), Identity("b", GROUP, SECRET)
+    identities = MemberIdentity("a", GROUP, SECRET), MemberIdentity("b", GROUP, SECRET)
     keys, answer = meet(*identities)
     assert isinstance(keys, SessionKeys) and isinstance(answer, tuple)
     peer, other = answer
@@ -104,16 +105,16 @@ def test_members_with_the_secret_agree_on_keys() -> None:
 @pytest.mark.parametrize(
     ("dialer", "wanted"),
     [
-        (Identity("a", GROUP, b"another secret"), "b"),
-        (Identity("a", group_digest(["a", "b", "c"]), SECRET), "b"),
-        (Identity("c", GROUP, SECRET), "b"),
-        (Identity("a", GROUP, SECRET), "c"),
+        (MemberIdentity("a", GROUP, b"another secret"), "b"),
+        (MemberIdentity("a", group_digest(["a", "b", "c"]), SECRET), "b"),
+        (MemberIdentity("c", GROUP, SECRET), "b"),
+        (MemberIdentity("a", GROUP, SECRET), "c"),
     ],
     ids=["secret", "group", "stranger", "wrong address"],
 )
-def test_others_are_refused(dialer: Identity, wanted: str) -> None:
+def test_others_are_refused(dialer: MemberIdentity, wanted: str) -> None:
     """Another secret, another group, a stranger and somebody who looks for another member get no keys, on either end."""
-    keys, answer = meet(dialer, Identity("b", GROUP, SECRET), wanted=wanted)
+    keys, answer = meet(dialer, MemberIdentity("b", GROUP, SECRET), wanted=wanted)
     assert isinstance(keys, Unavailable | Unauthorized)
     assert isinstance(answer, Unauthorized)
 
@@ -131,26 +132,26 @@ def test_a_listener_without_the_secret_is_found_out() -> None:
     thread = threading.Thread(target=impostor)
     thread.start()
     with pytest.raises(Unauthorized):
-        dial(left, Identity("a", GROUP, SECRET), "b", timeout_s=1.0)
+        dial(left, MemberIdentity("a", GROUP, SECRET), "b", timeout_s=1.0)
     thread.join()
     left.close()
     right.close()
 
 
-def connections() -> tuple[Connection, Connection, socket.socket]:
+def connections() -> tuple[PeerConnection, PeerConnection, socket.socket]:
     """Two ends of an authenticated connection, and the raw socket of the first."""
     listener = socket.create_server(("127.0.0.1", 0))
     left = socket.create_connection(listener.getsockname())
     right, _ = listener.accept()
     listener.close()
     return (
-        Connection("b", left, SessionKeys(b"1" * 32, b"2" * 32)),
-        Connection("a", right, SessionKeys(b"2" * 32, b"1" * 32)),
+        PeerConnection("b", left, SessionKeys(b"1" * 32, b"2" * 32)),
+        PeerConnection("a", right, SessionKeys(b"2" * 32, b"1" * 32)),
         left,
     )
 
 
-def receive(connection: Connection, count: int) -> list[bytes]:
+def receive(connection: PeerConnection, count: int) -> list[bytes]:
     """Read until `count` frames came."""
     frames: list[bytes] = []
     deadline_s = time.monotonic() + 5
@@ -290,7 +291,7 @@ def test_bad_configurations_are_refused(tmp_path: Path) -> None:
 
 def test_pickle_is_cut_off() -> None:
     """Whoever calls the library's pickle functions gets an error instead."""
-    library.prepare()
+    pysyncobj_seams.prepare()
     module_names = ("pysyncobj.pickle", "pysyncobj.journal")
     modules: list[Any] = [importlib.import_module(name) for name in module_names]
     for module in (*modules, importlib.import_module("pysyncobj.syncobj").pickle):
@@ -303,10 +304,10 @@ def test_pickle_is_cut_off() -> None:
 
 def test_an_untested_library_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The private seams were read in one version: another one is an error at start, not a surprise later."""
-    monkeypatch.setattr(library, "VERSION", "0.3.99")
+    monkeypatch.setattr(pysyncobj_seams, "VERSION", "0.3.99")
     with pytest.raises(InternalError, match=r"0\.3\.99"):
-        library.prepare()
-    monkeypatch.setattr(library, "VERSION", library.TESTED_VERSIONS[0])
-    monkeypatch.setattr(library, "_PRIVATE_NAMES", ("noSuchName",))
+        pysyncobj_seams.prepare()
+    monkeypatch.setattr(pysyncobj_seams, "VERSION", pysyncobj_seams.TESTED_VERSIONS[0])
+    monkeypatch.setattr(pysyncobj_seams, "_PRIVATE_NAMES", ("noSuchName",))
     with pytest.raises(InternalError, match="noSuchName"):
-        library.prepare()
+        pysyncobj_seams.prepare()

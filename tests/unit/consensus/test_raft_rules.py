@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import Corruption, ProtocolViolation
-from rangelog_pd.consensus import snapshot_file, snapshots
-from rangelog_pd.consensus.connection import Connection
-from rangelog_pd.consensus.journal import Entry
-from rangelog_pd.consensus.messages import (
+from rangelog_core.errors import Corruption, ProtocolViolation
+from rangelog_pd.consensus.files.disk import snapshot_file
+from rangelog_pd.consensus.files.journal import JournalEntry
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
+from rangelog_pd.consensus.network.connection import PeerConnection
+from rangelog_pd.consensus.network.messages import (
     SNAPSHOT_CHUNK_BYTES,
     Append,
     Message,
@@ -22,11 +23,11 @@ from rangelog_pd.consensus.messages import (
     Vote,
     VoteRequest,
 )
-from rangelog_pd.consensus.raft import Raft, Timings
-from rangelog_pd.consensus.raft_log import RaftLog
-from rangelog_pd.consensus.snapshot_file import Snapshot
-from rangelog_pd.consensus.snapshots import Snapshots
-from rangelog_pd.consensus.transport import PeerTransport
+from rangelog_pd.consensus.network.transport import PeerTransport
+from rangelog_pd.consensus.rules import snapshots
+from rangelog_pd.consensus.rules.raft import Raft, Timings
+from rangelog_pd.consensus.rules.raft_log import RaftLog
+from rangelog_pd.consensus.rules.snapshots import Snapshots
 
 SLOW = Timings(heartbeat_s=10, election_min_s=100, election_max_s=200, leader_fallback_s=100, tick_s=0.001)
 
@@ -73,11 +74,11 @@ class Member:
         return True
 
     def apply(self, index: int, command: bytes) -> bytes:
-        """`Driver.apply`."""
+        """`Applier.apply`."""
         return self.tape.apply(index, command)
 
     def take_proposals(self, *, leads: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
-        """`Driver.take_proposals`."""
+        """`Applier.take_proposals`."""
         taken, self.proposals = self.proposals, []
         return taken if leads else []
 
@@ -117,13 +118,13 @@ def member(tmp_path: Path) -> Member:
 
 def append(term: int, previous: tuple[int, int], terms: list[int], commit: int = 1) -> Append:
     """Entries whose commands say their index and term."""
-    entries = [Entry(b"\0%d/%d" % (previous[0] + 1 + n, t), previous[0] + 1 + n, t) for n, t in enumerate(terms)]
+    entries = [JournalEntry(b"\0%d/%d" % (previous[0] + 1 + n, t), previous[0] + 1 + n, t) for n, t in enumerate(terms)]
     return Append(term, commit, *previous, tuple(entries))
 
 
 def snapshot_to(index: int, term: int, state: bytes = b"from the leader") -> bytes:
     """An encoded snapshot up to `index`."""
-    previous, last = (Entry(b"\0%d/%d" % (i, term), i, term) for i in (index - 1, index))
+    previous, last = (JournalEntry(b"\0%d/%d" % (i, term), i, term) for i in (index - 1, index))
     return b"".join(snapshot_file.encode(Snapshot(previous, last, state)))
 
 
@@ -267,7 +268,7 @@ def test_what_claims_a_flush_leaves_after_it() -> None:
 
         unsubscribe = subscribe
 
-    class Line(Connection):
+    class Line(PeerConnection):
         def __init__(self, peer: str) -> None:
             self.peer = peer
             self.closed = False
@@ -315,7 +316,7 @@ def test_the_journal_is_trimmed_only_behind_a_written_snapshot(member: Member, m
 
     monkeypatch.setattr(snapshot_file, "write", slow)
     store = member.raft.snapshots
-    entries = (None, Entry(b"\0x", 2, 1), Entry(b"\0w", 1, 0), None)
+    entries = (None, JournalEntry(b"\0x", 2, 1), JournalEntry(b"\0w", 1, 0), None)
     store.serialize(entries, 1)
     assert store.checkSerializing()[0] == snapshots._RUNNING
     gate.set()

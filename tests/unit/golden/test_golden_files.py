@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from rangelog.batch import check_batch, decode_records
-from rangelog.record import Record
-from rangelog_proto.frame import FrameDecoder, Opcode
+from rangelog_core.batch import check_batch, decode_records
+from rangelog_core.frame import FrameDecoder, Opcode
+from rangelog_core.record import Record
 from rangelog_proto.v1 import data_pb2
 
 HERE = Path(__file__).parent

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import StreamNotFound
+from rangelog_core.errors import StreamNotFound
 from rangelog_pd.handlers import streams
 from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT, UPLOAD_GRACE_MS
 from rangelog_pd.state.machine import response_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import (
+from rangelog_core.errors import (
     InvalidArgument,
     NoPlacement,
     NotLeader,

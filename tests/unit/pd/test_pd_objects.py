@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 ABC = ("rs1", "rs2", "rs3")

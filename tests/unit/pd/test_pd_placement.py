@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangelog.errors import NoPlacement
+from rangelog_core.errors import NoPlacement
 from rangelog_pd.placement import Candidate, ServerHealth, place
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_pd.handlers import servers
 from rangelog_proto.v1 import pd_pb2 as pb
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rangelog.errors import Overloaded
+from rangelog_core.errors import Overloaded
 from rangelog_pd.state import results
 from rangelog_pd.state.results import (
     RESULTS_AGE_MS_MAX,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pd_rows import level_1_snapshot
 
-from rangelog.errors import (
+from rangelog_core.errors import (
     InvalidArgument,
     NoPlacement,
     OffsetOutOfRange,
@@ -368,7 +368,7 @@ def test_a_damaged_or_newer_snapshot_is_refused_before_anything_changes(
     pd: Any,
 ) -> None:
     """Corruption is said, and the state stays."""
-    from rangelog.errors import Corruption
+    from rangelog_core.errors import Corruption
 
     before = pd.machine.snapshot()
     for data in (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangelog.errors import NoPlacement
+from rangelog_core.errors import NoPlacement
 from rangelog_pd.placement import Candidate, Placer, ServerHealth, place
 from rangelog_pd.reconcile.attention import FRESH_MAX, WAITING_MAX, Attention
 from rangelog_pd.reconcile.due_queue import RETRY_MS, DueQueue

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pd_rows import level_1_snapshot
 
-from rangelog.errors import IncompatibleVersion, PreconditionFailed, Unavailable
+from rangelog_core.errors import IncompatibleVersion, PreconditionFailed, Unavailable
 from rangelog_pd.handlers import batches, cluster, ranges, streams
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL

@@ -53,7 +53,7 @@ def pd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePd:
     fake = FakePd()
     for module in (
         "rangelog._client",
-        "rangelog._transport.pd_client",
+        "rangelog_core.net.pd_client",
     ):  # in this order: the first takes it from the second
         monkeypatch.setattr(f"{module}.PdClient", fake.open)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

@@ -11,8 +11,8 @@ import click
 import pytest
 
 from pdctl.main import main
-from rangelog import errors
 from rangelog.context import write_context
+from rangelog_core import errors
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 

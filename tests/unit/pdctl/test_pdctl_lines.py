@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdctl.lines import LineSplitter, lines_of
-from rangelog.errors import InvalidArgument, RecordTooLarge
-from rangelog.limits import RECORD_SIZE_BYTES_MAX
+from rangelog_core.errors import InvalidArgument, RecordTooLarge
+from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 
 _LINES = st.lists(st.text(alphabet="ab\r\x00é", max_size=5).map(str.encode), max_size=8)
 

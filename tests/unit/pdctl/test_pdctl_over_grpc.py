@@ -23,9 +23,9 @@ from google.protobuf.message import Message
 from grpc_status import rpc_status
 
 from pdctl.main import main
-from rangelog._transport.grpc_errors import to_status
-from rangelog._transport.grpc_options import SERVER_OPTIONS
-from rangelog.errors import RangelogError
+from rangelog_core.errors import RangelogError
+from rangelog_core.net.grpc_errors import to_status
+from rangelog_core.net.grpc_options import SERVER_OPTIONS
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import service

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rangelog.batch import encode_batch
-from rangelog.errors import InternalError
-from rangelog.ids import Incarnation, ReplicaId
-from rangelog.protocol.appender import Appender, Confirmed, Effect, OpenRange, Phase, SealRange, Send, Stopped
+from rangelog.protocol.appender import Appender, AppenderPhase, Confirmed, Effect, OpenRange, SealRange, Send, Stopped
+from rangelog_core.batch import encode_batch
+from rangelog_core.errors import InternalError
+from rangelog_core.ids import Incarnation, ReplicaId
 
 A, B, C = (ReplicaId(name, Incarnation(1)) for name in "abc")
 
@@ -30,7 +30,7 @@ def frozen_at_2() -> Appender:
         submit(core, count)
     for replica in (A, B):
         core.acked(1.0, 0, replica, 2)
-    core.roll(2.0)
+    core._want_roll(2.0)
     core.probed(3.0, possible=True)
     assert asked(core.effects()) == [2]
     return core
@@ -48,7 +48,7 @@ def test_the_floor_is_acked_and_sealed_at() -> None:
     effects = list(core.effects())
     assert [each.confirm_offset for each in effects if isinstance(each, Confirmed)] == [5]
     assert asked(effects) == [5]
-    assert core.phase is Phase.SEALING
+    assert core.phase is AppenderPhase.SEALING
 
 
 def test_only_the_rest_moves_on() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from rangelog.batch import encode_batch
-from rangelog.ids import Incarnation, ReplicaId
-from rangelog.limits import REPLICA_LAG_BYTES_MAX
 from rangelog.protocol.appender import (
     REPLICA_LAG_MS_MIN,
     TICK_BUSY_MS,
@@ -15,6 +12,9 @@ from rangelog.protocol.appender import (
     OpenRange,
     Probe,
 )
+from rangelog_core.batch import encode_batch
+from rangelog_core.ids import Incarnation, ReplicaId
+from rangelog_core.limits import REPLICA_LAG_BYTES_MAX
 
 A, B, C = (ReplicaId(name, Incarnation(1)) for name in "abc")
 

@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rangelog.batch import (
+from rangelog_core.batch import (
     HEADER_BYTES,
     check_batch,
     decode_records,
@@ -21,9 +21,9 @@ from rangelog.batch import (
     restamp,
     split_batches,
 )
-from rangelog.errors import Corruption, InvalidArgument, ProtocolViolation, RecordTooLarge
-from rangelog.limits import BATCH_SIZE_BYTES_MAX
-from rangelog.record import Record
+from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation, RecordTooLarge
+from rangelog_core.limits import BATCH_SIZE_BYTES_MAX
+from rangelog_core.record import Record
 
 RECORD = st.tuples(
     st.integers(-(2**40), 2**40),

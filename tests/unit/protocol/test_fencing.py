@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rangelog._fencing import fence_deleted, fence_range
-from rangelog.errors import RangelogError, Unavailable, WriterFenced
+from rangelog._append.fencing import fence_deleted, fence_range
+from rangelog_core.errors import RangelogError, Unavailable, WriterFenced
 from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rangelog_proto.frame import HEADER_BYTES, Frame, FrameDecoder, FrameError, Opcode, encode_frame
+from rangelog_core.frame import HEADER_BYTES, Frame, FrameDecoder, FrameError, Opcode, encode_frame
 
 
 def decoder() -> FrameDecoder:

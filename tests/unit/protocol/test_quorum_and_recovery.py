@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from rangelog.errors import InternalError
-from rangelog.ids import Incarnation, ReplicaId
 from rangelog.protocol.quorum import confirmed_offset, seal_end_offset, seal_quorum
 from rangelog.protocol.recovery import Answer, Commit, Copy, Fence, Recovery
+from rangelog_core.errors import InternalError
+from rangelog_core.ids import Incarnation, ReplicaId
 
 A, B, C = (ReplicaId(name, Incarnation(1)) for name in "abc")
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rangelog._records import RecordChunk
-from rangelog.batch import decode_columns, decode_records, encode_batch, encode_headers
-from rangelog.errors import Corruption, InternalError, ProtocolViolation
-from rangelog.record import Record
+from rangelog._read.record_chunk import RecordChunk
+from rangelog_core.batch import decode_columns, decode_records, encode_batch, encode_headers
+from rangelog_core.errors import Corruption, InternalError, ProtocolViolation
+from rangelog_core.record import Record
 
 
 def consecutive(random_: random.Random, base: int) -> tuple[list[bytes], list[Record]]:

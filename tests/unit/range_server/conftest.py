@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from memory_server import memory_plane
 
-from rangelog_server.data_plane import DataPlane
+from rangelog_server.serving.connection import DataPlane
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from rangelog.errors import Unavailable
+from rangelog_core.errors import Unavailable
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_server.agent import tasks as module
-from rangelog_server.agent.tasks import Tasks
+from rangelog_server.agent.directives import runner as module
+from rangelog_server.agent.directives.runner import DirectiveRunner
 
 
 def copy_from(server: str) -> pb.Directive:
@@ -34,7 +34,7 @@ async def test_a_task_that_fails_goes_on_with_what_was_said_last(monkeypatch: py
             failed.set()
             raise Unavailable("gone is another incarnation by now")
 
-    tasks = Tasks({"copy_replica": copy}, finished.set)
+    tasks = DirectiveRunner({"copy_replica": copy}, finished.set)
     tasks.wanted([copy_from("gone")])
     async with asyncio.timeout(5):
         await failed.wait()

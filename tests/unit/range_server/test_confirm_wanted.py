@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from memory_server import Client, memory_plane
 
-from rangelog_proto.frame import Frame, Opcode
+from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
 
 

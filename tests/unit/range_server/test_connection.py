@@ -8,13 +8,13 @@ import socket
 import pytest
 from memory_server import Client, MemoryServer
 
-from rangelog._transport.data_connection import DataConnection, replica_id
-from rangelog.batch import decode_records, split_batches
-from rangelog.errors import Overloaded
-from rangelog_proto.frame import Opcode
+from rangelog_core.batch import decode_records, split_batches
+from rangelog_core.errors import Overloaded
+from rangelog_core.frame import Opcode
+from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_proto.v1 import data_pb2
-from rangelog_server import data_plane
-from rangelog_server.data_plane import DataPlane
+from rangelog_server.serving import connection as serving
+from rangelog_server.serving.connection import DataPlane
 
 
 async def test_one_reply_per_group_commit_and_range(plane: DataPlane) -> None:
@@ -47,7 +47,7 @@ async def test_a_confirm_speaks_for_several_ranges(plane: DataPlane) -> None:
 
 async def test_bytes_in_flight_pause_reading(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the limit the connection is not read until the flush; another connection is not held up by it."""
-    monkeypatch.setattr(data_plane, "INFLIGHT_BYTES_MAX", 10_000)
+    monkeypatch.setattr(serving, "INFLIGHT_BYTES_MAX", 10_000)
     client, other = Client(plane).hello(), Client(plane).hello()
     plane.store.wal.held = True  # type: ignore[attr-defined]
     client.append(0, b"x" * 20_000)
@@ -60,7 +60,7 @@ async def test_bytes_in_flight_pause_reading(plane: DataPlane, monkeypatch: pyte
 
 async def test_refused_appends_do_not_leak_bytes_in_flight(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors and repeats settle their bytes."""
-    monkeypatch.setattr(data_plane, "INFLIGHT_BYTES_MAX", 10_000)
+    monkeypatch.setattr(serving, "INFLIGHT_BYTES_MAX", 10_000)
     client = Client(plane).hello()
     client.append(0, b"x" * 9_000)
     for _ in range(20):
@@ -90,13 +90,13 @@ async def test_slow_reader_is_paused_then_disconnected(plane: DataPlane) -> None
     client.fetch(0)
     assert client.wire.frames() == []
     now = plane.loop.time()
-    client.connection.check_deadlines(now + data_plane.SLOW_READER_TIMEOUT_S - 1)
+    client.connection.check_deadlines(now + serving.SLOW_READER_TIMEOUT_S - 1)
     assert client.wire.ended == ""
     client.connection.resume_writing()
     assert client.wire.reading
     assert [frame.opcode for frame in client.wire.frames()] == [Opcode.FETCH_REPLY]
     client.connection.pause_writing()
-    client.connection.check_deadlines(now + data_plane.SLOW_READER_TIMEOUT_S + 60)
+    client.connection.check_deadlines(now + serving.SLOW_READER_TIMEOUT_S + 60)
     assert client.wire.ended == "aborted"
 
 
@@ -106,16 +106,16 @@ async def test_deadlines_for_hello_and_frames(plane: DataPlane) -> None:
     dribbling.feed(b"RL\x01")
     now = plane.loop.time()
     for client in (silent, dribbling, idle):
-        client.connection.check_deadlines(now + data_plane.HELLO_TIMEOUT_S + 1)
+        client.connection.check_deadlines(now + serving.HELLO_TIMEOUT_S + 1)
     assert [client.wire.ended for client in (silent, dribbling, idle)] == ["closed", "", ""]
     for client in (dribbling, idle):
-        client.connection.check_deadlines(now + data_plane.FRAME_TIMEOUT_S + 1)
+        client.connection.check_deadlines(now + serving.FRAME_TIMEOUT_S + 1)
     assert [client.wire.ended for client in (dribbling, idle)] == ["closed", ""]
 
 
 async def test_connections_are_bounded(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more than the limit is told so and closed, and nothing it asks is done; when one leaves there is room again."""
-    monkeypatch.setattr(data_plane, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 2)
     first, _, third = Client(plane), Client(plane), Client(plane)
     (frame,) = third.wire.frames()
     error = data_pb2.Error.FromString(frame.message)
@@ -138,18 +138,18 @@ async def test_refused_connections_are_logged_now_and_then(plane: DataPlane, mon
             said.append(refused)
 
     now = [1_000.0]
-    monkeypatch.setattr(data_plane, "_log", Log())
-    monkeypatch.setattr(data_plane, "CONNECTIONS_MAX", 0)
+    monkeypatch.setattr(serving, "_log", Log())
+    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 0)
     for _ in range(3):
         plane.refused(now[0])
-    now[0] += data_plane.REFUSALS_LOGGED_EVERY_S
+    now[0] += serving.REFUSALS_LOGGED_EVERY_S
     plane.refused(now[0])
     assert said == [1, 3]
 
 
 async def test_a_refused_client_hears_why(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over a real socket too: its hello fails with Overloaded, which is worth another try."""
-    monkeypatch.setattr(data_plane, "CONNECTIONS_MAX", 0)
+    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 0)
     server = await MemoryServer(plane).start()
     with pytest.raises(Overloaded, match="its limit"):
         await DataConnection.connect(server.replica.data_address, replica_id("rs1", 9))
@@ -173,7 +173,7 @@ async def test_silent_peers_are_found_out_by_the_kernel(plane: DataPlane) -> Non
 
 async def test_waiting_fetches_are_bounded_and_forgotten(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     """More long polls than the limit are refused with OVERLOADED; a closed connection's polls do no harm."""
-    from rangelog_server.handlers import fetch
+    from rangelog_server.serving.handlers import fetch
 
     monkeypatch.setattr(fetch, "FETCHES_WAITING_MAX", 3)
     client, other = Client(plane).hello(), Client(plane).hello()
@@ -218,7 +218,7 @@ async def test_timestamps_are_found_though_they_fall(plane: DataPlane) -> None:
     """LookupTimestamp answers the first batch with a record at or after the time, in logs whose times go back as well."""
     hosted_times = [5, 3, 9, 7, 20]
     client = Client(plane).hello()
-    from rangelog.batch import encode_batch
+    from rangelog_core.batch import encode_batch
 
     for base, stamp in enumerate(hosted_times):
         data = encode_batch(stream_id=1, range_index=0, epoch=1, base_offset=base, timestamps_ms=[stamp], values=[b"v"])

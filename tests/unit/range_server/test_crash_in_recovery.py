@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from rangelog.batch import batch_crc, check_batch
+from rangelog_core.batch import batch_crc, check_batch
 from rangelog_server.ranges.reading import make_plan, read_batches
-from rangelog_server.ranges.replica import Health, NewBatch
+from rangelog_server.ranges.replica import DiskTrust, NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
@@ -68,12 +68,12 @@ def test_a_torn_tail_stays_one_when_its_recovery_is_cut_short(after: int, crashe
     store = open_store(disk)
     for stream_id in (1, 2):
         core = store.replicas[stream_id, 0].core
-        assert core.health is Health.DOUBTFUL
+        assert core.trust is DiskTrust.DOUBTFUL
         assert core.problem.startswith("the tail of the log was damaged and cut")
         assert core.durable_offset >= 1
     again = open_store(disk)
     assert not again.problems  # its consequences are written down
-    assert again.replicas[1, 0].core.health is Health.DOUBTFUL
+    assert again.replicas[1, 0].core.trust is DiskTrust.DOUBTFUL
 
 
 def test_damage_before_the_last_write_is_still_damage_to_flushed_bytes() -> None:
@@ -86,7 +86,7 @@ def test_damage_before_the_last_write_is_still_damage_to_flushed_bytes() -> None
     disk.kill()
     content = disk.content("wal-0000000000000001.seg")
     content[bytes(content).index(b"0" * 40)] ^= 1
-    assert open_store(disk).replicas[1, 0].core.health is Health.QUARANTINED
+    assert open_store(disk).replicas[1, 0].core.trust is DiskTrust.QUARANTINED
 
 
 def test_names_that_a_killed_process_left_unflushed_are_flushed_before_anything_goes_there() -> None:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import StorageFull
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import StorageFull
 from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.ranges.store import Store

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import google_crc32c
 import pytest
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import Corruption, RangelogError, WriterFenced
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import Corruption, RangelogError, WriterFenced
 from rangelog_server.ranges.reading import make_plan, read_batches
-from rangelog_server.ranges.replica import Health, NewBatch, Outcome
+from rangelog_server.ranges.replica import DiskTrust, NewBatch, SealOutcome
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, SEGMENT_HEADER_BYTES, Kind, parse_header
@@ -86,13 +86,13 @@ def check_truthful(disk: MemoryIo, written: dict[tuple[int, int], list[bytes]]) 
             found = None
         if found is not None:
             assert found == batches[: core.batch_count]
-        if core.health is Health.SOUND:
+        if core.trust is DiskTrust.SOUND:
             assert core.batch_count == len(batches)
             assert core.fenced == (key != OPEN)
             assert core.sealed_end_offset == (6 if key == SEALED else None)
         else:
             assert store.problems
-            assert core.seal_answer().outcome is not Outcome.FENCED
+            assert core.seal_answer().outcome is not SealOutcome.FENCED
             with pytest.raises((Corruption, WriterFenced, RangelogError)):
                 append(store, key, some(key, core.end_offset))
     return store.problems
@@ -203,7 +203,7 @@ def test_a_batch_under_the_header_of_another_is_damage() -> None:
         assert [entry for entry in sound.entries if entry not in log.entries] == [
             entry for entry in sound.entries if entry.digest[:64] in {data[:64] for data in batches[:2]}
         ]
-        assert open_store(disk).replicas[OPEN].core.health is Health.QUARANTINED
+        assert open_store(disk).replicas[OPEN].core.trust is DiskTrust.QUARANTINED
 
 
 def test_entries_of_the_first_version_are_read() -> None:
@@ -263,8 +263,8 @@ def test_missing_segment_is_doubt() -> None:
     disk.unlink(Path("wal-0000000000000002.seg"))
     again = open_store(disk)
     assert again.problems
-    assert again.replicas[OPEN].core.health is Health.QUARANTINED
-    assert again.replicas[FENCED].core.health is Health.SOUND or again.server.doubt_unknown
+    assert again.replicas[OPEN].core.trust is DiskTrust.QUARANTINED
+    assert again.replicas[FENCED].core.trust is DiskTrust.SOUND or again.server.doubt_unknown
 
 
 def test_doubt_survives_restarts_until_the_range_is_whole() -> None:
@@ -277,13 +277,13 @@ def test_doubt_survives_restarts_until_the_range_is_whole() -> None:
     for _ in range(3):
         store = open_store(disk)
         hosted = store.replicas[OPEN]
-        assert hosted.core.health is Health.DOUBTFUL
+        assert hosted.core.trust is DiskTrust.DOUBTFUL
         assert hosted.core.durable_offset == 6
     store.commit_end(*OPEN, 0, 6, 9, lambda hosted: None, by_placement_driver=True)
     store.wal.kick()
     assert hosted.core.complete
     again = open_store(disk)
-    assert again.replicas[OPEN].core.health is Health.SOUND
+    assert again.replicas[OPEN].core.trust is DiskTrust.SOUND
     assert not again.problems
     assert read_batches(again.wal, make_plan(again.replicas[OPEN], 0, 3)) == written[OPEN]
 
@@ -305,10 +305,10 @@ def test_unknown_ranges_are_in_doubt_after_damage_until_settled() -> None:
     store = open_store(disk)
     with pytest.raises(Corruption):
         append(store, (8, 0), some((8, 0), 0))
-    answers: list[Outcome] = []
+    answers: list[SealOutcome] = []
     store.seal(8, 1, 3, 0, lambda hosted: answers.append(hosted.core.seal_answer().outcome))
     store.wal.kick()
-    assert answers == [Outcome.DOUBTFUL]
+    assert answers == [SealOutcome.DOUBTFUL]
     store.unknown_ranges_settled()
     append(store, (8, 0), some((8, 0), 0))
     assert not open_store(disk).server.doubt_unknown

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import Corruption
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import Corruption
 from rangelog_server.identity import DataDirectory
-from rangelog_server.ranges.replica import Health, NewBatch, Outcome
+from rangelog_server.ranges.replica import DiskTrust, NewBatch, SealOutcome
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
@@ -51,7 +51,7 @@ def test_a_log_without_its_last_segments_is_in_doubt() -> None:
         again = open_store(disk)
         core = again.replicas[1, 0].core
         assert core.durable_offset < 30
-        assert core.health is Health.DOUBTFUL
+        assert core.trust is DiskTrust.DOUBTFUL
         assert again.server.doubt_unknown
 
 
@@ -67,7 +67,7 @@ def test_a_directory_without_its_log_is_in_doubt() -> None:
             append(store, 0)
         store.seal(2, 0, 3, 0, lambda hosted: None)
         store.wal.kick()
-        assert store.replicas[2, 0].core.seal_answer().outcome is Outcome.DOUBTFUL
+        assert store.replicas[2, 0].core.seal_answer().outcome is SealOutcome.DOUBTFUL
     store.unknown_ranges_settled()
     append(store, 0, stream_id=5)
     assert not open_store(empty).server.doubt_unknown

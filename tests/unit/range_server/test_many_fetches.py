@@ -10,13 +10,13 @@ from concurrent.futures import Future as ThreadFuture
 import pytest
 from memory_server import Client
 
-from rangelog_proto.frame import Frame, Opcode
+from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
-from rangelog_server import data_plane
-from rangelog_server.data_plane import DataPlane
-from rangelog_server.handlers import fetch
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving import connection as serving
+from rangelog_server.serving.connection import DataPlane
+from rangelog_server.serving.handlers import fetch
 
 COUNT = 1_020
 """More than Python has frames to recurse through."""
@@ -95,14 +95,14 @@ async def test_a_long_queue_leaves_the_loop_its_turns(plane: DataPlane) -> None:
     async with asyncio.timeout(5):
         while sum(turns) < COUNT:
             await asyncio.sleep(0)
-    assert max(turns) <= 2 * data_plane.FETCHES_PER_TURN_MAX
+    assert max(turns) <= 2 * serving.FETCHES_PER_TURN_MAX
 
 
 def failing(times: int, error: BaseException) -> Callable[..., list[bytes] | None]:
     """`Store.cached`, which fails so many times first."""
     left = [times]
 
-    def cached(self: Store, hosted: Hosted, first: int, last: int) -> list[bytes] | None:
+    def cached(self: Store, hosted: HostedReplica, first: int, last: int) -> list[bytes] | None:
         if left[0]:
             left[0] -= 1
             raise error
@@ -117,7 +117,7 @@ async def test_a_fetch_that_fails_for_no_known_reason_is_answered(
 ) -> None:
     """More of them than there are slots: each is told INTERNAL and logged, its slot comes back, the others are served."""
     client = with_records(plane)
-    bad = data_plane.FETCHES_ACTIVE_MAX + 2
+    bad = serving.FETCHES_ACTIVE_MAX + 2
     monkeypatch.setattr(Store, "cached", failing(bad, ValueError("a defect")))
     client.connection.pause_writing()
     asked = [client.fetch(0) for _ in range(10)]
@@ -137,14 +137,14 @@ async def test_a_read_that_fails_for_no_known_reason_is_answered(
     plane.store.cache._batches.clear()
     thread_future: ThreadFuture[list[bytes]] = ThreadFuture()
     monkeypatch.setattr(plane.readers, "submit", lambda *call: thread_future)
-    asked = [client.fetch(0) for _ in range(data_plane.FETCHES_ACTIVE_MAX)]
+    asked = [client.fetch(0) for _ in range(serving.FETCHES_ACTIVE_MAX)]
     if isinstance(failure, CancelledError):
         thread_future.cancel()
     else:
         thread_future.set_exception(failure)
     assert codes(await client.replies(len(asked))) == dict.fromkeys(asked, code)
     assert (client.connection._fetches_active, client.connection.fetch_count) == (0, 0)
-    assert plane.store.find(1, 0).core.health.value == "sound"
+    assert plane.store.find(1, 0).core.trust.value == "sound"
 
 
 async def test_a_reply_that_cannot_be_sent_costs_no_slot(
@@ -158,7 +158,7 @@ async def test_a_reply_that_cannot_be_sent_costs_no_slot(
 
     monkeypatch.setattr(client.wire, "write", broken)
     monkeypatch.setattr(client.wire, "writelines", broken)
-    for _ in range(data_plane.FETCHES_ACTIVE_MAX + 2):
+    for _ in range(serving.FETCHES_ACTIVE_MAX + 2):
         client.fetch(0)
     assert (client.connection._fetches_active, client.connection.fetch_count) == (0, 0)
     assert defects

@@ -8,13 +8,13 @@ import time
 import pytest
 from memory_server import Client
 
-from rangelog.batch import decode_records, split_batches
-from rangelog.limits import FETCH_CREDIT_BYTES_MAX
-from rangelog_proto.frame import Frame, Opcode
+from rangelog_core.batch import decode_records, split_batches
+from rangelog_core.frame import Frame, Opcode
+from rangelog_core.limits import FETCH_CREDIT_BYTES_MAX
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.data_plane import DataPlane
-from rangelog_server.handlers import fetch
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import HostedReplica
+from rangelog_server.serving.connection import DataPlane
+from rangelog_server.serving.handlers import fetch
 
 BATCH_BYTES = 1_000 + 84
 """One record of 1,000 bytes, encoded."""
@@ -281,7 +281,7 @@ async def test_news_for_nobody_wakes_nobody(plane: DataPlane, monkeypatch: pytes
     looks: list[tuple[int, int]] = []
     find = Store.find
 
-    def noting(self: Store, stream_id: int, range_index: int) -> Hosted:
+    def noting(self: Store, stream_id: int, range_index: int) -> HostedReplica:
         looks.append((stream_id, range_index))
         return find(self, stream_id, range_index)
 

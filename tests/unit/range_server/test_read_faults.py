@@ -11,18 +11,18 @@ from types import SimpleNamespace
 import pytest
 from memory_server import Client
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import Corruption, RangeNotFound, Unavailable
-from rangelog_proto.frame import Frame, Opcode
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import Corruption, RangeNotFound, Unavailable
+from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.agent.scrubbing import Scrubbing
-from rangelog_server.data_plane import DataPlane
 from rangelog_server.ranges import read_faults
 from rangelog_server.ranges.read_faults import FAULTS_MIN, FORGOTTEN_S, LASTING_S, ReadFault, ReadFaults
 from rangelog_server.ranges.reading import make_plan, read_batches
-from rangelog_server.ranges.replica import Health, NewBatch
+from rangelog_server.ranges.replica import DiskTrust, NewBatch
 from rangelog_server.ranges.scrub import AGAIN_S, Scrub
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving.connection import DataPlane
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
@@ -178,14 +178,14 @@ def test_the_store_draws_the_consequences() -> None:
         store.read_failed(hosted, Unavailable("too many open files"), n * LASTING_S)
     for n in range(FAULTS_MIN - 1):
         store.read_failed(hosted, fault(1), n * LASTING_S)
-        assert hosted.core.health is Health.SOUND
+        assert hosted.core.trust is DiskTrust.SOUND
     store.read_failed(hosted, fault(1), FAULTS_MIN * LASTING_S)
-    assert hosted.core.health is Health.QUARANTINED and KEY in store.changed
+    assert hosted.core.trust is DiskTrust.QUARANTINED and KEY in store.changed
     store.drop(*KEY, lambda: None)
     assert not store.read_faults._faults
     rotten = make_store(MemoryIo())
     rotten.read_failed(rotten.replicas[KEY], Corruption("bits rot"), 0.0)
-    assert rotten.replicas[KEY].core.health is Health.QUARANTINED
+    assert rotten.replicas[KEY].core.trust is DiskTrust.QUARANTINED
 
 
 # ---- fetches
@@ -228,7 +228,7 @@ async def test_a_fetch_that_cannot_be_read_now_is_told_so(plane: DataPlane, numb
     for _ in range(5):
         client.fetch(0)
         assert [code_of(frame) for frame in await client.replies(1)] == ["UNAVAILABLE"]
-    assert plane.store.find(1, 0).core.health is Health.SOUND
+    assert plane.store.find(1, 0).core.trust is DiskTrust.SOUND
     heal()
     client.fetch(0)
     (frame,) = await client.replies(1)
@@ -242,10 +242,10 @@ async def test_a_fault_that_stays_quarantines(plane: DataPlane, monkeypatch: pyt
     client = with_records(plane)
     refuse(plane, errno.EIO)
     for _ in range(FAULTS_MIN):
-        assert plane.store.find(1, 0).core.health is Health.SOUND
+        assert plane.store.find(1, 0).core.trust is DiskTrust.SOUND
         client.fetch(0)
         assert [code_of(frame) for frame in await client.replies(1)] == ["UNAVAILABLE"]
-    assert plane.store.find(1, 0).core.health is Health.QUARANTINED
+    assert plane.store.find(1, 0).core.trust is DiskTrust.QUARANTINED
     client.fetch(0)
     assert [code_of(frame) for frame in await client.replies(1)] == ["CORRUPTION"]
 
@@ -298,7 +298,7 @@ async def test_the_scrubber_outlives_what_passes(number: int, monkeypatch: pytes
     disk.bad = middle_of(1), number
     before = disk.reads
     await scrubbed(store, lambda: disk.reads > before + 20)
-    assert store.replicas[KEY].core.health is Health.SOUND
+    assert store.replicas[KEY].core.trust is DiskTrust.SOUND
 
 
 async def test_the_scrubber_finds_what_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,4 +308,4 @@ async def test_the_scrubber_finds_what_stays(monkeypatch: pytest.MonkeyPatch) ->
     disk = BadDisk()
     store = make_store(disk)
     disk.bad = middle_of(1), errno.EIO
-    await scrubbed(store, lambda: store.replicas[KEY].core.health is Health.QUARANTINED)
+    await scrubbed(store, lambda: store.replicas[KEY].core.trust is DiskTrust.QUARANTINED)

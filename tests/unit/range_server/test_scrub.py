@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from rangelog.batch import batch_crc, check_batch
+from rangelog_core.batch import batch_crc, check_batch
 from rangelog_server.agent.scrubbing import Scrubbing
 from rangelog_server.ranges import scrub as scrub_module
 from rangelog_server.ranges.reading import read_batches
-from rangelog_server.ranges.replica import Health, NewBatch
+from rangelog_server.ranges.replica import DiskTrust, NewBatch
 from rangelog_server.ranges.scrub import Scrub
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
@@ -113,8 +113,8 @@ async def test_rot_in_an_idle_replica_is_found_and_reported() -> None:
     store.changed.clear()
     scrubbing = asyncio.create_task(Scrubbing(store, Scrub(1 << 30, 0.01)).run())
     async with asyncio.timeout(5):
-        while hosted.core.health is not Health.QUARANTINED:
+        while hosted.core.trust is not DiskTrust.QUARANTINED:
             await asyncio.sleep(0.005)
     scrubbing.cancel()
     assert list(store.changed) == [SEALED[1]]
-    assert [store.replicas[key].core.health for key in (*SEALED, OPEN)].count(Health.SOUND) == 3
+    assert [store.replicas[key].core.trust for key in (*SEALED, OPEN)].count(DiskTrust.SOUND) == 3

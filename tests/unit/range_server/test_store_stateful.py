@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import (
+from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.errors import (
     Corruption,
     OutOfOrder,
     PreconditionFailed,
@@ -20,9 +20,9 @@ from rangelog.errors import (
     StorageFull,
     WriterFenced,
 )
-from rangelog_server.ranges.hosted import Hosted
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.reading import make_plan, read_batches
-from rangelog_server.ranges.replica import Health, NewBatch
+from rangelog_server.ranges.replica import DiskTrust, NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
@@ -116,7 +116,7 @@ class StoreMachine(RuleBasedStateMachine):
         model = self.models[key]
         model.maybe["epoch"] = max(epoch, model.maybe.get("epoch", 0))
 
-        def done(hosted: Hosted) -> None:
+        def done(hosted: HostedReplica) -> None:
             model.fenced_epoch = max(model.fenced_epoch, epoch)
             assert hosted.core.fenced
 
@@ -139,7 +139,7 @@ class StoreMachine(RuleBasedStateMachine):
             end = edges[max(0, len(edges) - 1 - back)]
         model.maybe["end"] = end
 
-        def done(hosted: Hosted) -> None:
+        def done(hosted: HostedReplica) -> None:
             model.end = end
 
         try:
@@ -239,8 +239,8 @@ class StoreMachine(RuleBasedStateMachine):
             return
         assert not model.dropped, "a dropped replica is back"
         core = hosted.core
-        assert core.health is not Health.QUARANTINED, core.problem
-        assert core.health is Health.SOUND or self.torn
+        assert core.trust is not DiskTrust.QUARANTINED, core.problem
+        assert core.trust is DiskTrust.SOUND or self.torn
         assert core.batch_count >= model.acked
         assert core.epoch >= model.fenced_epoch
         assert core.fenced or not model.fenced_epoch

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from made_batches import make_batches
 
-from rangelog import _cold
-from rangelog._cold import ColdReader, ColdStores, cold_until
-from rangelog._reader import Reader
-from rangelog.errors import ConfigInvalid, Corruption, ObjectNotFound, Unavailable
+from rangelog._read import cold as cold_module
+from rangelog._read.cold import ColdReader, ColdStores, cold_until
+from rangelog._read.reader import Reader
 from rangelog.protocol.reading import ReadPreference
 from rangelog.tier.file_store import FileStore
 from rangelog.tier.parquet import write_object
+from rangelog_core.errors import ConfigInvalid, Corruption, ObjectNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2
 
 START, PER_RANGE, RANGES = 100, 40, 3
@@ -164,7 +164,7 @@ async def test_a_hole_between_objects_is_corruption(driver: Driver) -> None:
 
 async def test_a_time_is_found_over_several_pages(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first row group that may hold it, or none."""
-    monkeypatch.setattr(_cold, "_OBJECTS_PAGE_SIZE", 2)
+    monkeypatch.setattr(cold_module, "_OBJECTS_PAGE_SIZE", 2)
     cold = ColdReader(driver, ColdStores(driver, None))  # type: ignore[arg-type]
     whole = a_range(0, START, END)
     for number, each in enumerate(driver.found):

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rangelog.errors import (
+from rangelog.tier import open_object_store
+from rangelog.tier.file_store import FileStore
+from rangelog.tier.object_store import check_key, probe
+from rangelog_core.errors import (
     ConfigInvalid,
     InvalidArgument,
     MissingExtra,
@@ -21,10 +24,7 @@ from rangelog.errors import (
     StorageFull,
     Unavailable,
 )
-from rangelog.tier import open_object_store
-from rangelog.tier.file_store import FileStore
-from rangelog.tier.keys import object_key, range_prefix, stream_prefix
-from rangelog.tier.object_store import check_key, probe
+from rangelog_core.object_keys import object_key, range_prefix, stream_prefix
 
 
 def test_put_get_list_delete(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_without_boto3_an_s3_tier_says_what_to_install(monkeypatch: pytest.Monke
 def test_importing_the_tier_loads_neither_boto3_nor_arrow() -> None:
     """Who only needs keys or a directory store does not wait for large libraries."""
     code = (
-        "import sys, rangelog, rangelog.tier, rangelog.tier.keys, rangelog.tier.file_store;"
+        "import sys, rangelog, rangelog.tier, rangelog_core.object_keys, rangelog.tier.file_store;"
         "sys.exit(' '.join(name for name in ('boto3', 'pyarrow', 'pyspark') if name in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

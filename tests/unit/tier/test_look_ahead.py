@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 from made_batches import make_batches
 
-from rangelog.errors import Corruption, InvalidArgument, ObjectNotFound, Unavailable
-from rangelog.record import Record
-from rangelog.tier import fetching, object_reader, parquet
-from rangelog.tier.cold import ArrowChunk, records_from_arrow
-from rangelog.tier.fetching import Fetcher, Spare, parts, suitable_part
+from rangelog._read import object_fetcher
+from rangelog._read.arrow_chunk import ArrowChunk, records_from_arrow
+from rangelog._read.look_ahead import LookAhead, joined
+from rangelog._read.object_fetcher import ObjectFetcher, Spare, parts, suitable_part
+from rangelog.tier import object_reader, parquet
 from rangelog.tier.file_store import FileStore
-from rangelog.tier.look_ahead import LookAhead, joined
-from rangelog.tier.object_reader import RowGroup, Span
+from rangelog.tier.object_reader import ByteSpan, RowGroup
 from rangelog.tier.parquet import write_object
+from rangelog_core.errors import Corruption, InvalidArgument, ObjectNotFound, Unavailable
+from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 
 START, PER_OBJECT, OBJECTS = 100, 90, 5
@@ -58,7 +59,7 @@ class Tiered:
             described.footer_size_bytes, described.footer_crc = written.footer_size_bytes, written.footer_crc
             self.store.put_if_absent(described.key, path)
             self.objects.append(described)
-        self.fetcher = Fetcher(self.store)
+        self.fetcher = ObjectFetcher(self.store)
 
     async def listed(self, position: int) -> Sequence[common_pb2.Object]:
         """Two at a time, as a placement driver gives pages."""
@@ -133,7 +134,7 @@ async def test_the_next_objects_are_fetched_meanwhile(tiered: Tiered) -> None:
 async def test_what_is_ahead_is_bounded(tiered: Tiered, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was asked for and not yet handed out is never more than there is room for."""
     size = max(each.size_bytes for each in tiered.objects)
-    monkeypatch.setattr(fetching, "BYTES_MAX", 2 * size)
+    monkeypatch.setattr(object_fetcher, "BYTES_MAX", 2 * size)
     most = 0
     given = START
 
@@ -153,7 +154,7 @@ async def test_what_is_ahead_is_bounded(tiered: Tiered, monkeypatch: pytest.Monk
 
 async def test_a_reader_that_stands_still_holds_up_no_other(tiered: Tiered, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all room taken by another reader, one goes on with one span at a time."""
-    monkeypatch.setattr(fetching, "BYTES_MAX", 1)
+    monkeypatch.setattr(object_fetcher, "BYTES_MAX", 1)
     idle = tiered.read()
     assert await idle.next() is not None
     assert await rest(tiered.read()) == tiered.records
@@ -262,25 +263,25 @@ def test_a_stopped_read_ends_between_two_pieces(tmp_path: Path) -> None:
 
 def test_parts_are_even_and_cover_the_span() -> None:
     """No request is larger than asked for, and none is a small rest."""
-    found = parts(Span(10, 110), 30)
+    found = parts(ByteSpan(10, 110), 30)
     assert [each.begin for each in found] == [10, 35, 60, 85]
     assert [each.end for each in found] == [35, 60, 85, 110]
-    assert parts(Span(5, 5), 30) == []
+    assert parts(ByteSpan(5, 5), 30) == []
 
 
 def test_requests_suit_the_store() -> None:
     """A store that sends slowly gets small ones, several at once; one that takes long to begin gets large ones."""
-    large, small = fetching.PART_BYTES_MAX, fetching.PART_BYTES_MIN
+    large, small = object_fetcher.PART_BYTES_MAX, object_fetcher.PART_BYTES_MIN
     size = 16 << 20
 
     def settled(came_s: float, waited_s: float) -> int:
-        part = fetching.PART_BYTES_FIRST
+        part = object_fetcher.PART_BYTES_FIRST
         for _ in range(40):
             part = suitable_part(size, came_s, waited_s, part)
         return part
 
     assert settled(came_s=size / 10e6, waited_s=0.02) == small
-    assert settled(came_s=size / 90e6, waited_s=0.02) == pytest.approx(90e6 * fetching.PART_S, rel=0.01)
+    assert settled(came_s=size / 90e6, waited_s=0.02) == pytest.approx(90e6 * object_fetcher.PART_S, rel=0.01)
     assert settled(came_s=size / 500e6, waited_s=0.1) == large
     assert settled(came_s=0.0, waited_s=0.0) == large
     assert suitable_part(100, 1.0, 1.0, size) == size  # a small answer says nothing
@@ -302,7 +303,7 @@ def test_memory_is_used_again_unless_somebody_looks_at_it() -> None:
 def test_row_groups_are_joined_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neighbours share a request; one that is larger than the bound has its own."""
     edges = [0, 10 << 20, 20 << 20, 60 << 20, 61 << 20]
-    groups = [RowGroup(n, n, 1, Span(low, high)) for n, (low, high) in enumerate(pairwise(edges))]
+    groups = [RowGroup(n, n, 1, ByteSpan(low, high)) for n, (low, high) in enumerate(pairwise(edges))]
     assert [[each.number for each in run] for run in joined(groups)] == [[0, 1], [2], [3]]
 
 

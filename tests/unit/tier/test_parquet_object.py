@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from made_batches import make_batches
 
-from rangelog.batch import check_batch, encode_batch
-from rangelog.errors import Corruption, InvalidArgument, ObjectNotFound
-from rangelog.record import Record
+from rangelog._read.arrow_chunk import read_object, records_from_arrow
 from rangelog.tier import parquet
-from rangelog.tier.cold import read_object, records_from_arrow
 from rangelog.tier.file_store import FileStore
 from rangelog.tier.parquet import write_object
+from rangelog_core.batch import check_batch, encode_batch
+from rangelog_core.errors import Corruption, InvalidArgument, ObjectNotFound
+from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 
 KEY = "streams/1/ranges/0/object.parquet"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from rangelog._transport.grpc_options import TlsConfig
-from rangelog._transport.grpc_service import GrpcServer
+from rangelog_core.net.grpc_options import TlsConfig
 from rangelog_proto.v1 import pd_pb2
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
+from rangelog_server_common.grpc_server import GrpcServer
 
 SERVICE_NAME = "rangelog.v1.PlacementDriver"
 Handler = Callable[[Any], Awaitable[Any]]

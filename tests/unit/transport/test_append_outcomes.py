@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from noting_connections import NotingConnections, opened_writer, until
 
-from rangelog._writer import _BATCHES_IN_FLIGHT, Writer
-from rangelog.errors import (
+from rangelog._append.writer import _BATCHES_IN_FLIGHT, Writer
+from rangelog_core.errors import (
     AppendTimeout,
     InvalidArgument,
     RangelogError,
@@ -18,7 +18,7 @@ from rangelog.errors import (
     WriterClosed,
     WriterFenced,
 )
-from rangelog.limits import RECORD_SIZE_BYTES_MAX
+from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 
 
 class Told:
@@ -38,8 +38,8 @@ async def writer_with_appends(*, deleted: bool = False) -> tuple[Writer, list[as
     """Some appends are in flight, one gathers behind them and was not sent."""
     connections = NotingConnections()
     writer = await opened_writer(connections)
-    assert writer._appending is not None
-    writer._appending._metadata = cast(Any, Told(deleted=deleted))
+    assert writer._runner is not None
+    writer._runner._metadata = cast(Any, Told(deleted=deleted))
     futures = []
     for number in range(_BATCHES_IN_FLIGHT + 1):
         futures.append(writer.submit(b"%d" % number))
@@ -87,8 +87,8 @@ async def test_leaving_a_writer_tells_of_appends_that_nobody_waits_for() -> None
     for told in (False, True):
         connections = NotingConnections()
         writer = await opened_writer(connections)
-        assert writer._appending is not None
-        writer._appending._metadata = cast(Any, Told(deleted=False))
+        assert writer._runner is not None
+        writer._runner._metadata = cast(Any, Told(deleted=False))
         writer.append_nowait(b"sent")
         await asyncio.sleep(0)
         listener = connections.of["a"].listener
@@ -170,8 +170,8 @@ async def test_a_replica_that_asks_is_told_what_is_acked() -> None:
     for number in range(2):
         writer.append_nowait(b"%d" % number)
         await asyncio.sleep(0)
-    assert writer._appending is not None
-    writer._appending.confirm_wanted(0, writer._appending.core.opened.replicas[0])
+    assert writer._runner is not None
+    writer._runner.confirm_wanted(0, writer._runner.core.opened.replicas[0])
     assert a.confirmed == [0]
     for each in (a, b):
         each.reply(1)
@@ -179,5 +179,5 @@ async def test_a_replica_that_asks_is_told_what_is_acked() -> None:
     for each in (a, b):
         each.reply(2)
     assert a.confirmed == [0, 1, 2]
-    assert writer._appending._asked == {}
+    assert writer._runner._asked == {}
     await writer.close()

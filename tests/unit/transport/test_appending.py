@@ -6,7 +6,7 @@ import asyncio
 
 from noting_connections import NotingConnection, NotingConnections, opened_writer, until
 
-from rangelog._writer import _BATCHES_IN_FLIGHT, _MANY_BATCHES_IN_FLIGHT, Writer
+from rangelog._append.writer import _BATCHES_IN_FLIGHT, _MANY_BATCHES_IN_FLIGHT, Writer
 
 
 async def acked_writer(connections: NotingConnections, followed: NotingConnection) -> Writer:

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import trustme
 
-from rangelog import errors
-from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
-from rangelog._transport.grpc_options import TlsConfig
-from rangelog.errors import RangelogError
-from rangelog.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
-from rangelog_proto.frame import Frame, FrameDecoder, Opcode, encode_frame
+from rangelog_core import errors
+from rangelog_core.errors import RangelogError
+from rangelog_core.frame import Frame, FrameDecoder, Opcode, encode_frame
+from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
+from rangelog_core.net.data_connection import DataConnection, DataConnections, replica_id
+from rangelog_core.net.grpc_options import TlsConfig
 from rangelog_proto.v1 import data_pb2
 
 REPLICA = replica_id("rs1", 0xABC)
@@ -180,7 +180,7 @@ async def test_late_and_unasked_replies(start_server: StartServer) -> None:
 
 async def test_a_peer_that_went_silent_is_given_up(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a request times out and nothing at all came meanwhile, the connection is closed: the next one is a new one."""
-    monkeypatch.setattr("rangelog._transport.data_connection.SILENT_S", 0.05)
+    monkeypatch.setattr("rangelog_core.net.data_connection.SILENT_S", 0.05)
     server = await start_server()
     connection = await DataConnection.connect(server.address, REPLICA)
     with pytest.raises(errors.RequestTimeout):
@@ -190,7 +190,7 @@ async def test_a_peer_that_went_silent_is_given_up(start_server: StartServer, mo
 
 def _header_of(size: int) -> bytes:
     """The header of a frame whose payload is `size` bytes, without the payload."""
-    from rangelog_proto.frame import encode_head
+    from rangelog_core.frame import encode_head
 
     return encode_head(Opcode.FETCH_REPLY, 1, b"", size)
 

@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from rangelog._gathering import check_record, ms_of
-from rangelog.errors import InvalidArgument
-from rangelog.limits import TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
+from rangelog._append.batch_builder import check_record
+from rangelog_core.errors import InvalidArgument
+from rangelog_core.limits import TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
+from rangelog_core.record import ms_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MS = timedelta(milliseconds=1)

@@ -8,9 +8,9 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc.aio import AioRpcError, Metadata
 
-from rangelog import errors
-from rangelog._transport.grpc_errors import DOMAIN, from_rpc_error, to_status
-from rangelog.errors import RangelogError
+from rangelog_core import errors
+from rangelog_core.errors import RangelogError
+from rangelog_core.net.grpc_errors import DOMAIN, from_rpc_error, to_status
 
 _KEY = "grpc-status-details-bin"
 

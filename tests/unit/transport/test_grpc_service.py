@@ -14,13 +14,13 @@ import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from rangelog import errors
-from rangelog._transport import grpc_service
-from rangelog._transport.grpc_errors import from_rpc_error
-from rangelog._transport.grpc_options import CHANNEL_OPTIONS, TlsConfig
-from rangelog._transport.grpc_service import GrpcServer
+from rangelog_core import errors
+from rangelog_core.net.grpc_errors import from_rpc_error
+from rangelog_core.net.grpc_options import CHANNEL_OPTIONS, TlsConfig
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
+from rangelog_server_common import grpc_server
+from rangelog_server_common.grpc_server import GrpcServer
 
 
 async def _list_servers(address: str, *, token: str | bytes | None = None, tls: TlsConfig | None = None) -> Any:
@@ -77,7 +77,7 @@ async def test_error_with_a_huge_message(start_pd: Any) -> None:
 
 async def test_slow_handler_is_cut_off(start_pd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A handler that never ends is ended by the server, whatever the client allows it."""
-    monkeypatch.setattr(grpc_service, "CALL_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(grpc_server, "CALL_TIMEOUT_S", 0.05)
     ended = asyncio.Event()
 
     async def never(request: Any) -> Any:

@@ -11,9 +11,11 @@ import pytest
 from memory_cluster import Cluster, until
 from memory_server import MemoryServer, memory_plane
 
-from rangelog import _feed, _reader
-from rangelog._transport.data_connection import DataConnection, replica_id
-from rangelog_proto.frame import Frame, Opcode
+from rangelog._read import pushed_fetch as pushed_fetch_module
+from rangelog._read import reader as reader_module
+from rangelog_core.frame import Frame, Opcode
+from rangelog_core.net.data_connection import DataConnection, replica_id
+from rangelog_core.net.replica_client import range_key
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.testing import batch
 
@@ -46,8 +48,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[data_pb2.Fetch]:
 
 async def test_catching_up_is_one_request(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything comes in order from one fetch and the credit it is given; little of it is ever under way."""
-    monkeypatch.setattr(_feed, "REPLY_BYTES", 3_000)
-    monkeypatch.setattr(_feed, "CREDIT_BYTES", 9_000)
+    monkeypatch.setattr(pushed_fetch_module, "REPLY_BYTES", 3_000)
+    monkeypatch.setattr(pushed_fetch_module, "CREDIT_BYTES", 9_000)
     cluster.append(100)
     fetches = sent(monkeypatch)
     offsets = [record.offset async for record in cluster.reader()]
@@ -119,8 +121,8 @@ async def test_leaving_ends_the_fetch(cluster: Cluster) -> None:
 
 async def test_another_replica_goes_on(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the server that pushes goes away in the middle the next one goes on from there: nothing lost, nothing twice."""
-    monkeypatch.setattr(_feed, "REPLY_BYTES", 1)
-    monkeypatch.setattr(_feed, "CREDIT_BYTES", 3_000)
+    monkeypatch.setattr(pushed_fetch_module, "REPLY_BYTES", 1)
+    monkeypatch.setattr(pushed_fetch_module, "CREDIT_BYTES", 3_000)
     cluster.append(30)
     seen: list[int] = []
     async for record in cluster.reader():
@@ -133,7 +135,7 @@ async def test_another_replica_goes_on(cluster: Cluster, monkeypatch: pytest.Mon
 
 def other_replies(change: Callable[[bytes], bytes]) -> Callable[..., Awaitable[Frame]]:
     """Replies.next, with the payloads of the fourth reply on changed, of the first connection that gets there."""
-    from rangelog._transport.data_connection import Replies
+    from rangelog_core.net.data_connection import Replies
 
     true_next = Replies.next
     count, victim = 0, None
@@ -165,9 +167,9 @@ async def test_what_is_wrong_is_read_elsewhere(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, change: Callable[[bytes], bytes]
 ) -> None:
     """Pushed batches that are damaged, or do not go on where the last ended, are not shown: another replica is read."""
-    from rangelog._transport.data_connection import Replies
+    from rangelog_core.net.data_connection import Replies
 
-    monkeypatch.setattr(_feed, "REPLY_BYTES", 1)
+    monkeypatch.setattr(pushed_fetch_module, "REPLY_BYTES", 1)
     cluster.append(10)
     monkeypatch.setattr(Replies, "next", other_replies(change))
     records = [record async for record in cluster.reader()]
@@ -177,10 +179,10 @@ async def test_what_is_wrong_is_read_elsewhere(
 
 async def test_a_server_that_says_nothing_is_left(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that neither pushes nor says that there is nothing is left for another one."""
-    monkeypatch.setattr(_reader, "_LONG_POLL_MS", 20)
-    monkeypatch.setattr(_feed, "REPLY_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(_feed, "REPLY_BYTES", 1)
-    monkeypatch.setattr(_feed, "CREDIT_BYTES", 3_000)
+    monkeypatch.setattr(reader_module, "_LONG_POLL_MS", 20)
+    monkeypatch.setattr(pushed_fetch_module, "REPLY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(pushed_fetch_module, "REPLY_BYTES", 1)
+    monkeypatch.setattr(pushed_fetch_module, "CREDIT_BYTES", 3_000)
     cluster.append(10)
     seen: list[int] = []
     async for record in cluster.reader():
@@ -193,22 +195,24 @@ async def test_a_server_that_says_nothing_is_left(cluster: Cluster, monkeypatch:
 
 
 async def test_waiting_at_the_end_is_cheap_and_does_not_pile_up(cluster: Cluster) -> None:
-    """A feed that nobody takes from for long holds one word that there is nothing, not hundreds."""
+    """A pushed fetch that nobody takes from for long holds one word that there is nothing, not hundreds."""
     cluster.append(1)
     _, (source,) = await cluster.ranges("s", 0)
     server = cluster.servers[0]
     connection = await cluster.connections.get(
         replica_id(server.replica.server, server.replica.incarnation), server.replica.data_address
     )
-    feed = _feed.Feed(connection, source, 1, wait_ms=1, known_end_offset=0, end_offset=0)
+    pushed = pushed_fetch_module.PushedFetch(
+        connection, range_key(source), 1, wait_ms=1, known_end_offset=0, end_offset=0
+    )
     received_count = connection._received_count
     await until(lambda: connection._received_count > received_count + 20)
     cluster.append(1)
-    replies = [await feed.next()]
-    while not replies[-1][1]:
-        replies.append(await feed.next())
-    assert len(replies) <= 4
-    assert replies[-1][0].confirm_offset == 2
-    feed.close()
-    feed.close()
+    answers = [await pushed.next()]
+    while not answers[-1].batches.batches:
+        answers.append(await pushed.next())
+    assert len(answers) <= 4
+    assert answers[-1].confirm_offset == 2
+    pushed.close()
+    pushed.close()
     await until(lambda: server.fetches() == 0)

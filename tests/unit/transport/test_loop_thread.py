@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rangelog import errors
 from rangelog._loop_thread import LoopThread
+from rangelog_core import errors
 
 _T = TypeVar("_T")
 WAIT_S = 10.0

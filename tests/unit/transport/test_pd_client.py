@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from rangelog import errors
-from rangelog._transport import pd_client
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import RangelogError
+from rangelog_core import errors
+from rangelog_core.errors import RangelogError
+from rangelog_core.net import pd_client
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 Connect = Callable[..., PdClient]

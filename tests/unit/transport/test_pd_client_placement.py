@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rangelog._transport.grpc_service import GrpcServer
-from rangelog._transport.pd_client import PdClient
-from rangelog.errors import NoPlacement, NotLeader
+from rangelog_core.errors import NoPlacement, NotLeader
+from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
+from rangelog_server_common.grpc_server import GrpcServer
 
 
 class Member(PlacementDriverServicer):

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from rangelog._hot import HotRange
-from rangelog._proof import proved_end
-from rangelog._transport.data_connection import DataConnections, replica_id
-from rangelog.errors import RangelogError, RangeNotFound, Unavailable
-from rangelog.ids import ReplicaId
+from rangelog._read.hot import HotRange
+from rangelog._read.proof import proved_end
 from rangelog.protocol.proof import Told, weigh
+from rangelog_core.errors import RangelogError, RangeNotFound, Unavailable
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnections, replica_id
 from rangelog_proto.v1 import common_pb2
 
 OPEN, SEALED = common_pb2.RANGE_STATE_OPEN, common_pb2.RANGE_STATE_SEALED
@@ -69,7 +69,7 @@ class Case:
 
         monkeypatch.setattr(HotRange, "ask_all", ask_all)
         monkeypatch.setattr(HotRange, "wait_confirmed", wait_confirmed)
-        monkeypatch.setattr("rangelog._proof.backoff", at_once)
+        monkeypatch.setattr("rangelog._read.proof.backoff", at_once)
 
     async def end(self) -> tuple[int, bool]:
         """The proved end, and whether it is exact."""

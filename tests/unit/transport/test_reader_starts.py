@@ -12,9 +12,10 @@ import pytest
 from memory_cluster import Cluster, until
 from memory_server import MemoryServer, memory_plane
 
-from rangelog import _proof, _reader
-from rangelog._reader import StreamView, confirmed_end
-from rangelog.errors import OffsetOutOfRange, StreamNotFound, Unavailable
+from rangelog._read import proof as proof_module
+from rangelog._read import reader as reader_module
+from rangelog._read.reader import StreamView, confirmed_end
+from rangelog_core.errors import OffsetOutOfRange, StreamNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2
 from rangelog_server.testing import batch
 
@@ -22,8 +23,8 @@ from rangelog_server.testing import batch
 @pytest.fixture
 async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
     """Three servers that hold nothing yet; nobody waits long."""
-    monkeypatch.setattr(_proof, "CONFIRM_WAIT_MS", 5)
-    monkeypatch.setattr(_reader, "_LONG_POLL_MS", 20)
+    monkeypatch.setattr(proof_module, "CONFIRM_WAIT_MS", 5)
+    monkeypatch.setattr(reader_module, "_LONG_POLL_MS", 20)
     async with AsyncExitStack() as stack:
         planes = [await stack.enter_async_context(memory_plane(f"rs{number}")) for number in range(3)]
         made = Cluster([await MemoryServer(plane).start() for plane in planes])

@@ -1,0 +1,158 @@
+"""`rangelog local`: a whole cluster on this machine, looked after until Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.processes import Cluster, Process
+
+DEFAULT_PORT = 7100
+_CHECK_S = 0.2
+_BACKOFF_FIRST_S = 0.5
+_BACKOFF_MAX_S = 30.0
+_STABLE_S = 60.0
+"""A member that ran this long has recovered: its next crash is a first one again."""
+
+
+@dataclass
+class _Care:
+    """What the keeper knows of one member."""
+
+    process: Process
+    crashes: int = 0
+    started_s: float = 0.0
+    restart_at_s: float | None = None
+
+
+class Keeper:
+    """Starts crashed members again, each after a pause that doubles while it keeps crashing.
+
+    Holds no clock of its own: `check` gets the monotonic time, so that a test decides what time it is.
+    """
+
+    def __init__(self, members: dict[str, Process], now_s: float, say: Callable[[str], None]) -> None:
+        self._cares = [_Care(process, started_s=now_s) for process in members.values()]
+        self._say = say
+
+    def check(self, now_s: float) -> None:
+        """Notice who died, and start again whose pause is over."""
+        for care in self._cares:
+            if care.restart_at_s is None:
+                if not care.process.running:
+                    self._schedule(care, now_s)
+            elif now_s >= care.restart_at_s:
+                care.restart_at_s = None
+                care.started_s = now_s
+                care.process.start()
+
+    def _schedule(self, care: _Care, now_s: float) -> None:
+        care.crashes = 1 if now_s - care.started_s > _STABLE_S else care.crashes + 1
+        pause_s = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** (care.crashes - 1))
+        care.restart_at_s = now_s + pause_s
+        how = describe_exit(care.process.returncode)
+        self._say(f"{care.process.name} {how}; starting it again in {pause_s:g} s (log: {care.process.log_path})")
+
+
+def describe_exit(code: int | None) -> str:
+    """How a process ended, in words."""
+    if code is not None and code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def run_local(
+    data_dir: Path,
+    *,
+    pds: int | None,
+    range_servers: int | None,
+    tier_url: str | None,
+    port: int | None,
+    write_context: bool,
+) -> int:
+    """Run until SIGINT or SIGTERM; exit code 0 after a clean stop. Raises the errors of `Cluster.open` and `start`."""
+    fresh = not (data_dir / "cluster.json").exists()
+    cluster = Cluster.open(
+        data_dir,
+        pds=pds,
+        range_servers=range_servers,
+        tier_url=tier_url,
+        base_port=DEFAULT_PORT if port is None and fresh else port,
+    )
+    click.echo(f"Starting {len(cluster.members)} processes in {cluster.directory} …")
+    try:
+        _on_stop_signals(_interrupt)
+        cluster.start()
+        wait_healthy(cluster)
+        stop = threading.Event()
+        _on_stop_signals(lambda *_: stop.set())
+        click.echo(banner(cluster, context_note=_write_context(cluster) if write_context else ""))
+        _look_after(cluster, stop)
+    except KeyboardInterrupt:
+        pass  # asked to stop while starting: stopping is all there is to do
+    finally:
+        _on_stop_signals(signal.SIG_IGN)
+        click.echo("Stopping …")
+        cluster.stop()
+    click.echo("Stopped. Start it again with the same --data-dir and everything is there.")
+    return 0
+
+
+def banner(cluster: Cluster, *, context_note: str = "") -> str:
+    """What a person needs next."""
+    plan = cluster.plan
+    servers = ", ".join(f"{server.name} 127.0.0.1:{server.data_port}" for server in plan.range_servers)
+    lines = [
+        "",
+        f"  rangelog is up: {len(plan.pds)} placement drivers, {len(plan.range_servers)} range servers",
+        "",
+        f"  connect to     {cluster.connect_string}",
+        f"  range servers  {servers}",
+        f"  tier           {plan.tier_url}",
+        f"  data and logs  {cluster.directory}",
+        *([f"  pdctl context  {context_note}"] if context_note else []),
+        "",
+        "  Try, in another terminal:",
+        *([] if context_note else [f"    export RANGELOG_PD={cluster.connect_string}"]),
+        "    pdctl cluster status",
+        "    pdctl stream create hello && echo 'first record' | pdctl stream append hello",
+        "    pdctl stream read hello",
+        "",
+        "  Ctrl-C stops it; the data stays.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _on_stop_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _look_after(cluster: Cluster, stop: threading.Event) -> None:
+    keeper = Keeper(cluster.members, time.monotonic(), lambda line: click.echo(line))
+    while not stop.wait(_CHECK_S):
+        keeper.check(time.monotonic())
+
+
+def _write_context(cluster: Cluster) -> str:
+    """Tell pdctl where the cluster is; the path written to, empty when that failed (which stops nothing)."""
+    from rangelog.context import write_context
+
+    try:
+        return str(write_context("local", cluster.pd_addresses))
+    except OSError as error:
+        click.echo(f"rangelog: the context file was not written ({error.strerror}): pass --pd to pdctl", err=True)
+        return ""

@@ -1,0 +1,65 @@
+"""Asking a local cluster's placement drivers how it is, without an event loop: for the supervisor and for tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rangelog_core.errors import RequestTimeout, Unavailable
+
+if TYPE_CHECKING:
+    from rangelog_cli.local.processes import Cluster
+    from rangelog_proto.v1 import pd_pb2
+
+_CALL_TIMEOUT_S = 2.0
+_POLL_S = 0.05
+
+
+def describe(pd_addresses: Sequence[str]) -> pd_pb2.DescribeClusterResponse:
+    """The answer of the first member that can give one; raises Unavailable when none can."""
+    import grpc
+
+    from rangelog_proto.v1 import pd_pb2, pd_pb2_grpc
+
+    reason = "no address"
+    for address in pd_addresses:
+        with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+            stub = pd_pb2_grpc.PlacementDriverStub(channel)  # type: ignore[no-untyped-call]
+            try:
+                answer: pd_pb2.DescribeClusterResponse = stub.DescribeCluster(
+                    pd_pb2.DescribeClusterRequest(), timeout=_CALL_TIMEOUT_S
+                )
+            except grpc.RpcError as error:
+                reason = f"{address}: {error.code().name}"
+                continue
+            return answer
+    raise Unavailable(f"no placement driver answers ({reason}): see the logs of the placement drivers")
+
+
+def leader(pd_addresses: Sequence[str]) -> str:
+    """Name of the placement driver that leads; raises Unavailable when none does."""
+    for member in describe(pd_addresses).members:
+        if member.leader:
+            return member.name
+    raise Unavailable("no placement driver leads: wait for the election")
+
+
+def wait_healthy(cluster: Cluster, timeout_s: float = 30.0) -> None:
+    """Return once a placement driver leads and every running range server reports to it; raises RequestTimeout."""
+    from rangelog_proto.v1 import common_pb2
+
+    deadline = time.monotonic() + timeout_s
+    wanted = {name for name, process in cluster.range_servers.items() if process.running}
+    while True:
+        try:
+            servers = describe(cluster.pd_addresses).servers
+            missing = wanted - {s.name for s in servers if s.health == common_pb2.SERVER_HEALTH_ALIVE}
+            if not missing:
+                return
+            why = f"range servers {', '.join(sorted(missing))} do not report"
+        except Unavailable as error:
+            why = error.message
+        if time.monotonic() > deadline:
+            raise RequestTimeout(f"the cluster is not healthy after {timeout_s:g} s: {why}")
+        time.sleep(_POLL_S)

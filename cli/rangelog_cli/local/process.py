@@ -1,0 +1,216 @@
+"""One child process under supervision.
+
+What holds:
+- A child is ready when its endpoint file names its pid, not before; a child that dies while starting is reported with
+  the last thing it said. Waiting has a deadline.
+- A child leads its own process group, so that Ctrl-C reaches only the supervisor and a kill reaches all it started.
+- No child outlives the supervisor (`lifeline`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from rangelog_cli.local.lifeline import LIFELINE_ENV, lifeline_fd
+from rangelog_core.errors import InternalError, RequestTimeout, Unavailable
+
+START_TIMEOUT_S = 60.0
+"""A loaded machine starts seven Python processes slowly; a healthy one takes two seconds."""
+STOP_TIMEOUT_S = 10.0
+_POLL_S = 0.01
+_LOG_BYTES_MAX = 16 * 1024 * 1024
+_LAST_WORDS_BYTES = 16 * 1024
+_SAID_WHAT_TO_DO = re.compile(r"(?:rangelog|pd|placement-driver|range-server): (.+)")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a child is started beside its arguments: a command that ends in executing it, and its own environment."""
+
+    prefix: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class Process:
+    """One child. `ready_file` is the endpoint file it writes when it listens (None: ready once it runs).
+
+    A prefix must execute what follows it in its own place (as `nsenter --net=…` does): the pid stays the child's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        *,
+        log_path: Path,
+        ready_file: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self.log_path = log_path
+        self.starts = 0
+        self._command = [*prefix, sys.executable, *arguments]
+        self._ready_file = ready_file
+        self.env = dict(env or {})
+        """Beside this process's own, from the next start on."""
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    def pid(self) -> int:
+        """Of the child that runs or ran last; raises InternalError before the first start."""
+        return self._started().pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._popen is not None and self._popen.poll() is None
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        return self._started().poll()
+
+    @property
+    def stdin(self) -> IO[bytes]:
+        """A pipe to the child's standard input."""
+        pipe = self._started().stdin
+        assert pipe is not None
+        return pipe
+
+    def start(self) -> None:
+        """Spawn it. Does not wait: see `wait_ready`."""
+        if self.running:
+            raise InternalError(f"{self.name} runs already")
+        if self._ready_file is not None:
+            self._ready_file.unlink(missing_ok=True)
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        if self.log_path.exists() and self.log_path.stat().st_size > _LOG_BYTES_MAX:
+            os.replace(self.log_path, self.log_path.with_suffix(".log.1"))
+        lifeline = lifeline_fd()
+        env = os.environ | self.env | {LIFELINE_ENV: str(lifeline), "PYTHONUNBUFFERED": "1"}
+        with self.log_path.open("ab") as log:
+            self._log_start = log.tell()
+            self._popen = subprocess.Popen(
+                self._command,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=(lifeline,),
+            )
+        self.starts += 1
+
+    def ready(self) -> bool:
+        """Whether it listens; raises Unavailable with its last words when it has ended."""
+        if self._started().poll() is not None:
+            raise Unavailable(f"{self.name} ended with exit code {self.returncode}: {self.last_words()}")
+        if self._ready_file is None:
+            return True
+        try:
+            return bool(json.loads(self._ready_file.read_text())["pid"] == self.pid)
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Return once it listens. Raises Unavailable when it dies, RequestTimeout when it takes too long."""
+        wait_until(self.ready, timeout_s, f"{self.name} does not listen: see {self.log_path}")
+
+    def wait(self, timeout_s: float) -> int:
+        """Its exit code; raises RequestTimeout when it still runs then."""
+        try:
+            return self._started().wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise RequestTimeout(f"{self.name} still runs after {timeout_s:g} s: see {self.log_path}") from None
+
+    def endpoint(self) -> dict[str, object]:
+        """What the endpoint file says: addresses, incarnation."""
+        if self._ready_file is None:
+            return {}
+        found: dict[str, object] = json.loads(self._ready_file.read_text())
+        return found
+
+    def kill(self) -> None:
+        """`kill -9` to it and all it started, and wait until it is gone. No effect on one that has ended."""
+        self.signal(signal.SIGKILL)
+        if self._popen is not None:
+            self._popen.wait()
+            self._close_stdin()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to its process group (SIGSTOP and SIGCONT make it pause and go on)."""
+        if self.running:
+            os.killpg(self.pid, number)
+
+    def request_stop(self) -> None:
+        """Ask it to end by itself; see `finish`."""
+        if self.running:
+            os.kill(self.pid, signal.SIGCONT)
+            os.kill(self.pid, signal.SIGTERM)
+
+    def finish(self, deadline_s: float) -> None:
+        """Wait until the monotonic time `deadline_s`, then `kill -9` what is left."""
+        if self._popen is None:
+            return
+        try:
+            self._popen.wait(max(0.0, deadline_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._close_stdin()
+
+    def last_words(self) -> str:
+        """The last line of its log since it was started; one that says what to do is preferred."""
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
+                lines = [line.strip() for line in log.read().decode(errors="replace").splitlines() if line.strip()]
+        except OSError:
+            lines = []
+        for line in reversed(lines):
+            found = _SAID_WHAT_TO_DO.match(line)
+            if found:
+                return found[1]
+        return lines[-1] if lines else f"it said nothing (log: {self.log_path})"
+
+    def _close_stdin(self) -> None:
+        if self._popen is not None and self._popen.stdin is not None:
+            try:
+                self._popen.stdin.close()
+            except OSError:
+                pass  # it ended before it read what was buffered
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._popen is None:
+            raise InternalError(f"{self.name} was not started")
+        return self._popen
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+    """Poll `condition` until it holds; raises RequestTimeout saying `otherwise` after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise RequestTimeout(f"not within {timeout_s:g} s: {otherwise}")
+        time.sleep(_POLL_S)
+
+
+def stop_all(processes: Iterable[Process], timeout_s: float = STOP_TIMEOUT_S) -> None:
+    """Ask all to stop, and kill what has not after `timeout_s`."""
+    children = list(processes)
+    for process in children:
+        process.request_stop()
+    deadline = time.monotonic() + timeout_s
+    for process in children:
+        process.finish(deadline)

@@ -1,0 +1,236 @@
+"""A whole cluster of child processes on this machine: what `rangelog local`, `rangelog demo` and the tests run.
+
+What holds:
+- No member outlives the supervisor, and no cluster directory is used by two supervisors (a lock).
+- A member that is started again has the same directory, ports and name.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from rangelog_cli.local.plan import (
+    ClusterPlan,
+    PdPlan,
+    ServerPlan,
+    make_plan,
+    read_plan,
+    with_hosts,
+    with_ports,
+    with_range_servers,
+    write_plan,
+)
+from rangelog_cli.local.ports import is_free, refuse_busy
+from rangelog_cli.local.process import START_TIMEOUT_S, STOP_TIMEOUT_S, Launch, Process, stop_all, wait_until
+from rangelog_core.errors import Unavailable
+
+__all__ = ["Cluster", "Launch", "Process", "stop_all", "wait_until"]
+
+
+class Cluster:
+    """Placement drivers and range servers on this machine, with their data in one directory.
+
+    Open it with `Cluster.open`, use it as a context manager (or `start` and `stop`). Blocking; not for use by several
+    threads at once, except for `kill`, `start_member` and `restart` of different members.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        plan: ClusterPlan,
+        lock: IO[str],
+        env: Mapping[str, str],
+        launches: Mapping[str, Launch] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.plan = plan
+        self._lock = lock
+        self._launches = launches or {}
+        self.placement_drivers = {pd.name: self._pd(pd, env) for pd in plan.pds}
+        self.range_servers = {server.name: self._server(server, env) for server in plan.range_servers}
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        pds: int | None = None,
+        range_servers: int | None = None,
+        tier_url: str | None = None,
+        base_port: int | None = None,
+        env: Mapping[str, str] | None = None,
+        hosts: Mapping[str, str] | None = None,
+        launches: Mapping[str, Launch] | None = None,
+    ) -> Self:
+        """Lock `directory` and read its plan, or make one. Nothing is started.
+
+        What is None is as it was, or by default 3 placement drivers, 3 range servers, a tier in the directory itself
+        and free ports. `env` is added to the children's environment (settings such as RANGELOG_SERVER_…).
+        By name of the member: `hosts` are other addresses of this machine than loopback, `launches` say how to start it
+        (in a network namespace, with settings of its own).
+
+        Raises Unavailable when another supervisor uses the directory or a port is busy, InvalidArgument when the
+        directory holds another cluster than the one asked for.
+        """
+        directory = directory.absolute()
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = _lock_directory(directory)
+        try:
+            plan = _plan_for(directory, pds, range_servers, tier_url, base_port)
+            plan = with_hosts(plan, hosts or {})
+            refuse_busy(plan.ports())
+            write_plan(directory, plan)
+        except BaseException:
+            lock.close()
+            raise
+        return cls(directory, plan, lock, env or {}, launches)
+
+    @property
+    def pd_addresses(self) -> list[str]:
+        """host:port of every placement driver's API."""
+        return self.plan.pd_addresses
+
+    @property
+    def connect_string(self) -> str:
+        """What `rangelog.connect` takes."""
+        return ",".join(self.pd_addresses)
+
+    @property
+    def members(self) -> dict[str, Process]:
+        """All processes by name: pd1, …, rs1, …"""
+        return self.placement_drivers | self.range_servers
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start every member that does not run, and return once all listen; stops all again when one does not."""
+        try:
+            started = [process for process in self.members.values() if not process.running]
+            for process in started:
+                process.start()
+            deadline = time.monotonic() + timeout_s
+            for process in started:
+                process.wait_ready(max(0.1, deadline - time.monotonic()))
+        except BaseException:
+            self.kill_all()
+            raise
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Stop range servers, then placement drivers, and let go of the directory. Idempotent."""
+        for group in (self.range_servers, self.placement_drivers):
+            stop_all(group.values(), timeout_s)
+        self._lock.close()
+
+    def kill(self, name: str) -> None:
+        """`kill -9` one member."""
+        self.members[name].kill()
+
+    def kill_all(self) -> None:
+        """`kill -9` every member, all at once."""
+        for process in self.members.values():
+            process.signal(signal.SIGKILL)
+        for process in self.members.values():
+            process.kill()
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP one member: it keeps its connections and answers nothing."""
+        self.members[name].signal(signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """SIGCONT one member."""
+        self.members[name].signal(signal.SIGCONT)
+
+    def start_member(self, name: str, *, wait: bool = True, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start one member that was killed or stopped."""
+        self.members[name].start()
+        if wait:
+            self.members[name].wait_ready(timeout_s)
+
+    def restart(self, name: str, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """SIGTERM one member, wait for its clean end, and start it again."""
+        process = self.members[name]
+        process.request_stop()
+        process.finish(time.monotonic() + STOP_TIMEOUT_S)
+        self.start_member(name, timeout_s=timeout_s)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _pd(self, pd: PdPlan, env: Mapping[str, str]) -> Process:
+        home = self.directory / pd.name
+        arguments = ["-m", "rangelog_cli", "pd", "--name", pd.name]
+        arguments += ["--listen", pd.api_address, "--data-dir", str(home), "--tier-url", self.plan.tier_url]
+        for member in self.plan.pds:
+            arguments += ["--member", f"{member.name}={member.raft_address}@{member.api_address}"]
+        secret = {"RANGELOG_PD_RAFT_SECRET": self.plan.raft_secret}  # by environment: arguments are for all to see
+        return self._process(pd.name, arguments, home, secret | dict(env))
+
+    def _server(self, server: ServerPlan, env: Mapping[str, str]) -> Process:
+        home = self.directory / server.name
+        arguments = ["-m", "rangelog_cli", "range-server", "--name", server.name, "--data-dir", str(home)]
+        arguments += ["--data-listen", f"{server.host}:{server.data_port}"]
+        arguments += ["--control-listen", f"{server.host}:{server.control_port}", "--zone", server.zone]
+        for address in self.plan.pd_addresses:
+            arguments += ["--pd", address]
+        return self._process(server.name, arguments, home, env)
+
+    def _process(self, name: str, arguments: Sequence[str], home: Path, env: Mapping[str, str]) -> Process:
+        log_path = self.directory / "logs" / f"{name}.log"
+        launch = self._launches.get(name, Launch())
+        return Process(
+            name,
+            arguments,
+            log_path=log_path,
+            ready_file=home / "endpoint.json",
+            env=dict(env) | dict(launch.env),
+            prefix=launch.prefix,
+        )
+
+
+def _lock_directory(directory: Path) -> IO[str]:
+    lock = (directory / "LOCK").open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        owner = lock.read().strip() or "unknown"
+        lock.close()
+        raise Unavailable(
+            f"{directory} is in use by another cluster (pid {owner}): stop it, or choose another --data-dir"
+        ) from None
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock
+
+
+def _plan_for(
+    directory: Path, pds: int | None, range_servers: int | None, tier_url: str | None, base_port: int | None
+) -> ClusterPlan:
+    plan = read_plan(directory)
+    if plan is None:
+        tier = f"file://{directory / 'tier'}" if tier_url is None else tier_url
+        return make_plan(pds=pds or 3, range_servers=range_servers or 3, tier_url=tier, base_port=base_port or 0)
+    if pds is not None and pds != len(plan.pds):
+        raise Unavailable(
+            f"{directory} holds {len(plan.pds)} placement drivers, not {pds}: leave out --pds, or use a new --data-dir"
+        )
+    if tier_url is not None and tier_url != plan.tier_url:
+        raise Unavailable(f"{directory} keeps its tier at {plan.tier_url}: leave out --tier, or use a new --data-dir")
+    if range_servers is not None and range_servers != len(plan.range_servers):
+        plan = with_range_servers(plan, range_servers)
+    moved = base_port is not None and base_port != plan.base_port
+    if moved or (plan.base_port == 0 and not all(is_free(port) for port in plan.ports().values())):
+        plan = with_ports(plan, base_port or 0)  # nobody named these ports: others do as well
+    return plan

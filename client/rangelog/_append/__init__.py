@@ -1,0 +1,1 @@
+"""The write side: the writer and what it needs to open, roll, seal and take over ranges."""

@@ -1,0 +1,166 @@
+"""Records on their way into a batch: checked one by one, kept column by column, encoded once.
+
+What holds: a record that is not allowed is refused before anything is kept. Every future resolves with the offset of its
+own record; who waits for the whole batch is told apart from that. A record that nobody waits for costs no future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from rangelog_core.batch import encode_batch, encode_headers
+from rangelog_core.errors import InvalidArgument, RangelogError, RecordTooLarge
+from rangelog_core.limits import BATCH_RECORDS_MAX, MIB, RECORD_SIZE_BYTES_MAX, TIMESTAMP_MS_MAX, TIMESTAMP_MS_MIN
+from rangelog_core.record import Ack, ms_of
+
+BATCH_BYTES_MAX = 1 * MIB
+RECORD_OVERHEAD_BYTES = 64
+
+
+class CheckedRecord(NamedTuple):
+    """A record that may be appended, and what it weighs."""
+
+    value: bytes
+    key: bytes | None
+    headers: bytes
+    timestamp_ms: int
+    size_bytes: int
+
+
+def check_record(
+    value: bytes, key: bytes | None, headers: Mapping[str, bytes] | None, timestamp: datetime | int | None
+) -> CheckedRecord:
+    """Raises InvalidArgument, RecordTooLarge."""
+    if type(value) is not bytes or (key is not None and type(key) is not bytes):
+        raise InvalidArgument("a record's value and key are bytes")
+    encoded = encode_headers(headers) if headers else b""
+    size = len(value) + len(encoded) + (len(key) if key is not None else 0)
+    if size > RECORD_SIZE_BYTES_MAX:
+        raise RecordTooLarge(
+            f"a record of {size} bytes; the limit is {RECORD_SIZE_BYTES_MAX}: store it as an object and append a reference"
+        )
+    return CheckedRecord(value, key, encoded, _timestamp_ms(timestamp), size + RECORD_OVERHEAD_BYTES)
+
+
+def _timestamp_ms(timestamp: datetime | int | None) -> int:
+    if timestamp is None:
+        return time.time_ns() // 1_000_000
+    ms = ms_of(timestamp) if isinstance(timestamp, datetime) else timestamp
+    if type(ms) is not int or not TIMESTAMP_MS_MIN <= ms <= TIMESTAMP_MS_MAX:
+        raise InvalidArgument(f"bad timestamp {timestamp!r}: a datetime, or whole ms since 1970 in the years 1 to 9999")
+    return ms
+
+
+class BatchBuilder:
+    """Records that go out together, and who waits for them."""
+
+    __slots__ = (
+        "_futures",
+        "_waiters",
+        "base_offset",
+        "headers",
+        "keys",
+        "size_bytes",
+        "timestamps_ms",
+        "values",
+    )
+
+    def __init__(self) -> None:
+        self.base_offset = 0  # known once it is encoded
+        self.size_bytes = 0
+        self.values: list[bytes] = []
+        self.timestamps_ms: list[int] = []
+        self.keys: list[bytes | None] | None = None  # None until a record has one; then one a record
+        self.headers: list[bytes] | None = None  # the same
+        self._futures: list[tuple[int, asyncio.Future[Ack]]] | None = None  # with the offset of their record
+        self._waiters: list[asyncio.Future[None]] | None = None  # for the whole batch
+
+    @property
+    def end_offset(self) -> int:
+        """One past its last record."""
+        return self.base_offset + len(self.values)
+
+    @property
+    def unwatched(self) -> bool:
+        """Whether it has records of which nobody would hear how they ended."""
+        return not self._waiters and len(self.values) > len(self._futures or ())
+
+    def notify(self, offset: int, future: asyncio.Future[Ack]) -> None:
+        """Resolve `future` with the record of that offset."""
+        if self._futures is None:
+            self._futures = []
+        self._futures.append((offset, future))
+
+    def wait(self, waiter: asyncio.Future[None]) -> None:
+        """Resolve `waiter` with the whole batch."""
+        if self._waiters is None:
+            self._waiters = []
+        self._waiters.append(waiter)
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether a record of that weight fits; an empty batch takes any."""
+        values = self.values
+        return not values or (self.size_bytes + size_bytes <= BATCH_BYTES_MAX and len(values) < BATCH_RECORDS_MAX)
+
+    def add_value(self, value: bytes, timestamp_ms: int, size_bytes: int) -> None:
+        """Take a checked record in that is a value and nothing else."""
+        self.values.append(value)
+        self.timestamps_ms.append(timestamp_ms)
+        self.size_bytes += size_bytes
+        if self.keys is not None:
+            self.keys.append(None)
+        if self.headers is not None:
+            self.headers.append(b"")
+
+    def add(self, record: CheckedRecord) -> None:
+        """Take any checked record in."""
+        before = len(self.values)
+        self.add_value(record.value, record.timestamp_ms, record.size_bytes)
+        if record.key is not None:
+            if self.keys is None:
+                self.keys = [None] * (before + 1)
+            self.keys[before] = record.key
+        if record.headers:
+            if self.headers is None:
+                self.headers = [b""] * (before + 1)
+            self.headers[before] = record.headers
+
+    def encode(self, *, stream_id: int, range_index: int, epoch: int, codec: int) -> bytes:
+        """Return the record batch, at `base_offset`."""
+        return encode_batch(
+            stream_id=stream_id,
+            range_index=range_index,
+            epoch=epoch,
+            base_offset=self.base_offset,
+            timestamps_ms=self.timestamps_ms,
+            values=self.values,
+            keys=self.keys,
+            headers=self.headers,
+            codec=codec,
+        )
+
+    def resolve(self) -> None:
+        """All of it is acked."""
+        for offset, future in self._futures or ():
+            if not future.done():
+                future.set_result(Ack(offset))
+        for waiter in self._waiters or ():
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def fail(self, error: RangelogError, of_all: RangelogError) -> None:
+        """None of it will be acked: `error` for its records, `of_all` for who waits for it and all that went before."""
+        for future in (future for _, future in self._futures or ()):
+            _tell(future, error)
+        for waiter in self._waiters or ():
+            _tell(waiter, of_all)
+
+
+def _tell(future: asyncio.Future[Any], error: RangelogError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # told; whoever awaits it still gets it

@@ -1,0 +1,164 @@
+"""Runs the failover seal of one range: performs what protocol.recovery decides.
+
+Raises SealBlocked, with what is missing, when the deadline passes; nothing was guessed then and it may be tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from rangelog._append.fencing import FENCE_TIMEOUT_S, fence_replica
+from rangelog._metadata import Metadata, new_request_id
+from rangelog.protocol.recovery import Answer, Commit, Copy, Fence, Recovery, RecoveryPhase
+from rangelog_core.errors import Corruption, RangelogError, SealBelowFloor, SealBlocked, Unavailable, WriterFenced
+from rangelog_core.ids import ReplicaId
+from rangelog_core.limits import FETCH_BYTES_MAX
+from rangelog_core.net.data_connection import DataConnections, replica_id
+from rangelog_core.net.replica_client import FenceOutcome, ReplicaClient, range_key
+from rangelog_proto.v1 import common_pb2, pd_pb2
+
+_RETRY_S = 0.5
+_ANSWERS = {
+    FenceOutcome.TRUTHFUL: Answer.TRUTHFUL,
+    FenceOutcome.DOUBTFUL: Answer.DOUBTFUL,
+    FenceOutcome.UNKNOWN: Answer.UNKNOWN,
+}
+
+
+class FailoverSeal:
+    """One seal of one range at one epoch. `run` returns the end in force."""
+
+    def __init__(
+        self, metadata: Metadata, connections: DataConnections, last: common_pb2.Range, epoch: int, timeout_s: float
+    ) -> None:
+        self._metadata = metadata
+        self._connections = connections
+        self._range = last
+        self._epoch = epoch
+        self._deadline = time.monotonic() + timeout_s
+        self._addresses = {replica_id(each.server, each.incarnation): each.data_address for each in last.replicas}
+        self._core = Recovery(tuple(self._addresses), last.acks, last.start_offset)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._failure: RangelogError | None = None
+
+    async def run(self) -> int:
+        """Fence, decide, copy, commit. Raises SealBlocked, WriterFenced, or what the placement driver says."""
+        retry_at = time.monotonic() + _RETRY_S
+        try:
+            while self._core.end_offset is None or self._core.phase is not RecoveryPhase.DONE:
+                self._start_effects()
+                await self._wait()
+                if self._failure is not None:
+                    raise self._failure
+                now = time.monotonic()
+                if now > self._deadline:
+                    raise SealBlocked(
+                        f"range {self._range.stream_id}/{self._range.index} cannot be sealed: "
+                        f"{self._core.blocked_because()}; bring range servers back and open the writer again"
+                    )
+                self._core.tick(_now_ms())
+                if now > retry_at:
+                    retry_at = now + _RETRY_S
+                    self._core.retry_lost()
+            return self._core.end_offset
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+
+    async def _wait(self) -> None:
+        tick_ms = self._core.next_tick_ms()
+        wait_s = _RETRY_S if tick_ms is None else max(0.0, (tick_ms - _now_ms()) / 1000) + 0.001
+        try:
+            async with asyncio.timeout(min(wait_s, _RETRY_S)):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        self._changed.clear()
+
+    def _start_effects(self) -> None:
+        for effect in self._core.effects():
+            if isinstance(effect, Fence):
+                self._spawn(self._fence(effect.replica))
+            elif isinstance(effect, Copy):
+                self._spawn(self._copy(effect))
+            else:
+                self._spawn(self._commit(effect))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._changed.set()
+        if not task.cancelled() and task.exception() is not None:
+            error = task.exception()
+            self._failure = error if isinstance(error, RangelogError) else Unavailable(f"the seal failed: {error!r}")
+
+    async def _fence(self, replica: ReplicaId) -> None:
+        try:
+            address = self._addresses[replica]
+            told = await fence_replica(self._connections, replica, address, self._range, self._epoch)
+        except WriterFenced:
+            raise
+        except RangelogError as error:
+            gone = not self._addresses[replica]  # the placement driver gives no address of an incarnation that is over
+            self._core.lost(_now_ms(), replica, error.message, gone=gone)
+            return
+        self._core.answered(_now_ms(), replica, _ANSWERS[told.outcome], told.durable_offset)
+
+    async def _copy(self, copy: Copy) -> None:
+        """Move [start, end) batch by batch; whoever fails is forgotten as an answer."""
+        at_fault = copy.source
+        try:
+            source = await self._client(copy.source)
+            position = copy.start_offset
+            while position < copy.end_offset:
+                at_fault = copy.source
+                answer = await source.fetch(
+                    position, bytes_max=FETCH_BYTES_MAX // 2, recovery_epoch=self._epoch, timeout_s=FENCE_TIMEOUT_S
+                )
+                batches = answer.batches.before(copy.end_offset)
+                if not batches:
+                    raise Corruption(f"{copy.source} has nothing at {position}, below its own end")
+                at_fault = copy.target
+                target = await self._client(copy.target)
+                end = batches[-1][0].end_offset
+                position = await target.append_copy(
+                    self._epoch, [data for _, data in batches], end, timeout_s=FENCE_TIMEOUT_S
+                )
+        except WriterFenced:
+            raise
+        except RangelogError as error:
+            self._core.lost(_now_ms(), at_fault, error.message)
+            return
+        self._core.copied(_now_ms(), copy)
+
+    async def _client(self, replica: ReplicaId) -> ReplicaClient:
+        return ReplicaClient(await self._connections.get(replica, self._addresses[replica]), range_key(self._range))
+
+    async def _commit(self, effect: Commit) -> None:
+        request = pd_pb2.SealRangeRequest(
+            request_id=new_request_id(),
+            stream_id=self._range.stream_id,
+            range_index=self._range.index,
+            epoch=self._epoch,
+            end_offset=effect.end_offset,
+        )
+        try:
+            response = await self._metadata.seal_range(request, max(1.0, self._deadline - time.monotonic()))
+        except SealBelowFloor as error:  # never inside the promise: two of its disks forgot what they had flushed
+            raise SealBlocked(
+                f"range {self._range.stream_id}/{self._range.index} would end at {effect.end_offset}, but readers were shown "
+                f"records up to {error.offset}: more than one of its replicas lost data; bring their disks back"
+            ) from error
+        self._core.committed(response.range.end_offset)
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000

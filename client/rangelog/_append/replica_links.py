@@ -1,0 +1,149 @@
+"""Keeps the writer connected to the replicas of its open range, and passes events on to the core.
+
+One task per replica: connect, report, wait for the end of the connection, report, back off, again, until the range is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from rangelog._metadata import backoff
+from rangelog_core.errors import InternalError, RangelogError, WriterFenced
+from rangelog_core.frame import Opcode, encode_head
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnection, DataConnections
+from rangelog_proto.v1 import data_pb2
+
+_STABLE_S = 1.0
+
+
+class RangeEvents(Protocol):
+    """What the links report; called on the event loop."""
+
+    def connected(self, range_index: int, replica: ReplicaId) -> None:
+        """The replica can be sent to."""
+
+    def disconnected(self, range_index: int, replica: ReplicaId) -> None:
+        """It cannot."""
+
+    def acked(self, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
+        """The replica holds everything below."""
+
+    def refused(self, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
+        """The replica refused an append."""
+
+    def confirm_wanted(self, range_index: int, replica: ReplicaId) -> None:
+        """A reader waits at the replica for the confirm offset to move."""
+
+
+class _Listener:
+    """One connection's replies for one range."""
+
+    def __init__(self, events: RangeEvents, range_index: int, replica: ReplicaId, followed: set[ReplicaId]) -> None:
+        self._events = events
+        self._range_index = range_index
+        self._replica = replica
+        self._followed = followed
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def append_replied(self, reply: data_pb2.AppendReply) -> None:
+        """See RangeListener."""
+        if reply.followed:
+            self._followed.add(self._replica)
+        elif self._followed:
+            self._followed.discard(self._replica)
+        self._events.acked(self._range_index, self._replica, reply.durable_offset)
+        if reply.confirm_wanted:
+            self._events.confirm_wanted(self._range_index, self._replica)
+
+    def append_refused(self, error: RangelogError) -> None:
+        """See RangeListener."""
+        self._events.refused(self._range_index, self._replica, error)
+
+    def connection_closed(self, error: RangelogError) -> None:
+        """See RangeListener."""
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+class ReplicaLinks:
+    """The links to one open range's replicas."""
+
+    def __init__(
+        self,
+        events: RangeEvents,
+        connections: DataConnections,
+        *,
+        stream_id: int,
+        range_index: int,
+        start_offset: int,
+        epoch: int,
+        memory: bool,
+        refresh: Callable[[], object],
+    ) -> None:
+        self._events = events
+        self._connections = connections
+        self._stream_id = stream_id
+        self._range_index = range_index
+        self._head = data_pb2.Append(
+            stream_id=stream_id, range_index=range_index, epoch=epoch, start_offset=start_offset, memory=memory
+        )
+        self._open: dict[ReplicaId, DataConnection] = {}
+        self.followed: set[ReplicaId] = set()  # where readers wait, as far as replies said
+        self._tasks: list[asyncio.Task[None]] = []
+        self._refresh = refresh
+        self.addresses: Mapping[ReplicaId, str] = {}
+
+    def connect(self, replica: ReplicaId) -> None:
+        """Start and keep up the link to one replica."""
+        self._tasks.append(asyncio.create_task(self._keep(replica)))
+
+    def send(self, replicas: Sequence[ReplicaId], batches: Sequence[bytes], confirm_offset: int) -> None:
+        """Send batches; silently nothing where the connection just broke (the core hears of that)."""
+        self._head.confirm_offset = confirm_offset
+        head = encode_head(Opcode.APPEND, 0, self._head.SerializeToString(), sum(map(len, batches)))
+        frame = (head, *batches)
+        for replica in replicas:
+            connection = self._open.get(replica)
+            if connection is not None:
+                connection.send_encoded(frame)
+
+    def send_confirm(self, replica: ReplicaId, confirm_offset: int) -> None:
+        """Tell a replica what is acked."""
+        connection = self._open.get(replica)
+        if connection is not None:
+            connection.confirm(self._stream_id, self._range_index, self._head.epoch, confirm_offset)
+
+    def close(self) -> None:
+        """Stop; connections stay for others."""
+        for task in self._tasks:
+            task.cancel()
+        for connection in self._open.values():
+            connection.unlisten(self._stream_id, self._range_index)
+        self._open.clear()
+
+    async def _keep(self, replica: ReplicaId) -> None:
+        attempt = 0
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            listener = _Listener(self._events, self._range_index, replica, self.followed)
+            try:
+                connection = await self._connections.get(replica, self.addresses.get(replica, ""))
+                connection.listen(self._stream_id, self._range_index, listener)
+                self._open[replica] = connection
+                if connection.closed is None:
+                    self._events.connected(self._range_index, replica)
+                    await listener.closed
+            except WriterFenced as error:
+                self._events.refused(self._range_index, replica, error)
+            except RangelogError:
+                self._refresh()  # its address may be another by now
+            except Exception as error:
+                self._events.refused(self._range_index, replica, InternalError(f"a link failed: {error!r}"))
+            self._open.pop(replica, None)
+            self._events.disconnected(self._range_index, replica)
+            attempt = 0 if loop.time() - began > _STABLE_S else attempt + 1
+            await backoff(attempt)

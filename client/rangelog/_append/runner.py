@@ -1,0 +1,342 @@
+"""Runs the appender core: its effects become frames, calls to the placement driver and tasks; what they bring, events.
+
+What holds: effects are done in the core's order; what doing one brings about is done after, not in between. A confirm
+offset goes out by itself only when no append is about to carry it, and to replicas that nobody follows a little later only;
+to one that asks for it, at once and each time it moves, until all that was sent when it asked is confirmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from rangelog._append.replica_links import ReplicaLinks
+from rangelog._append.roll import leave_range, probe_placement, seal_and_create
+from rangelog._metadata import Metadata
+from rangelog.protocol.appender import (
+    TICK_CALM_MS,
+    Appender,
+    Confirmed,
+    Connect,
+    Effect,
+    Leave,
+    OpenRange,
+    Probe,
+    SealRange,
+    Send,
+    SendConfirm,
+    Stopped,
+)
+from rangelog_core.errors import InternalError, RangelogError, SealBelowFloor, StreamNotFound, WriterFenced
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnections, replica_id
+from rangelog_proto.v1 import common_pb2
+
+_log = logging.getLogger("rangelog.writer")
+
+_CONFIRM_DELAY_S = 0.005
+"""For replicas where no reader waits: most often an append has carried it by then."""
+_WHY_TIMEOUT_S = 1.0
+
+
+class AppenderRunner:
+    """One writer's appender, running. All methods are for the event loop."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        connections: DataConnections,
+        stream: common_pb2.Stream,
+        created: common_pb2.Range,
+        *,
+        confirmed: Callable[[int], None],
+        stopping: Callable[[], None],
+        stopped: Callable[[RangelogError], None],
+        send_gathered: Callable[[], None],
+    ) -> None:
+        """`confirmed`: everything below is acked. `send_gathered`: submit what is there to be sent, if anything.
+
+        `stopping`: the core takes nothing more; `stopped`, now or soon after, says why.
+        """
+        self._metadata = metadata
+        self._connections = connections
+        self._stream = stream
+        self._confirmed = confirmed
+        self._stopping = stopping
+        self._stopped = stopped
+        self._send_gathered = send_gathered
+        self._loop = asyncio.get_running_loop()
+        self._links: dict[int, ReplicaLinks] = {}
+        self._confirms: dict[ReplicaId, tuple[int, int]] = {}  # range and offset, that wait for an append to carry them
+        self._asked: dict[ReplicaId, int] = {}  # for the confirm offset, and how far it has to get
+        self._confirm_soon = False
+        self._confirm_later: asyncio.TimerHandle | None = None
+        self._performing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ticker: asyncio.TimerHandle | None = None
+        self._tick_due_s = self._tick_delay_ms = 0.0
+        self._closed = False
+        self.core = Appender(stream.epoch, self._enter(created), _now_ms())
+
+    def start(self) -> None:
+        """Begin; everything after happens on the loop."""
+        self._tick_in_time()
+        self._perform()
+
+    def submit(self, base_offset: int, end_offset: int, data: bytes) -> None:
+        """Send the next encoded batch. Raises what stopped the core."""
+        self.core.submit(_now_ms(), base_offset, end_offset, data)
+        if self._tick_delay_ms == TICK_CALM_MS or self.core.holds_much:
+            self._tick_in_time()
+        self._perform()
+
+    def close(self) -> None:
+        """Stop; connections stay for others. What is acked is still said: nobody else tells the replicas."""
+        self._closed = True
+        self._confirm_alone(followed_only=False)
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for links in self._links.values():
+            links.close()
+        for task in list(self._tasks):
+            task.cancel()
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str = "work") -> None:
+        """Run something beside; its failure stops the writer."""
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        task.set_name(name)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_ended)
+
+    # ---- events of the links
+
+    def connected(self, range_index: int, replica: ReplicaId) -> None:
+        """See RangeEvents."""
+        self.core.connected(_now_ms(), range_index, replica)
+        self._perform()
+
+    def disconnected(self, range_index: int, replica: ReplicaId) -> None:
+        """See RangeEvents."""
+        self.core.disconnected(_now_ms(), range_index, replica)
+        self._tick_in_time()
+        self._perform()
+
+    def acked(self, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
+        """See RangeEvents."""
+        self.core.acked(_now_ms(), range_index, replica, durable_offset)
+        self._perform()
+
+    def refused(self, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
+        """See RangeEvents."""
+        _log.info("%s refused an append of range %d: %s", replica, range_index, error)
+        self.core.refused(_now_ms(), range_index, replica, error)
+        self._tick_in_time()
+        self._perform()
+
+    def confirm_wanted(self, range_index: int, replica: ReplicaId) -> None:
+        """See RangeEvents."""
+        if range_index == self.core.range_index:
+            self._asked[replica] = self.core.next_offset
+            self._answer_asked()
+
+    def _answer_asked(self) -> None:
+        core = self.core
+        links = self._links.get(core.range_index)
+        for replica, until_offset in list(self._asked.items()):
+            if links is not None:
+                links.send_confirm(replica, core.confirm_offset)
+            if links is None or core.confirm_offset >= until_offset:
+                del self._asked[replica]
+
+    # ---- effects
+
+    def _perform(self) -> None:
+        core = self.core
+        if self._performing:
+            return
+        self._performing = True
+        try:
+            while effects := core.effects():
+                for effect in effects:
+                    self._perform_one(core, effect)
+        finally:
+            self._performing = False
+
+    def _perform_one(self, core: Appender, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            links = self._links.get(effect.range_index)
+            if links is not None:
+                links.send(effect.replicas, [batch.data for batch in effect.batches], effect.confirm_offset)
+                if self._confirms:
+                    for replica in effect.replicas:
+                        self._confirms.pop(replica, None)
+        elif isinstance(effect, Confirmed):
+            self._confirmed(effect.confirm_offset)
+            if self._asked:
+                self._answer_asked()
+        elif isinstance(effect, SendConfirm):
+            if not self._confirm_soon:
+                self._confirm_soon = True
+                self._loop.call_soon(self._send_confirms)
+            for replica in effect.replicas:
+                self._confirms[replica] = effect.range_index, effect.confirm_offset
+        elif isinstance(effect, Stopped):
+            _log.warning("the writer of %s stopped: %s", self._stream.name, effect.error)
+            for links in self._links.values():
+                links.close()
+            self._stopping()
+            if isinstance(effect.error, WriterFenced) and not self._closed:
+                self.spawn(self._tell_why(effect.error))
+            else:
+                self._stopped(effect.error)
+        else:
+            self._perform_rare(core, effect)
+
+    def _send_confirms(self) -> None:
+        """The application was told; what it appended since then carries the confirm offset, else it goes alone."""
+        self._confirm_soon = False
+        if self._confirms:
+            self._send_gathered()
+        self._confirm_alone(followed_only=True)
+        if self._confirms and self._confirm_later is None and not self._closed:
+            self._confirm_later = self._loop.call_later(_CONFIRM_DELAY_S, self._send_later_confirms)
+
+    def _send_later_confirms(self) -> None:
+        self._confirm_later = None
+        self._confirm_alone(followed_only=False)
+
+    def _confirm_alone(self, *, followed_only: bool) -> None:
+        for replica, (range_index, confirm_offset) in list(self._confirms.items()):
+            links = self._links.get(range_index)
+            if links is not None and followed_only and replica not in links.followed:
+                continue
+            del self._confirms[replica]
+            if links is not None:
+                links.send_confirm(replica, confirm_offset)
+
+    def _perform_rare(self, core: Appender, effect: Connect | Probe | SealRange | Leave) -> None:
+        if isinstance(effect, Connect):
+            links = self._links.get(effect.range_index)
+            if links is not None:
+                links.connect(effect.replica)
+        elif isinstance(effect, Probe):
+            self.spawn(self._probe(effect))
+        elif isinstance(effect, SealRange):
+            self.spawn(self._seal(core, effect))
+        else:
+            self._asked.clear()  # the old range's readers hear of its end instead
+            links = self._links.pop(effect.range_index, None)
+            addresses = links.addresses if links is not None else {}
+            if links is not None:
+                links.close()
+            self.spawn(leave_range(self._connections, self._stream.stream_id, core.epoch, effect, addresses))
+
+    async def _probe(self, effect: Probe) -> None:
+        possible = await probe_placement(self._metadata, effect)
+        self.core.probed(_now_ms(), possible=possible)
+        self._perform()
+
+    async def _seal(self, core: Appender, effect: SealRange) -> None:
+        try:
+            response = await seal_and_create(self._metadata, self._stream.stream_id, core.epoch, effect)
+            if response is None:
+                core.seal_refused(_now_ms())
+            else:
+                core.sealed(_now_ms(), response.range.end_offset, self._enter(response.next_range))
+        except WriterFenced as error:
+            core.fenced(error)
+        except SealBelowFloor as error:
+            core.floor_refused(_now_ms(), error.offset or 0)
+        except RangelogError as error:
+            core.fail(error)
+        self._perform()
+
+    async def _tell_why(self, error: WriterFenced) -> None:
+        """Range servers fence the writer of a deleted stream, too: ask which it is, as long as that takes little time."""
+        why: RangelogError = error
+        try:
+            await self._metadata.ranges(
+                self._stream.name,
+                self.core.opened.start_offset,
+                stream_id=self._stream.stream_id,
+                timeout_s=_WHY_TIMEOUT_S,
+            )
+        except StreamNotFound as deleted:
+            why = self.core.error = deleted
+        except RangelogError:
+            pass
+        self._stopped(why)
+
+    def _enter(self, created: common_pb2.Range) -> OpenRange:
+        """Make the links of a new range; the core's Connect effects start them."""
+        config = self._stream.config
+        links = ReplicaLinks(
+            self,
+            self._connections,
+            stream_id=created.stream_id,
+            range_index=created.index,
+            start_offset=created.start_offset,
+            epoch=created.epoch,
+            memory=(created.durability or config.durability) == common_pb2.DURABILITY_MEMORY,
+            refresh=self._refresh_addresses,
+        )
+        links.addresses = {replica_id(each.server, each.incarnation): each.data_address for each in created.replicas}
+        self._links[created.index] = links
+        return OpenRange(
+            created.index,
+            created.start_offset,
+            created.acks,
+            tuple(replica_id(each.server, each.incarnation) for each in created.replicas),
+            _now_ms(),
+            config.range_size_bytes_max,
+            config.range_age_ms_max,
+        )
+
+    def _refresh_addresses(self) -> None:
+        """A server that came back may listen elsewhere: ask the placement driver, at most once at a time."""
+        if not any(task.get_name() == "refresh" for task in self._tasks):
+            self.spawn(self._refresh(), name="refresh")
+
+    async def _refresh(self) -> None:
+        try:
+            _, ranges = await self._metadata.ranges(
+                self._stream.name, self.core.opened.start_offset, stream_id=self._stream.stream_id, timeout_s=3.0
+            )
+        except RangelogError:
+            return
+        for each in ranges:
+            links = self._links.get(each.index)
+            if links is not None:
+                links.addresses = {replica_id(r.server, r.incarnation): r.data_address for r in each.replicas}
+
+    def _tick_in_time(self) -> None:
+        """See to it that the next tick comes as early as the core wants it."""
+        delay_ms = self.core.tick_after_ms(_now_ms())
+        due_s = self._loop.time() + delay_ms / 1000
+        if self._ticker is not None:
+            if self._tick_due_s <= due_s:
+                return
+            self._ticker.cancel()
+        if not self._closed and self.core.error is None:
+            self._tick_due_s, self._tick_delay_ms = due_s, delay_ms
+            self._ticker = self._loop.call_at(due_s, self._tick)
+
+    def _tick(self) -> None:
+        self._ticker = None
+        self.core.tick(_now_ms())
+        self._tick_in_time()
+        self._perform()
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a writer task failed", exc_info=task.exception())
+            self.core.fail(InternalError(f"a writer task failed: {task.exception()!r}"))
+            self._perform()
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000

@@ -1,0 +1,393 @@
+"""The writer of a stream: takes records, cuts them into batches, and runs the appender core.
+
+Batching is by what is in flight, not by a linger: while nothing is, a record goes out at once; while enough is, records
+gather, and go out together when an ack comes back or a batch is full. What the application has pending is bounded by
+`inflight_bytes_max`; a future resolves with the record's offset once enough replicas have it on disk.
+
+What an error says of an append: `outcome_unknown` where the record may be in the log, now or later; else it is not there and
+never will be, so it may be appended again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, check_record
+from rangelog._append.roll import leave_range
+from rangelog._append.runner import AppenderRunner
+from rangelog._append.takeover import take_over
+from rangelog._metadata import Metadata
+from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
+from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, WriterClosed
+from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
+from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.record import Ack, AppendRecord
+from rangelog_proto.v1 import common_pb2
+
+_T = TypeVar("_T")
+
+_BATCHES_IN_FLIGHT = 4
+_MANY_BATCHES_IN_FLIGHT = 64
+"""Of all writers on the same connections. Beyond it each keeps one: what gathers meanwhile makes larger batches."""
+_OVERSHOOT = 2
+
+
+class Writer:
+    """The single writer of a stream; make it with `client.writer(name)` and use it with `async with`."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        connections: DataConnections,
+        stream: str,
+        *,
+        append_timeout_s: float,
+        open_timeout_s: float,
+        inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
+    ) -> None:
+        self.stream = stream
+        self._metadata = metadata
+        self._connections = connections
+        self._append_timeout_s = append_timeout_s
+        self._open_timeout_s = open_timeout_s
+        self._inflight_bytes_max = inflight_bytes_max
+        self._runner: AppenderRunner | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stream: common_pb2.Stream
+        self._codec = CODEC_NONE
+        self._next_offset = 0
+        self._builder = BatchBuilder()
+        self._inflight: deque[BatchBuilder] = deque()
+        self._pending_bytes = 0
+        self._pump_due = False
+        self._room: list[asyncio.Future[None]] = []
+        self._accepting = False
+        self._closed = False
+        self._left_unknown = False  # the writer ended with appends sent that were not acked
+        self._untold: RangelogError | None = None  # what ended appends that nobody waits for
+
+    # ---- life
+
+    async def __aenter__(self) -> Writer:
+        await self.open()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close(flush=kind is None)
+
+    async def open(self) -> None:
+        """Become the stream's writer: fence and seal what an earlier one left, open a range.
+
+        Raises StreamNotFound, SealBlocked, NoPlacement, Unavailable, WriterFenced (a later one was faster).
+        """
+        self._loop = asyncio.get_running_loop()
+        deadline = time.monotonic() + self._open_timeout_s
+        taken = await take_over(self._metadata, self._connections, self.stream, timeout_s=self._open_timeout_s)
+        stream = taken.stream
+        left_s = max(1.0, deadline - time.monotonic())
+        created = await self._metadata.create_range(stream.stream_id, stream.epoch, taken.end_offset, left_s)
+        self._stream = stream
+        self._codec = CODEC_ZSTD if stream.config.compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
+        self._next_offset = created.start_offset
+        self._runner = runner = AppenderRunner(
+            self._metadata,
+            self._connections,
+            stream,
+            created,
+            confirmed=self._resolve,
+            stopping=self._stopping,
+            stopped=self._stopped,
+            send_gathered=self._pump,
+        )
+        if taken.left is not None:
+            left = leave_range(self._connections, stream.stream_id, stream.epoch, taken.left, taken.addresses)
+            runner.spawn(left)
+        self._accepting = True
+        runner.start()
+
+    async def close(self, *, flush: bool = True, timeout_s: float | None = None) -> None:
+        """Flush (unless told not to) and let go. Idempotent. Raises what flush raises, after letting go.
+
+        So it does where another writer took the stream, and appends were lost of which nobody was told.
+        """
+        if self._closed:
+            return
+        try:
+            if flush and (self._accepting or self._pending_bytes):
+                await self.flush(timeout_s=timeout_s)
+            elif flush and self._untold is not None:
+                raise self._untold
+        finally:
+            self._closed = True
+            self._accepting = False
+            if self._runner is not None:
+                self._runner.close()
+            self._fail(
+                WriterClosed("the writer was closed before this append was acked: read whether it is in the log"),
+                WriterClosed("the writer was closed before this append was sent: it is not in the log"),
+            )
+
+    # ---- appending
+
+    @property
+    def closed(self) -> bool:
+        """Whether the writer was closed."""
+        return self._closed
+
+    @property
+    def epoch(self) -> int:
+        """The epoch this writer holds. Raises WriterClosed before `open`."""
+        return self._running().core.epoch
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next submitted record will have. Raises WriterClosed before `open`."""
+        self._running()
+        return self._next_offset
+
+    @property
+    def confirm_offset(self) -> int:
+        """Everything below is acked. Raises WriterClosed before `open`."""
+        return self._running().core.confirm_offset
+
+    async def append(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+        timeout_s: float | None = None,
+    ) -> Ack:
+        """Append one record and return once it is acked. `timestamp`: a datetime, or ms since the epoch.
+
+        Raises AppendTimeout (where its outcome is unknown, the writer goes on trying), WriterFenced, RecordTooLarge,
+        WriterClosed, StreamNotFound (it was deleted).
+        """
+        if self._pending_bytes >= self._inflight_bytes_max:
+            await self.ready(timeout_s=timeout_s)
+        return await self._wait(self.submit(value, key=key, headers=headers, timestamp=timestamp), timeout_s)
+
+    def submit(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+    ) -> asyncio.Future[Ack]:
+        """Append one record without waiting; the future gives its ack.
+
+        Call `await writer.ready()` every now and then: it waits while `inflight_bytes_max` are pending. Raises Overloaded
+        when twice as much is, and what append raises.
+        """
+        offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp)
+        future: asyncio.Future[Ack] = self._loop.create_future()
+        self._builder.notify(offset, future)
+        return future
+
+    def append_nowait(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+    ) -> int:
+        """Append one record without waiting and without a future: the cheapest way. Return the offset it will have.
+
+        It is acked once `confirm_offset` is beyond that offset, or `await writer.flush()` returned; what ends the writer
+        before that is raised by the next call. Call `await writer.ready()` every now and then. Raises as submit does.
+        """
+        if not self._accepting or self._pending_bytes >= _OVERSHOOT * self._inflight_bytes_max:
+            self._refuse()
+        batch = self._builder
+        if (
+            key is None
+            and headers is None
+            and timestamp is None
+            and type(value) is bytes
+            and len(value) <= RECORD_SIZE_BYTES_MAX
+        ):
+            size_bytes = len(value) + RECORD_OVERHEAD_BYTES
+            if not batch.has_room(size_bytes):
+                batch = self._submit_gathered()
+            batch.add_value(value, time.time_ns() // 1_000_000, size_bytes)
+        else:
+            record = check_record(value, key, headers, timestamp)
+            size_bytes = record.size_bytes
+            if not batch.has_room(size_bytes):
+                batch = self._submit_gathered()
+            batch.add(record)
+        self._pending_bytes += size_bytes
+        offset = self._next_offset
+        self._next_offset = offset + 1
+        if not self._pump_due and self._may_send():
+            self._pump_due = True
+            self._loop.call_soon(self._pump)
+        return offset
+
+    async def append_batch(
+        self, records: Iterable[bytes | AppendRecord], *, timeout_s: float | None = None
+    ) -> list[Ack]:
+        """Append records in order and return their acks once all are. Raises as append does.
+
+        A record that is not allowed is refused before any of them is appended. An error whose outcome is unknown may
+        have come after some of them were acked.
+        """
+        checked = list(records)
+        for record in checked:
+            if type(record) is bytes and len(record) <= RECORD_SIZE_BYTES_MAX:
+                continue
+            if isinstance(record, AppendRecord):
+                check_record(*record)
+            else:
+                check_record(record, None, None, None)
+        offsets: list[int] = []
+        try:
+            for record in checked:
+                if self._pending_bytes >= self._inflight_bytes_max:
+                    await self.ready(timeout_s=timeout_s)
+                if isinstance(record, AppendRecord):
+                    value, key, headers, timestamp_ms = record
+                    offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp_ms)
+                else:
+                    offset = self.append_nowait(record)
+                offsets.append(offset)
+            if offsets:
+                await self.flush(timeout_s=timeout_s)
+        except RangelogError as error:
+            if offsets and not error.outcome_unknown:
+                raise error.with_outcome(unknown=True) from error
+            raise
+        return [Ack(offset) for offset in offsets]
+
+    async def flush(self, *, timeout_s: float | None = None) -> None:
+        """Return once everything submitted is acked. Raises AppendTimeout, WriterFenced, WriterClosed, StreamNotFound."""
+        try:
+            self._running()
+        except RangelogError as error:
+            raise error.with_outcome(unknown=self._left_unknown or bool(self._inflight)) from None
+        newest = self._builder if self._builder.values else (self._inflight[-1] if self._inflight else None)
+        if newest is None:
+            return
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        newest.wait(waiter)
+        await self._wait(waiter, timeout_s)
+
+    async def ready(self, *, timeout_s: float | None = None) -> None:
+        """Return once there is room to submit. Raises AppendTimeout, WriterFenced, WriterClosed."""
+        self._running()
+        while self._pending_bytes >= self._inflight_bytes_max:
+            future: asyncio.Future[None] = self._loop.create_future()
+            self._room.append(future)
+            await self._wait(future, timeout_s, outcome_unknown=False)
+
+    # ---- inside
+
+    def _pump(self) -> None:
+        """Send what was gathered, if little enough is in flight."""
+        self._pump_due = False
+        if self._builder.values and self._may_send() and self._accepting:
+            self._submit_gathered()
+
+    def _may_send(self) -> bool:
+        many = self._connections.batches_in_flight >= _MANY_BATCHES_IN_FLIGHT
+        return len(self._inflight) < (1 if many else _BATCHES_IN_FLIGHT)
+
+    def _submit_gathered(self) -> BatchBuilder:
+        """Send what was gathered; return the batch that gathers now."""
+        runner = self._running()
+        batch, self._builder = self._builder, BatchBuilder()
+        core = runner.core
+        batch.base_offset = core.next_offset
+        data = batch.encode(
+            stream_id=self._stream.stream_id, range_index=core.range_index, epoch=core.epoch, codec=self._codec
+        )
+        self._inflight.append(batch)
+        self._connections.batches_in_flight += 1
+        runner.submit(batch.base_offset, batch.end_offset, data)
+        return self._builder
+
+    def _resolve(self, confirm_offset: int) -> None:
+        inflight = self._inflight
+        while inflight and inflight[0].end_offset <= confirm_offset:
+            batch = inflight.popleft()
+            self._connections.batches_in_flight -= 1
+            self._pending_bytes -= batch.size_bytes
+            batch.resolve()
+        if self._room and self._pending_bytes < self._inflight_bytes_max:
+            self._wake_room(None)
+        if self._builder.values:
+            self._pump()
+
+    def _wake_room(self, error: RangelogError | None) -> None:
+        room, self._room = self._room, []
+        for future in room:
+            if not future.done():
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+
+    def _stopping(self) -> None:
+        self._accepting = False
+
+    def _stopped(self, error: RangelogError) -> None:
+        untold = any(batch.unwatched for batch in (*self._inflight, self._builder))
+        self._fail(error, error)
+        if untold:
+            self._untold = error.with_outcome(unknown=self._left_unknown)
+
+    def _fail(self, of_sent: RangelogError, of_gathered: RangelogError) -> None:
+        """Nothing more will be acked: what was sent may or may not be in the log, what was only gathered is not."""
+        sent, gathering = list(self._inflight), self._builder
+        self._connections.batches_in_flight -= len(sent)
+        self._inflight.clear()
+        self._builder = BatchBuilder()
+        self._pending_bytes = 0
+        self._left_unknown = self._left_unknown or bool(sent)
+        unknown, certain = of_sent.with_outcome(unknown=True), of_gathered.with_outcome(unknown=False)
+        for batch in sent:
+            batch.fail(unknown, unknown)
+        gathering.fail(certain, unknown if sent else certain)
+        self._wake_room(certain)
+
+    async def _wait(self, future: asyncio.Future[_T], timeout_s: float | None, *, outcome_unknown: bool = True) -> _T:
+        """Wait for a future that nobody else waits for."""
+        limit_s = self._append_timeout_s if timeout_s is None else timeout_s
+        timer = self._loop.call_later(limit_s, self._expire, future, limit_s, outcome_unknown)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    def _expire(self, future: asyncio.Future[Any], limit_s: float, outcome_unknown: bool) -> None:
+        if not future.done():
+            confirmed = f" (confirmed up to {self._runner.core.confirm_offset})" if self._runner else ""
+            future.set_exception(
+                AppendTimeout(
+                    f"not acked within {limit_s:g} s{confirmed}: too few range servers answer? "
+                    "The writer goes on trying; see `pdctl server list`",
+                    outcome_unknown=outcome_unknown,
+                )
+            )
+
+    def _running(self) -> AppenderRunner:
+        if self._closed:
+            raise WriterClosed("the writer is closed; open a new one")
+        if self._runner is None:
+            raise WriterClosed("the writer is not open: use `async with client.writer(...)`")
+        if self._runner.core.error is not None:
+            self._untold = None
+            raise self._runner.core.error
+        return self._runner
+
+    def _refuse(self) -> None:
+        self._running()
+        raise Overloaded(f"{self._pending_bytes} bytes are not acked yet; await writer.ready() between submits")

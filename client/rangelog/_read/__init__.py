@@ -1,0 +1,1 @@
+"""The read side: the reader over replicas (hot) and objects (cold)."""

@@ -1,0 +1,78 @@
+"""Tiered objects as the client and the tests read them: Arrow out of an object, and records out of Arrow.
+
+What holds: a chunk's headers were checked when it was made, so nothing fails later; a record costs nothing until somebody
+looks at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain, repeat
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rangelog._read.record_chunk import Chunk
+from rangelog.tier.object_reader import ObjectReader
+from rangelog.tier.object_store import ObjectStore
+from rangelog_core.errors import Corruption
+from rangelog_core.record import Record
+from rangelog_proto.v1 import common_pb2
+
+_ROWS_AT_ONCE = 1024  # few enough to stay in the processor's cache between being made and being looked at
+_NO_HEADERS: Mapping[str, bytes] = {}
+_new_record = partial(
+    tuple.__new__, Record
+)  # the constructor of a named tuple is a Python function: dearer than all the rest
+
+
+def read_object(store: ObjectStore, described: common_pb2.Object, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Yield the records of one committed object in [start, end). Raises Corruption, ObjectNotFound, Unavailable."""
+    yield from ObjectReader(store, described).read(start, end)
+
+
+def records_from_arrow(table: pa.RecordBatch) -> Iterable[Record]:
+    """Make the rows into records, as they are asked for."""
+    starts = range(0, table.num_rows, _ROWS_AT_ONCE)
+    return chain.from_iterable(_records(table.slice(start, _ROWS_AT_ONCE)) for start in starts)
+
+
+def _records(table: pa.RecordBatch) -> Iterable[Record]:
+    offsets, values = table.column("offset").to_pylist(), table.column("value").to_pylist()
+    stamps: list[int] = pc.divide(table.column("timestamp").cast(pa.int64()), 1000).to_pylist()
+    column = table.column("key")
+    keys: Iterable[bytes | None] = column.to_pylist() if column.null_count < len(column) else repeat(None)
+    column = table.column("headers")
+    headers: Iterable[Mapping[str, bytes]] = repeat(_NO_HEADERS)
+    if _has_headers(column):
+        headers = [dict(pairs) if pairs else _NO_HEADERS for pairs in column.to_pylist()]
+    return map(_new_record, zip(offsets, stamps, keys, values, headers))  # some of these have no end of their own
+
+
+def _has_headers(column: pa.MapArray) -> bool:
+    return bool(column.offsets[-1].as_py() > column.offsets[0].as_py())
+
+
+class ArrowChunk(Chunk):
+    """Rows as records in offset order. Iterate over it: indexing is for single ones."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, table: pa.RecordBatch) -> None:
+        """Raises Corruption when the names of headers are no text."""
+        self._table = table
+        if _has_headers(table.column("headers")):
+            try:
+                table.column("headers").validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise Corruption("a record's headers cannot be read") from error
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(records_from_arrow(self._table))
+
+    def _one(self, place: int) -> Record:
+        return next(iter(_records(self._table.slice(place, 1))))

@@ -1,0 +1,176 @@
+"""Hot reads: whole batches of one range from any of its replicas, checked before anybody sees them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rangelog._read.pushed_fetch import PushedFetch
+from rangelog.protocol.proof import Told
+from rangelog_core.batch import BatchHeader
+from rangelog_core.errors import (
+    OffsetOutOfRange,
+    RangeDropped,
+    RangelogError,
+    RangeNotFound,
+    Unavailable,
+)
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import DataConnection, DataConnections, replica_id
+from rangelog_core.net.replica_client import ReplicaClient, range_key
+from rangelog_proto.v1 import common_pb2
+
+_NOTHING_YET_POLL_MS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Consecutive batches, checked, the first holding the offset asked for; `sealed_end_offset` when the replica knows it.
+
+    `durable_offset`: up to where the replica holds the range, readable or not.
+    """
+
+    batches: Sequence[tuple[BatchHeader, bytes]]
+    end_offset: int
+    sealed_end_offset: int | None
+    durable_offset: int = 0
+
+
+class HotRange:
+    """Reads one range from its replicas: sticks to one, goes on to the next when it fails."""
+
+    def __init__(self, connections: DataConnections, source: common_pb2.Range, *, turn: int = 0) -> None:
+        """`turn`: how many replicas to pass over at first."""
+        self.source = source
+        self._key = range_key(source)
+        self._connections = connections
+        alive = common_pb2.SERVER_HEALTH_ALIVE
+        ordered = sorted(source.replicas, key=lambda replica: replica.health != alive)
+        self._replicas = [(replica_id(each.server, each.incarnation), each.data_address) for each in ordered]
+        self._current = turn
+        self.problem = ""  # why a replica was left out when all were asked
+        self._pushed: PushedFetch | None = None
+
+    def next_replica(self) -> None:
+        """Turn to another replica: this one does not get on."""
+        self.close()
+        self._current += 1
+
+    def close(self) -> None:
+        """Want nothing more; idempotent, and what was wanted again later is asked for again."""
+        pushed, self._pushed = self._pushed, None
+        if pushed is not None:
+            pushed.close()
+
+    async def fetch(self, offset: int, *, wait_ms: int, known_end_offset: int, end_offset: int = 0) -> Fetched:
+        """Fetch from `offset` on; empty when there is nothing readable within `wait_ms`.
+
+        The replica goes on sending, up to `end_offset` if there is one: who fetches on where the last fetch ended, in the
+        same way, gets what came meanwhile.
+
+        Raises Unavailable when every replica failed (with the last reason), OffsetOutOfRange.
+        """
+        last: RangelogError = Unavailable(f"range {self.source.stream_id}/{self.source.index} has no hot replica")
+        nothing_yet = False
+        for _ in range(len(self._replicas)):
+            replica, address = self._replicas[self._current % len(self._replicas)]
+            try:
+                connection = await self._connections.get(replica, address)
+                pushed = self._pushed_fetch(connection, offset, (wait_ms, known_end_offset, end_offset))
+                answer = await pushed.next()
+                checked = answer.batches
+                return Fetched(checked.batches, checked.end_offset, answer.sealed_end_offset, answer.durable_offset)
+            except OffsetOutOfRange as error:
+                last = error  # perhaps only this replica is behind
+            except RangeNotFound as error:
+                last = error
+                never_held = not isinstance(error, RangeDropped)
+                nothing_yet = never_held and known_end_offset <= offset == self.source.start_offset
+            except RangelogError as error:
+                last = error
+            self.next_replica()
+        if nothing_yet:  # the first append makes the replicas: there is none so far
+            await asyncio.sleep(min(wait_ms, _NOTHING_YET_POLL_MS) / 1000)
+            return Fetched((), offset, None)
+        if isinstance(last, OffsetOutOfRange):
+            raise last
+        raise Unavailable(
+            f"no replica of range {self.source.stream_id}/{self.source.index} can be read: {last.message}"
+        ) from last
+
+    def _pushed_fetch(self, connection: DataConnection, offset: int, wanted: tuple[int, int, int]) -> PushedFetch:
+        pushed = self._pushed
+        if (
+            pushed is None
+            or pushed.over
+            or (pushed.connection, pushed.position, pushed.wanted) != (connection, offset, wanted)
+        ):
+            self.close()
+            wait_ms, known_end_offset, end_offset = wanted
+            pushed = self._pushed = PushedFetch(
+                connection,
+                self._key,
+                offset,
+                wait_ms=wait_ms,
+                known_end_offset=known_end_offset,
+                end_offset=end_offset,
+            )
+        return pushed
+
+    async def ask_all(self) -> list[Told]:
+        """Ask every replica for its offsets; those that fail are left out. Raises RangeDropped: the range is not open."""
+        told = await asyncio.gather(*(self._ask(replica, address) for replica, address in self._replicas))
+        return [each for each in told if each is not None]
+
+    def wait_confirmed(self, confirm_offset: int, wait_ms: int) -> list[Coroutine[Any, Any, Told | None]]:
+        """Ask every replica to answer once the writer told it that all below an offset is acked, or after the wait.
+
+        A replica that has not heard so asks the writer, if that is connected.
+        """
+        return [
+            self._ask(replica, address, confirm_wanted_offset=confirm_offset, wait_ms=wait_ms)
+            for replica, address in self._replicas
+        ]
+
+    async def _ask(
+        self, replica: ReplicaId, address: str, *, confirm_wanted_offset: int = 0, wait_ms: int = 0
+    ) -> Told | None:
+        start = self.source.start_offset
+        try:
+            client = await self._client(replica, address)
+            answer = await client.fetch(
+                start, bytes_max=0, confirm_wanted_offset=confirm_wanted_offset, wait_ms=wait_ms
+            )
+        except RangeDropped:
+            raise
+        except RangeNotFound:  # the first append makes the replica: until then it truthfully holds nothing
+            return Told(replica, start, start)
+        except RangelogError as error:
+            self.problem = error.message
+            return None
+        return Told(replica, answer.durable_offset, answer.confirm_offset, answer.sealed_end_offset, answer.doubtful)
+
+    async def lookup_timestamp(self, timestamp_ms: int, known_end_offset: int) -> int | None:
+        """Return where to start looking for the first record at or after a time; None: it is not below the known end.
+
+        That a record is *not* there, only a replica knows that has looked as far. Raises Unavailable when none did.
+        """
+        last: RangelogError = Unavailable("there is no hot replica")
+        for replica, address in self._replicas:
+            try:
+                client = await self._client(replica, address)
+                answer = await client.lookup_timestamp(timestamp_ms, known_end_offset)
+            except RangelogError as error:
+                last = error
+                continue
+            if answer.offset is not None:
+                return answer.offset
+            if answer.readable_end_offset >= known_end_offset:
+                return None
+            last = Unavailable(f"{replica.server} is behind: it has {answer.readable_end_offset} of {known_end_offset}")
+        raise Unavailable(f"no replica of range {self.source.index} can be asked: {last.message}") from last
+
+    async def _client(self, replica: ReplicaId, address: str) -> ReplicaClient:
+        return ReplicaClient(await self._connections.get(replica, address), self._key)

@@ -1,0 +1,77 @@
+"""One range pushed by one replica: a fetch that goes on, with as much credit as its reader has room for.
+
+What holds: at most `CREDIT_BYTES` (and one batch) wait here to be taken; credit is given for what was taken, a quarter of it
+at a time; a replica that sends nothing for longer than it was asked to has failed. The batches were checked: each answer goes
+on where the one before ended.
+"""
+
+from __future__ import annotations
+
+from rangelog_core.frame import Opcode
+from rangelog_core.limits import KIB, MIB
+from rangelog_core.net.data_connection import DataConnection
+from rangelog_core.net.replica_client import REPLY_TIMEOUT_S, FetchAnswer, RangeKey, decode_fetch_answer
+from rangelog_proto.v1 import data_pb2
+
+REPLY_BYTES = 240 * KIB
+"""A reply that is smaller than a buffer is received, checked and taken apart in the processor's cache."""
+CREDIT_BYTES = 2 * MIB
+"""Two of a busy writer's largest batches: while one is taken apart the next one is on its way. With more, bytes leave the
+cache while they wait, and each step of the way fetches them from memory."""
+
+
+class PushedFetch:
+    """The replies from an offset on, in order, until the last one."""
+
+    def __init__(
+        self,
+        connection: DataConnection,
+        key: RangeKey,
+        offset: int,
+        *,
+        wait_ms: int,
+        known_end_offset: int,
+        end_offset: int,
+    ) -> None:
+        """Ask for it. Raises what the connection died of."""
+        self.connection = connection
+        self.wanted = (wait_ms, known_end_offset, end_offset)
+        self.over = False
+        self.position = offset
+        """Where the next answer starts."""
+        self._key = key
+        self._timeout_s = wait_ms / 1000 + REPLY_TIMEOUT_S
+        self._taken_bytes = 0
+        request = data_pb2.Fetch(
+            stream_id=key.stream_id,
+            range_index=key.range_index,
+            offset=offset,
+            bytes_max=REPLY_BYTES,
+            wait_ms_max=wait_ms,
+            known_end_offset=known_end_offset,
+            credit_bytes=CREDIT_BYTES,
+            end_offset=end_offset,
+        )
+        self._replies = connection.subscribe(Opcode.FETCH, request.SerializeToString())
+
+    async def next(self) -> FetchAnswer:
+        """Return the next answer. Raises what the replica answered, RequestTimeout, ProtocolViolation or Corruption."""
+        frame = await self._replies.next(timeout_s=self._timeout_s)
+        answer = decode_fetch_answer(frame, self._key, self.position)
+        self.over = answer.last
+        self.position = answer.batches.end_offset
+        self._taken_bytes += len(frame.payload)
+        if self._taken_bytes >= CREDIT_BYTES // 4 and not self.over:
+            self._grant(self._taken_bytes)
+            self._taken_bytes = 0
+        return answer
+
+    def close(self) -> None:
+        """Want no more; idempotent."""
+        if not self.over:
+            self.over = True
+            self._grant(0)
+        self._replies.close()
+
+    def _grant(self, credit_bytes: int) -> None:
+        self._replies.send(Opcode.FETCH, data_pb2.Fetch(renews=True, credit_bytes=credit_bytes).SerializeToString())

@@ -1,0 +1,450 @@
+"""Reads a stream: one offset space over hot and tiered ranges.
+
+What holds: records come in offset order without gap or repeat, all of one stream: its name is resolved once; nothing is
+shown that a seal could still cut (see `protocol.proof`); a range that moves to the other tier meanwhile is planned anew.
+`follow=False` ends at what was acked when the reader started. A start by time skips no acked record of that time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from rangelog._metadata import Metadata, backoff
+from rangelog._read.cold import ColdReader, cold_until, records_of
+from rangelog._read.hot import HotRange
+from rangelog._read.proof import ProvedEnd, proved_end
+from rangelog._read.record_chunk import RecordChunk
+from rangelog.protocol.reading import Located, ReadPreference, Tier, locate, tiers_for
+from rangelog_core.batch import Columns, open_columns
+from rangelog_core.errors import (
+    Corruption,
+    InvalidArgument,
+    ObjectNotFound,
+    OffsetOutOfRange,
+    OffsetTrimmed,
+    RangelogError,
+    RangeNotFound,
+    Unavailable,
+)
+from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.record import Record, ms_of
+from rangelog_proto.v1 import common_pb2
+
+_T = TypeVar("_T")
+_log = logging.getLogger("rangelog.reader")
+
+_LONG_POLL_MS = 2_000
+_IDLE_POLL_S = 0.2
+_PLANS_MAX = 6
+Start = int | str | datetime
+
+
+class StreamView:
+    """A stream's ranges as last heard from the placement driver. The first answer decides which stream the name means."""
+
+    def __init__(self, metadata: Metadata, stream: str, *, stream_id: int = 0) -> None:
+        """`stream_id`: which stream it is, where the name was resolved before."""
+        self.name = stream
+        self._metadata = metadata
+        self.stream = common_pb2.Stream(stream_id=stream_id)
+        self.ranges: list[common_pb2.Range] = []
+        self._sealed: list[bool] = []
+        self._asked_count = 0
+        self._answered = 0  # the latest question whose answer is held
+
+    async def refresh(self, from_offset: int) -> None:
+        """Ask the placement driver. Raises StreamNotFound (it was deleted, whatever has its name now), Unavailable."""
+        stream_id = self.stream.stream_id
+        self._asked_count += 1
+        asked = self._asked_count
+        stream, ranges = await self._metadata.ranges(self.name, from_offset, stream_id=stream_id)
+        if asked < self._answered:
+            return  # an answer to a later question was here before
+        self._answered = asked
+        self.stream, self.ranges = stream, ranges
+        self._sealed = [each.state == common_pb2.RANGE_STATE_SEALED for each in self.ranges]
+
+    def locate(self, position: int) -> Located | None:
+        """See protocol.reading.locate."""
+        return locate(self.ranges, self._sealed, position, self.stream.trim_offset)
+
+    async def proved_end(self, connections: DataConnections, source: common_pb2.Range) -> ProvedEnd:
+        """See `rangelog._read.proof`."""
+        hot = HotRange(connections, source)
+        return await proved_end(hot, self._metadata)
+
+
+async def confirmed_end(view: StreamView, connections: DataConnections) -> ProvedEnd:
+    """Return the end of what is acked now, at least every ack that anybody got before this call if it is exact.
+
+    In an open range it is proved (see `rangelog._read.proof`). With a replica silent, or the placement driver and the
+    writer, the highest confirm offset that the replicas heard of counts, and it is not exact. Raises StreamNotFound,
+    Unavailable.
+    """
+    for attempt in range(_PLANS_MAX):
+        await view.refresh(0)
+        if not view.ranges:
+            return ProvedEnd(view.stream.next_offset, exact=True)
+        last = view.ranges[-1]
+        if last.state == common_pb2.RANGE_STATE_SEALED:
+            return ProvedEnd(last.end_offset, exact=True)
+        try:
+            return await view.proved_end(connections, last)
+        except RangeNotFound:  # it was sealed since, and its replicas are gone from there
+            await backoff(attempt)
+    raise Unavailable(f"the ranges of {view.name!r} move faster than they can be asked: try again")
+
+
+class SpanReader(ABC, Generic[_T]):
+    """Reads a stream in chunks of consecutive records; what a chunk is made of, the subclass decides."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        connections: DataConnections,
+        cold: ColdReader,
+        stream: str,
+        *,
+        start: Start,
+        end: int | None,
+        follow: bool,
+        read_preference: str,
+        timeout_s: float,
+        resolved: bool = False,
+        stream_id: int = 0,
+    ) -> None:
+        """`resolved`: `start` and `end` are offsets known to be acked; they are not looked up again, nor is a `stream_id`."""
+        self._resolved = resolved
+        self._view = StreamView(metadata, stream, stream_id=stream_id)
+        self._connections = connections
+        self._cold = cold
+        self._start = start
+        self._end = end
+        self._follow = follow
+        self._preference = ReadPreference.parse(read_preference)
+        self._timeout_s = timeout_s
+        self._hot: HotRange | None = None
+        self._proved_end = 0
+        self._idle_count = 0
+        self._refreshing: asyncio.Future[None] | None = None
+        self._not_before_ms: int | None = None  # what is earlier is passed over, up to the first that is not
+        self.position = 0
+
+    @abstractmethod
+    async def _from_batches(self, batches: Sequence[Columns], start: int, end: int) -> _T:
+        """Make a chunk of the records in [start, end) of opened batches."""
+
+    @abstractmethod
+    async def _from_arrow(self, table: Any) -> _T:
+        """Make a chunk of a tiered object's rows."""
+
+    @abstractmethod
+    def _first_at(self, chunk: _T, timestamp_ms: int) -> int | None:
+        """Return the offset of the chunk's first record at or after a time."""
+
+    async def chunks(self) -> AsyncGenerator[_T, None]:
+        """Yield chunks of consecutive records: much cheaper per record than one by one."""
+        try:
+            await self._resolve()
+            async with aclosing(self._chunks()) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            if self._refreshing is not None:
+                self._refreshing.cancel()
+            self._read_from(None)
+            self._cold.close()
+
+    # ---- inside
+
+    async def _chunks(self) -> AsyncGenerator[_T, None]:
+        patience = _Patience(self._timeout_s)
+        while self._end is None or self.position < self._end:
+            try:
+                chunk = await self._next()
+            except RangelogError as error:
+                await self._after(error, patience)
+                continue
+            patience.renew()
+            if chunk is not None and self._fits(chunk):
+                content, self.position = chunk
+                yield content
+
+    def _fits(self, chunk: tuple[_T, int]) -> bool:
+        """Whether to show a chunk; where it begins before the time to start at, stand where that time begins, or behind it."""
+        if self._not_before_ms is None:
+            return True
+        first = self._first_at(chunk[0], self._not_before_ms)
+        if first is not None:
+            self._not_before_ms = None
+        if first == self.position:
+            return True
+        self._read_from(None)
+        self.position = chunk[1] if first is None else first
+        return False
+
+    async def _after(self, error: RangelogError, patience: _Patience) -> None:
+        """Wait and plan anew after a failed read, as long as there is hope. Raises what is final, or lasts too long."""
+        if isinstance(error, OffsetTrimmed):
+            raise error
+        if isinstance(error, Corruption | ObjectNotFound):
+            await self._refresh()  # an object that is not there may have been trimmed
+            self._view.locate(self.position)
+        if not (error.retriable or isinstance(error, RangeNotFound | OffsetOutOfRange)):
+            raise error
+        _log.info("reading %s at %d: %s", self._view.name, self.position, error)
+        await patience.pause(error)
+        await self._refresh()
+
+    def _read_from(self, hot: HotRange | None) -> None:
+        if self._hot is not None:
+            self._hot.close()
+        self._hot = hot
+
+    async def _refresh(self) -> None:
+        self._read_from(None)
+        try:
+            await self._view.refresh(self.position)
+        except Unavailable as error:
+            _log.info("the placement driver does not answer; reading on with what is known: %s", error)
+
+    async def _resolve(self) -> None:
+        """Turn `start` into an offset, and fix the end of a reader that does not follow."""
+        start = self._start
+        if self._resolved:
+            assert isinstance(start, int)
+            self.position = start
+            self._proved_end = self._end or 0
+            await self._view.refresh(start)
+            return
+        known = isinstance(start, int) and not isinstance(start, bool)
+        if not (known or isinstance(start, datetime) or start in ("earliest", "latest")):
+            raise InvalidArgument(f"bad start {start!r}: an offset, 'earliest', 'latest' or a datetime")
+        if self._follow and start == "earliest":
+            await self._view.refresh(0)
+            self.position = self._view.stream.trim_offset
+            return
+        tail = await self._tail(int(start) if isinstance(start, int) else 0)
+        trim = self._view.stream.trim_offset
+        if isinstance(start, datetime):
+            self.position = await self._find_timestamp(ms_of(start), tail)
+        elif isinstance(start, int):
+            self.position = start
+        else:
+            self.position = trim if start == "earliest" else tail
+        if self.position < trim:
+            raise OffsetTrimmed(f"offset {self.position} was trimmed; the stream starts at {trim}", offset=trim)
+        self._proved_end = tail
+        if not self._follow:
+            self._end = tail if self._end is None else min(self._end, tail)
+        await self._view.refresh(self.position)
+
+    async def _tail(self, position: int) -> int:
+        """Return the end of what is acked. Raises OffsetOutOfRange where `position` certainly lies beyond it."""
+        patience = _Patience(self._timeout_s)
+        while True:
+            proved = await confirmed_end(self._view, self._connections)
+            if position <= proved.offset:
+                return proved.offset
+            if proved.exact:
+                raise OffsetOutOfRange(
+                    f"offset {position} is beyond the end; the stream ends at {proved.offset}", offset=proved.offset
+                )
+            await patience.pause(
+                Unavailable(f"offset {position}: too few replicas answer to tell whether it was written")
+            )
+
+    async def _next(self) -> tuple[_T, int] | None:
+        """Return the next records and where they end, or None when there is nothing yet."""
+        located = self._view.locate(self.position)
+        if located is None:
+            await self._look_for_a_range()
+            located = self._view.locate(self.position)
+            if located is None:
+                await asyncio.sleep(_IDLE_POLL_S)  # no range is open: wait for a writer to open one
+                return None
+        source = self._view.ranges[located.number]
+        last: RangelogError | None = None
+        for tier in tiers_for(source, sealed=located.sealed, position=self.position, preference=self._preference):
+            try:
+                if tier is Tier.COLD:
+                    table, after = await self._cold.read(
+                        self._view.stream, self.position, partial(self._cold_until, located.number)
+                    )
+                    return await self._from_arrow(table), after
+                return await self._read_hot(source, sealed=located.sealed)
+            except RangelogError as error:
+                last = error
+        assert last is not None
+        raise last
+
+    def _cold_until(self, number: int) -> int:
+        end = cold_until(self._view.ranges, number, self._preference)
+        return end if self._end is None else min(end, self._end)
+
+    async def _read_hot(self, source: common_pb2.Range, *, sealed: bool) -> tuple[_T, int] | None:
+        hot = self._hot
+        if hot is None or hot.source is not source:
+            hot = HotRange(self._connections, source, turn=self._idle_count)
+            self._read_from(hot)
+        known = source.end_offset if sealed else self._proved_end
+        more_is_known = self.position < known
+        wait_ms = 0 if sealed else _LONG_POLL_MS
+        end_offset = self._end or 0
+        for _ in source.replicas:
+            fetched = await hot.fetch(self.position, wait_ms=wait_ms, known_end_offset=known, end_offset=end_offset)
+            if fetched.sealed_end_offset is not None and not sealed:
+                self._proved_end = min(self._proved_end, fetched.sealed_end_offset)  # a committed end has the last word
+            if fetched.batches or not more_is_known:
+                break
+            hot.next_replica()  # this one lacks what is known to be there
+        else:
+            raise Unavailable(f"the replicas of range {source.index} that answer are behind; trying again")
+        if fetched.batches:
+            end = fetched.end_offset
+            if sealed:
+                end = min(end, source.end_offset)
+            if self._end is not None:
+                end = min(end, self._end)
+            opened = [open_columns(header, data) for header, data in fetched.batches]
+            return await self._from_batches(opened, self.position, end), end
+        if fetched.sealed_end_offset is not None or not sealed:
+            if fetched.durable_offset > self.position:  # of a writer that was gone before it could confirm?
+                proved = await self._view.proved_end(self._connections, source)
+                self._proved_end = max(self._proved_end, proved.offset)
+            else:
+                self._idle_count += 1  # perhaps only this replica was left behind: another one is asked next
+            if fetched.sealed_end_offset is not None:
+                await self._view.refresh(self.position)
+            else:
+                self._refresh_beside()
+        return None
+
+    async def _look_for_a_range(self) -> None:
+        """Ask for what comes behind what is known. That nobody answers is no failure: all that is known was read."""
+        try:
+            await self._view.refresh(self.position)
+        except Unavailable as error:
+            _log.info("the placement driver does not answer; %s rests at %d: %s", self._view.name, self.position, error)
+
+    def _refresh_beside(self) -> None:
+        """Hear of a seal that the replica was not told of, without waiting: placement drivers may be away for long.
+
+        Raises what was answered since the last call, but not that nobody answers.
+        """
+        asked = self._refreshing
+        if asked is not None and not asked.done():
+            return
+        self._refreshing = asyncio.ensure_future(self._view.refresh(self.position))
+        self._refreshing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # told later, or never
+        if asked is not None and (error := asked.exception()) is not None and not isinstance(error, Unavailable):
+            raise error
+
+    async def _find_timestamp(self, timestamp_ms: int, tail: int) -> int:
+        """Return the first offset whose record is at or after the time, or the tail."""
+        self._proved_end = max(self._proved_end, tail)
+        self.position = self._view.stream.trim_offset
+        patience = _Patience(self._timeout_s)
+        while self.position < tail:
+            try:
+                found = await self._look_on(timestamp_ms, tail)
+            except OffsetTrimmed as error:
+                found, self.position = None, max(self.position, error.offset or 0)
+                await self._refresh()
+            except RangelogError as error:
+                await self._after(error, patience)
+                continue
+            patience.renew()
+            if found is not None:
+                return found if self._follow else min(found, tail)
+        self._not_before_ms = timestamp_ms
+        return tail
+
+    async def _look_on(self, timestamp_ms: int, tail: int) -> int | None:
+        """Look through the range at `position`, and stand behind what was looked through; return an offset found."""
+        located = self._view.locate(self.position)
+        if located is None:
+            await self._view.refresh(self.position)
+            located = self._view.locate(self.position)
+        if located is None:
+            raise Unavailable(f"no range holds offset {self.position}, below the end {tail}: trying again")
+        source = self._view.ranges[located.number]
+        end = min(tail, source.end_offset) if located.sealed else tail
+        start = await self._lookup(source, timestamp_ms, end)
+        self.position = end if start is None else max(self.position, start)
+        while self.position < end:
+            chunk = await self._next()
+            if chunk is None:
+                raise Unavailable(f"offset {self.position} cannot be read yet, below the end {tail}: trying again")
+            offset = self._first_at(chunk[0], timestamp_ms)
+            if offset is not None:
+                return offset
+            self.position = chunk[1]
+        return None
+
+    async def _lookup(self, source: common_pb2.Range, timestamp_ms: int, end: int) -> int | None:
+        """Return from where on to look for the time in one range; None: it is not there below `end`."""
+        tiered = source.tiered_end_offset >= end
+        if not source.hot_dropped:
+            try:
+                return await HotRange(self._connections, source).lookup_timestamp(timestamp_ms, end)
+            except RangelogError:
+                if not tiered:
+                    raise
+        return await self._cold.find_timestamp(self._view.stream, source, timestamp_ms)
+
+
+class _Patience:
+    """How long a reader goes on trying where nothing can be read."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._attempt = 0
+        self._failing_since: float | None = None
+
+    def renew(self) -> None:
+        """Something was read."""
+        self._attempt, self._failing_since = 0, None
+
+    async def pause(self, error: RangelogError) -> None:
+        """Wait before the next try. Raises `error` when that has been going on for too long."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since > self._timeout_s:
+            raise error
+        await backoff(self._attempt)
+        self._attempt += 1
+
+
+class Reader(SpanReader[Sequence[Record]]):
+    """An asynchronous iterator of records; make it with `client.reader(...)`."""
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self._records()
+
+    async def _records(self) -> AsyncIterator[Record]:
+        async with aclosing(self.chunks()) as chunks:
+            async for chunk in chunks:
+                for record in chunk:
+                    yield record
+
+    async def _from_batches(self, batches: Sequence[Columns], start: int, end: int) -> Sequence[Record]:
+        return RecordChunk(batches, start, end)
+
+    async def _from_arrow(self, table: Any) -> Sequence[Record]:
+        return records_of(table)
+
+    def _first_at(self, chunk: Sequence[Record], timestamp_ms: int) -> int | None:
+        for record in chunk:
+            if record.timestamp_ms >= timestamp_ms:
+                return record.offset
+        return None

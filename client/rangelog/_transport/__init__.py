@@ -1,1 +1,0 @@
-"""The two transports: gRPC for metadata, framed TCP for records."""

@@ -1,0 +1,408 @@
+"""The record batch: the unit of append, replication, checksum and storage.
+
+    offset  field            type
+         0  magic            4 bytes "RLB1"
+         4  version          u8   (1)
+         5  attributes       u8   bits 0-2 codec (0 none, 1 zstd), bit 3 keys, bit 4 headers
+         6  header size      u16  (64)
+         8  length           u32  of the whole batch, trailer included
+        12  count            u32  of records, at least 1
+        16  stream id        u64
+        24  range index      u32
+        28  columns size     u32  before compression
+        32  epoch            u64
+        40  base offset      u64
+        48  min timestamp    i64  ms
+        56  max timestamp    i64  ms
+        64  columns          (compressed when the codec says so)
+            timestamps       i64 × count
+            value offsets    u32 × (count + 1), from 0
+            key offsets      u32 × (count + 1)    if keys
+            header offsets   u32 × (count + 1)    if headers
+            key validity     ⌈count / 8⌉ bytes, bit i of byte i // 8: record i has a key; least significant first, if keys
+            key bytes        if keys
+            value bytes
+            header bytes     if headers; per record: u8 how many, then each: u16 length, name (UTF-8), u32 length, value
+     -4     crc32c           u32  over all before it
+
+Little-endian. The checksum stands last so that one pass over the whole batch yields a constant (`WHOLE_CRC`): no slice, no
+copy. It binds the bytes to stream, range, epoch and offset, so a batch in the wrong place is caught like a flipped bit.
+Columnar, so that a batch becomes an Arrow RecordBatch without a step per record.
+
+What holds: every function that takes bytes from outside checks them before it allocates by what they say, and raises
+Corruption (checksum) or ProtocolViolation (a well-summed batch that breaks the format).
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, repeat
+from typing import NamedTuple
+
+import google_crc32c
+import zstandard
+
+from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation, RecordTooLarge
+from rangelog_core.limits import BATCH_RECORDS_MAX, BATCH_SIZE_BYTES_MAX, HEADERS_PER_RECORD_MAX, OFFSET_MAX
+from rangelog_core.record import Record
+
+MAGIC = b"RLB1"
+VERSION = 1
+HEADER_BYTES = 64
+TRAILER_BYTES = 4
+CODEC_NONE = 0
+CODEC_ZSTD = 1
+
+_HEADER = struct.Struct("<4sBBHIIQIIQQqq")
+_CRC = struct.Struct("<I")
+_CODEC_MASK = 0x07
+_HAS_KEYS = 0x08
+_HAS_HEADERS = 0x10
+_KNOWN_ATTRIBUTES = _CODEC_MASK | _HAS_KEYS | _HAS_HEADERS
+WHOLE_CRC = 0x48674BC7
+"""The crc32c of every whole batch: that of any bytes followed by their own crc32c."""
+_BIG_ENDIAN = sys.byteorder == "big"
+_NO_HEADERS: Mapping[str, bytes] = {}
+_new_record: Callable[[tuple[object, ...]], Record] = partial(tuple.__new__, Record)
+
+
+class BatchHeader(NamedTuple):
+    """The fixed header of one batch."""
+
+    attributes: int
+    length: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs of a header
+    stream_id: int
+    range_index: int
+    columns_size: int
+    epoch: int
+    base_offset: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+
+    @property
+    def end_offset(self) -> int:
+        """One past the last record."""
+        return self.base_offset + self.count
+
+    @property
+    def codec(self) -> int:
+        """How the columns are compressed."""
+        return self.attributes & _CODEC_MASK
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether any record has a key."""
+        return bool(self.attributes & _HAS_KEYS)
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether any record has headers."""
+        return bool(self.attributes & _HAS_HEADERS)
+
+
+def peek_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
+    """Read and bound-check the header at `position`, without the checksum. Raises ProtocolViolation."""
+    if len(data) - position < HEADER_BYTES + TRAILER_BYTES:
+        raise ProtocolViolation("a record batch is cut short")
+    magic, version, attributes, header_size, length, *rest = _HEADER.unpack_from(data, position)
+    if magic != MAGIC or header_size != HEADER_BYTES:
+        raise ProtocolViolation("these bytes do not start a record batch")
+    if version != VERSION:
+        raise ProtocolViolation(f"record batch version {version}; this side reads {VERSION}")
+    header = BatchHeader(attributes, length, *rest)
+    if attributes & ~_KNOWN_ATTRIBUTES or header.codec > CODEC_ZSTD:
+        raise ProtocolViolation(f"unknown record batch attributes {attributes:#x}")
+    if not HEADER_BYTES + TRAILER_BYTES < length <= BATCH_SIZE_BYTES_MAX:
+        raise ProtocolViolation(f"a record batch of {length} bytes; the limit is {BATCH_SIZE_BYTES_MAX}")
+    if not 0 < header.count <= BATCH_RECORDS_MAX:
+        raise ProtocolViolation(f"a record batch of {header.count} records; the limit is {BATCH_RECORDS_MAX}")
+    if header.end_offset > OFFSET_MAX:
+        raise ProtocolViolation(f"a record batch at offset {header.base_offset} goes beyond the last offset there is")
+    if header.columns_size > BATCH_SIZE_BYTES_MAX:
+        raise ProtocolViolation(
+            f"record batch columns of {header.columns_size} bytes; the limit is {BATCH_SIZE_BYTES_MAX}"
+        )
+    return header
+
+
+def check_batch(data: bytes) -> BatchHeader:
+    """Check one whole batch: header and checksum, not the columns. Raises ProtocolViolation or Corruption."""
+    header = peek_header(data)
+    if header.length != len(data):
+        raise ProtocolViolation(f"a record batch says {header.length} bytes and has {len(data)}")
+    if google_crc32c.value(data) != WHOLE_CRC:
+        raise Corruption(f"the checksum of the batch at offset {header.base_offset} does not fit")
+    return header
+
+
+def batch_crc(data: bytes) -> int:
+    """Return the stored checksum of a whole batch."""
+    return int.from_bytes(data[-TRAILER_BYTES:], "little")
+
+
+def split_batches(payload: bytes) -> list[bytes]:
+    """Cut a payload of consecutive batches into them, headers checked, checksums not. Raises ProtocolViolation."""
+    batches: list[bytes] = []
+    position = 0
+    while position < len(payload):
+        length = peek_header(payload, position).length
+        if length > len(payload) - position:
+            raise ProtocolViolation("a record batch is cut short")
+        batches.append(payload if length == len(payload) else payload[position : position + length])
+        position += length
+    return batches
+
+
+def encode_headers(headers: Mapping[str, bytes] | None) -> bytes:
+    """Encode one record's headers. Raises InvalidArgument."""
+    if not headers:
+        return b""
+    if len(headers) > HEADERS_PER_RECORD_MAX:
+        raise InvalidArgument(f"{len(headers)} headers on one record; the limit is {HEADERS_PER_RECORD_MAX}")
+    parts = [bytes((len(headers),))]
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, bytes):
+            raise InvalidArgument("headers map str to bytes")
+        try:
+            encoded = name.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgument(f"header name {name!r} is not text") from None
+        if len(encoded) > 0xFFFF:
+            raise InvalidArgument(f"a header name of {len(encoded)} bytes; the limit is 65535")
+        parts += [len(encoded).to_bytes(2, "little"), encoded, len(value).to_bytes(4, "little"), value]
+    return b"".join(parts)
+
+
+def decode_headers(data: bytes) -> Mapping[str, bytes]:
+    """Decode one record's headers. Raises ProtocolViolation."""
+    if not data:
+        return _NO_HEADERS
+    headers: dict[str, bytes] = {}
+    position = 1
+    try:
+        for _ in range(data[0]):
+            name_end = position + 2 + int.from_bytes(data[position : position + 2], "little")
+            name = data[position + 2 : name_end].decode()
+            position = name_end + 4 + int.from_bytes(data[name_end : name_end + 4], "little")
+            headers[name] = data[name_end + 4 : position]
+    except UnicodeDecodeError as error:
+        raise ProtocolViolation("a header name is not UTF-8") from error
+    if position != len(data):
+        raise ProtocolViolation("a record's headers are cut short")
+    return headers
+
+
+def _offsets(parts: Sequence[bytes]) -> bytes:
+    offsets = array("I", accumulate(map(len, parts), initial=0))
+    if _BIG_ENDIAN:
+        offsets.byteswap()
+    return offsets.tobytes()
+
+
+def _validity(keys: Sequence[bytes | None]) -> bytes:
+    count = len(keys)
+    bits = (1 << count) - 1
+    if None in keys:
+        bits = int("".join(["0" if key is None else "1" for key in reversed(keys)]), 2)
+    return bits.to_bytes((count + 7) // 8, "little")
+
+
+def encode_batch(
+    *,
+    stream_id: int,
+    range_index: int,
+    epoch: int,
+    base_offset: int,
+    timestamps_ms: Sequence[int],
+    values: Sequence[bytes],
+    keys: Sequence[bytes | None] | None = None,
+    headers: Sequence[bytes] | None = None,
+    codec: int = CODEC_NONE,
+) -> bytes:
+    """Encode one batch of `len(values)` records; `headers` are already encoded by `encode_headers`.
+
+    Raises RecordTooLarge when the whole is over the batch limit, InvalidArgument on no or too many records.
+    """
+    count = len(values)
+    if not 0 < count <= BATCH_RECORDS_MAX:
+        raise InvalidArgument(f"a batch has 1 to {BATCH_RECORDS_MAX} records, not {count}")
+    stamps = array("q", timestamps_ms)
+    low, high = min(stamps), max(stamps)
+    if _BIG_ENDIAN:
+        stamps.byteswap()
+    columns = [stamps.tobytes(), _offsets(values)]
+    attributes = codec
+    tail: list[bytes] = []
+    if keys is not None:
+        attributes |= _HAS_KEYS
+        present = [key or b"" for key in keys]
+        columns.append(_offsets(present))
+        tail += [_validity(keys), *present]
+    tail += values
+    if headers is not None:
+        attributes |= _HAS_HEADERS
+        columns.append(_offsets(headers))
+        tail += headers
+    body = b"".join(columns + tail)
+    columns_size = len(body)
+    if codec == CODEC_ZSTD:
+        body = zstandard.ZstdCompressor(level=1, write_content_size=True).compress(body)
+    length = HEADER_BYTES + len(body) + TRAILER_BYTES
+    if max(length, columns_size) > BATCH_SIZE_BYTES_MAX:
+        raise RecordTooLarge(f"a batch of {max(length, columns_size)} bytes; the limit is {BATCH_SIZE_BYTES_MAX}")
+    fields = (attributes, HEADER_BYTES, length, count, stream_id, range_index, columns_size, epoch, base_offset)
+    return _seal(_HEADER.pack(MAGIC, VERSION, *fields, low, high), body)
+
+
+def _seal(header: bytes, body: bytes) -> bytes:
+    crc = google_crc32c.extend(google_crc32c.value(header), body)
+    return b"".join((header, body, _CRC.pack(crc)))
+
+
+def restamp(data: bytes, *, range_index: int, epoch: int) -> bytes:
+    """Return the same records for another range of the same stream, offsets unchanged."""
+    header = peek_header(data)
+    fields = header._replace(range_index=range_index, epoch=epoch)
+    packed = _HEADER.pack(MAGIC, VERSION, fields.attributes, HEADER_BYTES, *fields[1:])
+    return _seal(packed, data[HEADER_BYTES:-TRAILER_BYTES])
+
+
+class Columns(NamedTuple):
+    """One batch's columns, as views of one buffer. Offsets were checked: they rise and stay inside."""
+
+    header: BatchHeader
+    timestamps_ms: array[int]
+    value_offsets: array[int]
+    values: memoryview
+    key_offsets: array[int] | None
+    key_validity: bytes
+    keys: memoryview
+    header_offsets: array[int] | None
+    headers: memoryview
+
+
+def _take_offsets(body: memoryview, position: int, count: int) -> array[int]:
+    offsets = array("I")
+    offsets.frombytes(body[position : position + 4 * (count + 1)])
+    if _BIG_ENDIAN:
+        offsets.byteswap()
+    if offsets[0] != 0:
+        raise ProtocolViolation("a record batch's offsets do not start at 0")
+    plain = offsets.tolist()
+    if plain != sorted(plain):  # in C, and linear in what is sorted already: no step per record
+        raise ProtocolViolation("a record batch's offsets fall")
+    return offsets
+
+
+def decompress_columns(data: bytes, header: BatchHeader) -> memoryview:
+    """Return the plain columns of a checked batch, of exactly `header.columns_size` bytes. Raises ProtocolViolation."""
+    body = memoryview(data)[HEADER_BYTES:-TRAILER_BYTES]
+    if header.codec == CODEC_ZSTD:
+        try:
+            # The decompressor believes the size that the frame states: compare before it allocates by it.
+            if zstandard.get_frame_parameters(body).content_size != header.columns_size:
+                raise ProtocolViolation("a record batch's compressed columns state another size than its header")
+            plain = zstandard.ZstdDecompressor().decompress(body, max_output_size=header.columns_size)
+        except zstandard.ZstdError as error:
+            raise ProtocolViolation(f"a record batch does not decompress: {error}") from error
+        body = memoryview(plain)
+    if len(body) != header.columns_size:
+        raise ProtocolViolation(f"record batch columns of {len(body)} bytes instead of {header.columns_size}")
+    return body
+
+
+def decode_columns(data: bytes) -> Columns:
+    """Check and open one whole batch. Raises ProtocolViolation or Corruption."""
+    return open_columns(check_batch(data), data)
+
+
+def open_columns(header: BatchHeader, data: bytes) -> Columns:
+    """Open a batch whose header and checksum were checked. Raises ProtocolViolation."""
+    count = header.count
+    body = decompress_columns(data, header)
+    arrays = 8 * count + 4 * (count + 1) * (1 + header.has_keys + header.has_headers)
+    validity_bytes = (count + 7) // 8 if header.has_keys else 0
+    if arrays + validity_bytes > len(body):
+        raise ProtocolViolation("a record batch is too short for its records")
+    stamps = array("q")
+    stamps.frombytes(body[: 8 * count])
+    if _BIG_ENDIAN:
+        stamps.byteswap()
+    position = 8 * count
+    step = 4 * (count + 1)
+    value_offsets = _take_offsets(body, position, count)
+    key_offsets = header_offsets = None
+    if header.has_keys:
+        position += step
+        key_offsets = _take_offsets(body, position, count)
+    if header.has_headers:
+        position += step
+        header_offsets = _take_offsets(body, position, count)
+    position = arrays + validity_bytes
+    validity = bytes(body[arrays:position])
+    key_end = position + (key_offsets[-1] if key_offsets else 0)
+    value_end = key_end + value_offsets[-1]
+    header_end = value_end + (header_offsets[-1] if header_offsets else 0)
+    if header_end != len(body):
+        raise ProtocolViolation("a record batch's columns do not fill it")
+    views = (body[position:key_end], body[key_end:value_end], body[value_end:header_end])
+    return Columns(header, stamps, value_offsets, views[1], key_offsets, validity, views[0], header_offsets, views[2])
+
+
+def _slices(data: memoryview, offsets: array[int], low: int, high: int) -> Iterator[bytes]:
+    if high - low == 1:
+        return iter((bytes(data[offsets[low] : offsets[high]]),))
+    whole = bytes(data)  # slices of bytes are made twice as fast as those of a view
+    return map(whole.__getitem__, map(slice, offsets[low:high], offsets[low + 1 : high + 1]))
+
+
+def _keys(columns: Columns, low: int, high: int) -> Iterator[bytes | None]:
+    if columns.key_offsets is None:
+        return repeat(None)
+    found = _slices(columns.keys, columns.key_offsets, low, high)
+    present = int.from_bytes(columns.key_validity, "little") >> low
+    everyone = (1 << (high - low)) - 1
+    if present & everyone == everyone:
+        return found
+    marks = bin(present & everyone | everyone + 1)[:2:-1]  # least significant first, all of them
+    return (key if mark == "1" else None for key, mark in zip(found, marks, strict=True))
+
+
+def iterate_records(columns: Columns, low: int, high: int) -> Iterator[Record]:
+    """Make the records with the numbers [low, high) of a batch, one when it is asked for.
+
+    Raises ProtocolViolation when it comes upon headers that are none; see `check_record_headers`.
+    """
+    base = columns.header.base_offset
+    headers: Iterator[Mapping[str, bytes]] = repeat(_NO_HEADERS)
+    if columns.header_offsets is not None:
+        headers = map(decode_headers, _slices(columns.headers, columns.header_offsets, low, high))
+    values = _slices(columns.values, columns.value_offsets, low, high)
+    stamps = columns.timestamps_ms[low:high]
+    # Straight to the tuple: the constructor of a named tuple is a Python function, which costs more than all the rest.
+    return map(_new_record, zip(range(base + low, base + high), stamps, _keys(columns, low, high), values, headers))
+
+
+def check_record_headers(columns: Columns, low: int, high: int) -> None:
+    """Check the headers of the records [low, high), so that none fails later. Raises ProtocolViolation."""
+    if columns.header_offsets is not None:
+        deque(map(decode_headers, _slices(columns.headers, columns.header_offsets, low, high)), 0)
+
+
+def clip(header: BatchHeader, start: int, end: int | None) -> tuple[int, int]:
+    """Return the numbers [low, high) of a batch's records whose offsets are in [start, end); low >= high: none."""
+    base = header.base_offset
+    return max(0, start - base), header.count if end is None else min(header.count, end - base)
+
+
+def decode_records(data: bytes, start: int = 0, end: int | None = None) -> list[Record]:
+    """Return the records of one whole batch whose offsets are in [start, end). Raises ProtocolViolation or Corruption."""
+    columns = decode_columns(data)
+    low, high = clip(columns.header, start, end)
+    return list(iterate_records(columns, low, high)) if low < high else []

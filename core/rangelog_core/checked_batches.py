@@ -1,0 +1,43 @@
+"""The one check of batches that a replica sent: reading, sealing and copying use nothing else.
+
+What holds: every batch is whole, its checksum fits, it belongs to the range that was asked for; the first batch holds the
+offset that was asked for, and each further one starts where the one before ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rangelog_core.batch import BatchHeader, check_batch, split_batches
+from rangelog_core.errors import Corruption
+
+
+class CheckedBatches(NamedTuple):
+    """Consecutive batches of one range, each with its header. `end_offset`: one past the last record, or where to go on."""
+
+    batches: Sequence[tuple[BatchHeader, bytes]]
+    end_offset: int
+
+    def before(self, end_offset: int) -> list[tuple[BatchHeader, bytes]]:
+        """Return the batches that start below `end_offset`."""
+        return [each for each in self.batches if each[0].base_offset < end_offset]
+
+
+def check_batches(payload: bytes, *, stream_id: int, range_index: int, offset: int) -> CheckedBatches:
+    """Split a payload into its batches and check all of it; an empty payload holds none.
+
+    Raises Corruption where a checksum, the range or the offsets do not fit, ProtocolViolation where the bytes are no batches.
+    """
+    batches: list[tuple[BatchHeader, bytes]] = []
+    end = offset
+    for data in split_batches(payload):
+        header = check_batch(data)
+        if header.stream_id != stream_id or header.range_index != range_index:
+            raise Corruption(f"a batch of range {header.stream_id}/{header.range_index} was served for another")
+        fits = header.base_offset == end if batches else header.base_offset <= offset < header.end_offset
+        if not fits:
+            raise Corruption(f"batches do not lie end to end: {header.base_offset} at {end}")
+        end = header.end_offset
+        batches.append((header, data))
+    return CheckedBatches(batches, end)

@@ -1,0 +1,37 @@
+"""Who a replica is, and what a stream or a server may be called."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, NewType
+
+from rangelog_core.errors import InvalidArgument
+from rangelog_core.limits import NAME_LENGTH_MAX
+
+Incarnation = NewType("Incarnation", int)
+"""Which life of a data directory: never passed for an epoch or an offset."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+
+
+class ReplicaId(NamedTuple):
+    """A member of a replica set: a server in one incarnation of its data directory. A wiped server is another member."""
+
+    server: str
+    incarnation: Incarnation
+
+    def __str__(self) -> str:
+        return f"{self.server}@{self.incarnation:016x}"
+
+
+def check_name(kind: str, name: str) -> str:
+    """Return `name` if it can name a stream or a server; raises InvalidArgument that says what is allowed."""
+    if not name:
+        raise InvalidArgument(f"a {kind} needs a name")
+    if len(name) > NAME_LENGTH_MAX:
+        raise InvalidArgument(f"the {kind} name has {len(name)} characters; the limit is {NAME_LENGTH_MAX}")
+    if not _NAME.match(name):
+        raise InvalidArgument(
+            f"bad {kind} name {name!r}: use letters, digits, '.', '_' and '-', and start with a letter or digit"
+        )
+    return name

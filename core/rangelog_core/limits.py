@@ -1,0 +1,64 @@
+"""Every bound of the data model and the wire, each with its reason. All sizes are in bytes unless the name says else."""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+
+OFFSET_MAX = (1 << 63) - 1
+"""The end of every range and batch: offsets are signed in Arrow, Parquet and Spark."""
+
+NAME_LENGTH_MAX = 200
+"""A name becomes part of object keys; S3 keys end at 1,024 bytes."""
+
+RECORD_SIZE_BYTES_MAX = 1 * MIB
+"""Key, value and headers of one record. Larger things belong in the object store, with a reference in the log."""
+
+BATCH_SIZE_BYTES_MAX = 8 * MIB
+"""One encoded batch: what a replica checks, writes and answers as a whole, and what a recovery copies at least."""
+
+BATCH_RECORDS_MAX = 65_536
+"""Bounds the time to decode a batch (and what a hostile header can make a reader allocate)."""
+
+HEADERS_PER_RECORD_MAX = 255
+"""One byte counts them."""
+
+TIMESTAMP_MS_MIN = -62_135_596_800_000
+TIMESTAMP_MS_MAX = 253_402_300_799_999
+"""Years 1 to 9999: what Python, Arrow in microseconds and Spark can all show."""
+
+FRAME_MESSAGE_BYTES_MAX = 64 * KIB
+"""The protobuf part of a frame: fixed fields only; the largest real one is under 300 bytes."""
+
+FRAME_PAYLOAD_BYTES_MAX = BATCH_SIZE_BYTES_MAX + 64 * KIB
+"""A frame carries at least one whole batch, whatever its size."""
+
+FETCH_BYTES_MAX = BATCH_SIZE_BYTES_MAX
+"""A fetch answers at least one batch and at most this much beyond it."""
+
+FETCH_CREDIT_BYTES_MAX = 16 * MIB
+"""A fetch that goes on is answered at most so far ahead of its reader: more is memory, not speed."""
+
+FETCH_WAIT_MS_MAX = 30_000
+"""A long poll ends by then, so that dead readers are forgotten."""
+
+INFLIGHT_BYTES_MAX = 8 * MIB
+"""Appended and not acked, per writer. Also bounds what a failover seal has to copy."""
+
+REPLICA_LAG_BYTES_MAX = 64 * MIB
+"""A replica this far behind the others is slow: the writer seals and leaves it. Bounds the writer's memory."""
+
+RANGE_SIZE_BYTES_MAX_DEFAULT = 512 * MIB
+RANGE_SIZE_BYTES_MIN = 64 * KIB
+"""Smaller ranges make more metadata than data."""
+
+STREAM_PAGE_SIZE_MAX = 1_000
+RANGE_PAGE_SIZE_MAX = 1_000
+OBJECT_PAGE_SIZE_MAX = 200
+"""An object's row-group index may have hundreds of entries; a page stays well below the gRPC message limit."""
+
+GRPC_MESSAGE_BYTES_MAX = 16 * MIB
+"""Set on both ends; the library's default of 4 MiB is too little for a full report of a server's replicas."""
+
+COMMAND_BYTES_MAX = 56 * KIB
+"""One Raft command. The Raft library cuts commands near multiples of 64 KiB wrongly, so stay below the first."""

@@ -1,0 +1,32 @@
+"""host:port, in one place: what is accepted here can be looked up, or fails as the network does, never otherwise."""
+
+from __future__ import annotations
+
+import re
+
+from rangelog_core.errors import InvalidArgument
+
+_PORT = re.compile(r"[0-9]{1,5}")
+_PORT_MAX = 65_535
+_HOST_LENGTH_MAX = 253  # of the domain name system
+_SHOWN_LENGTH_MAX = 100
+
+
+def split_address(address: str, *, port_min: int = 1) -> tuple[str, int]:
+    """Return host and port of "host:port" or "[v6]:port". `port_min` 0: to listen on any. Raises InvalidArgument."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    if not _is_host(host) or not _PORT.fullmatch(port) or not port_min <= int(port) <= _PORT_MAX:
+        raise InvalidArgument(f"bad address {address[:_SHOWN_LENGTH_MAX]!r}: write host:port")
+    return host, int(port)
+
+
+def _is_host(host: str) -> bool:
+    """Whether the resolver takes it: it refuses some names as no text, which is not an error of the network."""
+    if not 0 < len(host) <= _HOST_LENGTH_MAX or "\0" in host:
+        return False
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True

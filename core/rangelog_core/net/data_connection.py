@@ -1,0 +1,413 @@
+"""One connection of the data plane to one range server, shared by everything this client does there.
+
+What holds: a request is answered by a reply of its id, an error, a typed timeout, or the connection's end, a subscription
+by any number of replies before that; a connection on which nothing at all came for seconds while somebody waited is dead,
+and closed. Replies to appends go to the listener of their range, or to nobody where it is gone. The peer is the server and
+incarnation that was meant, or the connection is refused. Whatever breaks the protocol breaks the connection, with a reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol, TypeVar, cast
+
+from google.protobuf.message import DecodeError
+
+from rangelog_core.allocator import keep_large_blocks
+from rangelog_core.errors import (
+    InternalError,
+    ProtocolViolation,
+    RangelogError,
+    RequestTimeout,
+    Unavailable,
+    error_from_code,
+)
+from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_head
+from rangelog_core.ids import Incarnation, ReplicaId
+from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
+from rangelog_core.net.addresses import split_address
+from rangelog_core.net.keepalive import notice_vanished_peer
+from rangelog_proto.v1 import data_pb2
+
+PROTOCOL_VERSION = 1
+CONNECT_TIMEOUT_S = 3.0
+SILENT_S = 3.0
+"""A peer that sends nothing at all for so long while it is asked something is taken for gone."""
+_WRITE_BUFFER_BYTES_MAX = 128 * 1024 * 1024
+CONFIRMS_PER_FRAME = 1_000
+"""Of at most 50 bytes each, below the limit of a frame's message."""
+
+_T = TypeVar("_T")
+_log = logging.getLogger("rangelog.transport")
+
+
+class RangeListener(Protocol):
+    """Who appends to a range over this connection."""
+
+    def append_replied(self, reply: data_pb2.AppendReply) -> None:
+        """The replica holds everything below its durable offset."""
+
+    def append_refused(self, error: RangelogError) -> None:
+        """The replica refused an append."""
+
+    def connection_closed(self, error: RangelogError) -> None:
+        """No reply will come any more."""
+
+
+class Replies:
+    """What keeps coming in answer to one request. For one who waits at a time; close it when no more is wanted."""
+
+    def __init__(self, connection: DataConnection, request_id: int) -> None:
+        self._connection = connection
+        self._request_id = request_id
+        self._frames: deque[Frame] = deque()
+        self._error: RangelogError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def next(self, *, timeout_s: float) -> Frame:
+        """Return the next reply. Raises what the peer answered after those before, RequestTimeout or Unavailable."""
+        if not self._frames and self._error is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._connection.wait_for(self._waiter, timeout_s)
+            finally:
+                self._waiter = None
+        if self._frames:
+            return self._frames.popleft()
+        raise self._error or InternalError("a reply was announced and is not there")
+
+    def send(self, opcode: Opcode, message: bytes) -> None:
+        """Say something about the request, under its id. Does nothing once the connection is closed."""
+        self._connection.send(opcode, message, request_id=self._request_id)
+
+    def close(self) -> None:
+        """Forget what comes from here on; idempotent."""
+        self._connection.unsubscribe(self._request_id)
+
+    def put(self, frame: Frame) -> None:
+        """Take a reply. For the connection."""
+        frames = self._frames
+        if frames and not frame.payload and not frames[-1].payload:
+            frames.pop()  # both say how things stand: the later one is right, and nobody fetches them for hours perhaps
+        frames.append(frame)
+        self._wake()
+
+    def fail(self, error: RangelogError) -> None:
+        """No reply follows. For the connection."""
+        self._error = self._error or error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class DataConnection(asyncio.BufferedProtocol):
+    """See the module. Make it with `connect`; close it with `close`."""
+
+    def __init__(self, replica: ReplicaId) -> None:
+        self.replica = replica
+        self.closed: RangelogError | None = None
+        self._decoder = FrameDecoder(
+            message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
+        )
+        self._transport: asyncio.Transport | None = None
+        self._request_id = 0
+        self._received_count = 0
+        self._pending: dict[int, asyncio.Future[Frame]] = {}
+        self._subscriptions: dict[int, Replies] = {}
+        self._listeners: dict[tuple[int, int], RangeListener] = {}
+        self._confirms: list[tuple[int, int, int, int]] = []  # that go out together
+        self._turn: list[bytes] | None = None  # what this turn of the loop has written after its first frame
+
+    @classmethod
+    async def connect(
+        cls,
+        address: str,
+        replica: ReplicaId,
+        *,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        client_name: str = "",
+        timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> DataConnection:
+        """Connect and say hello. Raises Unavailable, RequestTimeout, WrongServer, Unauthorized, ProtocolViolation."""
+        host, port = split_address(address)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, connection = await loop.create_connection(lambda: cls(replica), host, port, ssl=tls)
+                hello = data_pb2.Hello(
+                    protocol_version=PROTOCOL_VERSION,
+                    client=client_name,
+                    token=token or "",
+                    server=replica.server,
+                    incarnation=replica.incarnation,
+                )
+                try:
+                    await connection.request(Opcode.HELLO, hello.SerializeToString(), timeout_s=timeout_s)
+                except BaseException:
+                    connection.close()
+                    raise
+        except TimeoutError as error:
+            raise RequestTimeout(f"range server {replica.server} at {address} does not answer") from error
+        except OSError as error:
+            raise Unavailable(f"range server {replica.server} at {address} cannot be reached") from error
+        return connection
+
+    # ---- use
+
+    async def request(
+        self, opcode: Opcode, message: bytes, payload: Sequence[bytes] = (), *, timeout_s: float
+    ) -> Frame:
+        """Send a request and return its reply. Raises what the peer answered, RequestTimeout or Unavailable."""
+        if self.closed is not None:
+            raise self.closed
+        request_id = self._next_id()
+        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._pending[request_id] = future
+        self._write(opcode, request_id, message, payload)
+        try:
+            return await self.wait_for(future, timeout_s)
+        finally:
+            self._pending.pop(request_id, None)
+
+    def subscribe(self, opcode: Opcode, message: bytes) -> Replies:
+        """Send a request that is answered more than once. Raises what the connection died of."""
+        if self.closed is not None:
+            raise self.closed
+        request_id = self._next_id()
+        replies = self._subscriptions[request_id] = Replies(self, request_id)
+        self._write(opcode, request_id, message, ())
+        return replies
+
+    def unsubscribe(self, request_id: int) -> None:
+        """Drop what still comes in answer to a request."""
+        self._subscriptions.pop(request_id, None)
+
+    async def wait_for(self, future: asyncio.Future[_T], timeout_s: float) -> _T:
+        """Wait for what the peer answers. Raises RequestTimeout; a peer that said nothing at all is given up then."""
+        timer = future.get_loop().call_later(timeout_s, self._timed_out, future, timeout_s, self._received_count)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    def _timed_out(self, future: asyncio.Future[_T], timeout_s: float, received_count: int) -> None:
+        if future.done():
+            return
+        problem = RequestTimeout(f"range server {self.replica.server} did not answer within {timeout_s:g} s")
+        future.set_exception(problem)
+        if self._received_count == received_count and timeout_s >= SILENT_S:
+            self._close(problem)  # its machine may be gone: TCP alone would notice after a quarter of an hour
+
+    def send(
+        self, opcode: Opcode, message: bytes, payload: Sequence[bytes] = (), *, request_id: int | None = None
+    ) -> None:
+        """Send without waiting; an append's replies go to its range's listener. Does nothing once closed."""
+        if self.closed is None:
+            self._write(opcode, self._next_id() if request_id is None else request_id, message, payload)
+
+    def send_encoded(self, buffers: Sequence[bytes]) -> None:
+        """Send a frame that was encoded before, perhaps for several connections. Does nothing once closed."""
+        if self.closed is None:
+            self._put(buffers)
+
+    def confirm(self, stream_id: int, range_index: int, epoch: int, confirm_offset: int) -> None:
+        """Say what is acked in one range; with many on the connection, what they say at once goes in one frame."""
+        self._confirms.append((stream_id, range_index, epoch, confirm_offset))
+        if len(self._listeners) <= 1:
+            self._send_confirms()
+        elif len(self._confirms) == 1:
+            asyncio.get_running_loop().call_soon(self._send_confirms)
+
+    def listen(self, stream_id: int, range_index: int, listener: RangeListener) -> None:
+        """Send the replies to this range's appends there."""
+        self._listeners[stream_id, range_index] = listener
+
+    def unlisten(self, stream_id: int, range_index: int) -> None:
+        """Forget the listener of a range."""
+        self._listeners.pop((stream_id, range_index), None)
+
+    def close(self) -> None:
+        """Close at once; idempotent."""
+        self._close(Unavailable(f"the connection to range server {self.replica.server} was closed"))
+
+    # ---- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES_MAX)
+        notice_vanished_peer(transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._decoder.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came."""
+        self._received_count += 1
+        try:
+            for frame in self._decoder.received(nbytes):
+                self._dispatch(frame)
+        except (FrameError, DecodeError) as error:
+            self._close(ProtocolViolation(f"range server {self.replica.server}: {error}"))
+
+    def eof_received(self) -> bool | None:
+        """The peer is done; so are we."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._close(Unavailable(f"the connection to range server {self.replica.server} broke"))
+
+    # ---- inside
+
+    def _send_confirms(self) -> None:
+        confirms, self._confirms = self._confirms, []
+        for start in range(0, len(confirms), CONFIRMS_PER_FRAME):
+            first, *others = [
+                data_pb2.Confirm(stream_id=stream_id, range_index=index, epoch=epoch, confirm_offset=confirm_offset)
+                for stream_id, index, epoch, confirm_offset in confirms[start : start + CONFIRMS_PER_FRAME]
+            ]
+            first.others.extend(others)
+            self.send(Opcode.CONFIRM, first.SerializeToString(), request_id=0)
+
+    def _next_id(self) -> int:
+        self._request_id = self._request_id % 0xFFFF_FFFF + 1
+        return self._request_id
+
+    def _write(self, opcode: Opcode, request_id: int, message: bytes, payload: Sequence[bytes]) -> None:
+        size = sum(map(len, payload)) if payload else 0
+        self._put((encode_head(opcode, request_id, message, size), *payload))
+
+    def _put(self, buffers: Sequence[bytes]) -> None:
+        if self._transport is None:
+            raise InternalError("the connection is used before it is made")
+        if self._turn is not None:
+            self._turn += buffers
+            return
+        # The first frame of a turn goes at once, for the sake of latency; the others together, for each write is a call of
+        # the kernel that costs more than everything else about a small frame.
+        self._turn = []
+        asyncio.get_running_loop().call_soon(self._end_turn)
+        self._transport.writelines(buffers)
+
+    def _end_turn(self) -> None:
+        buffers, self._turn = self._turn, None
+        if buffers and self._transport is not None and self.closed is None:
+            self._transport.writelines(buffers)
+
+    def _dispatch(self, frame: Frame) -> None:
+        if frame.opcode is Opcode.APPEND_REPLY:
+            reply = data_pb2.AppendReply.FromString(frame.message)
+            for each in (reply, *reply.others):
+                listener = self._listeners.get((each.stream_id, each.range_index))
+                if listener is not None:
+                    listener.append_replied(each)
+            return
+        future = self._pending.get(frame.request_id)
+        subscription = self._subscriptions.get(frame.request_id)
+        if frame.opcode is not Opcode.ERROR:
+            if subscription is not None:
+                subscription.put(frame)
+            elif future is not None and not future.done():
+                future.set_result(frame)
+            return
+        told = data_pb2.Error.FromString(frame.message)
+        error = error_from_code(told.code, told.message, epoch=told.epoch or None, offset=told.offset)
+        if subscription is not None:
+            subscription.fail(error)
+            return
+        if future is not None:
+            if not future.done():
+                future.set_exception(error)
+            return
+        listener = self._listeners.get((told.stream_id, told.range_index))
+        if listener is not None:
+            listener.append_refused(error)
+        elif frame.request_id == 0 and not told.stream_id:  # about the connection: no request, no range
+            self._close(error)
+        else:  # perhaps an append of a writer that is gone: the connection is not its own
+            _log.debug("an error for nobody from %s: %s", self.replica, error)
+
+    def _close(self, error: RangelogError) -> None:
+        if self.closed is not None:
+            return
+        self.closed = error
+        if self._transport is not None:
+            self._transport.abort()
+        for future in list(self._pending.values()):
+            if not future.done():
+                future.set_exception(error)
+        for subscription in list(self._subscriptions.values()):
+            subscription.fail(error)
+        listeners, self._listeners = list(self._listeners.values()), {}
+        for listener in listeners:
+            listener.connection_closed(error)
+
+
+class DataConnections:
+    """The connections of one client, one per server and incarnation, made on demand and shared."""
+
+    def __init__(self, *, token: str | None = None, tls: ssl.SSLContext | None = None, client_name: str = "") -> None:
+        self._token = token
+        self._tls = tls
+        self._client_name = client_name
+        self._connections: dict[ReplicaId, DataConnection] = {}
+        self._making: dict[ReplicaId, asyncio.Task[DataConnection]] = {}
+        self.batches_in_flight = 0
+        """Of all writers on these connections: what they send and has no ack yet."""
+
+    def existing(self, replica: ReplicaId) -> DataConnection | None:
+        """Return the open connection, if there is one."""
+        connection = self._connections.get(replica)
+        return connection if connection is not None and connection.closed is None else None
+
+    async def get(self, replica: ReplicaId, address: str) -> DataConnection:
+        """Return the connection to a replica's server. Raises as DataConnection.connect does."""
+        connection = self.existing(replica)
+        if connection is not None:
+            return connection
+        if not address:
+            raise Unavailable(f"range server {replica} is not registered any more")
+        task = self._making.get(replica)
+        if task is None:
+            task = asyncio.create_task(self._make(replica, address))
+            self._making[replica] = task
+            task.add_done_callback(lambda _: self._making.pop(replica, None))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if task.cancelled() and (me is None or not me.cancelling()):
+                raise Unavailable("the client was closed while it connected") from None
+            raise
+
+    async def _make(self, replica: ReplicaId, address: str) -> DataConnection:
+        keep_large_blocks()
+        connection = await DataConnection.connect(
+            address, replica, token=self._token, tls=self._tls, client_name=self._client_name
+        )
+        self._connections[replica] = connection
+        return connection
+
+    async def close(self) -> None:
+        """Close all; idempotent. What was said before is still sent."""
+        for task in list(self._making.values()):
+            task.cancel()
+        await asyncio.sleep(0)  # confirms that wait for their frame ...
+        await asyncio.sleep(0)  # ... and the loop, which writes at the end of its turn
+        for connection in list(self._connections.values()):
+            connection.close()
+        self._connections.clear()
+
+
+def replica_id(server: str, incarnation: int) -> ReplicaId:
+    """Build the identity of a replica from what a message says."""
+    return ReplicaId(server, Incarnation(incarnation))

@@ -1,0 +1,121 @@
+"""Our errors as gRPC statuses and back: google.rpc.Status with an ErrorInfo whose reason is our stable code.
+
+What holds: a client never sees a gRPC type, and never the text of an exception that is not ours.
+"""
+
+from __future__ import annotations
+
+import re
+
+import grpc
+from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from rangelog_core import errors
+from rangelog_core.errors import RangelogError, error_from_code
+
+DOMAIN = "rangelog"
+_NUMBER = re.compile(r"[0-9]{1,20}")
+
+MESSAGE_LENGTH_MAX = 500
+"""In characters. A status travels in metadata, whose size gRPC bounds at 8 KiB; a caller's own words may be in it."""
+
+_STATUS: tuple[tuple[type[RangelogError], int], ...] = (
+    (errors.OffsetOutOfRange, code_pb2.OUT_OF_RANGE),
+    (errors.StreamExists, code_pb2.ALREADY_EXISTS),
+    (errors.StreamNotFound, code_pb2.NOT_FOUND),
+    (errors.RangeNotFound, code_pb2.NOT_FOUND),
+    (errors.ObjectNotFound, code_pb2.NOT_FOUND),
+    (errors.WriterFenced, code_pb2.FAILED_PRECONDITION),
+    (errors.NoPlacement, code_pb2.FAILED_PRECONDITION),
+    (errors.PreconditionFailed, code_pb2.FAILED_PRECONDITION),
+    (errors.RequestTimeout, code_pb2.DEADLINE_EXCEEDED),
+    (errors.Overloaded, code_pb2.RESOURCE_EXHAUSTED),
+    (errors.Unavailable, code_pb2.UNAVAILABLE),
+    (errors.OutcomeUnknown, code_pb2.ABORTED),
+    (errors.Unauthorized, code_pb2.UNAUTHENTICATED),
+    (errors.Corruption, code_pb2.DATA_LOSS),
+    (errors.InvalidArgument, code_pb2.INVALID_ARGUMENT),
+    (errors.ProtocolViolation, code_pb2.INVALID_ARGUMENT),
+)
+
+_PLAIN: dict[grpc.StatusCode, tuple[type[RangelogError], str]] = {
+    grpc.StatusCode.UNAVAILABLE: (errors.Unavailable, "cannot be reached"),
+    grpc.StatusCode.DEADLINE_EXCEEDED: (errors.RequestTimeout, "did not answer in time"),
+    grpc.StatusCode.CANCELLED: (errors.Unavailable, "closed the call"),
+    grpc.StatusCode.RESOURCE_EXHAUSTED: (errors.InvalidArgument, "refused a message over its size limit"),
+    grpc.StatusCode.UNAUTHENTICATED: (errors.Unauthorized, "wants a valid token"),
+    grpc.StatusCode.PERMISSION_DENIED: (errors.Unauthorized, "does not allow this"),
+    grpc.StatusCode.UNIMPLEMENTED: (
+        errors.ProtocolViolation,
+        "does not know this call: is it another version, or port?",
+    ),
+}
+
+_NEVER_DONE = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED)
+_NEVER_SENT = ("failed to connect to all addresses", "errors resolving ")
+"""How gRPC begins its words when a call got no connection to leave on. It has no other sign of it."""
+
+
+def to_status(error: RangelogError) -> status_pb2.Status:
+    """Encode an error for the wire."""
+    code = next((code for cls, code in _STATUS if isinstance(error, cls)), code_pb2.INTERNAL)
+    detail = any_pb2.Any()
+    detail.Pack(error_details_pb2.ErrorInfo(reason=error.code, domain=DOMAIN, metadata=error.details()))
+    message = error.message
+    if len(message) > MESSAGE_LENGTH_MAX:
+        message = message[:MESSAGE_LENGTH_MAX] + "…"
+    return status_pb2.Status(code=code, message=message, details=[detail])
+
+
+def from_rpc_error(error: grpc.RpcError, peer: str) -> RangelogError:
+    """Decode what a call to `peer` raised; gRPC's own statuses become the nearest of ours."""
+    ours = _ours(error)
+    if ours is not None:
+        return ours
+    code = _code(error)
+    cls, text = _PLAIN.get(code, (errors.InternalError, f"failed ({code.name})"))
+    return cls(f"{peer} {text}")
+
+
+def may_have_been_carried_out(error: grpc.RpcError) -> bool:
+    """Whether the peer may have done what a call asked for, though it failed so. In doubt it may."""
+    ours = _ours(error)
+    if ours is not None:  # a defect comes before or after the deed; the code of a newer peer may mean anything
+        return ours.outcome_unknown or isinstance(ours, errors.InternalError) or type(ours) is RangelogError
+    code = _code(error)
+    if code is grpc.StatusCode.UNAVAILABLE and isinstance(error, grpc.aio.AioRpcError | grpc.Call):
+        return not (error.details() or "").startswith(_NEVER_SENT)
+    return code not in _NEVER_DONE
+
+
+def _code(error: grpc.RpcError) -> grpc.StatusCode:
+    return error.code() if isinstance(error, grpc.aio.AioRpcError | grpc.Call) else grpc.StatusCode.UNKNOWN
+
+
+def _ours(error: grpc.RpcError) -> RangelogError | None:
+    try:
+        status = rpc_status.from_call(error)
+        return _told_by(status) if status is not None else None
+    except (ValueError, DecodeError):
+        return None  # its details are not its status, or cannot be read: somebody else's error
+
+
+def _told_by(status: status_pb2.Status) -> RangelogError | None:
+    for detail in status.details:
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info) and info.domain == DOMAIN:
+            return error_from_code(
+                info.reason,
+                status.message,
+                epoch=_number(info.metadata.get("epoch")),
+                offset=_number(info.metadata.get("offset")),
+                address=info.metadata.get("address"),
+            )
+    return None
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else None

@@ -1,0 +1,248 @@
+"""Calls on the placement driver: finds the leader, follows it, repeats until the deadline.
+
+What holds: a call ends by its deadline with an answer or one of our errors; a command that may be repeated carries its
+request id, so a repeat has the effect of doing it once; a command that may have been carried out never ends as one that
+was not (see pd_tries). Bound to the event loop it is first used on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import grpc
+
+from rangelog_core.errors import InvalidArgument, NoPlacement, NotLeader, RangelogError, RequestTimeout, Unavailable
+from rangelog_core.net.addresses import split_address
+from rangelog_core.net.fork_guard import never_free_in_children, note_call
+from rangelog_core.net.grpc_options import CHANNEL_OPTIONS, TlsConfig
+from rangelog_core.net.pd_tries import Tries
+from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
+
+TRY_TIMEOUT_S = 3.0
+"""One try at one member: an isolated leader must not use up the whole deadline."""
+
+_BACKOFF_S = 0.05
+_BACKOFF_S_MAX = 0.5
+
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
+_Method = Callable[..., Awaitable[_Response]]
+
+
+class PdClient:
+    """One instance per process; `close` it."""
+
+    def __init__(self, endpoints: Sequence[str], *, token: str | None = None, tls: TlsConfig | None = None) -> None:
+        if not endpoints:
+            raise InvalidArgument("no placement driver is given: pass host:port, or set RANGELOG_PD")
+        for endpoint in endpoints:
+            split_address(endpoint)
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise InvalidArgument("a token has only printable ASCII characters")
+        self._endpoints = list(dict.fromkeys(endpoints))
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._tls = tls
+        self._stubs: dict[str, PlacementDriverStub] = {}
+        self._channels: list[grpc.aio.Channel] = []
+        self._leader: str | None = None
+        self._closed = False
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Where it was told to look."""
+        return tuple(self._endpoints)
+
+    async def close(self) -> None:
+        """Close all channels; idempotent."""
+        self._closed = True
+        channels, self._channels = self._channels, []
+        self._stubs.clear()
+        for channel in channels:
+            await channel.close()
+
+    async def create_stream(self, request: pb.CreateStreamRequest, *, timeout_s: float) -> pb.CreateStreamResponse:
+        """Create a stream."""
+        return await self._call(lambda stub: stub.CreateStream, request, timeout_s)
+
+    async def describe_stream(
+        self, request: pb.DescribeStreamRequest, *, timeout_s: float
+    ) -> pb.DescribeStreamResponse:
+        """Describe a stream."""
+        return await self._call(lambda stub: stub.DescribeStream, request, timeout_s)
+
+    async def list_streams(self, request: pb.ListStreamsRequest, *, timeout_s: float) -> pb.ListStreamsResponse:
+        """List streams by page."""
+        return await self._call(lambda stub: stub.ListStreams, request, timeout_s)
+
+    async def update_stream(self, request: pb.UpdateStreamRequest, *, timeout_s: float) -> pb.UpdateStreamResponse:
+        """Change a stream's configuration."""
+        return await self._call(lambda stub: stub.UpdateStream, request, timeout_s)
+
+    async def delete_stream(self, request: pb.DeleteStreamRequest, *, timeout_s: float) -> pb.DeleteStreamResponse:
+        """Delete a stream."""
+        return await self._call(lambda stub: stub.DeleteStream, request, timeout_s)
+
+    async def trim_stream(self, request: pb.TrimStreamRequest, *, timeout_s: float) -> pb.TrimStreamResponse:
+        """Trim a stream."""
+        return await self._call(lambda stub: stub.TrimStream, request, timeout_s)
+
+    async def open_writer(self, request: pb.OpenWriterRequest, *, timeout_s: float) -> pb.OpenWriterResponse:
+        """Become a stream's writer."""
+        return await self._call(lambda stub: stub.OpenWriter, request, timeout_s)
+
+    async def create_range(self, request: pb.CreateRangeRequest, *, timeout_s: float) -> pb.CreateRangeResponse:
+        """Create a range. NoPlacement is retried: servers may be coming up."""
+        return await self._call(lambda stub: stub.CreateRange, request, timeout_s, wait_for_placement=True)
+
+    async def seal_range(self, request: pb.SealRangeRequest, *, timeout_s: float) -> pb.SealRangeResponse:
+        """Seal a range."""
+        return await self._call(lambda stub: stub.SealRange, request, timeout_s)
+
+    async def prove_end(self, request: pb.ProveEndRequest, *, timeout_s: float) -> pb.ProveEndResponse:
+        """Have the end of an open range arbitrated."""
+        return await self._call(lambda stub: stub.ProveEnd, request, timeout_s)
+
+    async def list_ranges(self, request: pb.ListRangesRequest, *, timeout_s: float) -> pb.ListRangesResponse:
+        """List a stream's ranges by page."""
+        return await self._call(lambda stub: stub.ListRanges, request, timeout_s)
+
+    async def prepare_object(self, request: pb.PrepareObjectRequest, *, timeout_s: float) -> pb.PrepareObjectResponse:
+        """Get a key to upload to."""
+        return await self._call(lambda stub: stub.PrepareObject, request, timeout_s)
+
+    async def commit_object(self, request: pb.CommitObjectRequest, *, timeout_s: float) -> pb.CommitObjectResponse:
+        """Say that an object is there, verified."""
+        return await self._call(lambda stub: stub.CommitObject, request, timeout_s)
+
+    async def list_objects(self, request: pb.ListObjectsRequest, *, timeout_s: float) -> pb.ListObjectsResponse:
+        """List a stream's objects by page."""
+        return await self._call(lambda stub: stub.ListObjects, request, timeout_s)
+
+    async def register_server(
+        self, request: pb.RegisterServerRequest, *, timeout_s: float
+    ) -> pb.RegisterServerResponse:
+        """Register a range server."""
+        return await self._call(lambda stub: stub.RegisterServer, request, timeout_s)
+
+    async def heartbeat(self, request: pb.HeartbeatRequest, *, timeout_s: float) -> pb.HeartbeatResponse:
+        """Report, and hear what is wanted."""
+        return await self._call(lambda stub: stub.Heartbeat, request, timeout_s)
+
+    async def list_servers(self, request: pb.ListServersRequest, *, timeout_s: float) -> pb.ListServersResponse:
+        """List the range servers."""
+        return await self._call(lambda stub: stub.ListServers, request, timeout_s)
+
+    async def describe_cluster(
+        self, request: pb.DescribeClusterRequest, *, timeout_s: float
+    ) -> pb.DescribeClusterResponse:
+        """Describe the cluster, as the member that answers sees it."""
+        return await self._call(lambda stub: stub.DescribeCluster, request, timeout_s)
+
+    async def list_tasks(self, request: pb.ListTasksRequest, *, timeout_s: float) -> pb.ListTasksResponse:
+        """List what the leader's reconcilers are at."""
+        return await self._call(lambda stub: stub.ListTasks, request, timeout_s)
+
+    # ---- inside
+
+    async def _call(
+        self,
+        method: Callable[[PlacementDriverStub], _Method[_Response]],
+        request: object,
+        timeout_s: float,
+        *,
+        wait_for_placement: bool = False,
+    ) -> _Response:
+        note_call()
+        deadline = time.monotonic() + timeout_s
+        tries = Tries(request, Unavailable(self._nobody_answers(timeout_s)))
+        attempt = 0
+        while time.monotonic() < deadline and not self._closed:
+            for endpoint in self._order():
+                left = deadline - time.monotonic()
+                if left <= 0 or self._closed:
+                    break
+                try:
+                    call = method(self._stub(endpoint))
+                    response = await call(request, timeout=min(left, TRY_TIMEOUT_S), metadata=self._metadata)
+                    self._leader = endpoint
+                    return response
+                except grpc.RpcError as error:
+                    last = self._judge(tries.failed(error, f"placement driver {endpoint}"), endpoint)
+                except asyncio.CancelledError:
+                    task = asyncio.current_task()
+                    if not self._closed or (task is not None and task.cancelling()):
+                        raise  # the caller's own; else close() ended the call, and gRPC says it this way
+                    tries.cut_off()
+                    break
+                if not last.retriable or (isinstance(last, NoPlacement) and not wait_for_placement):
+                    raise tries.answer(last)
+                if isinstance(last, NotLeader) and self._leader:
+                    break  # go straight to the leader it names
+                if isinstance(last, NoPlacement):
+                    break  # the leader's own word: ask it again in a while
+            attempt += 1
+            if not self._closed and not (isinstance(tries.last, NotLeader) and self._leader and attempt == 1):
+                await _pause(attempt, deadline)
+        raise self._give_up(tries, timeout_s)
+
+    def _give_up(self, tries: Tries, timeout_s: float) -> RangelogError:
+        if self._closed:
+            return tries.no_answer(Unavailable("the client is closed"))
+        last = tries.last
+        if isinstance(last, NoPlacement):
+            return tries.told_of(last)
+        if isinstance(last, RequestTimeout):
+            return tries.no_answer(RequestTimeout(f"{last.message}; {self._nobody_answers(timeout_s)}"))
+        return tries.no_answer(Unavailable(f"{self._nobody_answers(timeout_s)} ({last.message})"))
+
+    def _judge(self, error: RangelogError, endpoint: str) -> RangelogError:
+        """Learn from a failed try where the leader is or is not."""
+        if isinstance(error, NotLeader):
+            self._leader = error.address if _is_address(error.address or "") else None
+        elif self._leader == endpoint and error.retriable and not isinstance(error, NoPlacement):
+            self._leader = None
+        return error
+
+    def _order(self) -> list[str]:
+        """The believed leader first, the rest in turn."""
+        leader = self._leader
+        if leader is None:
+            return list(self._endpoints)
+        return [leader, *(endpoint for endpoint in self._endpoints if endpoint != leader)]
+
+    def _stub(self, endpoint: str) -> PlacementDriverStub:
+        stub = self._stubs.get(endpoint)
+        if stub is None:
+            if self._closed:
+                raise Unavailable("the client is closed")
+            if self._tls is not None:
+                channel = grpc.aio.secure_channel(endpoint, self._tls.channel_credentials(), options=CHANNEL_OPTIONS)
+            else:
+                channel = grpc.aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
+            never_free_in_children(channel)
+            self._channels.append(channel)
+            stub = PlacementDriverStub(channel)  # type: ignore[no-untyped-call]
+            self._stubs[endpoint] = stub
+        return stub
+
+    def _nobody_answers(self, timeout_s: float) -> str:
+        listed = ", ".join(self._endpoints)
+        return f"no placement driver leads within {timeout_s:g} s at {listed}: are a majority of them running?"
+
+
+async def _pause(attempt: int, deadline: float) -> None:
+    pause = min(_BACKOFF_S_MAX, _BACKOFF_S * 2.0 ** min(attempt, 5)) * random.uniform(0.5, 1.0)
+    await asyncio.sleep(max(0.0, min(pause, deadline - time.monotonic())))
+
+
+def _is_address(hint: str) -> bool:
+    try:
+        split_address(hint)
+    except InvalidArgument:
+        return False
+    return hint.isprintable()

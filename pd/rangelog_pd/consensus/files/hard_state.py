@@ -1,0 +1,63 @@
+"""What a Raft member must never forget: its term, its vote, and how much of its journal was durable.
+
+What holds: the file is replaced whole and flushed before `store` returns, so a vote is durable before it is cast; a
+damaged file is Corruption, never taken for a fresh one. `durable_index` is a floor: entries up to it were flushed, so
+a journal that ends below it has lost something. It is the commit index while running (which no election takes back) and
+the whole journal after a clean stop.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+
+from rangelog_core.errors import Corruption, ProtocolViolation
+from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_whole
+from rangelog_pd.consensus.files.durable_file import write_atomically
+from rangelog_pd.consensus.files.packing import check_kinds, pack, unpack
+
+_MAGIC = b"RLVOTE01"
+_HEAD = struct.Struct("<8sII")  # magic, crc32c of the body, length of the body
+_BODY_BYTES_MAX = 4096
+
+
+@dataclass(frozen=True)
+class HardState:
+    """One member's memory. `voter` is false until the member holds all that was committed when it joined: one that
+    lost its disk must not help to elect a leader that lacks what it had acknowledged."""
+
+    name: str
+    term: int = 0
+    voted_for: str | None = None
+    commit_index: int = 0
+    durable_index: int = 0
+    voter: bool = False
+
+
+def store(path: Path, state: HardState, *, files: Files = REAL_FILES) -> None:
+    """Replace the file; durable on return."""
+    body = pack([state.name, state.term, state.voted_for, state.commit_index, state.durable_index, state.voter])
+    write_atomically(files, path, [_HEAD.pack(_MAGIC, google_crc32c.value(body), len(body)), body])
+
+
+def load(path: Path, *, files: Files = REAL_FILES) -> HardState | None:
+    """The state, or None where there is no file. Raises Corruption."""
+    data = read_whole(files, path, bytes_max=_HEAD.size + _BODY_BYTES_MAX)
+    if data is None:
+        return None
+    if len(data) < _HEAD.size or len(data) > _HEAD.size + _BODY_BYTES_MAX:
+        raise Corruption(f"{path}: {len(data)} bytes or more cannot be a vote file")
+    magic, crc, length = _HEAD.unpack_from(data)
+    body = data[_HEAD.size :]
+    if magic != _MAGIC or length != len(body) or crc != google_crc32c.value(body):
+        raise Corruption(f"{path}: the checksum does not fit")
+    try:
+        fields: list[Any] = unpack(body)
+        check_kinds(fields, [(str,), (int,), (str, type(None)), (int,), (int,), (bool,)])
+    except ProtocolViolation as error:
+        raise Corruption(f"{path}: not a vote file of this version") from error
+    return HardState(*fields)

@@ -1,0 +1,289 @@
+"""The Raft journal: an append-only file of checksummed entries.
+
+What holds:
+- an entry that `sync` returned for is found again after any crash;
+- what is left of entries that were never flushed (a torn tail) is cut off on open; damage to anything that was flushed
+  is Corruption, raised and never cut. Two marks tell them apart: each record carries the index that was durable when it
+  was written, and the caller passes the durable index it kept elsewhere (`must_hold`);
+- dropping the head and replacing everything write a new file aside, fsync, rename and fsync the directory: a crash
+  leaves the old file or the new one;
+- indexes are dense and terms never fall;
+- after a failed write or flush the journal refuses everything: what reached the disk is unknown (never retried); the
+  next process writes it again before it believes it.
+
+File: head (magic 8, version u32, crc32c u32), then per entry: length u32, crc32c u32, index u64, term u64, durable u64,
+command. The crc covers everything of the record behind it and the length. Little endian; positions are 64 bits.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import google_crc32c
+
+from rangelog_core.errors import Corruption, InternalError
+from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_all
+from rangelog_pd.consensus.files.durable_file import (
+    replace_durably,
+    write_fully,
+    write_new_file,
+)
+
+_MAGIC = b"RLJRNL01"
+_VERSION = 1
+_HEAD = struct.Struct("<8sII")
+_RECORD = struct.Struct("<IIQQQ")  # length of the command, crc32c, index, term, durable index
+_AFTER_CRC = 8
+
+ENTRY_BYTES_MAX = 64 * 1024
+"""Length of one command with its kind; a longer one in the file is damage."""
+INDEX_MAX = (1 << 63) - 1
+"""Of indexes and terms; a higher one is damage, or a lie."""
+
+
+class JournalEntry(NamedTuple):
+    """One log entry. A plain tuple in this order, as the Raft library has it."""
+
+    command: bytes
+    log_index: int
+    term: int
+
+
+class Journal:
+    """One member's log, mirrored in memory. Not thread-safe: one thread owns it."""
+
+    def __init__(self, path: Path, *, must_hold: int = 0, files: Files = REAL_FILES) -> None:
+        """Open or create. Raises Corruption when flushed entries are damaged or end before index `must_hold`."""
+        self.path = path
+        self._files = files
+        self.flushes = 0
+        self._entries: list[JournalEntry] = []
+        self._positions: list[int] = []
+        self._end = _HEAD.size
+        self._durable_index = 0
+        self._dirty = False
+        self._failed = False
+        if files.exists(path):
+            self._fd = files.open(path)
+            try:
+                self._recover(must_hold)
+            except BaseException:
+                files.close(self._fd)
+                raise
+        else:
+            if must_hold > 0:
+                raise Corruption(f"{path} is missing, but entries up to {must_hold} were flushed")
+            self._fd = -1
+            self._write_whole([])
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def entries(self) -> Sequence[JournalEntry]:
+        """All entries, oldest first. Not to be changed."""
+        return self._entries
+
+    @property
+    def first_index(self) -> int:
+        """Index of the first entry; 1 when there is none."""
+        return self._entries[0].log_index if self._entries else 1
+
+    @property
+    def last_index(self) -> int:
+        """Index of the last entry; 0 when there is none."""
+        return self._entries[-1].log_index if self._entries else 0
+
+    @property
+    def durable_index(self) -> int:
+        """Entries up to this index are flushed."""
+        return self._durable_index
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file."""
+        return self._end
+
+    def term_at(self, index: int) -> int | None:
+        """The term of the entry at `index`, or None where there is none."""
+        if not self._entries or not self.first_index <= index <= self.last_index:
+            return None
+        return self._entries[index - self.first_index].term
+
+    def append(self, command: bytes, index: int, term: int) -> None:
+        """Add one entry behind the last; durable after the next `sync`."""
+        self._check_usable()
+        if self._entries and (index != self.last_index + 1 or term < self._entries[-1].term):
+            raise InternalError(f"entry {index} of term {term} does not follow {self._entries[-1][1:]}")
+        if max(index, term) > INDEX_MAX:
+            raise InternalError(f"entry {index} of term {term}: there is no such number")
+        if len(command) > ENTRY_BYTES_MAX:
+            raise InternalError(f"an entry of {len(command)} bytes; the limit is {ENTRY_BYTES_MAX}")
+        entry = JournalEntry(command, index, term)
+        record = _encode(entry, self._durable_index)
+        try:
+            write_fully(self._files, self._fd, record, self._end)
+        except OSError:
+            self._failed = True
+            raise
+        self._entries.append(entry)
+        self._positions.append(self._end)
+        self._end += len(record)
+        self._dirty = True
+
+    def sync(self) -> None:
+        """Flush what was appended or cut. Raises OSError once and for all."""
+        self._check_usable()
+        if not self._dirty:
+            return
+        try:
+            self._files.fdatasync(self._fd)
+        except OSError:
+            self._failed = True
+            raise
+        self._dirty = False
+        self.flushes += 1
+        self._durable_index = self.last_index
+
+    def truncate_from(self, index: int) -> None:
+        """Forget the entries from `index` on (they lost an election). Durable on return.
+
+        What was cut says of itself that it was flushed: it must be gone before anything is written over it, or a power
+        cut could leave the end of it behind the new entries.
+        """
+        self._check_usable()
+        if not self._entries or index > self.last_index:
+            return
+        keep = max(index - self.first_index, 0)
+        end = self._positions[keep]
+        try:
+            self._files.truncate(self._fd, end)
+        except OSError:
+            self._failed = True
+            raise
+        del self._entries[keep:]
+        del self._positions[keep:]
+        self._end = end
+        self._durable_index = min(self._durable_index, index - 1)
+        self._dirty = True
+        self.sync()
+
+    def drop_before(self, index: int) -> None:
+        """Forget the entries below `index` (a durable snapshot holds them). Durable on return."""
+        if index > self.first_index:
+            self.replace(self._entries[index - self.first_index :])
+
+    def replace(self, entries: Sequence[JournalEntry]) -> None:
+        """Hold exactly these entries. Durable on return; a crash leaves the old ones or the new ones."""
+        self._check_usable()
+        try:
+            self._write_whole(list(entries))
+        except OSError:
+            self._failed = True
+            raise
+
+    def close(self) -> None:
+        """Close the file, without a flush. Idempotent."""
+        if self._fd >= 0:
+            self._files.close(self._fd)
+            self._fd = -1
+
+    def _check_usable(self) -> None:
+        if self._failed or self._fd < 0:
+            raise InternalError(f"{self.path}: the journal failed or was closed")
+
+    def _write_whole(self, entries: list[JournalEntry]) -> None:
+        # Each record vouches for those before it only: a tail that loses an election later leaves no false claim.
+        records = [_encode(entry, entry.log_index - 1) for entry in entries]
+        temporary = self.path.with_name(self.path.name + ".new")
+        fd = write_new_file(self._files, temporary, [_head(), *records])
+        try:
+            replace_durably(self._files, temporary, self.path)
+        except BaseException:
+            self._files.close(fd)
+            raise
+        if self._fd >= 0:
+            self._files.close(self._fd)
+        self._fd = fd
+        self._entries = entries
+        self._positions = []
+        self._end = _HEAD.size
+        for record in records:
+            self._positions.append(self._end)
+            self._end += len(record)
+        self._durable_index = self.last_index
+        self._dirty = False
+
+    def _recover(self, must_hold: int) -> None:
+        data = read_all(self._files, self._fd)
+        if data[: _HEAD.size] != _head():
+            raise Corruption(f"{self.path}: the head is damaged, or of another version")
+        durable = must_hold
+        while (found := _decode(data, self._end)) is not None:
+            entry, record_durable = found
+            if self._entries and (entry.log_index != self.last_index + 1 or entry.term < self._entries[-1].term):
+                break
+            self._entries.append(entry)
+            self._positions.append(self._end)
+            self._end += _RECORD.size + len(entry.command)
+            durable = max(durable, record_durable)
+        if self._end < len(data):
+            durable = max(durable, _durable_claim(data, self._end + 1))
+        if self.last_index < durable:
+            raise Corruption(
+                f"{self.path}: damaged after entry {self.last_index}; entries up to {durable} were flushed"
+            )
+        if self._end < len(data):
+            self._files.truncate(self._fd, self._end)
+        # The page cache may hold what the disk does not, and after a flush that failed it passes for clean: what no
+        # later record vouches for is written again and flushed before anybody counts on it.
+        vouched = sum(entry.log_index <= durable for entry in self._entries)
+        if vouched < len(self._entries):
+            start = self._positions[vouched]
+            write_fully(self._files, self._fd, memoryview(data)[start : self._end], start)
+        self._files.fsync(self._fd)
+        self._durable_index = self.last_index
+
+
+def _head() -> bytes:
+    return _HEAD.pack(_MAGIC, _VERSION, google_crc32c.value(_MAGIC + _VERSION.to_bytes(4, "little")))
+
+
+def _encode(entry: JournalEntry, durable_index: int) -> bytes:
+    record = bytearray(_RECORD.pack(len(entry.command), 0, entry.log_index, entry.term, durable_index))
+    record += entry.command
+    struct.pack_into("<I", record, 4, _crc(record))
+    return bytes(record)
+
+
+def _crc(record: bytes | bytearray | memoryview) -> int:
+    """Over the length and everything behind the crc field."""
+    return int(google_crc32c.extend(google_crc32c.value(bytes(record[:4])), bytes(record[_AFTER_CRC:])))
+
+
+def _decode(data: bytes, position: int) -> tuple[JournalEntry, int] | None:
+    if position + _RECORD.size > len(data):
+        return None
+    length, crc, index, term, durable = _RECORD.unpack_from(data, position)
+    end = position + _RECORD.size + length
+    if length > ENTRY_BYTES_MAX or end > len(data) or not 0 < index <= INDEX_MAX or term > INDEX_MAX:
+        return None
+    if _crc(memoryview(data)[position:end]) != crc:
+        return None
+    return JournalEntry(data[position + _RECORD.size : end], index, term), durable
+
+
+def _durable_claim(data: bytes, position: int) -> int:
+    """The highest durable index that any whole record behind a damaged place states."""
+    claim = 0
+    while position + _RECORD.size <= len(data):
+        found = _decode(data, position)
+        if found is None:
+            position += 1
+        else:
+            claim = max(claim, found[1])
+            position += _RECORD.size + len(found[0].command)
+    return claim

@@ -1,0 +1,119 @@
+"""The snapshot file: the whole state at one index, and the two log entries that the log goes on from.
+
+What holds: the file appears whole or not at all; a damaged or foreign one is Corruption before any of it is used.
+
+File: magic 8, version u32, crc32c u32 of all that follows, indexes, terms and lengths of the two entries, length of the
+state; then the two commands and the state. Little endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import google_crc32c
+
+from rangelog_core.errors import Corruption
+from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_whole
+from rangelog_pd.consensus.files.durable_file import write_atomically
+from rangelog_pd.consensus.files.journal import ENTRY_BYTES_MAX, INDEX_MAX, Journal, JournalEntry
+
+_MAGIC = b"RLSNAP01"
+_VERSION = 1
+_START = struct.Struct("<8sII")
+_FIELDS = struct.Struct("<QQIQQIQ")
+
+SNAPSHOT_BYTES_MAX = 512 * 1024 * 1024
+"""A placement driver's state is some hundred bytes per range; this is millions of ranges."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """`state` holds everything up to and with `last`; `previous` is the entry before it."""
+
+    previous: JournalEntry
+    last: JournalEntry
+    state: bytes
+
+
+def encode(snapshot: Snapshot) -> list[bytes]:
+    """The file's bytes, in chunks."""
+    previous, last = snapshot.previous, snapshot.last
+    fields = _FIELDS.pack(
+        previous.log_index,
+        previous.term,
+        len(previous.command),
+        last.log_index,
+        last.term,
+        len(last.command),
+        len(snapshot.state),
+    )
+    body = [fields, previous.command, last.command, snapshot.state]
+    crc = 0
+    for chunk in body:
+        crc = google_crc32c.extend(crc, chunk)
+    return [_START.pack(_MAGIC, _VERSION, crc), *body]
+
+
+def decode(data: bytes, *, source: str) -> Snapshot:
+    """Check and take apart. Raises Corruption naming `source`."""
+    if len(data) < _START.size + _FIELDS.size or len(data) > SNAPSHOT_BYTES_MAX:
+        raise Corruption(f"{source}: {len(data)} bytes cannot be a snapshot")
+    magic, version, crc = _START.unpack_from(data)
+    if magic != _MAGIC or version != _VERSION:
+        raise Corruption(f"{source}: not a snapshot of this version")
+    if google_crc32c.value(data[_START.size :]) != crc:
+        raise Corruption(f"{source}: the checksum does not fit")
+    index0, term0, length0, index1, term1, length1, state_length = _FIELDS.unpack_from(data, _START.size)
+    start0 = _START.size + _FIELDS.size
+    start1, start2 = start0 + length0, start0 + length0 + length1
+    if start2 + state_length != len(data) or max(length0, length1) > ENTRY_BYTES_MAX or index1 != index0 + 1:
+        raise Corruption(f"{source}: the lengths do not fit")
+    if not index0 or max(index1, term1) > INDEX_MAX or term0 > term1:
+        raise Corruption(f"{source}: the entries cannot be of a log")
+    return Snapshot(
+        JournalEntry(data[start0:start1], index0, term0),
+        JournalEntry(data[start1:start2], index1, term1),
+        data[start2:],
+    )
+
+
+def last_index_of(data: bytes) -> int:
+    """The last index of an encoded snapshot that was checked before."""
+    return int(_FIELDS.unpack_from(data, _START.size)[3])
+
+
+def write(path: Path, snapshot: Snapshot, *, files: Files = REAL_FILES) -> None:
+    """Replace the file; durable on return. Raises OSError."""
+    write_atomically(files, path, encode(snapshot))
+
+
+def read(path: Path, *, files: Files = REAL_FILES) -> Snapshot | None:
+    """The snapshot, or None where there is no file. Raises Corruption."""
+    data = read_whole(files, path, bytes_max=SNAPSHOT_BYTES_MAX)
+    return None if data is None else decode(data, source=str(path))
+
+
+def align(journal: Journal, snapshot: Snapshot | None) -> None:
+    """Make the journal go on exactly from the snapshot: its head becomes the snapshot's two entries.
+
+    A crash between "snapshot renamed" and "journal trimmed" leaves a journal that begins before the snapshot, or (when
+    the leader sent the snapshot) one that ends before it or disagrees with it. What follows the snapshot is kept.
+    Raises Corruption when entries between the two are missing.
+    """
+    if snapshot is None:
+        if journal.first_index != 1:
+            raise Corruption(f"{journal.path} begins at entry {journal.first_index} and there is no snapshot before it")
+        return
+    last = snapshot.last
+    if len(journal) and journal.first_index > last.log_index + 1:
+        raise Corruption(
+            f"{journal.path} begins at entry {journal.first_index}, the snapshot ends at {last.log_index}: some are missing"
+        )
+    wanted = [snapshot.previous, last]
+    if list(journal.entries[:2]) == wanted:
+        return
+    follows = journal.term_at(last.log_index) == last.term or journal.first_index == last.log_index + 1
+    tail = [entry for entry in journal.entries if entry.log_index > last.log_index] if follows else []
+    journal.replace([*wanted, *tail])

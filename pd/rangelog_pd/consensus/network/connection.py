@@ -1,0 +1,128 @@
+"""One authenticated connection to another member: whole frames in, whole frames out, never blocking.
+
+Frame: length u32, keyed checksum 16 bytes (blake2b over frame number, length and body), body.
+
+What holds: a length is checked before a byte of the body is buffered; a frame with a wrong checksum ends the connection;
+what waits to be sent is bounded (beyond it the connection ends and the peer starts over); frames that claim something
+durable are marked, and the transport sends them after the flush.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+from rangelog_core.errors import ProtocolViolation, Unavailable
+from rangelog_pd.consensus.network.handshake import SessionKeys
+from rangelog_pd.consensus.network.messages import FRAME_BYTES_MAX
+
+_HEAD = struct.Struct("<I16s")
+_NUMBER = struct.Struct("<QI")
+_MAC_BYTES = 16
+_RECEIVE_BYTES = 256 * 1024
+_RECEIVE_BYTES_PER_ROUND = 4 * 1024 * 1024
+"""A flooding peer is left after this much, so that others get their turn."""
+SEND_QUEUE_BYTES_MAX = 8 * 1024 * 1024
+"""A peer that lets this much pile up is hung up on; it catches up when it is back."""
+
+
+class PeerConnection:
+    """Owned by the tick thread. `on_close` is called once, whoever ends it."""
+
+    def __init__(self, peer: str, sock: socket.socket, keys: SessionKeys) -> None:
+        self.peer = peer
+        self.closed = False
+        self.needs_flush = False
+        self.event_mask = 0
+        self.last_received_s = time.monotonic()
+        self.last_sent_s = self.last_received_s
+        self._sock = sock
+        self._keys = keys
+        self._received = bytearray()
+        self._queued = bytearray()
+        self._sent_frames = 0
+        self._received_frames = 0
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def fileno(self) -> int:
+        """For the poller."""
+        return self._sock.fileno()
+
+    @property
+    def backlog_bytes(self) -> int:
+        """What waits to be sent."""
+        return len(self._queued)
+
+    def queue(self, body: bytes, *, needs_flush: bool) -> None:
+        """Put one frame in the queue. Raises Unavailable when the peer lets too much pile up."""
+        if len(self._queued) + len(body) > SEND_QUEUE_BYTES_MAX:
+            raise Unavailable(f"{self.peer} does not read")
+        mac = _mac(self._keys.send, self._sent_frames, body)
+        self._sent_frames += 1
+        self._queued += _HEAD.pack(len(body), mac)
+        self._queued += body
+        self.needs_flush = self.needs_flush or needs_flush
+
+    def write(self) -> None:
+        """Send what the socket takes. Raises Unavailable."""
+        try:
+            while self._queued:
+                sent = self._sock.send(self._queued)
+                del self._queued[:sent]
+                self.last_sent_s = time.monotonic()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise Unavailable(f"lost {self.peer}: {error}") from error
+
+    def read(self, on_frame: Callable[[bytes], None]) -> None:
+        """Take in what is there and hand over each whole frame. Raises Unavailable or ProtocolViolation."""
+        budget = _RECEIVE_BYTES_PER_ROUND
+        while budget > 0:
+            try:
+                data = self._sock.recv(_RECEIVE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise Unavailable(f"lost {self.peer}: {error}") from error
+            if not data:
+                raise Unavailable(f"{self.peer} hung up")
+            self.last_received_s = time.monotonic()
+            budget -= len(data)
+            self._received += data
+            self._deliver(on_frame)
+            if self.closed or len(data) < _RECEIVE_BYTES:
+                return
+
+    def close(self) -> None:
+        """Hang up. Idempotent."""
+        self.closed = True
+        self._sock.close()
+
+    def _deliver(self, on_frame: Callable[[bytes], None]) -> None:
+        position = 0
+        while not self.closed and len(self._received) - position >= _HEAD.size:
+            length, mac = _HEAD.unpack_from(self._received, position)
+            if length > FRAME_BYTES_MAX:
+                raise ProtocolViolation(f"{self.peer} announces a frame of {length} bytes")
+            end = position + _HEAD.size + length
+            if end > len(self._received):
+                break
+            body = bytes(self._received[position + _HEAD.size : end])
+            if not hmac.compare_digest(mac, _mac(self._keys.receive, self._received_frames, body)):
+                raise ProtocolViolation(f"a frame of {self.peer} was altered, repeated or lost")
+            self._received_frames += 1
+            position = end
+            on_frame(body)
+        del self._received[:position]
+
+
+def _mac(key: bytes, number: int, body: bytes) -> bytes:
+    digest = hashlib.blake2b(_NUMBER.pack(number, len(body)), digest_size=_MAC_BYTES, key=key)
+    digest.update(body)
+    return digest.digest()

@@ -1,0 +1,155 @@
+"""Getting authenticated connections, on threads of their own, so that names, networks and strangers never stall Raft.
+
+What holds: of two members the one with the greater name dials; a stranger costs at most one of a few handshake threads
+for the length of the handshake's deadline; a connection is handed over only after both ends proved themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from rangelog_core.errors import RangelogError, Unavailable
+from rangelog_core.net.addresses import split_address
+from rangelog_pd.consensus.network.handshake import MemberIdentity, SessionKeys, dial, listen
+
+log = logging.getLogger(__name__)
+
+HANDSHAKE_TIMEOUT_S = 2.0
+HANDSHAKES_MAX = 16
+"""Strangers that are being asked at the same time; more are hung up on."""
+
+REFUSAL_LOG_S = 1.0
+"""A stranger that knocks all the time fills no log."""
+
+OnReady = Callable[[str, socket.socket, SessionKeys], None]
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Split host:port; port 0 lets the system choose. Raises InvalidArgument."""
+    return split_address(address, port_min=0)
+
+
+class Dialing:
+    """Listens for the peers that dial us and dials the others, again and again."""
+
+    def __init__(
+        self, identity: MemberIdentity, listen_address: str, peers: Mapping[str, str], *, retry_s: float
+    ) -> None:
+        """Binds. Raises Unavailable when the address is taken."""
+        self._identity = identity
+        self._peers = dict(peers)
+        self._retry_s = retry_s
+        self._on_ready: OnReady | None = None
+        self._stopping = threading.Event()
+        self._handshakes = threading.BoundedSemaphore(HANDSHAKES_MAX)
+        self._wanted = {name: threading.Event() for name in peers if name < identity.name}
+        self._server = _bind(listen_address)
+        self._next_warning_s = 0.0
+        self._threads: list[threading.Thread] = []
+
+    def start(self, on_ready: OnReady) -> None:
+        """Begin to listen and to dial. `on_ready` is called on any thread."""
+        self._on_ready = on_ready
+        targets = [threading.Thread(target=self._accept, name="raft-accept", daemon=True)]
+        for name, wanted in self._wanted.items():
+            wanted.set()
+            targets.append(threading.Thread(target=self._dial, args=(name,), name=f"raft-dial-{name}", daemon=True))
+        self._threads = targets
+        for thread in targets:
+            thread.start()
+
+    def disconnected(self, name: str) -> None:
+        """The connection to `name` is gone: dial again, if we are the one who dials."""
+        if name in self._wanted:
+            self._wanted[name].set()
+
+    def stop(self) -> None:
+        """Stop listening and dialling. A thread in a handshake ends with it, and hands nothing over any more."""
+        self._stopping.set()
+        for wanted in self._wanted.values():
+            wanted.set()
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for thread in self._threads:
+            thread.join(0.2)
+
+    def _accept(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                sock, _ = self._server.accept()
+            except OSError as error:
+                if not self._stopping.wait(0.05):
+                    log.warning("raft port: %s", error)
+                continue
+            if not self._handshakes.acquire(blocking=False):
+                sock.close()
+                continue
+            threading.Thread(target=self._answer, args=(sock,), name="raft-handshake", daemon=True).start()
+
+    def _answer(self, sock: socket.socket) -> None:
+        try:
+            peer, keys = listen(sock, self._identity, self._peers, timeout_s=HANDSHAKE_TIMEOUT_S)
+            self._hand_over(peer, sock, keys)
+        except RangelogError as error:
+            sock.close()
+            if time.monotonic() > self._next_warning_s:
+                self._next_warning_s = time.monotonic() + REFUSAL_LOG_S
+                log.warning("raft port: refused a connection: %s", error)
+        except OSError:
+            sock.close()
+        finally:
+            self._handshakes.release()
+
+    def _dial(self, name: str) -> None:
+        wanted = self._wanted[name]
+        reported = ""
+        while not self._stopping.is_set():
+            wanted.wait()
+            if self._stopping.is_set():
+                return
+            not_before_s = time.monotonic() + self._retry_s * random.uniform(0.5, 1.0)
+            sock: socket.socket | None = None
+            try:
+                sock = socket.create_connection(parse_address(self._peers[name]), timeout=HANDSHAKE_TIMEOUT_S)
+                keys = dial(sock, self._identity, name, timeout_s=HANDSHAKE_TIMEOUT_S)
+                wanted.clear()
+                self._hand_over(name, sock, keys)
+                reported = ""
+            except (RangelogError, OSError) as error:
+                if sock is not None:
+                    sock.close()
+                if str(error) != reported:
+                    reported = str(error)
+                    log.warning("raft: cannot reach %s at %s: %s", name, self._peers[name], error)
+            # Also after a success: a peer that hangs up at once is not dialled in a circle.
+            self._stopping.wait(max(not_before_s - time.monotonic(), 0.0))
+
+    def _hand_over(self, peer: str, sock: socket.socket, keys: SessionKeys) -> None:
+        if self._stopping.is_set() or self._on_ready is None:
+            sock.close()
+            return
+        self._on_ready(peer, sock, keys)
+
+
+def _bind(address: str) -> socket.socket:
+    host, port = parse_address(address)
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        server = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise Unavailable(f"cannot listen on {address}: {error.strerror}") from error
+    try:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((host, port))
+        server.listen(64)
+    except OSError as error:
+        server.close()
+        raise Unavailable(f"cannot listen on {address}: {error.strerror}") from error
+    return server

@@ -1,0 +1,176 @@
+"""What members say to each other: typed, bounded, and checked before the Raft library sees any of it.
+
+There is no message that changes the membership, sets a code version, forwards a command or carries a pickle: whatever is
+not in this file cannot be sent. A message never gets another field: a new one takes its place, and is sent to peers whose
+Hello announces a feature level that has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rangelog_core.errors import ProtocolViolation
+from rangelog_core.limits import COMMAND_BYTES_MAX, KIB
+from rangelog_pd.consensus.files.journal import INDEX_MAX, JournalEntry
+from rangelog_pd.consensus.files.packing import check_kinds, pack, unpack
+
+KIND_COMMAND = 0
+KIND_NO_OP = 1
+"""First byte of an entry's command, as the Raft library has it. Its other kinds (membership, version) are refused."""
+
+ENTRY_COMMAND_BYTES_MAX = COMMAND_BYTES_MAX + 1
+APPEND_BYTES_MAX = 256 * KIB
+"""Commands in one append message, but for the last one that crosses the line."""
+ENTRY_OVERHEAD_BYTES = 16
+SNAPSHOT_CHUNK_BYTES = 256 * KIB
+FRAME_BYTES_MAX = 512 * KIB
+"""The largest message is an append of APPEND_BYTES_MAX and one more command. Checked before anything is buffered."""
+
+
+@dataclass(frozen=True)
+class Ping:
+    """Says nothing but that the sender lives."""
+
+
+@dataclass(frozen=True)
+class VoteRequest:
+    """Asks for a vote in `term`. `commit_index` tells a member that lost its disk that there was something to lose."""
+
+    term: int
+    last_index: int
+    last_term: int
+    commit_index: int
+
+
+@dataclass(frozen=True)
+class Vote:
+    """Grants it."""
+
+    term: int
+
+
+@dataclass(frozen=True)
+class Append:
+    """Entries that follow (`previous_index`, `previous_term`); none for a heartbeat."""
+
+    term: int
+    commit_index: int
+    previous_index: int
+    previous_term: int
+    entries: tuple[JournalEntry, ...]
+
+
+@dataclass(frozen=True)
+class SnapshotChunk:
+    """The next part of the snapshot file. A chunk without data that is neither first nor last is only a heartbeat."""
+
+    term: int
+    commit_index: int
+    data: bytes
+    first: bool
+    last: bool
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the sender's log stands. `term` is the one in which it said so: the leader of another term ignores it."""
+
+    term: int
+    next_index: int
+    reset: bool
+    success: bool
+
+
+@dataclass(frozen=True)
+class TakeOver:
+    """The leader asks the receiver to stand for election at once."""
+
+    term: int
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The first message of a connection: what the sender knows. Later messages may be sent only to those that know them."""
+
+    feature_level: int
+
+
+@dataclass(frozen=True)
+class LeaderCheck:
+    """The leader of `term` asks whether it still is, for its reads of `round`. Feature level 2."""
+
+    term: int
+    round: int
+
+
+@dataclass(frozen=True)
+class LeaderChecked:
+    """As it was asked in `round`, the sender had heard of no later term than `term`. Feature level 2."""
+
+    term: int
+    round: int
+
+
+Message = Ping | VoteRequest | Vote | Append | SnapshotChunk | Position | TakeOver | Hello | LeaderCheck | LeaderChecked
+
+_INT, _BOOL, _BYTES, _LIST = (int,), (bool,), (bytes,), (list,)
+_FIELDS: dict[int, tuple[type[Any], list[tuple[type, ...]]]] = {
+    0: (Ping, []),
+    1: (VoteRequest, [_INT] * 4),
+    2: (Vote, [_INT]),
+    3: (Append, [_INT, _INT, _INT, _INT, _LIST]),
+    4: (SnapshotChunk, [_INT, _INT, _BYTES, _BOOL, _BOOL]),
+    5: (Position, [_INT, _INT, _BOOL, _BOOL]),
+    6: (TakeOver, [_INT]),
+    7: (Hello, [_INT]),
+    8: (LeaderCheck, [_INT, _INT]),
+    9: (LeaderChecked, [_INT, _INT]),
+}
+_TAGS = {cls: tag for tag, (cls, _) in _FIELDS.items()}
+
+
+def encode(message: Message) -> bytes:
+    """The bytes of one frame's body."""
+    tag = _TAGS[type(message)]
+    if isinstance(message, Append):
+        entries = [[entry.command, entry.term] for entry in message.entries]
+        fields = [message.term, message.commit_index, message.previous_index, message.previous_term, entries]
+    else:
+        fields = list(vars(message).values())
+    return pack([tag, *fields])
+
+
+def decode(body: bytes) -> Message:
+    """Take a frame's body apart. Raises ProtocolViolation for whatever is not exactly one of the messages."""
+    tag, *fields = unpack(body) or [None]
+    if type(tag) is not int or tag not in _FIELDS:
+        raise ProtocolViolation("an unknown Raft message")
+    cls, kinds = _FIELDS[tag]
+    check_kinds(fields, kinds)
+    if cls is Append:
+        return _append(fields)
+    if cls is SnapshotChunk and isinstance(fields[2], bytes) and len(fields[2]) > SNAPSHOT_CHUNK_BYTES:
+        raise ProtocolViolation("a snapshot chunk is too long")
+    message: Message = cls(*fields)
+    return message
+
+
+def _append(fields: list[Any]) -> Append:
+    term, commit_index, previous_index, previous_term, packed = fields
+    entries = []
+    least = previous_term
+    if previous_index + len(packed) > INDEX_MAX:
+        raise ProtocolViolation("entries beyond the last index")
+    for offset, item in enumerate(packed):
+        if type(item) is not list:
+            raise ProtocolViolation("an entry is not a list")
+        check_kinds(item, [_BYTES, _INT])
+        command, entry_term = item
+        if not 1 <= len(command) <= ENTRY_COMMAND_BYTES_MAX or command[0] not in (KIND_COMMAND, KIND_NO_OP):
+            raise ProtocolViolation("an entry that no member may propose")
+        if not least <= entry_term <= term:
+            raise ProtocolViolation("the terms of the entries are out of order")
+        least = entry_term
+        entries.append(JournalEntry(command, previous_index + 1 + offset, entry_term))
+    return Append(term, commit_index, previous_index, previous_term, tuple(entries))

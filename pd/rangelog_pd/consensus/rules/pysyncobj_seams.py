@@ -1,0 +1,74 @@
+"""The seams of pysyncobj that we rely on, checked, and its pickle cut off.
+
+pysyncobj 0.3.17 elects, counts and applies well, but its journal, snapshots and transport are not for us (no flush, no
+checksum, pickles from anybody). We give it our own. Some of those seams are private names, so the version is pinned to
+the ones whose source was read and which pass the crash tests.
+
+What holds after `prepare`: pysyncobj's pickle functions raise, whoever calls them; nothing in this process can reach
+`pickle.loads` through the library.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import pysyncobj.journal  # type: ignore[import-untyped, unused-ignore]
+import pysyncobj.pickle  # type: ignore[import-untyped, unused-ignore]
+import pysyncobj.syncobj  # type: ignore[import-untyped, unused-ignore]
+from pysyncobj.version import VERSION  # type: ignore[import-untyped, unused-ignore]
+
+from rangelog_core.errors import InternalError
+
+TESTED_VERSIONS = ("0.3.17",)
+
+_PRIVATE_NAMES = (
+    "applyLogEntries",
+    "commandsWaitingCommit",
+    "connectedNodes",
+    "deleteEntriesTo",
+    "doApplyCommand",
+    "loadDumpFile",
+    "onMessageReceived",
+    "otherNodes",
+    "raftElectionDeadline",
+    "raftLeader",
+    "raftLog",
+    "raftNextIndex",
+    "sendAppendEntries",
+)
+"""Of `SyncObj`, without the mangling: all that `Raft` overrides or reads."""
+
+
+def private(name: str) -> str:
+    """The mangled name of a private attribute of SyncObj."""
+    return f"_SyncObj__{name}"
+
+
+def prepare() -> None:
+    """Check the version and put our seams in place. Idempotent. Raises InternalError for a version not tested."""
+    if VERSION not in TESTED_VERSIONS:
+        raise InternalError(f"pysyncobj {VERSION} was never tested with rangelog: install one of {TESTED_VERSIONS}")
+    known = set(pysyncobj.syncobj.SyncObj.__init__.__code__.co_names) | set(dir(pysyncobj.syncobj.SyncObj))
+    missing = [name for name in _PRIVATE_NAMES if private(name) not in known]
+    if missing:
+        raise InternalError(f"this pysyncobj lacks {', '.join(missing)}: it is not the released {VERSION}")
+    for module in (pysyncobj.pickle, pysyncobj.journal):
+        for name in ("loads", "dumps", "load", "dump"):
+            if hasattr(module, name):
+                setattr(module, name, _refuse_pickle)
+    pysyncobj.syncobj.createJournal = _given_journal
+    pysyncobj.syncobj.Serializer = _given_snapshots
+
+
+def _refuse_pickle(*_: Any, **__: Any) -> NoReturn:
+    raise InternalError("pickle is not used in rangelog")
+
+
+def _given_journal(journal: Any) -> Any:
+    """The configuration's `journalFile` is our journal itself."""
+    return journal
+
+
+def _given_snapshots(snapshots: Any, *_: Any) -> Any:
+    """The configuration's `fullDumpFile` is our snapshot store itself."""
+    return snapshots

@@ -1,0 +1,467 @@
+"""pysyncobj's Raft with the rules it lacks.
+
+What holds here and not in the library as it is:
+- a follower truncates only what conflicts; entries that it has already are neither cut nor written again, so nothing it
+  acknowledged is ever missing, not for a moment;
+- the commit index covers only entries that the leader was seen to share (the library moves it over unverified entries
+  while a snapshot arrives, and so confirms proposals that lost);
+- a snapshot that holds nothing new is not installed over a longer log;
+- a position counts only in the term in which it was said, and only up to the end of the leader's log;
+- a member that lost its disk neither votes nor stands for election until it holds again what was committed;
+- proposals of a tick go out in one message per follower and share one flush; followers never forward proposals;
+- whatever apply raises is an answer (`failure` of the proposal), never a retry; callbacks only append to a list.
+Everything runs on the tick thread. Any exception that leaves `tick` means that the member must stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from pysyncobj.config import SyncObjConf  # type: ignore[import-untyped, unused-ignore]
+from pysyncobj.monotonic import monotonic  # type: ignore[import-untyped, unused-ignore]
+from pysyncobj.node import Node  # type: ignore[import-untyped, unused-ignore]
+from pysyncobj.syncobj import SyncObj  # type: ignore[import-untyped, unused-ignore]
+
+from rangelog_core.errors import Corruption, ProtocolViolation
+from rangelog_pd.consensus.network.messages import (
+    APPEND_BYTES_MAX,
+    ENTRY_OVERHEAD_BYTES,
+    KIND_COMMAND,
+    KIND_NO_OP,
+    Append,
+    Hello,
+    LeaderCheck,
+    LeaderChecked,
+    Message,
+    Position,
+    SnapshotChunk,
+    TakeOver,
+    Vote,
+    VoteRequest,
+)
+from rangelog_pd.consensus.network.transport import PeerTransport
+from rangelog_pd.consensus.rules import pysyncobj_seams
+from rangelog_pd.consensus.rules.follower_append import settle
+from rangelog_pd.consensus.rules.leader_checks import FEATURE_LEVEL_LEADER_CHECKS, LeaderChecks
+from rangelog_pd.consensus.rules.raft_log import RaftLog
+from rangelog_pd.consensus.rules.snapshots import Snapshots
+from rangelog_pd.state.versions import FEATURE_LEVEL
+
+log = logging.getLogger(__name__)
+
+_SUCCESS, _DISCARDED = 0, 3  # pysyncobj's FAIL_REASON
+_SEND_BACKLOG_BYTES = 1024 * 1024
+"""Entries and snapshots for a peer pause while this much waits to be sent."""
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds. A leader is missed after election_min..max; a killed one at once, by its closed connection."""
+
+    heartbeat_s: float = 0.1
+    election_min_s: float = 0.5
+    election_max_s: float = 1.0
+    leader_fallback_s: float = 1.0
+    connection_silent_s: float = 3.0
+    connect_retry_s: float = 0.2
+    tick_s: float = 0.02
+
+    @staticmethod
+    def single() -> Timings:
+        """Nobody to wait for."""
+        return Timings(heartbeat_s=0.01, election_min_s=0.04, election_max_s=0.05)
+
+
+class Applier(Protocol):
+    """Who proposes and applies."""
+
+    def apply(self, index: int, command: bytes) -> Any:
+        """Apply one committed command; the answer goes to the proposer's callback."""
+
+    def take_proposals(self, *, leads: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
+        """Entries to append now, each with its callback(answer, reason). Called once a tick, after the applies.
+
+        An empty entry is a read: its callback gets the applied index once it may be read at, and nothing is appended.
+        """
+
+
+class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
+    """One member."""
+
+    def __init__(
+        self,
+        name: str,
+        peers: Mapping[str, str],
+        raft_log: RaftLog,
+        snapshots: Snapshots,
+        applier: Applier,
+        *,
+        timings: Timings,
+        snapshot_entries: int,
+        feature_level: int = FEATURE_LEVEL,
+    ) -> None:
+        pysyncobj_seams.prepare()
+        self.feature_level = feature_level
+        self.levels: dict[str, int] = {name: feature_level}
+        """The feature level that each member announced last; a peer that is away keeps its own."""
+        self._checks = LeaderChecks(len(peers) + 1)
+        self._name = name
+        self._log = raft_log
+        self.snapshots = snapshots
+        self._applier = applier
+        self._nodes = {peer: Node(peer) for peer in sorted(peers)}
+        self._timings = timings
+        self._ticked_at_s = monotonic()
+        self.peers: PeerTransport
+        conf = SyncObjConf(
+            autoTick=False,
+            appendEntriesUseBatch=True,
+            appendEntriesPeriod=timings.heartbeat_s,
+            raftMinTimeout=timings.election_min_s,
+            raftMaxTimeout=timings.election_max_s,
+            leaderFallbackTimeout=timings.leader_fallback_s,
+            connectionTimeout=max(timings.connection_silent_s, timings.election_max_s),
+            journalFile=raft_log,
+            fullDumpFile=snapshots,
+            serializer=pysyncobj_seams._refuse_pickle,
+            deserializer=pysyncobj_seams._refuse_pickle,
+            useFork=False,
+            logCompactionMinEntries=snapshot_entries,
+            logCompactionMinTime=3600.0,
+            dynamicMembershipChange=False,
+        )
+        super().__init__(Node(name), list(self._nodes.values()), conf, transportClass=self._make_transport)
+        self.addOnTickCallback(self._before_poll)
+
+    # --- one tick
+
+    def tick(self) -> None:
+        """Apply, propose, send, wait a little for messages, handle them, send the answers."""
+        before_s, self._ticked_at_s = self._ticked_at_s, monotonic()
+        if self._nodes and self._ticked_at_s - before_s > self._timings.tick_s + self._timings.election_min_s / 2:
+            # Stopped for a while: hear what came in meanwhile before taking silence for a dead leader.
+            self.peers.slept()
+            self._move_deadline(max, self._timings.election_min_s)
+            self._poller.poll(0.0)
+        if not self._log.voter and self.raftCommitIndex > 1 and not self._isLeader():
+            # Its own vote would be no better than the one it refuses others: it may hold half of what was committed.
+            self._move_deadline(max, self._timings.election_min_s)
+        self.doTick(self._timings.tick_s)
+        self._before_poll()
+
+    def _move_deadline(self, choose: Callable[[float, float], float], delay_s: float) -> None:
+        name = pysyncobj_seams.private("raftElectionDeadline")
+        setattr(self, name, choose(getattr(self, name), monotonic() + delay_s))
+
+    def _before_poll(self) -> None:
+        if self.snapshots.failure is not None:
+            raise self.snapshots.failure
+        self.peers.check()
+        self.peers.flush(self._log.flush)
+
+    def _checkCommandsToApply(self) -> None:
+        """The library's hook between apply and compaction: take the proposals of this tick."""
+        leads = self._isLeader()
+        if leads and not self._log.voter and self.raftCommitIndex > 1:
+            self._log.become_voter()
+        proposals = self._applier.take_proposals(leads=leads)
+        term = self.raftCurrentTerm
+        if not leads or (self._checks.round is not None and self._checks.round.term != term):
+            self._give_up_reads()
+        if not leads:
+            return
+        reads = [callback for command, callback in proposals if not command]
+        proposals = [(command, callback) for command, callback in proposals if command]
+        if reads and not self._can_check():
+            proposals.append((bytes([KIND_NO_OP]), lambda result, reason: _answer_all(reads, result, reason)))
+        else:
+            for callback in reads:
+                self._checks.ask(partial(_answer_read, callback))
+        for command, callback in proposals:
+            index = self._log.journal.last_index + 1
+            self._log.add(command, index, term)
+            self._SyncObj__commandsWaitingCommit[index].append((term, callback))
+        if proposals:
+            self._SyncObj__sendAppendEntries()
+            if not self._nodes:
+                self.peers.wake()  # alone: the flush before the poll is the majority
+        else:
+            self._send_what_waits()
+        self._check_leadership()
+
+    # --- reads
+
+    def _can_check(self) -> bool:
+        """Whether a majority knows the question, and an entry of this term is committed."""
+        journal = self._log.journal
+        if journal.term_at(self.raftCommitIndex) != self.raftCurrentTerm:
+            return False
+        able = [peer for peer in self.peers.connected if self.levels.get(peer, 0) >= FEATURE_LEVEL_LEADER_CHECKS]
+        knows = self.feature_level >= FEATURE_LEVEL_LEADER_CHECKS
+        return knows and len(able) + 1 > (len(self._nodes) + 1) // 2
+
+    def _check_leadership(self) -> None:
+        """Begin the next round if it is time, and let those read that may."""
+        self._checks.finish(self.raftLastApplied)
+        if self._checks.begin(self.raftCurrentTerm, self.raftCommitIndex) is not None:
+            self._send_check()
+            self._checks.finish(self.raftLastApplied)
+
+    def _send_check(self) -> None:
+        asked = self._checks.round
+        if asked is None or asked.is_won:
+            return
+        for peer in self.peers.connected:
+            if self.levels.get(peer, 0) >= FEATURE_LEVEL_LEADER_CHECKS and peer not in asked.answered:
+                self.peers.send(peer, LeaderCheck(asked.term, asked.number))
+
+    def _give_up_reads(self) -> None:
+        for then in self._checks.give_up():
+            then(-1)
+
+    def _receive_check(self, peer: str, message: LeaderCheck) -> None:
+        if message.term == self.raftCurrentTerm and not self._isLeader() and self._log.voter:
+            self.peers.send(peer, LeaderChecked(message.term, message.round))
+
+    def _receive_checked(self, peer: str, message: LeaderChecked) -> None:
+        if message.term == self.raftCurrentTerm and self._isLeader():
+            self._checks.answered(peer, message.term, message.round)
+            self._checks.finish(self.raftLastApplied)
+
+    def _SyncObj__doApplyCommand(self, command: bytes) -> Any:
+        kind = command[0]
+        if kind == KIND_NO_OP:
+            return self.raftLastApplied + 1
+        if kind != KIND_COMMAND:
+            raise Corruption(f"entry {self.raftLastApplied + 1} is of kind {kind}, which no member proposes")
+        return self._applier.apply(self.raftLastApplied + 1, command[1:])
+
+    # --- sending
+
+    def _make_transport(self, *_: Any) -> _LibraryTransport:
+        self.peers = PeerTransport(self._poller, silent_s=self._timings.connection_silent_s)
+        self.peers.on_message = self._receive
+        self.peers.on_connected = self._connected
+        self.peers.on_disconnected = self._disconnected
+        return _LibraryTransport(self)
+
+    def _SyncObj__sendAppendEntries(self) -> None:
+        self._SyncObj__newAppendEntriesTime = monotonic() + self._timings.heartbeat_s
+        for peer, node in self._nodes.items():
+            if node in self._SyncObj__connectedNodes:
+                self._send_entries(peer, node, heartbeat=True)
+        self._send_check()  # again, should it have been lost with a connection
+
+    def _send_what_waits(self) -> None:
+        """Go on with peers that are behind as soon as their connection takes more."""
+        last_index = self._log.journal.last_index
+        for peer, node in self._nodes.items():
+            if node in self._SyncObj__connectedNodes and self._SyncObj__raftNextIndex[node] <= last_index:
+                self._send_entries(peer, node, heartbeat=False)
+
+    def _send_entries(self, peer: str, node: Any, *, heartbeat: bool) -> None:
+        journal = self._log.journal
+        next_index: int = self._SyncObj__raftNextIndex[node]
+        sent: int | None
+        while heartbeat or next_index <= journal.last_index:
+            if self.peers.backlog_bytes(peer) > _SEND_BACKLOG_BYTES:
+                return
+            if next_index > journal.first_index:
+                sent = self._send_append(peer, next_index)
+            else:
+                sent = self._send_snapshot(peer)
+                if sent is None:
+                    return
+            if node not in self._SyncObj__connectedNodes:
+                return
+            next_index = self._SyncObj__raftNextIndex[node] = sent if sent else next_index
+            heartbeat = False
+
+    def _send_append(self, peer: str, next_index: int) -> int:
+        journal = self._log.journal
+        size = 0
+        entries = []
+        for entry in journal.entries[next_index - journal.first_index :]:
+            entries.append(entry)
+            size += len(entry.command) + ENTRY_OVERHEAD_BYTES
+            if size >= APPEND_BYTES_MAX:
+                break
+        previous_term = journal.term_at(next_index - 1)
+        if previous_term is None:
+            raise ProtocolViolation(f"{peer} is believed to be at {next_index}, beyond the log")
+        self.peers.send(
+            peer,
+            Append(self.raftCurrentTerm, self.raftCommitIndex, next_index - 1, previous_term, tuple(entries)),
+        )
+        return next_index + len(entries)
+
+    def _send_snapshot(self, peer: str) -> int | None:
+        """The next chunk. Returns 0 in the middle, where to go on after the last, None where there is nothing yet."""
+        chunk = self.snapshots.next_chunk(peer)
+        data, first, last, last_index = chunk or (b"", False, False, 0)
+        self.peers.send(peer, SnapshotChunk(self.raftCurrentTerm, self.raftCommitIndex, data, first, last))
+        if chunk is None:
+            return None
+        return last_index + 1 if last else 0
+
+    # --- receiving
+
+    def _connected(self, peer: str) -> None:
+        self.snapshots.cancelTransmisstion(peer)
+        self.peers.send(peer, Hello(self.feature_level))
+        self._SyncObj__onNodeConnected(self._nodes[peer])
+
+    def _disconnected(self, peer: str) -> None:
+        self.snapshots.cancelTransmisstion(peer)
+        self._SyncObj__onNodeDisconnected(self._nodes[peer])
+        if self._SyncObj__raftLeader == self._nodes[peer]:
+            # A killed leader's connection breaks at once: do not wait for the whole timeout. All others see it in the
+            # same moment: stand for election one after the other, so that the votes are not split.
+            self.snapshots.forget_received()
+            rank = sorted({self._name, *self._nodes} - {peer}).index(self._name)
+            self._move_deadline(min, (0.2 + 0.3 * rank + random.uniform(0.0, 0.1)) * self._timings.election_min_s)
+
+    def _receive(self, peer: str, message: Message) -> None:
+        node = self._nodes[peer]
+        match message:
+            case Append():
+                self._receive_append(peer, node, message)
+            case SnapshotChunk():
+                self._receive_snapshot(peer, node, message)
+            case Position():
+                self._receive_position(node, message)
+            case VoteRequest():
+                self._receive_vote_request(peer, node, message)
+            case Vote():
+                self._deliver(node, {"type": "response_vote", "term": message.term})
+            case TakeOver():
+                self._deliver(node, {"type": "timeout_now", "term": message.term})
+            case Hello():
+                self.levels[peer] = message.feature_level
+            case LeaderCheck():
+                self._receive_check(peer, message)
+            case LeaderChecked():
+                self._receive_checked(peer, message)
+
+    def _deliver(self, node: Any, message: dict[str, Any]) -> None:
+        self._SyncObj__onMessageReceived(node, message)
+
+    def _receive_append(self, peer: str, node: Any, message: Append) -> None:
+        if message.term < self.raftCurrentTerm:
+            return
+        settled = settle(self._log.journal, message)
+        known: dict[str, Any] = {"type": "append_entries", "term": message.term}
+        if settled.keeps_tail:
+            # All of it is here already, and more that the leader did not speak of: acknowledge, cut nothing.
+            verified = settled.previous_index
+            self._deliver(node, known | {"commit_index": min(message.commit_index, verified), "serialized": None})
+            self.peers.send(peer, Position(self.raftCurrentTerm, verified + 1, reset=False, success=True))
+        else:
+            known |= {"prevLogIdx": settled.previous_index, "prevLogTerm": settled.previous_term}
+            self._deliver(node, known | {"commit_index": message.commit_index, "entries": list(settled.entries)})
+        if not self._log.voter and 1 < message.commit_index <= self.raftCommitIndex:
+            self._log.become_voter()
+
+    def _receive_snapshot(self, peer: str, node: Any, message: SnapshotChunk) -> None:
+        if message.term < self.raftCurrentTerm:
+            return
+        snapshot = self.snapshots.receive(message.data, first=message.first, last=message.last)
+        heartbeat = {"type": "append_entries", "term": message.term, "commit_index": 0, "serialized": None}
+        if snapshot is None:
+            self._deliver(node, heartbeat)
+            return
+        last = snapshot.last
+        if last.log_index <= self.raftCommitIndex or self._log.journal.term_at(last.log_index) == last.term:
+            self._deliver(node, heartbeat)
+            self.peers.send(peer, Position(self.raftCurrentTerm, last.log_index + 1, reset=False, success=True))
+            return
+        self.snapshots.install(snapshot)
+        self._deliver(node, heartbeat | {"commit_index": last.log_index, "serialized": True})
+        waiting = self._SyncObj__commandsWaitingCommit
+        for index in [index for index in waiting if index <= last.log_index]:
+            del waiting[index]  # their outcome is in the snapshot; the proposers' own timeouts say "unknown"
+
+    def _receive_position(self, node: Any, message: Position) -> None:
+        if message.term != self.raftCurrentTerm or not self._isLeader():
+            return
+        if not 1 < message.next_index <= self._log.journal.last_index + 1:
+            if message.success:
+                raise ProtocolViolation(f"{node.id} claims entry {message.next_index - 1}, which does not exist")
+            message = Position(message.term, self._log.journal.last_index + 1, message.reset, success=False)
+        self._deliver(
+            node,
+            {
+                "type": "next_node_idx",
+                "next_node_idx": message.next_index,
+                "reset": message.reset,
+                "success": message.success,
+            },
+        )
+
+    def _receive_vote_request(self, peer: str, node: Any, message: VoteRequest) -> None:
+        if not self._log.voter and message.commit_index > 1:
+            log.warning("raft: no vote for %s: this member's disk is new and does not hold what was committed", peer)
+            return
+        self._deliver(
+            node,
+            {
+                "type": "request_vote",
+                "term": message.term,
+                "last_log_index": message.last_index,
+                "last_log_term": message.last_term,
+            },
+        )
+
+    def library_sends(self, node: Any, message: dict[str, Any]) -> bool:
+        """What the library says by itself, as our messages."""
+        kind = message["type"]
+        term = self.raftCurrentTerm
+        if kind == "next_node_idx":
+            position = Position(term, message["next_node_idx"], message["reset"], message["success"])
+            return self.peers.send(node.id, position)
+        if kind == "request_vote":
+            request = VoteRequest(
+                message["term"], message["last_log_index"], message["last_log_term"], self.raftCommitIndex
+            )
+            return self.peers.send(node.id, request)
+        if kind == "response_vote":
+            return self.peers.send(node.id, Vote(message["term"]))
+        if kind == "timeout_now":
+            return self.peers.send(node.id, TakeOver(message["term"]))
+        raise ProtocolViolation(f"the Raft library wants to send {kind}")
+
+
+def _answer_read(callback: Callable[[Any, int], None], index: int) -> None:
+    """An index below 0: this member leads no more."""
+    callback(index, _SUCCESS if index >= 0 else _DISCARDED)
+
+
+def _answer_all(callbacks: list[Callable[[Any, int], None]], result: Any, reason: int) -> None:
+    for callback in callbacks:
+        callback(result, reason)
+
+
+class _LibraryTransport:
+    """The transport as the library knows it. Its administrative messages have no way in."""
+
+    ready = True
+
+    def __init__(self, raft: Raft) -> None:
+        self._raft = raft
+
+    def send(self, node: Any, message: dict[str, Any]) -> bool:
+        return self._raft.library_sends(node, message)
+
+    def destroy(self) -> None:
+        self._raft.peers.close()
+        self._raft.snapshots.wait()
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name.startswith("setOn"):
+            return lambda *_: None
+        raise AttributeError(name)

@@ -1,0 +1,134 @@
+"""The journal and the vote file of one member, under the names by which pysyncobj calls them.
+
+What holds: opening checks everything that is on disk against everything else (vote file, journal, snapshot) and raises
+Corruption rather than start with a part; nothing committed is ever truncated; a vote is on disk before it is cast.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from rangelog_core.errors import Corruption
+from rangelog_pd.consensus.files import hard_state, snapshot_file
+from rangelog_pd.consensus.files.disk import REAL_FILES, Files
+from rangelog_pd.consensus.files.hard_state import HardState
+from rangelog_pd.consensus.files.journal import Journal, JournalEntry
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
+
+
+class RaftLog:
+    """Owned by the tick thread. Camel-case names are pysyncobj's."""
+
+    def __init__(self, directory: Path, name: str, snapshot: Snapshot | None, *, files: Files = REAL_FILES) -> None:
+        """Open or create. Raises Corruption, also for another member's directory."""
+        self._files = files
+        # A process that was killed may have renamed files and not flushed the names; what comes rests on them.
+        files.sync_directory(directory)
+        self._state_path = directory / "vote"
+        state = hard_state.load(self._state_path, files=files)
+        if state is None:
+            if files.exists(directory / "journal") or snapshot is not None:
+                raise Corruption(f"{self._state_path} is missing beside a journal: this member has forgotten its vote")
+            state = HardState(name)
+            hard_state.store(self._state_path, state, files=files)
+        if state.name != name:
+            raise Corruption(f"{directory} belongs to member {state.name}, not to {name}")
+        self.journal = Journal(directory / "journal", must_hold=state.durable_index, files=files)
+        self._commit_index = max(state.commit_index, snapshot.last.log_index if snapshot else 0)
+        self._state = state
+        self._state_changed = False
+        self._rebuilding: list[JournalEntry] | None = None
+        self._store()
+        snapshot_file.align(self.journal, snapshot)
+        self._commit_index = max(min(self._commit_index, self.journal.last_index), 1)
+
+    @property
+    def voter(self) -> bool:
+        """Whether this member has held all that was committed at some time since its disk was new."""
+        return self._state.voter
+
+    def become_voter(self) -> None:
+        """Remember it; durable on return."""
+        if not self._state.voter:
+            self.journal.sync()
+            self._store(voter=True)
+
+    def flush(self) -> None:
+        """Make all entries durable. Raises OSError: fatal, never retried."""
+        self.journal.sync()
+
+    def __len__(self) -> int:
+        return len(self.journal)
+
+    def __getitem__(self, item: Any) -> Any:
+        return self.journal.entries[item]
+
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        """Append; durable after `flush`."""
+        if self._rebuilding is None:
+            self.journal.append(command, idx, term)
+            return
+        # The library puts a snapshot's two entries in place of everything: one step for us.
+        self._rebuilding.append(JournalEntry(command, idx, term))
+        if len(self._rebuilding) == 2:
+            self.journal.replace(self._rebuilding)
+            self._rebuilding = None
+
+    def clear(self) -> None:
+        """The two entries that follow replace everything."""
+        self._rebuilding = []
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:
+        """Forget the entries from this position on. Raises Corruption if one of them was committed."""
+        index = self.journal.first_index + entryFrom
+        if index <= self._commit_index < self.journal.last_index + 1:
+            raise Corruption(f"the leader contradicts entry {index}, but {self._commit_index} was committed here")
+        self.journal.truncate_from(index)
+
+    def deleteEntriesTo(self, entryTo: int) -> None:
+        """Forget the entries before this position: the snapshot holds them."""
+        self.journal.drop_before(self.journal.first_index + entryTo)
+
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
+        """Remembered now, stored within a second."""
+        if raftCommitIndex != self._commit_index:
+            self._commit_index = raftCommitIndex
+            self._state_changed = True
+
+    def getRaftCommitIndex(self) -> int:
+        """Known to be committed."""
+        return self._commit_index
+
+    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
+        """Durable on return."""
+        self._store(term=term, voted_for=votedForNodeId)
+
+    def getCurrentTerm(self) -> int:
+        """The last term this member took part in."""
+        return self._state.term
+
+    def getVotedForNodeId(self) -> str | None:
+        """Whom it voted for in that term."""
+        return self._state.voted_for
+
+    def onOneSecondTimer(self) -> None:
+        """Store a commit index that moved, so that a restart replays up to it."""
+        if self._state_changed:
+            self._store()
+
+    def _destroy(self) -> None:
+        self.journal.sync()
+        self._commit_index = min(self._commit_index, self.journal.last_index)
+        self._store(durable_index=self.journal.last_index)
+        self.journal.close()
+
+    def _store(self, **changes: Any) -> None:
+        # What the file calls committed must be in the journal after a power loss.
+        self.journal.sync()
+        changes = {"commit_index": self._commit_index, "durable_index": self._commit_index} | changes
+        changes["durable_index"] = min(changes["durable_index"], self.journal.last_index)
+        self._state = dataclasses.replace(self._state, **changes)
+        hard_state.store(self._state_path, self._state, files=self._files)
+        self._state_changed = False

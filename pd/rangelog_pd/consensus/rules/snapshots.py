@@ -1,0 +1,175 @@
+"""Snapshots of one member: written aside on a thread, sent to peers in chunks, received whole and checked.
+
+What holds: the state is frozen under the lock on the tick thread, encoded, written and flushed elsewhere; the journal is
+trimmed only after that; a received snapshot replaces ours only after its checksum fits; what cannot be restored stops the
+member.
+Camel-case names are pysyncobj's (we stand in for its `Serializer`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rangelog_core.errors import Corruption, ProtocolViolation
+from rangelog_pd.consensus.files import snapshot_file
+from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_whole
+from rangelog_pd.consensus.files.journal import JournalEntry
+from rangelog_pd.consensus.files.snapshot_file import SNAPSHOT_BYTES_MAX, Snapshot
+from rangelog_pd.consensus.interface import StateMachine
+from rangelog_pd.consensus.network.messages import SNAPSHOT_CHUNK_BYTES
+
+log = logging.getLogger(__name__)
+
+_NOT_RUNNING, _RUNNING, _DONE, _FAILED = 0, 1, 2, 3  # pysyncobj's SERIALIZER_STATE
+RETRY_S = 10.0
+"""After a snapshot could not be written (a full disk): the journal holds everything meanwhile."""
+
+
+@dataclass
+class _Sending:
+    data: bytes
+    sent_bytes: int = 0
+
+
+class Snapshots:
+    """Owned by the tick thread."""
+
+    def __init__(
+        self, path: Path, state_machine: StateMachine, lock: threading.Lock, *, files: Files = REAL_FILES
+    ) -> None:
+        """Raises Corruption when the file is damaged."""
+        self._path = path
+        self._files = files
+        self._state_machine = state_machine
+        self._lock = lock
+        self.loaded = snapshot_file.read(path, files=files)
+        self.failure: BaseException | None = None
+        self._writer: threading.Thread | None = None
+        self._writer_failed = False
+        self._serialize_id = 0
+        self._retry_at_s = 0.0
+        self._sending: dict[str, _Sending] = {}
+        self._receiving: bytearray | None = None
+
+    def __fspath__(self) -> str:
+        return os.fspath(self._path)
+
+    # --- taking one
+
+    def serialize(self, data: tuple[Any, ...], id_: int) -> None:
+        """Begin a snapshot at the applied index."""
+        if self._writer is not None or time.monotonic() < self._retry_at_s:
+            return
+        _, last, previous, _ = data
+        with self._lock:
+            frozen = self._state_machine.freeze()
+        self._serialize_id = id_
+        self._writer_failed = True  # until it is written
+        arguments = (JournalEntry(*previous), JournalEntry(*last), frozen)
+        self._writer = threading.Thread(target=self._write, args=arguments, name="raft-snapshot", daemon=True)
+        self._writer.start()
+
+    def checkSerializing(self) -> tuple[int, int | None]:
+        """The library trims the journal when this says done."""
+        if self._writer is None:
+            return _NOT_RUNNING, None
+        if self._writer.is_alive():
+            return _RUNNING, self._serialize_id
+        self._writer = None
+        if self._writer_failed:
+            self._retry_at_s = time.monotonic() + RETRY_S
+            return _FAILED, self._serialize_id
+        return _DONE, self._serialize_id
+
+    def _write(self, previous: JournalEntry, last: JournalEntry, frozen: Iterable[bytes]) -> None:
+        try:
+            snapshot_file.write(self._path, Snapshot(previous, last, b"".join(frozen)), files=self._files)
+        except OSError as error:
+            log.error("cannot write %s: %s", self._path, error)
+        else:
+            self._writer_failed = False
+
+    def wait(self) -> None:
+        """Until no snapshot is being written."""
+        if self._writer is not None:
+            self._writer.join()
+
+    # --- loading one
+
+    def deserialize(self) -> tuple[None, JournalEntry, JournalEntry, None]:
+        """Restore the state. The library swallows errors here, so they are kept in `failure`."""
+        try:
+            snapshot = self.loaded or snapshot_file.read(self._path, files=self._files)
+            self.loaded = None
+            if snapshot is None:
+                raise Corruption(f"{self._path} is gone")
+            with self._lock:
+                self._state_machine.restore(snapshot.state)
+        except BaseException as error:
+            self.failure = error
+            raise
+        return None, snapshot.last, snapshot.previous, None
+
+    # --- sending one
+
+    def next_chunk(self, peer: str) -> tuple[bytes, bool, bool, int] | None:
+        """(data, first, last, last index) of what `peer` gets next; None where there is no snapshot."""
+        sending = self._sending.get(peer)
+        if sending is None:
+            data = read_whole(self._files, self._path, bytes_max=SNAPSHOT_BYTES_MAX)
+            if data is None:
+                return None
+            sending = self._sending[peer] = _Sending(data)
+        data = sending.data[sending.sent_bytes : sending.sent_bytes + SNAPSHOT_CHUNK_BYTES]
+        first = sending.sent_bytes == 0
+        sending.sent_bytes += len(data)
+        last = sending.sent_bytes == len(sending.data)
+        if last:
+            del self._sending[peer]
+        return data, first, last, snapshot_file.last_index_of(sending.data)
+
+    def cancelTransmisstion(self, peer: object) -> None:
+        """Begin anew next time."""
+        self._sending.pop(str(peer), None)
+
+    # --- receiving one
+
+    def receive(self, data: bytes, *, first: bool, last: bool) -> Snapshot | None:
+        """Take one chunk; the whole snapshot with the last one. Raises ProtocolViolation."""
+        if first:
+            self._receiving = bytearray()
+        if self._receiving is None:
+            return None
+        if len(self._receiving) + len(data) > SNAPSHOT_BYTES_MAX:
+            self._receiving = None
+            raise ProtocolViolation("the snapshot is too large")
+        self._receiving += data
+        if not last:
+            return None
+        whole, self._receiving = bytes(self._receiving), None
+        try:
+            return snapshot_file.decode(whole, source="the leader's snapshot")
+        except Corruption as error:
+            raise ProtocolViolation(str(error)) from error
+
+    def forget_received(self) -> None:
+        """The leader's connection is gone: its half snapshot is worth nothing."""
+        self._receiving = None
+
+    def install(self, snapshot: Snapshot) -> None:
+        """Make it ours, durably; `deserialize` comes next. Raises OSError."""
+        self.wait()
+        snapshot_file.write(self._path, snapshot, files=self._files)
+        self.loaded = snapshot
+        self._sending.clear()
+
+    def setTransmissionData(self, installed: object) -> bool:
+        """The library asks whether a snapshot is complete: `install` was called, or it was a heartbeat."""
+        return installed is True

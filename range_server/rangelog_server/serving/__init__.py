@@ -1,0 +1,1 @@
+"""What clients connect to: the connections of the data plane, and its operations in `handlers`."""

@@ -1,0 +1,378 @@
+"""The data plane's connections: frames in, handlers, frames out. Nothing here waits for the disk.
+
+What holds: the first frame is a hello for this server in this incarnation, within a deadline; bytes that are not a frame
+close their own connection and no other; a connection's bytes in flight are bounded by not reading from it; a reader that
+does not read is disconnected; the replies to a connection's appends go out once a group commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+import structlog
+from google.protobuf.message import DecodeError
+
+from rangelog_core.errors import InternalError, Overloaded, ProtocolViolation, RangelogError, Unauthorized, WrongServer
+from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame, encode_head
+from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
+from rangelog_core.net.keepalive import notice_vanished_peer
+from rangelog_proto.v1 import data_pb2
+from rangelog_server.identity import DirectoryIdentity
+from rangelog_server.ranges.hosted_replica import HostedReplica
+from rangelog_server.ranges.store import Store
+
+HELLO_TIMEOUT_S = 5.0
+FRAME_TIMEOUT_S = 60.0
+"""A frame that was begun is whole by then."""
+SLOW_READER_TIMEOUT_S = 30.0
+"""A reader that took nothing for so long is disconnected."""
+CONNECTIONS_MAX = 2_000
+REFUSALS_LOGGED_EVERY_S = 10.0
+"""Whoever is turned away knocks again soon."""
+KEEPALIVE_IDLE_S = 20
+"""Above the 2 s in which a follower is told something, so only idle connections cost packets."""
+KEEPALIVE_INTERVAL_S = 10
+KEEPALIVE_COUNT = 4
+"""A machine that vanished without a word is noticed after a minute; a network may be away for half of one."""
+USER_TIMEOUT_MS = 60_000
+"""The same for a peer that was sent something and does not acknowledge it: without this the kernel tries for 15 minutes."""
+INFLIGHT_BYTES_MAX = 32 * MIB
+"""Appended over one connection and not yet durable; beyond it the connection is not read."""
+PENDING_BYTES_MAX = 256 * MIB
+"""The same over all connections."""
+WRITE_BUFFER_BYTES_MAX = 16 * MIB
+ACKS_PER_FRAME = 1_000
+"""Of at most 50 bytes each, below the limit of a frame's message."""
+FETCHES_ACTIVE_MAX = 4
+FETCHES_WAITING_MAX = 1_024
+QUESTIONS_WAITING_MAX = 256
+"""Beyond these: fetches for offsets alone, so that followers at the limit do not keep a client from asking for an end."""
+FETCHES_PER_TURN_MAX = 64
+"""Of one connection, in one turn of the event loop: some milliseconds when all are answered from memory."""
+READS_AHEAD_MAX = 64
+"""Over all connections: replies of some 256 KiB, or of one batch, that are read before they can be sent."""
+
+_log = structlog.get_logger("data_plane")
+
+
+@dataclass(slots=True)
+class DataPlane:
+    """What all connections share."""
+
+    store: Store
+    identity: DirectoryIdentity
+    token: str | None
+    loop: asyncio.AbstractEventLoop
+    readers: ThreadPoolExecutor
+    connections: dict[ClientConnection, None] = field(default_factory=dict)
+    paused: dict[ClientConnection, None] = field(default_factory=dict)
+    reads_ahead: int = 0
+    _refusals: int = 0  # not logged yet
+    _refusals_logged_s: float = float("-inf")
+
+    def refused(self, now_s: float) -> None:
+        """A connection too many was turned away."""
+        self._refusals += 1
+        if now_s - self._refusals_logged_s >= REFUSALS_LOGGED_EVERY_S:
+            _log.warning("too many connections", refused=self._refusals, limit=CONNECTIONS_MAX)
+            self._refusals, self._refusals_logged_s = 0, now_s
+
+    def resume_readers(self) -> None:
+        """Bytes were settled: read again from connections that waited for it."""
+        if self.paused:
+            for connection in list(self.paused):
+                connection.resume_if_settled()
+
+    def sweep(self) -> None:
+        """Close what takes too long; call it every second or so."""
+        now = self.loop.time()
+        for connection in list(self.connections):
+            connection.check_deadlines(now)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in list(self.connections):
+            connection.close()
+
+
+Handler = Callable[["ClientConnection", Frame], None]
+
+
+class Following(Protocol):
+    """A fetch that is answered more than once."""
+
+    def renew(self, credit_bytes: int) -> None:
+        """Go on for so many bytes more; none: end, without another reply."""
+
+
+class ClientConnection(asyncio.BufferedProtocol):
+    """One client."""
+
+    def __init__(self, plane: DataPlane, handlers: dict[Opcode, Handler]) -> None:
+        self.plane = plane
+        self.store = plane.store
+        self.closed = False
+        self.greeted = False
+        self.reads_only = False
+        self.client = ""
+        self.weak = weakref.ref(self)  # replicas know of it without keeping it
+        self.fetches: deque[Callable[[], None]] = deque()  # that wait for their turn
+        self.fetch_count = 0  # waiting in any way
+        self.following: dict[int, Following] = {}  # by request id: fetches that are answered more than once
+        self._fetches_active = 0
+        self._fetches_left = FETCHES_PER_TURN_MAX  # to be started before the loop has another turn
+        self._starting_fetches = False
+        self._handlers = handlers
+        self._decoder = FrameDecoder(
+            message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
+        )
+        self._transport: asyncio.Transport
+        self._inflight_bytes = 0
+        self._acks: list[tuple[HostedReplica, int]] = []  # with the request that is answered
+        self._reading_paused = False
+        self._writing_paused = False
+        self._deadline = plane.loop.time() + HELLO_TIMEOUT_S
+        self._slow_deadline = 0.0
+
+    # ---- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        if len(self.plane.connections) >= CONNECTIONS_MAX:
+            self.plane.refused(self.plane.loop.time())
+            self.send_error(0, Overloaded(f"this server has {CONNECTIONS_MAX} connections already, its limit"))
+            self.close()
+            return
+        notice_vanished_peer(
+            transport,
+            idle_s=KEEPALIVE_IDLE_S,
+            interval_s=KEEPALIVE_INTERVAL_S,
+            count=KEEPALIVE_COUNT,
+            unacknowledged_ms=USER_TIMEOUT_MS,
+        )
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        self.plane.connections[self] = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._decoder.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came."""
+        try:
+            frames = self._decoder.received(nbytes)
+        except FrameError as error:
+            self.send_error(0, ProtocolViolation(str(error)))
+            self.close()
+            return
+        if frames:
+            for frame in frames:
+                if self.closed:
+                    break
+                self._handle(frame)
+            self.store.wal.kick()
+            if self.greeted:
+                self._deadline = 0.0
+            wal = self.store.wal
+            if (
+                self._inflight_bytes > INFLIGHT_BYTES_MAX
+                or wal.pending_bytes > PENDING_BYTES_MAX
+                or wal.waits_for_segment
+            ):
+                self._pause_reading()
+        elif not self._deadline:
+            self._deadline = self.plane.loop.time() + FRAME_TIMEOUT_S
+
+    def eof_received(self) -> bool | None:
+        """The client is done; so are we."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self.closed = True
+        self.fetches.clear()
+        for fetch in list(self.following.values()):
+            fetch.renew(0)
+        self.plane.connections.pop(self, None)
+        self.plane.paused.pop(self, None)
+
+    def pause_writing(self) -> None:
+        """The client does not read what we send: ask nothing more of it."""
+        self._writing_paused = True
+        self._slow_deadline = self.plane.loop.time() + SLOW_READER_TIMEOUT_S
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._writing_paused = False
+        self.resume_if_settled()
+        self._start_fetches()
+
+    # ---- requests
+
+    def _handle(self, frame: Frame) -> None:
+        try:
+            handler = self._handlers.get(frame.opcode)
+            if handler is None:
+                raise ProtocolViolation(f"{frame.opcode.name} is not a request")
+            if not self.greeted and frame.opcode is not Opcode.HELLO:
+                raise ProtocolViolation("say hello first")
+            handler(self, frame)
+        except (Unauthorized, WrongServer) as error:
+            self.send_error(frame.request_id, error)
+            self.close()
+        except DecodeError:
+            self.send_error(frame.request_id, ProtocolViolation(f"a {frame.opcode.name} message does not decode"))
+            self.close()
+        except RangelogError as error:
+            self.send_error(frame.request_id, error)
+            if not self.greeted:
+                self.close()
+        except Exception:
+            _log.exception("a request failed", opcode=frame.opcode.name)
+            self.send_error(frame.request_id, InternalError("the request failed; the server's log says why"))
+
+    def require_member(self) -> None:
+        """Raises WrongServer unless the client named this incarnation."""
+        if self.reads_only:
+            raise WrongServer("name the server's incarnation in the hello to write to it")
+
+    # ---- replies
+
+    def send(self, opcode: Opcode, request_id: int, message: bytes, payload: list[bytes] | None = None) -> None:
+        """Send one frame."""
+        if self.closed:
+            return
+        if payload:
+            self._transport.writelines([encode_head(opcode, request_id, message, sum(map(len, payload))), *payload])
+        else:
+            self._transport.write(encode_frame(opcode, request_id, message))
+
+    def send_error(self, request_id: int, error: RangelogError, stream_id: int = 0, range_index: int = 0) -> None:
+        """Send an error in answer to a request."""
+        message = data_pb2.Error(
+            code=error.code,
+            message=error.message[:1000],
+            epoch=error.epoch or 0,
+            offset=error.offset or 0,
+            stream_id=stream_id,
+            range_index=range_index,
+        )
+        self.send(Opcode.ERROR, request_id, message.SerializeToString())
+
+    def close(self) -> None:
+        """Send what is left to send, then close."""
+        if not self.closed:
+            self.closed = True
+            self._transport.close()
+
+    # ---- ranges.store.Appender
+
+    def acked(self, hosted: HostedReplica, request_id: int) -> None:
+        """All below the replica's durable offset is durable."""
+        self._acks.append((hosted, request_id))
+
+    def ask_confirm(self, hosted: HostedReplica) -> None:
+        """See hosted.Writing: an ack that says nothing new, and asks."""
+        reply = _reply_of(hosted)
+        reply.confirm_wanted = True
+        self.send(Opcode.APPEND_REPLY, 0, reply.SerializeToString())
+
+    def send_acks(self) -> None:
+        """One frame for all ranges: with many streams on a connection, a frame for each would cost more than the rest."""
+        acks, self._acks = self._acks, []
+        for start in range(0, len(acks), ACKS_PER_FRAME):
+            first, *others = [_reply_of(hosted) for hosted, _ in acks[start : start + ACKS_PER_FRAME]]
+            first.others.extend(others)
+            self.send(Opcode.APPEND_REPLY, acks[start][1], first.SerializeToString())
+
+    def taken(self, size_bytes: int) -> None:
+        """So many bytes are in flight now."""
+        self._inflight_bytes += size_bytes
+
+    def settled(self, size_bytes: int) -> None:
+        """So many no longer are."""
+        self._inflight_bytes -= size_bytes
+        if self._reading_paused:
+            self.resume_if_settled()
+
+    # ---- flow control
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and not self.closed:
+            self._reading_paused = True
+            self._transport.pause_reading()
+            self.plane.paused[self] = None
+
+    def resume_if_settled(self) -> None:
+        """Read again if nothing speaks against it."""
+        if self.closed or self._writing_paused or self._inflight_bytes > INFLIGHT_BYTES_MAX // 2:
+            return
+        wal = self.store.wal
+        if self._reading_paused and wal.pending_bytes <= PENDING_BYTES_MAX // 2 and not wal.waits_for_segment:
+            self._reading_paused = False
+            self.plane.paused.pop(self, None)
+            self._transport.resume_reading()
+
+    def queue_fetch(self, start: Callable[[], None]) -> None:
+        """Run a fetch when it is its turn; it calls fetch_done when its reply is sent, or when it waits for more.
+
+        `start` raises nothing: whatever happens to a fetch, it answers, and gives back its turn.
+        """
+        self.fetches.append(start)
+        self._start_fetches()
+
+    def fetch_done(self) -> None:
+        """One fetch less is active."""
+        self._fetches_active -= 1
+        self._start_fetches()
+
+    def _start_fetches(self) -> None:
+        """Start what may be started: never from within itself, however many are done at once."""
+        if self._starting_fetches:
+            return  # by the loop below, of which this fetch is a step
+        self._starting_fetches = True
+        try:
+            while self.fetches and self._fetches_active < FETCHES_ACTIVE_MAX and not self._writing_paused:
+                if not self._fetches_left:
+                    return  # the next turn goes on
+                self._fetches_left -= 1
+                if not self._fetches_left:
+                    self.plane.loop.call_soon(self._next_turn)
+                self._fetches_active += 1
+                self.fetches.popleft()()
+        finally:
+            self._starting_fetches = False
+
+    def _next_turn(self) -> None:
+        self._fetches_left = FETCHES_PER_TURN_MAX
+        self._start_fetches()
+
+    def check_deadlines(self, now: float) -> None:
+        """Disconnect who is too slow."""
+        late = self._deadline and now > self._deadline and not self._reading_paused
+        if late:
+            self.send_error(0, ProtocolViolation("no whole frame came in time"))
+            self.close()
+        elif self._writing_paused and now > self._slow_deadline:
+            _log.warning("a reader is too slow; disconnected", client=self.client)
+            self.closed = True
+            self._transport.abort()
+
+
+def _reply_of(hosted: HostedReplica) -> data_pb2.AppendReply:
+    core = hosted.core
+    return data_pb2.AppendReply(
+        stream_id=core.stream_id,
+        range_index=core.range_index,
+        epoch=core.epoch,
+        durable_offset=core.durable_offset,
+        followed=bool(hosted.waiters),
+    )

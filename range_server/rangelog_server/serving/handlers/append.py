@@ -1,0 +1,52 @@
+"""Append: check the batches' headers and checksums, hand them to the store. The reply comes with the group commit."""
+
+from __future__ import annotations
+
+from rangelog_core.batch import BatchHeader, batch_crc, check_batch, split_batches
+from rangelog_core.errors import ProtocolViolation, RangelogError
+from rangelog_core.frame import Frame
+from rangelog_proto.v1 import data_pb2
+from rangelog_server.ranges.replica import NewBatch
+from rangelog_server.serving.connection import ClientConnection
+
+
+def handle(connection: ClientConnection, frame: Frame) -> None:
+    """Take one frame of batches; every refusal is answered under the frame's id and names the range."""
+    message = data_pb2.Append.FromString(frame.message)
+    payload = frame.payload
+    size = len(payload)
+    connection.taken(size)
+    try:
+        connection.require_member()
+        batches = check_payload(message, payload)
+        hosted = connection.store.append(connection, frame.request_id, message, batches, payload)
+        hosted.writing = connection.weak
+    except RangelogError as error:
+        connection.settled(size)
+        connection.send_error(frame.request_id, error, message.stream_id, message.range_index)
+    except Exception:
+        connection.settled(size)
+        raise
+
+
+def check_payload(message: data_pb2.Append, payload: bytes) -> list[NewBatch]:
+    """Check that a payload is whole batches of the message's range and epoch. Raises ProtocolViolation, Corruption."""
+    if not payload:
+        raise ProtocolViolation("an append without a batch")
+    if int.from_bytes(payload[8:12], "little") == len(payload):  # the length field: the usual case is one batch
+        header = check_batch(payload)
+        _check_header(message, header)
+        return [NewBatch(header, batch_crc(payload), payload)]
+    batches = []
+    for data in split_batches(payload):
+        header = check_batch(data)
+        _check_header(message, header)
+        batches.append(NewBatch(header, batch_crc(data), data))
+    return batches
+
+
+def _check_header(message: data_pb2.Append, header: BatchHeader) -> None:
+    if header.stream_id != message.stream_id or header.range_index != message.range_index:
+        raise ProtocolViolation("a batch of another range")
+    if header.epoch != message.epoch and not (message.recovery and header.epoch < message.epoch):
+        raise ProtocolViolation(f"a batch of epoch {header.epoch} in an append of epoch {message.epoch}")

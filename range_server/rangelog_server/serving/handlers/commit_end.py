@@ -1,0 +1,22 @@
+"""CommitEnd: the committed end, from who sealed the range. Answered once it is durable."""
+
+from __future__ import annotations
+
+from rangelog_core.frame import Frame, Opcode
+from rangelog_proto.v1 import data_pb2
+from rangelog_server.ranges.hosted_replica import HostedReplica
+from rangelog_server.serving.connection import ClientConnection
+
+
+def handle(connection: ClientConnection, frame: Frame) -> None:
+    """Learn the end. Raises WriterFenced, PreconditionFailed (another end is known), ProtocolViolation, StorageFull."""
+    message = data_pb2.CommitEnd.FromString(frame.message)
+    connection.require_member()
+
+    def answer(hosted: HostedReplica) -> None:
+        reply = data_pb2.CommitEndReply(complete=hosted.core.complete, durable_offset=hosted.core.durable_offset)
+        connection.send(Opcode.COMMIT_END_REPLY, frame.request_id, reply.SerializeToString())
+
+    connection.store.commit_end(
+        message.stream_id, message.range_index, message.start_offset, message.end_offset, message.epoch, answer
+    )

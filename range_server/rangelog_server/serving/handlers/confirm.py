@@ -1,0 +1,13 @@
+"""Confirm: the writer says what is acked. No reply."""
+
+from __future__ import annotations
+
+from rangelog_core.frame import Frame
+from rangelog_proto.v1 import data_pb2
+from rangelog_server.serving.connection import ClientConnection
+
+
+def handle(connection: ClientConnection, frame: Frame) -> None:
+    """Move the confirm offset on."""
+    connection.require_member()
+    connection.store.confirm(data_pb2.Confirm.FromString(frame.message))

@@ -1,0 +1,322 @@
+"""Fetch: whole batches as they are stored, from memory at the tail, else from the disk on a reader thread.
+
+A fetch at the readable end of an open range waits for more, at most as long as it asks. One that wants the confirm offset has
+the writer asked for it, and waits for that. One with credit is answered again
+and again, each time with what comes next, while its credit lasts: what becomes readable is pushed, and what lies on the
+disk is read while the reply before goes out and the reader works on it. It says something at least as often as it was
+asked to, and it ends with an error, at the end of a sealed range, at the offset that it names, or when it is told to.
+
+What was read from the disk is checked before it is sent; what does not fit its checksum quarantines the replica, what the
+disk refuses only if that lasts. Whatever goes wrong in a fetch, it is answered, and its turn goes to the next one.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future, TimerHandle
+from collections.abc import Callable
+
+import structlog
+
+from rangelog_core.errors import (
+    InternalError,
+    Overloaded,
+    ProtocolViolation,
+    RangelogError,
+    RangeNotFound,
+    Unavailable,
+)
+from rangelog_core.frame import Frame, Opcode
+from rangelog_core.limits import FETCH_BYTES_MAX, FETCH_CREDIT_BYTES_MAX, FETCH_WAIT_MS_MAX
+from rangelog_proto.v1 import data_pb2
+from rangelog_server.ranges.hosted_replica import HostedReplica
+from rangelog_server.ranges.reading import make_plan, read_batches
+from rangelog_server.ranges.replica import DiskTrust
+from rangelog_server.serving.connection import (
+    FETCHES_WAITING_MAX,
+    QUESTIONS_WAITING_MAX,
+    READS_AHEAD_MAX,
+    ClientConnection,
+)
+
+_log = structlog.get_logger("fetch")
+
+
+def handle(connection: ClientConnection, frame: Frame) -> None:
+    """Answer at once, or when there is something, or when the wait is over. Raises Overloaded, ProtocolViolation."""
+    message = data_pb2.Fetch.FromString(frame.message)
+    running = connection.following.get(frame.request_id)
+    if message.renews:  # it may have ended meanwhile
+        if running is not None:
+            running.renew(message.credit_bytes)
+        return
+    if running is not None:
+        raise ProtocolViolation("a fetch of this id is under way")
+    if connection.fetch_count >= FETCHES_WAITING_MAX + (0 if message.bytes_max else QUESTIONS_WAITING_MAX):
+        raise Overloaded(f"{FETCHES_WAITING_MAX} fetches wait on this connection already")
+    fetch = _Fetch(connection, frame.request_id, message)
+    connection.fetch_count += 1
+    if message.credit_bytes:
+        connection.following[frame.request_id] = fetch
+    connection.queue_fetch(fetch.run)
+
+
+class _Fetch:
+    """One fetch until its last reply. At any time it is in its connection's queue, being read, waiting, or out of credit."""
+
+    __slots__ = (
+        "_ahead",
+        "_connection",
+        "_credit",
+        "_deadline",
+        "_follows",
+        "_has_turn",
+        "_hosted",
+        "_message",
+        "_offset",
+        "_out_of_credit",
+        "_over",
+        "_reach",
+        "_request_id",
+        "_timer",
+        "_wait_s",
+    )
+
+    def __init__(self, connection: ClientConnection, request_id: int, message: data_pb2.Fetch) -> None:
+        self._connection = connection
+        self._request_id = request_id
+        self._message = message
+        self._offset = message.offset
+        self._reach = message.offset  # one past what is being read
+        self._wait_s = min(message.wait_ms_max, FETCH_WAIT_MS_MAX) / 1000
+        self._deadline = connection.plane.loop.time() + self._wait_s
+        self._credit = min(message.credit_bytes, FETCH_CREDIT_BYTES_MAX)
+        self._follows = message.credit_bytes > 0
+        self._has_turn = False
+        self._out_of_credit = False
+        self._over = False
+        self._ahead: tuple[Future[list[bytes]], int] | None = None  # what comes next is being read, and where it ends
+        self._timer: TimerHandle | None = None
+        self._hosted: HostedReplica | None = None
+
+    def run(self) -> None:
+        """Answer, read, or wait. To be called in its connection's turn."""
+        self._has_turn = True
+        if self._over:
+            self._end_turn()
+            return
+        self._guarded(self._attempt)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Take a step: what it raises is the fetch's answer."""
+        try:
+            step()
+        except RangelogError as error:
+            self._fail(error)
+        except Exception:
+            _log.exception("a fetch failed")
+            self._fail(InternalError("the fetch failed; the server's log says why"))
+
+    def _end_turn(self) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._connection.fetch_done()
+
+    def renew(self, credit_bytes: int) -> None:
+        """Go on for so many bytes more; none: end, without another reply."""
+        if not credit_bytes:
+            self._end()
+            return
+        self._credit = min(self._credit + credit_bytes, FETCH_CREDIT_BYTES_MAX)
+        if self._out_of_credit and self._credit > 0:
+            self._out_of_credit = False
+            self._deadline = self._connection.plane.loop.time() + self._wait_s
+            self._connection.queue_fetch(self.run)
+
+    def _attempt(self) -> None:
+        message, connection = self._message, self._connection
+        hosted = self._hosted = connection.store.find(message.stream_id, message.range_index)
+        core = hosted.core
+        core.check_fetch(self._offset, core.readable_end(message.known_end_offset, message.recovery_epoch))
+        if message.confirm_wanted_offset:
+            self._wait_confirmed(hosted)
+            return
+        if self._ahead is not None:
+            future, self._reach = self._ahead
+            self._forget_ahead()
+            future.add_done_callback(self._read)
+            return
+        first, last = self._next(hosted)
+        if first < last:
+            self._reach = core.batch_span(last - 1)[1]
+            batches = connection.store.cached(hosted, first, last)
+            if batches is not None:
+                self._reply(hosted, batches)
+                return
+            self._read_from_disk(hosted, first, last).add_done_callback(self._read)
+        elif core.sealed_end_offset is not None or message.recovery_epoch:
+            self._reply(hosted, [])
+        else:
+            self._wait(hosted)
+
+    def _wait_confirmed(self, hosted: HostedReplica) -> None:
+        """Answer once the confirm offset is where the reader needs it; the writer is asked for it, once."""
+        if not self._is_at_end(hosted) or self._connection.plane.loop.time() >= self._deadline:
+            self._reply(hosted, [])
+            return
+        if self._timer is None:
+            hosted.ask_confirm()
+        self._wait_for_more(hosted)
+        self._end_turn()
+
+    def _next(self, hosted: HostedReplica) -> tuple[int, int]:
+        """Return which batches come next; none when there are none, or no credit for them."""
+        end = hosted.core.readable_end(self._message.known_end_offset, self._message.recovery_epoch)
+        bytes_max = min(self._message.bytes_max, FETCH_BYTES_MAX)
+        if self._follows:
+            bytes_max = min(bytes_max, self._credit)
+        return hosted.plan(self._offset, end, bytes_max) if self._offset < end else (0, 0)
+
+    def _read_from_disk(self, hosted: HostedReplica, first: int, last: int) -> Future[list[bytes]]:
+        plan, plane = make_plan(hosted, first, last), self._connection.plane
+        return plane.loop.run_in_executor(plane.readers, read_batches, self._connection.store.wal, plan)
+
+    def _read_ahead(self, hosted: HostedReplica) -> None:
+        """Have what comes next read while what was read is sent."""
+        plane = self._connection.plane
+        if self._credit <= 0 or plane.reads_ahead >= READS_AHEAD_MAX:
+            return
+        first, last = self._next(hosted)
+        if first < last and self._connection.store.cached(hosted, first, last) is None:
+            plane.reads_ahead += 1
+            future = self._read_from_disk(hosted, first, last)
+            self._ahead = future, hosted.core.batch_span(last - 1)[1]
+
+    def _forget_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead = None
+            self._connection.plane.reads_ahead -= 1
+
+    def _wait(self, hosted: HostedReplica) -> None:
+        if self._connection.plane.loop.time() >= self._deadline:
+            self._reply(hosted, [])
+            return
+        self._wait_for_more(hosted)
+        self._end_turn()
+
+    def _wait_for_more(self, hosted: HostedReplica) -> None:
+        hosted.waiters[self._wake] = None
+        if self._timer is None:
+            self._timer = self._connection.plane.loop.call_at(self._deadline, self._expire)
+
+    def _wake(self) -> None:
+        if self._hosted is not None and self._is_at_end(self._hosted):
+            self._hosted.waiters[self._wake] = None  # what moved is no news for a reader: flushed, but not confirmed
+        else:
+            self._again()
+
+    def _is_at_end(self, hosted: HostedReplica) -> bool:
+        core = hosted.core
+        if hosted.dropped or core.sealed_end_offset is not None or core.trust is DiskTrust.QUARANTINED:
+            return False
+        if self._message.confirm_wanted_offset:
+            return core.confirm_offset < self._message.confirm_wanted_offset
+        return self._offset == core.readable_end(self._message.known_end_offset)
+
+    def _expire(self) -> None:
+        self._timer = None
+        if self._hosted is None or self._wake not in self._hosted.waiters:
+            return  # it is no longer waiting
+        if self._connection.plane.loop.time() < self._deadline:
+            self._wait_for_more(self._hosted)  # it was answered since the timer was set
+            return
+        del self._hosted.waiters[self._wake]
+        self._again()
+
+    def _again(self) -> None:
+        if not self._over and not self._connection.closed:
+            self._connection.queue_fetch(self.run)
+
+    def _read(self, future: Future[list[bytes]]) -> None:
+        self._guarded(lambda: self._take(future))
+
+    def _take(self, future: Future[list[bytes]]) -> None:
+        """What was wanted of the disk is here, or failed."""
+        hosted = self._hosted
+        if hosted is None or hosted.dropped:
+            raise RangeNotFound(
+                f"no replica of range {self._message.stream_id}/{self._message.range_index} here any more"
+            )
+        if future.cancelled():
+            raise Unavailable("the server is being stopped")
+        store, error = self._connection.store, future.exception()
+        if isinstance(error, RangelogError):
+            store.read_failed(hosted, error, self._connection.plane.loop.time())
+        if error is not None:
+            raise error
+        store.read_faults.succeeded(hosted.key, self._offset, self._reach)
+        self._reply(hosted, future.result(), from_disk=True)
+
+    def _reply(self, hosted: HostedReplica, batches: list[bytes], *, from_disk: bool = False) -> None:
+        if self._over:
+            self._end_turn()
+            return
+        core = hosted.core
+        if batches:
+            self._offset = self._reach
+            self._credit -= sum(map(len, batches))
+        sealed = core.sealed_end_offset is not None
+        last = not self._follows or self._is_last(batches, sealed)
+        if from_disk and not last:
+            self._read_ahead(hosted)
+        reply = data_pb2.FetchReply(
+            start_offset=core.start_offset,
+            confirm_offset=core.confirm_offset,
+            sealed_end_offset=core.sealed_end_offset or 0,
+            sealed=sealed,
+            durable_offset=core.durable_offset,
+            last=last,
+            doubtful=core.trust is DiskTrust.DOUBTFUL,
+        )
+        self._connection.send(Opcode.FETCH_REPLY, self._request_id, reply.SerializeToString(), batches)
+        if last:
+            self._end()
+        else:
+            self._go_on(hosted)
+        self._end_turn()
+
+    def _is_last(self, batches: list[bytes], sealed: bool) -> bool:
+        if not batches:
+            return sealed or not self._wait_s or self._message.recovery_epoch > 0
+        return 0 < self._message.end_offset <= self._offset
+
+    def _go_on(self, hosted: HostedReplica) -> None:
+        loop = self._connection.plane.loop
+        self._deadline = loop.time() + self._wait_s
+        if self._credit <= 0:
+            self._out_of_credit = True
+        elif self._is_at_end(hosted) and not self._connection.closed:
+            self._wait_for_more(hosted)
+        else:
+            loop.call_soon(self._again)  # not at once: whoever else is served here has a turn first
+
+    def _fail(self, error: RangelogError) -> None:
+        try:
+            if not self._over:
+                self._connection.send_error(self._request_id, error)
+        except Exception:
+            _log.exception("a fetch's error could not be sent")
+        self._end()
+        self._end_turn()
+
+    def _end(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._forget_ahead()
+        self._connection.fetch_count -= 1
+        self._connection.following.pop(self._request_id, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._hosted is not None:
+            self._hosted.waiters.pop(self._wake, None)

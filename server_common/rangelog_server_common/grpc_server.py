@@ -1,0 +1,137 @@
+"""The server side of gRPC, shared by the placement driver and the range server.
+
+What holds: every error that leaves is one of ours, and the text of any other exception stays in the log; a wrong token is
+refused in constant time; a port that is taken is an error, not a second listener.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_status import rpc_status
+
+from rangelog_core.errors import (
+    InternalError,
+    ProtocolViolation,
+    RangelogError,
+    RequestTimeout,
+    Unauthorized,
+    Unavailable,
+)
+from rangelog_core.net.grpc_errors import to_status
+from rangelog_core.net.grpc_options import SERVER_OPTIONS, TlsConfig
+
+_log = logging.getLogger("rangelog.grpc")
+
+CALL_TIMEOUT_S = 30.0
+"""A handler that takes longer is cut off, whatever the caller's deadline."""
+
+_OPEN_SERVICES = ("/grpc.health.", "/grpc.reflection.")
+
+Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
+
+
+async def abort_with(context: Any, error: RangelogError) -> None:
+    """End a call with one of our errors."""
+    await context.abort_with_status(rpc_status.to_status(to_status(error)))
+
+
+class ErrorInterceptor(grpc.aio.ServerInterceptor):
+    """Checks the token and maps errors, for every unary call that is ours."""
+
+    def __init__(self, token: str | None) -> None:
+        self._expected = f"Bearer {token}".encode() if token else None
+
+    async def intercept_service(self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """See grpc.aio.ServerInterceptor."""
+        handler = await continuation(handler_call_details)
+        method = handler_call_details.method
+        if handler is None or handler.unary_unary is None:
+            return handler
+        allowed = method.startswith(_OPEN_SERVICES) or self._allowed(handler_call_details)
+        inner = handler.unary_unary
+
+        async def call(data: bytes, context: Any) -> Any:
+            try:
+                if not allowed:
+                    raise Unauthorized("a valid token is needed: pass --token or set RANGELOG_TOKEN")
+                request = _parsed(handler.request_deserializer, data)
+                async with asyncio.timeout(CALL_TIMEOUT_S):
+                    return await inner(request, context)
+            except RangelogError as error:
+                await abort_with(context, error)
+            except TimeoutError:
+                await abort_with(context, RequestTimeout(f"the call took longer than {CALL_TIMEOUT_S:g} s"))
+            except Exception as error:
+                if isinstance(error, grpc.aio.AbortError):
+                    raise
+                _log.exception("%s failed", method)
+                await abort_with(context, InternalError("an internal error; the server's log has the details"))
+
+        return grpc.unary_unary_rpc_method_handler(
+            call, request_deserializer=None, response_serializer=handler.response_serializer
+        )
+
+    def _allowed(self, details: grpc.HandlerCallDetails) -> bool:
+        if self._expected is None:
+            return True
+        given = next((value for key, value in details.invocation_metadata or () if key == "authorization"), "")
+        return hmac.compare_digest(given if isinstance(given, bytes) else given.encode(), self._expected)
+
+
+def _parsed(parse: Callable[[bytes], Any] | None, data: bytes) -> Any:
+    """Parsed here and not by the library, which answers what is no message with an error that is nobody's."""
+    try:
+        return parse(data) if parse is not None else data
+    except DecodeError as error:
+        raise ProtocolViolation("the request does not decode as its message") from error
+
+
+class GrpcServer:
+    """One gRPC server with health and reflection. Add services to `server`, then `start`."""
+
+    def __init__(self, *, token: str | None = None, tls: TlsConfig | None = None) -> None:
+        from grpc_health.v1 import health, health_pb2_grpc
+
+        self._tls = tls
+        self.server: grpc.aio.Server = grpc.aio.server(interceptors=[ErrorInterceptor(token)], options=SERVER_OPTIONS)
+        self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
+        self._names: tuple[str, ...] = ()
+
+    async def start(self, listen: str, service_names: tuple[str, ...]) -> int:
+        """Listen on "host:port" (port 0: any) and return the port. Raises Unavailable when it is taken."""
+        from grpc_health.v1 import health
+        from grpc_reflection.v1alpha import reflection
+
+        self._names = service_names
+        reflection.enable_server_reflection((*service_names, health.SERVICE_NAME, reflection.SERVICE_NAME), self.server)
+        try:
+            if self._tls is not None:
+                port = self.server.add_secure_port(listen, self._tls.server_credentials())
+            else:
+                port = self.server.add_insecure_port(listen)
+        except RuntimeError:
+            port = 0
+        if port == 0:
+            raise Unavailable(f"cannot listen on {listen}: is the port taken? Choose another one")
+        await self.server.start()
+        return int(port)
+
+    async def set_serving(self, serving: bool) -> None:
+        """Say on the health service whether this server can do its work."""
+        from grpc_health.v1 import health_pb2
+
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in ("", *self._names):
+            await self._health.set(name, status)
+
+    async def stop(self, grace_s: float = 1.0) -> None:
+        """Let calls end, then stop; idempotent."""
+        await self.server.stop(grace_s)

@@ -1,0 +1,41 @@
+"""How a server process stops, fails, and publishes where it listens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ENDPOINT_FILE = "endpoint.json"
+"""In the data directory while the server serves: the process id and the addresses, for whoever started the server."""
+
+
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """Call `stop` in the running event loop on SIGTERM and SIGINT."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+
+
+def fail(program: str, message: str) -> int:
+    """Write `message` as one line to stderr and return the exit code of a failure, 1."""
+    sys.stderr.write(f"{program}: {message}\n")
+    return 1
+
+
+def write_endpoint(directory: Path, content: dict[str, Any]) -> None:
+    """Write the endpoint file, whole or not at all, with this process's id as `pid`. Raises OSError."""
+    path = directory / ENDPOINT_FILE
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps({"pid": os.getpid()} | content))
+    os.replace(temporary, path)
+
+
+def remove_endpoint(directory: Path) -> None:
+    """Remove the endpoint file if it is there, at the end or at the start after a crash."""
+    (directory / ENDPOINT_FILE).unlink(missing_ok=True)

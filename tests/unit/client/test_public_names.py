@@ -1,0 +1,66 @@
+"""What a program imports: the names of `rangelog` and of its public modules, and that they are the shared model's own."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+import rangelog
+import rangelog.errors
+import rangelog.limits
+import rangelog_core.errors
+import rangelog_core.limits
+import rangelog_core.record
+import rangelog_core.stream_config
+
+PUBLIC_MODULES = (
+    "rangelog",
+    "rangelog.arrow",
+    "rangelog.context",
+    "rangelog.errors",
+    "rangelog.limits",
+    "rangelog.spark",
+    "rangelog.sync",
+    "rangelog.tier",
+    "rangelog._read.arrow_chunk",
+    "rangelog.tier.object_store",
+    "rangelog.tier.opening",
+    "rangelog.tier.parquet",
+)
+
+
+@pytest.mark.parametrize("name", PUBLIC_MODULES)
+def test_public_modules_are_importable_and_keep_what_they_list(name: str) -> None:
+    """Each public module is there, and so is every name of its `__all__`."""
+    module = importlib.import_module(name)
+    missing = [each for each in getattr(module, "__all__", ()) if not hasattr(module, each)]
+    assert not missing
+
+
+def test_every_error_is_public() -> None:
+    """`rangelog.errors` lists each class of the tree, and it is the class that servers raise."""
+    tree = {
+        name: each
+        for name, each in vars(rangelog_core.errors).items()
+        if isinstance(each, type) and issubclass(each, rangelog_core.errors.RangelogError)
+    }
+    assert {name: getattr(rangelog.errors, name) for name in rangelog.errors.__all__} == tree
+
+
+def test_errors_of_the_package_are_those_of_the_tree() -> None:
+    """`except rangelog.StreamNotFound` catches what a call raises."""
+    errors = [name for name in rangelog.__all__ if hasattr(rangelog_core.errors, name)]
+    assert len(errors) > 15
+    for name in errors:
+        assert getattr(rangelog, name) is getattr(rangelog_core.errors, name)
+
+
+def test_records_and_limits_are_the_models_own() -> None:
+    """The public names are the same objects as the shared model's."""
+    for name in ("Ack", "AppendRecord", "Record"):
+        assert getattr(rangelog, name) is getattr(rangelog_core.record, name)
+    for name in ("StreamConfig", "StreamConfigChange"):
+        assert getattr(rangelog, name) is getattr(rangelog_core.stream_config, name)
+    for name in rangelog.limits.__all__:
+        assert getattr(rangelog.limits, name) is getattr(rangelog_core.limits, name)
