@@ -22,32 +22,22 @@ def run_pd(config: Path | None, flags: Mapping[str, Any]) -> int:
     members = parse_members(flags["members"])
     values = merge(config, dict(flags) | {"members": members}, PD_ENV_PREFIX)
 
-    from pydantic import ValidationError
-
     from rangelog_pd.main import run
     from rangelog_pd.settings import PdSettings
+    from rangelog_server_common.settings import load_settings
 
-    try:
-        settings = PdSettings(**values)
-    except ValidationError as error:
-        raise invalid(error.errors(), PD_ENV_PREFIX) from None
-    return run(settings)
+    return run(load_settings(PdSettings, values))
 
 
 def run_range_server(config: Path | None, flags: Mapping[str, Any]) -> int:
     """Run a range server until it is stopped; its exit code."""
     values = merge(config, dict(flags) | {"pd": list(flags["pd"])}, SERVER_ENV_PREFIX)
 
-    from pydantic import ValidationError
-
     from rangelog_server.main import run
     from rangelog_server.settings import RangeServerSettings
+    from rangelog_server_common.settings import load_settings
 
-    try:
-        settings = RangeServerSettings(**values)
-    except ValidationError as error:
-        raise invalid(error.errors(), SERVER_ENV_PREFIX) from None
-    return run(settings)
+    return run(load_settings(RangeServerSettings, values))
 
 
 def parse_members(given: tuple[str, ...]) -> dict[str, dict[str, str]]:
@@ -80,16 +70,3 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigInvalid(f"cannot read {path}: {error.strerror}: check --config") from None
     except (ValueError, RecursionError) as error:  # also a number of 5,000 digits, and lists in lists without end
         raise ConfigInvalid(f"{path} is not TOML ({error}): correct it") from None
-
-
-def invalid(problems: Any, env_prefix: str) -> ConfigInvalid:
-    """One line for the first problem that pydantic found."""
-    first = problems[0]
-    key = ".".join(str(part) for part in first["loc"]) or "configuration"
-    if first["type"] == "extra_forbidden":
-        return ConfigInvalid(f"unknown key {key!r} in the configuration: remove it (known ones: see --help)")
-    if first["type"] == "missing":
-        flag = "--" + key.replace("_", "-")
-        return ConfigInvalid(f"{key} is missing: give {flag}, {env_prefix}{key.upper()} or the key in --config")
-    said = first["msg"].removeprefix("Value error, ")
-    return ConfigInvalid(f"{key}: {said}: correct it and start again")

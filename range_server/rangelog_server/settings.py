@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from rangelog_core.errors import ConfigInvalid, InvalidArgument
+from rangelog_core.errors import InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.limits import MIB
 from rangelog_core.net.addresses import split_address
@@ -80,15 +80,3 @@ def split_listen(value: str) -> tuple[str, int]:
         return split_address(value, port_min=0)
     except InvalidArgument as error:
         raise ValueError(error.message) from error
-
-
-def load_settings(**values: Any) -> RangeServerSettings:
-    """Return settings. Raises ConfigInvalid, one line that names the key."""
-    try:
-        return RangeServerSettings(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "configuration"
-        if first["type"] == "extra_forbidden":
-            raise ConfigInvalid(f"unknown key {key!r} in the range server's configuration: remove it") from None
-        raise ConfigInvalid(f"{key}: {first['msg']}") from None

@@ -16,7 +16,6 @@ import click
 from fuzz_engine import MIB, Target
 from fuzz_mutation import text_mutated
 from google.rpc import error_details_pb2, status_pb2
-from pydantic import ValidationError
 
 from pdctl.lines import LineSplitter
 from pdctl.records import _render
@@ -28,7 +27,7 @@ from rangelog.spark.options import parse_options
 from rangelog.tier import file_store, opening
 from rangelog.tier.object_store import check_key
 from rangelog_cli.local.plan import ClusterPlan, make_plan, read_plan, write_plan
-from rangelog_cli.servers import PD_ENV_PREFIX, SERVER_ENV_PREFIX, invalid, merge, parse_members
+from rangelog_cli.servers import PD_ENV_PREFIX, SERVER_ENV_PREFIX, merge, parse_members
 from rangelog_core.errors import ConfigInvalid, InvalidArgument, RangelogError
 from rangelog_core.ids import check_name
 from rangelog_core.net.addresses import split_address
@@ -37,6 +36,7 @@ from rangelog_core.record import Record
 from rangelog_pd.consensus.network.dialing import parse_address
 from rangelog_pd.settings import PdSettings
 from rangelog_server.settings import RangeServerSettings, split_listen
+from rangelog_server_common.settings import load_settings
 
 DEEP = b"[" * 50_000
 
@@ -110,11 +110,10 @@ def run_server_toml(data: bytes) -> bool:
 def _settings(data: bytes, kind: Any, prefix: str) -> bool:
     values = merge(TextFile(data), {}, prefix)  # type: ignore[arg-type]
     try:
-        settings = kind(**values)
-    except ValidationError as error:
-        refusal = invalid(error.errors(), prefix)
+        settings = load_settings(kind, values)
+    except ConfigInvalid as refusal:
         assert len(refusal.message) < 64 * 1024
-        raise refusal from None
+        raise
     assert "\0" not in str(settings.data_dir), "no directory can have this name"
     return True
 

@@ -21,7 +21,8 @@ from rangelog_core.net.grpc_errors import _told_by
 from rangelog_core.record import ms_of
 from rangelog_pd.consensus.network.dialing import parse_address
 from rangelog_pd.settings import MemberSettings, PdSettings
-from rangelog_server.settings import load_settings
+from rangelog_server.settings import RangeServerSettings
+from rangelog_server_common.settings import load_settings
 
 MANY_DIGITS = "9" * 5_000
 BAD_HOSTS = ("a..b", "x" * 64 + ".example", "h\0st", "\u0627a.example", "")
@@ -37,7 +38,7 @@ async def test_addresses_that_no_resolver_takes(address: str) -> None:
     with pytest.raises(InvalidArgument):
         parse_address(address)
     with pytest.raises(ConfigInvalid):
-        load_settings(name="rs1", data_dir="data", data_listen=address)
+        load_settings(RangeServerSettings, {"name": "rs1", "data_dir": "data", "data_listen": address})
     with pytest.raises(InvalidArgument):  # a range server may register anything as its address
         await DataConnection.connect(address, ReplicaId("rs1", Incarnation(1)))
     assert split_address("[::1]:7") == ("::1", 7)
@@ -78,7 +79,7 @@ def test_a_plan_whose_port_is_no_number(tmp_path: Path) -> None:
 def test_a_directory_with_a_zero_byte_in_its_name() -> None:
     """The server started, and ended with ValueError and a stack trace."""
     with pytest.raises(ConfigInvalid, match="zero byte"):
-        load_settings(name="rs1", data_dir="a\0b")
+        load_settings(RangeServerSettings, {"name": "rs1", "data_dir": "a\0b"})
     member = MemberSettings(raft_address="a:1", api_address="a:2")
     with pytest.raises(ValueError, match="zero byte"):
         PdSettings(name="pd1", data_dir=Path("a\0b"), members={"pd1": member})

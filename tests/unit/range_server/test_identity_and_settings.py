@@ -8,7 +8,8 @@ import pytest
 
 from rangelog_core.errors import ConfigInvalid, Corruption, PreconditionFailed, Unavailable
 from rangelog_server.identity import DataDirectory
-from rangelog_server.settings import load_settings
+from rangelog_server.settings import RangeServerSettings
+from rangelog_server_common.settings import load_settings
 
 
 def test_identity_stays_and_boot_rises(tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_log_without_identity_is_set_aside(tmp_path: Path) -> None:
 def test_bad_settings_are_named(values: dict[str, object], said: str, tmp_path: Path) -> None:
     """A bad or unknown key is told by name, in one line."""
     with pytest.raises(ConfigInvalid, match=said) as caught:
-        load_settings(**({"name": "rs1", "data_dir": tmp_path} | values))
+        load_settings(RangeServerSettings, {"name": "rs1", "data_dir": tmp_path} | values)
     assert "\n" not in caught.value.message
 
 
@@ -84,6 +85,6 @@ def test_settings_from_the_environment(tmp_path: Path, monkeypatch: pytest.Monke
     """Lists are comma-separated; the token is not shown."""
     monkeypatch.setenv("RANGELOG_SERVER_PD", "a:1, b:2")
     monkeypatch.setenv("RANGELOG_SERVER_TOKEN", "s3cret")
-    settings = load_settings(name="rs1", data_dir=tmp_path)
+    settings = load_settings(RangeServerSettings, {"name": "rs1", "data_dir": tmp_path})
     assert settings.pd == ["a:1", "b:2"]
     assert "s3cret" not in repr(settings)
