@@ -16,7 +16,10 @@ import click
 from fuzz_engine import MIB, Target
 from fuzz_mutation import text_mutated
 from google.rpc import error_details_pb2, status_pb2
+<<<<<<< HEAD
 from rangelog_server_common.settings import load_settings
+=======
+>>>>>>> house
 
 from pdctl.lines import LineSplitter
 from pdctl.records import _render
@@ -37,6 +40,7 @@ from rangelog_core.record import Record
 from rangelog_pd.consensus.network.dialing import parse_address
 from rangelog_pd.settings import PdSettings
 from rangelog_server.settings import RangeServerSettings, split_listen
+from rangelog_server_common.settings import load_settings
 
 DEEP = b"[" * 50_000
 

@@ -23,6 +23,10 @@ from rangelog_core.record import ms_of
 from rangelog_pd.consensus.network.dialing import parse_address
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_server.settings import RangeServerSettings
+<<<<<<< HEAD
+=======
+from rangelog_server_common.settings import load_settings
+>>>>>>> house
 
 MANY_DIGITS = "9" * 5_000
 BAD_HOSTS = ("a..b", "x" * 64 + ".example", "h\0st", "\u0627a.example", "")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rangelog_server_common.settings import load_settings
 
 from rangelog_core.errors import ConfigInvalid, Corruption, PreconditionFailed, Unavailable
 from rangelog_server.identity import DataDirectory
 from rangelog_server.settings import RangeServerSettings
+from rangelog_server_common.settings import load_settings
 
 
 def test_identity_stays_and_boot_rises(tmp_path: Path) -> None:
