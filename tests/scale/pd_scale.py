@@ -38,7 +38,13 @@ class Scale:
         self.streams, self.ranges, self.servers = streams, ranges_, servers_
         members = {name: MemberSettings(raft_address=f"{name}:1", api_address=f"{name}:2") for name in MEMBERS}
         settings = PdSettings(
-            name="pd1", data_dir=directory, members=members, raft_secret="not so secret", tier_url="file:///nowhere"
+            name="pd1",
+            data_dir=directory,
+            members=members,
+            raft_secret="not so secret",
+            tier_url="file:///nowhere",
+            server_suspect_ms=1_800_000,  # a slow driver must not lose its servers while it is measured
+            server_dead_ms=3_600_000,
         )
         self.machine = Machine()
         self.driver = Driver(settings, LocalConsensus(self.machine, name="pd1"), self.machine)
