@@ -22,11 +22,6 @@ def run_pd(config: Path | None, flags: Mapping[str, Any]) -> int:
     members = parse_members(flags["members"])
     values = merge(config, dict(flags) | {"members": members}, PD_ENV_PREFIX)
 
-<<<<<<< HEAD
-    from rangelog_server_common.settings import load_settings
-
-=======
->>>>>>> house
     from rangelog_pd.main import run
     from rangelog_pd.settings import PdSettings
     from rangelog_server_common.settings import load_settings
@@ -38,11 +33,6 @@ def run_range_server(config: Path | None, flags: Mapping[str, Any]) -> int:
     """Run a range server until it is stopped; its exit code."""
     values = merge(config, dict(flags) | {"pd": list(flags["pd"])}, SERVER_ENV_PREFIX)
 
-<<<<<<< HEAD
-    from rangelog_server_common.settings import load_settings
-
-=======
->>>>>>> house
     from rangelog_server.main import run
     from rangelog_server.settings import RangeServerSettings
     from rangelog_server_common.settings import load_settings

@@ -16,10 +16,6 @@ import click
 from fuzz_engine import MIB, Target
 from fuzz_mutation import text_mutated
 from google.rpc import error_details_pb2, status_pb2
-<<<<<<< HEAD
-from rangelog_server_common.settings import load_settings
-=======
->>>>>>> house
 
 from pdctl.lines import LineSplitter
 from pdctl.records import _render

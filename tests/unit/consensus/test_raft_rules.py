@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import Corruption, ProtocolViolation
-from rangelog_pd.consensus.files.disk import snapshot_file
+from rangelog_pd.consensus.files import snapshot_file
 from rangelog_pd.consensus.files.journal import JournalEntry
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
 from rangelog_pd.consensus.network.connection import PeerConnection
