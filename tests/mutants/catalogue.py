@@ -168,8 +168,19 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- the tier and repair
     Mutant("drop-before-commit", "hot copies go before objects cover the range", (
         Edit(_PD_RANGES, " or found.tiered_end_offset != found.end_offset:\n", ":\n"),
-        Edit("rangelog_pd.reconcile.commands", "whole = each.tiered_end_offset == each.end_offset  # so is an empty one",
-             "whole = True"))),
+        Edit("rangelog_pd.state.due",
+             "whole = of.state == _SEALED and of.tiered_end_offset == of.end_offset  # so is an empty one",
+             "whole = of.state == _SEALED"))),
+    # ---- work queues and versions of the placement driver
+    _one("waiting-forgotten", "a range that waits for something elsewhere is not looked at again", "rangelog_pd.reconcile.attention",
+         "        if not done:\n            self.waiting[key] = None\n", ""),
+    _one("told-once", "a directive is given once, whether or not it is carried out", "rangelog_pd.reconcile.attention",
+         "        if told:\n            self.told[key] = None\n            return\n", "        if told:\n            return\n"),
+    _one("missed-changes-passed-over", "changes that were missed are taken for none", "rangelog_pd.reconcile.upkeep",
+         "        if changes is None:\n            self._begin(state)\n",
+         "        if changes is None:\n            self._state = state\n"),
+    _one("proposed-before-all-know", "one upgraded member is enough for a later cluster version", "rangelog_pd.driver",
+         "common = min(levels, default=0)", "common = max(levels, default=0)"),
     _one("commit-unverified", "an object counts although other bytes were stored", _UPLOAD,
          "    problem = _difference(objects, key, written)\n", '    problem = ""\n'),
     _one("short-is-whole", "a replica that lacks records counts as whole", _DIRECTIVES,

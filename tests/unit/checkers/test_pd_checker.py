@@ -33,6 +33,7 @@ from rangelog_pd.state import machine as machine_module
 from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import copy_of
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -176,7 +177,7 @@ class Story:
 
     def _command(self, call: Call) -> Reply:
         asked = dict(call.arguments)
-        stream_id = self.machine.state.names.get(call.stream, 99)
+        stream_id = self.machine.state.names.get(call.stream) or 99
         action: object
         if call.name in ("create_stream", "open_writer", "trim_stream"):
             kinds = {"create_stream": pb.CreateStreamRequest, "open_writer": pb.OpenWriterRequest}
@@ -436,7 +437,9 @@ def _any_epoch(self: State, stream: common_pb2.Stream, epoch: int) -> None:
 
 def _same_epoch(state: State, request: pb.OpenWriterRequest, now_ms: int) -> pb.OpenWriterResponse:
     stream = state.stream(request.name)
+    stream = copy_of(state.stream(request.name))
     stream.epoch = max(1, stream.epoch)
+    state.put_stream(stream)
     return pb.OpenWriterResponse(stream=stream, last_range=state.last_range(stream.stream_id))
 
 
