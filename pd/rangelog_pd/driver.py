@@ -22,6 +22,7 @@ from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.commands import commands
 from rangelog_pd.reconcile.task_board import TaskBoard
 from rangelog_pd.reconcile.view import ClusterView
+from rangelog_pd.reconcile.watches import Watches
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.store import State
@@ -33,6 +34,7 @@ BARRIER_TIMEOUT_S = 2.0
 """Both below a client's try at one member, so that it hears from us what is the matter."""
 REQUEST_ID_LENGTH_MAX = 100
 CLOCK_OFF_MS = 60_000
+_SESSION_BITS = 20
 
 _T = TypeVar("_T", bound=Message)
 _log = logging.getLogger("rangelog.pd")
@@ -47,6 +49,7 @@ class Driver:
         self._machine = machine
         self.view = ClusterView(settings.server_suspect_ms, settings.server_dead_ms)
         self.tasks = TaskBoard()
+        self.watches = Watches()
         self._clock = ClusterTime()
         self._clock_is_off = False
         self._leading_term: int | None = None
@@ -148,7 +151,13 @@ class Driver:
             result = await self.consensus.propose(command.SerializeToString(), timeout_s=PROPOSE_TIMEOUT_S)
         except NotLeader as error:
             raise self._hint() from error
+        self._tell_watchers()
         return response.FromString(response_of(result))
+
+    def _tell_watchers(self) -> None:
+        """Wake the calls that wait for what was just applied."""
+        with self.state() as state:
+            self.watches.follow(state)
 
     def _date(self, command: pd_state_pb2.Command, *, gated: bool = True) -> None:
         """Complete a command: its level and time. `gated`: refuse what not all members know."""
@@ -161,11 +170,17 @@ class Driver:
 
     def _hint(self) -> NotLeader:
         leader = self.consensus.leader()
-        self._leading_term = None
+        self._stop_leading()
         if leader is None or leader == self.settings.name or leader not in self.settings.members:
             return NotLeader("this placement driver does not lead, and knows of no leader")
         address = self.settings.members[leader].api_address
         return NotLeader(f"this placement driver does not lead; {leader} does", address=address)
+
+    def _stop_leading(self) -> None:
+        """What was in this member's memory as leader is of no use any more."""
+        if self._leading_term is not None:
+            self._leading_term = None
+            self.watches.clear(0)
 
     def _note_leading(self) -> None:
         """A term of leadership begins at its first barrier: leases count from here, and every server must report anew."""
@@ -176,6 +191,7 @@ class Driver:
             self._clock.begin(self.now_ms(), self.wall_ms(), self._machine.state.time_ms)
             self._judge_time()
             self.tasks.clear()
+            self.watches.clear(self.wall_ms() << _SESSION_BITS)
             _log.info("%s leads", self.settings.name)
 
     # ---- the leader's own work
@@ -183,7 +199,7 @@ class Driver:
     async def reconcile(self) -> None:
         """One round; called again and again. Does nothing on a follower."""
         if not self.consensus.is_leader():
-            self._leading_term = None
+            self._stop_leading()
             return
         try:
             await self.barrier()
@@ -202,6 +218,7 @@ class Driver:
                 )
             for command in wanted:
                 await self._propose_own(command)
+            self._tell_watchers()
             self.tasks.expire(self.wall_ms())
         except Unavailable as error:
             _log.debug("a round of reconciling was cut short: %s", error)

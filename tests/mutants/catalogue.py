@@ -37,6 +37,7 @@ _REPLAY = "rangelog_server.ranges.replay"
 _COMMITTER = "rangelog_server.wal.committer"
 _UPLOAD = "rangelog_server.tier.upload"
 _PD_RANGES = "rangelog_pd.state.ranges"
+_ATTENTION = "rangelog_pd.reconcile.attention"
 _DIRECTIVES = "rangelog_pd.reconcile.directives"
 _PROOF = "rangelog._read.proof"
 
@@ -172,9 +173,9 @@ MUTANTS: tuple[Mutant, ...] = (
              "whole = of.state == _SEALED and of.tiered_end_offset == of.end_offset  # so is an empty one",
              "whole = of.state == _SEALED"))),
     # ---- work queues and versions of the placement driver
-    _one("waiting-forgotten", "a range that waits for something elsewhere is not looked at again", "rangelog_pd.reconcile.attention",
+    _one("waiting-forgotten", "a range that waits for something elsewhere is not looked at again", _ATTENTION,
          "        if not done:\n            self.waiting[key] = None\n", ""),
-    _one("told-once", "a directive is given once, whether or not it is carried out", "rangelog_pd.reconcile.attention",
+    _one("told-once", "a directive is given once, whether or not it is carried out", _ATTENTION,
          "        if told:\n            self.told[key] = None\n            return\n", "        if told:\n            return\n"),
     _one("missed-changes-passed-over", "changes that were missed are taken for none", "rangelog_pd.reconcile.upkeep",
          "        if changes is None:\n            self._begin(state)\n",

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers import batches, cluster, objects, ranges, servers, streams
+from rangelog_pd.handlers import batches, cluster, objects, ranges, servers, streams, watch
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer
 
 SERVICE_NAME = "rangelog.v1.PlacementDriver"
@@ -25,6 +25,7 @@ _HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "SealRanges": batches.seal_ranges,
     "ProveEnd": ranges.prove_end,
     "ListRanges": ranges.list_ranges,
+    "Watch": watch.watch,
     "PrepareObject": objects.prepare_object,
     "CommitObject": objects.commit_object,
     "ListObjects": objects.list_objects,

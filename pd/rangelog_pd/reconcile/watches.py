@@ -1,103 +1,168 @@
 """Who watches which streams, and what of them changed. Pure: the handler of the call feeds it and sends what it returns.
 
-What holds: after a watcher was told of a stream, it is told of every later change, of many at once as they are then; what
-waits for a slow watcher is bounded by what it watches, not by how often it changes. A change of a stream that nobody watches
-costs one look into a dictionary.
+What holds: a session that watches a stream is told of every later change, of several at once as the rows are then; what was
+sent counts as told only when it is acked, and is sent again otherwise. What waits for a slow session is bounded by what it
+watches, not by how often that changes. A change of a stream that nobody watches costs one look into a dictionary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
+from rangelog_core.errors import Overloaded
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
 from rangelog_proto.v1 import common_pb2
 
-RANGES_PER_ANSWER = 500
+ROWS_PER_ANSWER = 500
 STREAMS_MAX = 100_000
-"""Of one watcher."""
+"""Of one session."""
+SESSIONS_MAX = 10_000
+FORGET_MS = 60_000.0
 
 
 @dataclass(eq=False, slots=True)
-class Watcher:
-    """One call."""
+class Session:
+    """One session. `wake` is called when there is something to be told."""
 
+    number: int
+    heard_ms: float
+    wake: Callable[[], None] = lambda: None
+    sequence: int = 0
+    call: int = 0
+    """Of its calls, the last one: an earlier one that still waits was given up by its caller."""
     watched: dict[int, None] = field(default_factory=dict)
     streams: dict[int, None] = field(default_factory=dict)
     """Those whose row is to be sent."""
     ranges: dict[RangeKey, None] = field(default_factory=dict)
+    unacked_streams: list[int] = field(default_factory=list)
+    unacked_ranges: list[RangeKey] = field(default_factory=list)
+
+    is_closed: bool = False
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything is to be sent."""
+        return bool(self.streams or self.ranges)
 
 
 class Watches:
-    """All calls to one leader."""
+    """All sessions of one leader."""
 
-    def __init__(self) -> None:
-        self._by_stream: dict[int, dict[Watcher, None]] = {}
+    def __init__(self, first_number: int = 1) -> None:
+        """`first_number`: drawn by each leader, so that no session of another one is taken for its own."""
+        self._sessions: dict[int, Session] = {}
+        self._next_number = first_number
+        self._by_stream: dict[int, dict[Session, None]] = {}
         self._state: State | None = None
         self._seen = 0
 
-    def begin(self, state: State, watcher: Watcher, stream_id: int, from_index: int) -> None:
-        """A watcher wants to know of a stream: its row and the ranges from an index on, and then what changes."""
-        watcher.watched[stream_id] = None
-        watcher.streams[stream_id] = None
-        self._by_stream.setdefault(stream_id, {})[watcher] = None
-        for index in state.ranges.of(stream_id).indexes_from(from_index):
-            watcher.ranges[stream_id, index] = None
+    def open(self, now_ms: float) -> Session:
+        """Make a session. Raises Overloaded."""
+        for number in [each.number for each in self._sessions.values() if now_ms - each.heard_ms > FORGET_MS]:
+            self.close(number)
+        if len(self._sessions) >= SESSIONS_MAX:
+            raise Overloaded(f"{SESSIONS_MAX} watchers are here already: try again in a while")
+        session = self._sessions[self._next_number] = Session(self._next_number, now_ms)
+        self._next_number += 1
+        return session
 
-    def end(self, watcher: Watcher, stream_ids: Iterable[int]) -> None:
-        """A watcher does not want to know of some streams any more."""
+    def find(self, number: int, now_ms: float, acked: int) -> Session | None:
+        """Return a session that is called again; what it did not ack is to be sent again. None: not known here."""
+        session = self._sessions.get(number)
+        if session is None:
+            return None
+        session.heard_ms = now_ms
+        session.call += 1
+        if acked != session.sequence:
+            session.streams.update(dict.fromkeys(session.unacked_streams))
+            session.ranges.update(dict.fromkeys(session.unacked_ranges))
+        session.unacked_streams, session.unacked_ranges = [], []
+        return session
+
+    def close(self, number: int) -> None:
+        """Forget a session."""
+        session = self._sessions.pop(number, None)
+        if session is not None:
+            self.end(session, list(session.watched))
+            session.is_closed = True
+
+    def clear(self, first_number: int) -> None:
+        """Another term of leadership begins: all begin anew."""
+        for session in list(self._sessions.values()):
+            self.close(session.number)
+            session.wake()
+        self._next_number = first_number
+
+    def begin(self, state: State, session: Session, stream_id: int, from_index: int) -> None:
+        """A session wants to know of a stream: its row and the ranges from an index on, and then what changes."""
+        session.watched[stream_id] = None
+        session.streams[stream_id] = None
+        self._by_stream.setdefault(stream_id, {})[session] = None
+        for index in state.ranges.of(stream_id).indexes_from(from_index):
+            session.ranges[stream_id, index] = None
+
+    def end(self, session: Session, stream_ids: Iterable[int]) -> None:
+        """A session does not want to know of some streams any more."""
         for stream_id in stream_ids:
-            watcher.watched.pop(stream_id, None)
-            watcher.streams.pop(stream_id, None)
+            session.watched.pop(stream_id, None)
+            session.streams.pop(stream_id, None)
             watchers = self._by_stream.get(stream_id, {})
-            watchers.pop(watcher, None)
+            watchers.pop(session, None)
             if not watchers:
                 self._by_stream.pop(stream_id, None)
 
-    def leave(self, watcher: Watcher) -> None:
-        """A call ended."""
-        self.end(watcher, list(watcher.watched))
-
     def follow(self, state: State) -> None:
-        """Note for each watcher what changed since the last call."""
+        """Note for each session what changed since the last call, and wake those concerned."""
+        concerned: dict[Session, None] = {}
+        for session, stream_id, index in self._news(state):
+            concerned[session] = None
+            if index is None:
+                session.streams[stream_id] = None
+            else:
+                session.ranges[stream_id, index] = None
+        for session in concerned:
+            session.wake()
+
+    def _news(self, state: State) -> Iterator[tuple[Session, int, int | None]]:
+        """Yield (session, stream id, range index, or None for the stream itself) of each change that is watched."""
         changes = state.changes.since(self._seen) if self._state is state else None
         self._state, self._seen = state, state.changes.last
-        if changes is None:
+        if changes is None:  # some were missed: all that is watched may have changed
             for stream_id, watchers in self._by_stream.items():
-                for watcher in watchers:
-                    watcher.streams[stream_id] = None
-                    watcher.ranges.update({(stream_id, index): None for index in state.ranges.of(stream_id)})
+                for session in watchers:
+                    yield session, stream_id, None
+                    for index in state.ranges.of(stream_id):
+                        yield session, stream_id, index
             return
         for before, after in changes:
             row = after if after is not None else before
-            if isinstance(row, common_pb2.Range):
-                for watcher in self._by_stream.get(row.stream_id, ()):
-                    if after is not None:
-                        watcher.ranges[row.stream_id, row.index] = None
-            elif isinstance(row, common_pb2.Stream):
-                for watcher in self._by_stream.get(row.stream_id, ()):
-                    watcher.streams[row.stream_id] = None
+            if isinstance(row, common_pb2.Stream):
+                for session in self._by_stream.get(row.stream_id, ()):
+                    yield session, row.stream_id, None
+            elif isinstance(after, common_pb2.Range):
+                for session in self._by_stream.get(after.stream_id, ()):
+                    yield session, after.stream_id, after.index
 
-    def take(
-        self, state: State, watcher: Watcher
-    ) -> tuple[list[common_pb2.Stream], list[common_pb2.Range], list[int]] | None:
-        """Return (streams, ranges, ids of deleted streams) to be sent now, bounded; None when there is nothing."""
-        if not watcher.streams and not watcher.ranges:
-            return None
+    def take(self, state: State, session: Session) -> tuple[list[common_pb2.Stream], list[common_pb2.Range], list[int]]:
+        """Return (streams, ranges, ids of deleted streams) to be sent now, bounded, under the session's next sequence."""
+        session.sequence += 1
         streams, deleted = [], []
-        for stream_id in list(watcher.streams)[:RANGES_PER_ANSWER]:
-            del watcher.streams[stream_id]
+        for stream_id in list(islice(session.streams, ROWS_PER_ANSWER)):
+            del session.streams[stream_id]
+            session.unacked_streams.append(stream_id)
             row = state.streams.find(stream_id)
             if row is not None:
                 streams.append(row)
             else:
                 deleted.append(stream_id)
         ranges = []
-        for key in list(watcher.ranges)[:RANGES_PER_ANSWER]:
-            del watcher.ranges[key]
+        for key in list(islice(session.ranges, ROWS_PER_ANSWER)):
+            del session.ranges[key]
+            session.unacked_ranges.append(key)
             found = state.ranges.find(key)
             if found is not None:
                 ranges.append(found)
-        self.end(watcher, deleted)
         return streams, ranges, deleted

@@ -298,12 +298,18 @@ class ListRangesResponse(_message.Message):
     def __init__(self, ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., more: bool = ..., stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("begin", "end")
+    __slots__ = ("session", "acked", "begin", "end", "wait_ms")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    ACKED_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    acked: int
     begin: _containers.RepeatedCompositeFieldContainer[WatchedStream]
     end: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, begin: _Optional[_Iterable[_Union[WatchedStream, _Mapping]]] = ..., end: _Optional[_Iterable[int]] = ...) -> None: ...
+    wait_ms: int
+    def __init__(self, session: _Optional[int] = ..., acked: _Optional[int] = ..., begin: _Optional[_Iterable[_Union[WatchedStream, _Mapping]]] = ..., end: _Optional[_Iterable[int]] = ..., wait_ms: _Optional[int] = ...) -> None: ...
 
 class WatchedStream(_message.Message):
     __slots__ = ("stream_id", "from_index")
@@ -314,14 +320,18 @@ class WatchedStream(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., from_index: _Optional[int] = ...) -> None: ...
 
 class WatchResponse(_message.Message):
-    __slots__ = ("streams", "ranges", "deleted_stream_ids")
+    __slots__ = ("session", "sequence", "streams", "ranges", "deleted_stream_ids")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     DELETED_STREAM_IDS_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    sequence: int
     streams: _containers.RepeatedCompositeFieldContainer[_common_pb2.Stream]
     ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.Range]
     deleted_stream_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., deleted_stream_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., deleted_stream_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PrepareObjectRequest(_message.Message):
     __slots__ = ("request_id", "stream_id", "range_index", "start_offset", "end_offset", "server", "incarnation", "spoiled_object_id")

@@ -99,7 +99,7 @@ class PlacementDriverStub(object):
                 request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.ListRangesRequest.SerializeToString,
                 response_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.ListRangesResponse.FromString,
                 _registered_method=True)
-        self.Watch = channel.stream_stream(
+        self.Watch = channel.unary_unary(
                 '/rangelog.v1.PlacementDriver/Watch',
                 request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.WatchRequest.SerializeToString,
                 response_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.WatchResponse.FromString,
@@ -229,7 +229,7 @@ class PlacementDriverServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Watch(self, request_iterator, context):
+    def Watch(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -354,7 +354,7 @@ def add_PlacementDriverServicer_to_server(servicer, server):
                     request_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.ListRangesRequest.FromString,
                     response_serializer=rangelog__proto_dot_v1_dot_pd__pb2.ListRangesResponse.SerializeToString,
             ),
-            'Watch': grpc.stream_stream_rpc_method_handler(
+            'Watch': grpc.unary_unary_rpc_method_handler(
                     servicer.Watch,
                     request_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.WatchRequest.FromString,
                     response_serializer=rangelog__proto_dot_v1_dot_pd__pb2.WatchResponse.SerializeToString,
@@ -762,7 +762,7 @@ class PlacementDriver(object):
             _registered_method=True)
 
     @staticmethod
-    def Watch(request_iterator,
+    def Watch(request,
             target,
             options=(),
             channel_credentials=None,
@@ -772,8 +772,8 @@ class PlacementDriver(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
+        return grpc.experimental.unary_unary(
+            request,
             target,
             '/rangelog.v1.PlacementDriver/Watch',
             rangelog__proto_dot_v1_dot_pd__pb2.WatchRequest.SerializeToString,

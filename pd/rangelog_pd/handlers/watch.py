@@ -1,0 +1,75 @@
+"""The call that waits for changes of streams: a session in the leader's memory, asked again and again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rangelog_core.errors import InvalidArgument, Overloaded
+from rangelog_pd.driver import Driver
+from rangelog_pd.reconcile.watches import STREAMS_MAX, Session
+from rangelog_proto.v1 import pd_pb2 as pb
+
+WAIT_MS_MAX = 20_000
+BEGIN_MAX = 10_000
+
+
+async def watch(driver: Driver, request: pb.WatchRequest) -> pb.WatchResponse:
+    """Return what changed, or nothing after the wait. Raises NotLeader, InvalidArgument, Overloaded."""
+    if request.wait_ms > WAIT_MS_MAX or len(request.begin) > BEGIN_MAX:
+        raise InvalidArgument(
+            f"one call waits at most {WAIT_MS_MAX} ms and begins to watch at most {BEGIN_MAX} streams"
+        )
+    await driver.barrier()  # what is watched from here on is compared with what the caller may know already
+    session = _session(driver, request)
+    if session is None:
+        return pb.WatchResponse()
+    call = session.call
+    if not session.has_news and request.wait_ms:
+        await _wait(session, request.wait_ms / 1000)
+        await driver.barrier()
+    if session.call != call or session.is_closed:
+        return pb.WatchResponse()  # nobody hears this, or this member began to lead anew: nothing is told here
+    return _answer(driver, session)
+
+
+def _session(driver: Driver, request: pb.WatchRequest) -> Session | None:
+    """Find or make the session and note what it watches from now on."""
+    now_ms = driver.now_ms()
+    watches = driver.watches
+    known = bool(request.session)
+    session = watches.find(request.session, now_ms, request.acked) if known else watches.open(now_ms)
+    if session is None:
+        return None
+    session.wake()  # an earlier call of the same session ends: its caller has given it up
+    if len(session.watched) + len(request.begin) > STREAMS_MAX:
+        raise Overloaded(f"one session watches at most {STREAMS_MAX} streams: open another one")
+    with driver.state() as state:
+        watches.follow(state)
+        for each in request.begin:
+            watches.begin(state, session, each.stream_id, each.from_index)
+        watches.end(session, request.end)
+    return session
+
+
+async def _wait(session: Session, timeout_s: float) -> None:
+    changed = asyncio.Event()
+    session.wake = changed.set
+    try:
+        async with asyncio.timeout(timeout_s):
+            await changed.wait()
+    except TimeoutError:
+        pass
+
+
+def _answer(driver: Driver, session: Session) -> pb.WatchResponse:
+    with driver.state() as state:
+        driver.watches.follow(state)
+        streams, ranges, deleted = driver.watches.take(state, session)
+        filled = driver.view.fill_in(state, ranges, driver.now_ms())
+        return pb.WatchResponse(
+            session=session.number,
+            sequence=session.sequence,
+            streams=streams,
+            ranges=filled,
+            deleted_stream_ids=deleted,
+        )
