@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from rangelog._append.fencing import fence_deleted
+from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
 from rangelog._append.takeover import take_over
 from rangelog._append.writer import Writer
@@ -40,7 +41,8 @@ class Client:
             tls=tls.ssl_context() if tls is not None else None,
             client_name=f"{socket.gethostname()}/{os.getpid()}",
         )
-        self._writers: list[Writer] = []
+        self._placement_calls = PlacementCalls(self._metadata)
+        self._writers: dict[Writer, None] = {}
 
     async def __aenter__(self) -> Client:
         return self
@@ -50,8 +52,9 @@ class Client:
 
     async def close(self) -> None:
         """Close writers (without flushing), connections and channels. Idempotent."""
-        for writer in self._writers:
+        for writer in list(self._writers):
             await writer.close(flush=False)
+        self._placement_calls.close()
         self._cold_stores.close()
         await self._connections.close()
         await self._pd.close()
@@ -132,12 +135,14 @@ class Client:
         writer = Writer(
             self._metadata,
             self._connections,
+            self._placement_calls,
             check_name("stream", stream),
             append_timeout_s=append_timeout_s,
             open_timeout_s=open_timeout_s,
             inflight_bytes_max=inflight_bytes_max,
         )
-        self._writers = [each for each in self._writers if not each.closed] + [writer]
+        self._writers[writer] = None
+        writer.on_closed = self._writers.pop
         return writer
 
     def reader(

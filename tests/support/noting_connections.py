@@ -55,6 +55,9 @@ class NotingConnections:
     def __init__(self) -> None:
         self.of = {name: NotingConnection() for name in SERVERS}
 
+    def existing(self, replica: ReplicaId) -> NotingConnection:
+        return self.of[replica.server]
+
     async def get(self, replica: ReplicaId, address: str) -> NotingConnection:
         return self.of[replica.server]
 
@@ -62,14 +65,14 @@ class NotingConnections:
 async def opened_writer(connections: NotingConnections) -> Writer:
     """A writer whose range is open on three servers; no placement driver stands behind it."""
     shared = cast(DataConnections, connections)
-    writer = Writer(cast(Any, None), shared, "s", append_timeout_s=5, open_timeout_s=5)
+    writer = Writer(cast(Any, None), shared, cast(Any, None), "s", append_timeout_s=5, open_timeout_s=5)
     replicas = [common_pb2.Replica(server=name, incarnation=1, data_address="h:1") for name in SERVERS]
     created = common_pb2.Range(stream_id=1, index=0, epoch=1, acks=2, replicas=replicas)
     config = common_pb2.StreamConfig(range_size_bytes_max=1 << 40)
     stream = common_pb2.Stream(stream_id=1, name="s", epoch=1, config=config)
     writer._loop, writer._stream, writer._codec = asyncio.get_running_loop(), stream, CODEC_NONE
     writer._runner = AppenderRunner(
-        cast(Any, None), shared, stream, created,
+        cast(Any, None), shared, cast(Any, None), stream, created,
         confirmed=writer._resolve, stopping=writer._stopping, stopped=writer._stopped, send_gathered=writer._pump,
     )  # fmt: skip
     writer._accepting = True

@@ -1,6 +1,7 @@
 """Keeps the writer connected to the replicas of its open range, and passes events on to the core.
 
-One task per replica: connect, report, wait for the end of the connection, report, back off, again, until the range is left.
+A replica whose server is connected already is taken at once and costs no task. Otherwise one task for it: connect, report;
+and when the connection breaks, report, back off, connect again, until the range is left.
 """
 
 from __future__ import annotations
@@ -41,12 +42,19 @@ class RangeEvents(Protocol):
 class _Listener:
     """One connection's replies for one range."""
 
-    def __init__(self, events: RangeEvents, range_index: int, replica: ReplicaId, followed: set[ReplicaId]) -> None:
+    def __init__(
+        self,
+        events: RangeEvents,
+        range_index: int,
+        replica: ReplicaId,
+        followed: set[ReplicaId],
+        closed: Callable[[ReplicaId], None],
+    ) -> None:
         self._events = events
         self._range_index = range_index
         self._replica = replica
         self._followed = followed
-        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._closed = closed
 
     def append_replied(self, reply: data_pb2.AppendReply) -> None:
         """See RangeListener."""
@@ -64,8 +72,7 @@ class _Listener:
 
     def connection_closed(self, error: RangelogError) -> None:
         """See RangeListener."""
-        if not self.closed.done():
-            self.closed.set_result(None)
+        self._closed(self._replica)
 
 
 class ReplicaLinks:
@@ -91,14 +98,21 @@ class ReplicaLinks:
             stream_id=stream_id, range_index=range_index, epoch=epoch, start_offset=start_offset, memory=memory
         )
         self._open: dict[ReplicaId, DataConnection] = {}
+        self._since_s: dict[ReplicaId, float] = {}
+        self._attempts: dict[ReplicaId, int] = {}
+        self._left = False
         self.followed: set[ReplicaId] = set()  # where readers wait, as far as replies said
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[ReplicaId, asyncio.Task[None]] = {}
         self._refresh = refresh
         self.addresses: Mapping[ReplicaId, str] = {}
 
     def connect(self, replica: ReplicaId) -> None:
         """Start and keep up the link to one replica."""
-        self._tasks.append(asyncio.create_task(self._keep(replica)))
+        connection = self._connections.existing(replica)
+        if connection is not None:
+            self._attach(replica, connection)
+        else:
+            self._tasks[replica] = asyncio.create_task(self._make(replica))
 
     def send(self, replicas: Sequence[ReplicaId], batches: Sequence[bytes], confirm_offset: int) -> None:
         """Send batches; silently nothing where the connection just broke (the core hears of that)."""
@@ -118,32 +132,49 @@ class ReplicaLinks:
 
     def close(self) -> None:
         """Stop; connections stay for others."""
-        for task in self._tasks:
+        self._left = True
+        for task in self._tasks.values():
             task.cancel()
         for connection in self._open.values():
             connection.unlisten(self._stream_id, self._range_index)
         self._open.clear()
 
-    async def _keep(self, replica: ReplicaId) -> None:
-        attempt = 0
-        loop = asyncio.get_running_loop()
+    # ---- inside
+
+    def _attach(self, replica: ReplicaId, connection: DataConnection) -> None:
+        listener = _Listener(self._events, self._range_index, replica, self.followed, self._broke)
+        connection.listen(self._stream_id, self._range_index, listener)
+        self._open[replica] = connection
+        self._since_s[replica] = asyncio.get_running_loop().time()
+        self._events.connected(self._range_index, replica)
+
+    def _broke(self, replica: ReplicaId) -> None:
+        """The connection ended: report, and make another one after a while."""
+        if self._left or self._open.pop(replica, None) is None:
+            return
+        lasted_s = asyncio.get_running_loop().time() - self._since_s[replica]
+        self._attempts[replica] = 0 if lasted_s > _STABLE_S else self._attempts.get(replica, 0) + 1
+        self._tasks[replica] = asyncio.create_task(self._make_again(replica))
+        self._events.disconnected(self._range_index, replica)
+
+    async def _make_again(self, replica: ReplicaId) -> None:
+        await backoff(self._attempts[replica])
+        await self._make(replica)
+
+    async def _make(self, replica: ReplicaId) -> None:
+        """Connect; try for as long as it takes."""
         while True:
-            began = loop.time()
-            listener = _Listener(self._events, self._range_index, replica, self.followed)
             try:
                 connection = await self._connections.get(replica, self.addresses.get(replica, ""))
-                connection.listen(self._stream_id, self._range_index, listener)
-                self._open[replica] = connection
                 if connection.closed is None:
-                    self._events.connected(self._range_index, replica)
-                    await listener.closed
+                    self._attach(replica, connection)
+                    return
             except WriterFenced as error:
                 self._events.refused(self._range_index, replica, error)
             except RangelogError:
                 self._refresh()  # its address may be another by now
             except Exception as error:
                 self._events.refused(self._range_index, replica, InternalError(f"a link failed: {error!r}"))
-            self._open.pop(replica, None)
             self._events.disconnected(self._range_index, replica)
-            attempt = 0 if loop.time() - began > _STABLE_S else attempt + 1
-            await backoff(attempt)
+            self._attempts[replica] = self._attempts.get(replica, 0) + 1
+            await backoff(self._attempts[replica])

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.replica_links import ReplicaLinks
-from rangelog._append.roll import leave_range, probe_placement, seal_and_create
+from rangelog._append.roll import leave_range
 from rangelog._metadata import Metadata
 from rangelog.protocol.appender import (
     TICK_CALM_MS,
@@ -49,6 +50,7 @@ class AppenderRunner:
         self,
         metadata: Metadata,
         connections: DataConnections,
+        calls: PlacementCalls,
         stream: common_pb2.Stream,
         created: common_pb2.Range,
         *,
@@ -63,6 +65,7 @@ class AppenderRunner:
         """
         self._metadata = metadata
         self._connections = connections
+        self._calls = calls
         self._stream = stream
         self._confirmed = confirmed
         self._stopping = stopping
@@ -235,13 +238,14 @@ class AppenderRunner:
             self.spawn(leave_range(self._connections, self._stream.stream_id, core.epoch, effect, addresses))
 
     async def _probe(self, effect: Probe) -> None:
-        possible = await probe_placement(self._metadata, effect)
+        possible = await self._calls.probe(effect)
         self.core.probed(_now_ms(), possible=possible)
+        self._tick_in_time()
         self._perform()
 
     async def _seal(self, core: Appender, effect: SealRange) -> None:
         try:
-            response = await seal_and_create(self._metadata, self._stream.stream_id, core.epoch, effect)
+            response = await self._calls.seal_and_create(self._stream.stream_id, core.epoch, effect)
             if response is None:
                 core.seal_refused(_now_ms())
             else:
@@ -252,6 +256,7 @@ class AppenderRunner:
             core.floor_refused(_now_ms(), error.offset or 0)
         except RangelogError as error:
             core.fail(error)
+        self._tick_in_time()
         self._perform()
 
     async def _tell_why(self, error: WriterFenced) -> None:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
 from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, check_record
+from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
 from rangelog._append.runner import AppenderRunner
 from rangelog._append.takeover import take_over
@@ -44,6 +45,7 @@ class Writer:
         self,
         metadata: Metadata,
         connections: DataConnections,
+        calls: PlacementCalls,
         stream: str,
         *,
         append_timeout_s: float,
@@ -53,6 +55,7 @@ class Writer:
         self.stream = stream
         self._metadata = metadata
         self._connections = connections
+        self._calls = calls
         self._append_timeout_s = append_timeout_s
         self._open_timeout_s = open_timeout_s
         self._inflight_bytes_max = inflight_bytes_max
@@ -68,6 +71,7 @@ class Writer:
         self._room: list[asyncio.Future[None]] = []
         self._accepting = False
         self._closed = False
+        self.on_closed: Callable[[Writer], object] = lambda _: None
         self._left_unknown = False  # the writer ended with appends sent that were not acked
         self._untold: RangelogError | None = None  # what ended appends that nobody waits for
 
@@ -97,6 +101,7 @@ class Writer:
         self._runner = runner = AppenderRunner(
             self._metadata,
             self._connections,
+            self._calls,
             stream,
             created,
             confirmed=self._resolve,
@@ -127,6 +132,7 @@ class Writer:
             self._accepting = False
             if self._runner is not None:
                 self._runner.close()
+            self.on_closed(self)
             self._fail(
                 WriterClosed("the writer was closed before this append was acked: read whether it is in the log"),
                 WriterClosed("the writer was closed before this append was sent: it is not in the log"),

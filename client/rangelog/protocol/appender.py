@@ -194,14 +194,18 @@ class Appender:
 
     def tick_after_ms(self, now_ms: float) -> float:
         """Return when the next tick is due, unless an event other than an ack comes before."""
-        if self.phase is not AppenderPhase.OPEN or self.holds_much:
+        if self.phase is not AppenderPhase.OPEN:
+            return TICK_CALM_MS  # the placement driver's answer is the next event
+        if self.holds_much:
             return TICK_BUSY_MS
-        after_ms = TICK_CALM_MS
+        after_ms, trouble = TICK_CALM_MS, False
         for progress in self._window.replicas.values():
             if progress.failed or progress.slow or progress.unreachable:
-                return TICK_BUSY_MS
-            if progress.durable_offset < self._window.end_offset:
+                trouble = True
+            elif progress.durable_offset < self._window.end_offset:
                 after_ms = min(after_ms, progress.progress_ms + self._lag_ms_max() - now_ms)
+        if trouble:
+            after_ms = min(after_ms, self._roll_due_ms() - now_ms)
         return max(TICK_BUSY_MS, after_ms)
 
     def submit(self, now_ms: float, base_offset: int, end_offset: int, data: bytes) -> None:
@@ -429,16 +433,19 @@ class Appender:
         return self._window.confirmed_bytes >= self._range.size_bytes_max
 
     def _want_roll(self, now_ms: float) -> None:
-        if self.phase is not AppenderPhase.OPEN or now_ms < self._roll_after_ms:
-            return
+        if self.phase is not AppenderPhase.OPEN or now_ms < self._roll_due_ms():
+            return  # tick comes back to it
         bad, strictly = self._to_avoid()
-        if bad and self._troubles and not self._full():
-            limit = PACE_MS_MAX if self._goes_on_without() else PACE_BLOCKED_MS_MAX
-            if now_ms < self._entered_ms + min(limit, PACE_MS * 2.0**self._troubles):
-                return  # tick comes back to it
         self.phase = AppenderPhase.PROBING
         wanted = len(self._range.replicas) if strictly else self._range.acks
         self._effects.append(Probe(bad, strictly, wanted))
+
+    def _roll_due_ms(self) -> float:
+        """From when the placement driver may be asked again; seals for trouble's sake are paced."""
+        if not self._troubles or self._full() or not self._to_avoid()[0]:
+            return self._roll_after_ms
+        limit = PACE_MS_MAX if self._goes_on_without() else PACE_BLOCKED_MS_MAX
+        return max(self._roll_after_ms, self._entered_ms + min(limit, PACE_MS * 2.0**self._troubles))
 
     def _ask_for_seal(self) -> None:
         bad, strictly = self._to_avoid()

@@ -103,6 +103,18 @@ class PdClient:
         """Seal a range."""
         return await self._call(lambda stub: stub.SealRange, request, timeout_s)
 
+    async def seal_ranges(self, request: pb.SealRangesRequest, *, timeout_s: float) -> pb.SealRangesResponse:
+        """Seal many ranges; each result has its own error."""
+        return await self._call(lambda stub: stub.SealRanges, request, timeout_s)
+
+    async def open_writers(self, request: pb.OpenWritersRequest, *, timeout_s: float) -> pb.OpenWritersResponse:
+        """Open many writers; each result has its own error."""
+        return await self._call(lambda stub: stub.OpenWriters, request, timeout_s)
+
+    async def watch(self, request: pb.WatchRequest, *, timeout_s: float) -> pb.WatchResponse:
+        """Wait for changes of streams."""
+        return await self._call(lambda stub: stub.Watch, request, timeout_s)
+
     async def prove_end(self, request: pb.ProveEndRequest, *, timeout_s: float) -> pb.ProveEndResponse:
         """Have the end of an open range arbitrated."""
         return await self._call(lambda stub: stub.ProveEnd, request, timeout_s)

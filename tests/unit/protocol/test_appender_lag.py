@@ -6,6 +6,7 @@ import pytest
 
 from rangelog.protocol.appender import (
     REPLICA_LAG_MS_MIN,
+    ROLL_RETRY_MS,
     TICK_BUSY_MS,
     TICK_CALM_MS,
     Appender,
@@ -96,7 +97,7 @@ def test_before_the_first_confirm_the_bound_is_wide() -> None:
 
 
 def test_ticks_are_due_when_something_could_be_late() -> None:
-    """Open, everything held everywhere, nobody in trouble: rarely. Waited for: when it would be late. Trouble: often."""
+    """Nothing is waited for: rarely. A replica is: when it would be late. Trouble: when there may be a better place."""
     core = opened()
     assert core.tick_after_ms(0.0) == TICK_CALM_MS
     end = submit(core, 0.0)
@@ -108,10 +109,13 @@ def test_ticks_are_due_when_something_could_be_late() -> None:
     core.acked(491.0, 0, C, end)
     assert core.tick_after_ms(491.0) == TICK_CALM_MS
     core.disconnected(500.0, 0, C)
-    assert core.tick_after_ms(500.0) == TICK_BUSY_MS
+    assert core.tick_after_ms(500.0) == TICK_CALM_MS  # the placement driver was asked
     core.effects()
     core.probed(501.0, possible=False)
-    assert core.tick_after_ms(501.0) == TICK_BUSY_MS  # the trouble is still there, and a better place may come
+    assert core.tick_after_ms(801.0) == ROLL_RETRY_MS - 300.0  # the trouble is still there, and a better place may come
+    core.tick(501.0 + ROLL_RETRY_MS)
+    assert [type(effect) for effect in core.effects()] == [Probe]
+    core.probed(501.0 + ROLL_RETRY_MS, possible=False)
     core.connected(510.0, 0, C)
     assert core.tick_after_ms(510.0) == TICK_CALM_MS
 

@@ -1,0 +1,153 @@
+"""What the writers of one client ask the placement driver when they leave ranges: together, where they ask at once.
+
+What holds: a writer gets the answer that a call of its own would have brought. When a range server dies, all writers with a
+replica there leave their ranges in the same turn of the loop: they share one question for living servers, and their seals
+travel in few calls. A call of many seals is repeated as it was until it is answered, since an unanswered one may have been
+carried out; the calls under way are bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from rangelog._metadata import SEAL_TRY_TIMEOUT_S, Metadata, backoff, new_request_id
+from rangelog.protocol.appender import Probe, SealRange
+from rangelog_core.errors import NoPlacement, RangelogError, error_from_code
+from rangelog_proto.v1 import pd_pb2
+
+PROBE_TIMEOUT_S = 2.0
+SEALS_PER_CALL = 250
+CALLS_MAX = 4
+"""Of many seals, under way at a time."""
+
+_Asked = tuple[pd_pb2.SealRangeRequest, asyncio.Future[pd_pb2.SealRangeResponse]]
+
+
+class PlacementCalls:
+    """Of one client. All methods are for its event loop."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self._probing: asyncio.Task[list[str]] | None = None
+        self._asked: list[_Asked] = []
+        self._slots = asyncio.Semaphore(CALLS_MAX)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def probe(self, effect: Probe) -> bool:
+        """Return whether the placement driver answers and has enough servers to go to."""
+        if self._probing is None:
+            self._probing = asyncio.create_task(self._metadata.alive_servers(PROBE_TIMEOUT_S))
+            self._probing.add_done_callback(self._probed)
+        try:
+            alive = await asyncio.shield(self._probing)
+        except RangelogError:
+            return False
+        if effect.strictly:
+            alive = [server for server in alive if server not in effect.exclude_servers]
+        return len(alive) >= effect.servers_min
+
+    async def seal_and_create(self, stream_id: int, epoch: int, effect: SealRange) -> pd_pb2.SealRangeResponse | None:
+        """Seal and create the next range; None: nothing was changed, there is no better place.
+
+        The confirm offset is frozen meanwhile, and whether an unanswered try was applied is unknown: so the same command is
+        repeated until it is answered. Raises WriterFenced, StreamNotFound and whatever else is final.
+        """
+        request = pd_pb2.SealRangeRequest(
+            request_id=new_request_id(),
+            stream_id=stream_id,
+            range_index=effect.range_index,
+            epoch=epoch,
+            end_offset=effect.end_offset,
+            create_next=True,
+            exclude_servers=effect.exclude_servers,
+            exclude_strictly=effect.strictly,
+        )
+        attempt = 0
+        while True:
+            try:
+                return await self._seal(request)
+            except NoPlacement:
+                return None
+            except RangelogError as error:
+                if not error.retriable:
+                    raise
+            await backoff(attempt)
+            attempt += 1
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        for task in [*self._tasks, *([self._probing] if self._probing is not None else [])]:
+            task.cancel()
+
+    # ---- inside
+
+    def _probed(self, task: asyncio.Task[list[str]]) -> None:
+        self._probing = None
+        if not task.cancelled():
+            task.exception()  # those who asked have it
+
+    async def _seal(self, request: pd_pb2.SealRangeRequest) -> pd_pb2.SealRangeResponse:
+        """Send it with all others of this turn of the loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[pd_pb2.SealRangeResponse] = loop.create_future()
+        self._asked.append((request, future))
+        if len(self._asked) == 1:
+            loop.call_soon(self._send)
+        return await future
+
+    def _send(self) -> None:
+        asked, self._asked = [each for each in self._asked if not each[1].done()], []
+        for first in range(0, len(asked), SEALS_PER_CALL):
+            some = asked[first : first + SEALS_PER_CALL]
+            task = asyncio.create_task(self._seal_one(*some[0]) if len(some) == 1 else self._seal_many(some))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _seal_one(
+        self, request: pd_pb2.SealRangeRequest, future: asyncio.Future[pd_pb2.SealRangeResponse]
+    ) -> None:
+        try:
+            response = await self._metadata.seal_range(request, SEAL_TRY_TIMEOUT_S)
+        except RangelogError as error:
+            _fail(future, error)
+        else:
+            _give(future, response)
+
+    async def _seal_many(self, asked: Sequence[_Asked]) -> None:
+        request = pd_pb2.SealRangesRequest(request_id=new_request_id(), seals=[each for each, _ in asked])
+        async with self._slots:
+            try:
+                response = await self._until_answered(request)
+            except RangelogError as error:
+                for _, future in asked:
+                    _fail(future, error)
+                return
+        for (_, future), result in zip(asked, response.results, strict=True):
+            told = result.error
+            if told.code:
+                offset = told.offset if told.has_offset else None
+                _fail(future, error_from_code(told.code, told.message, epoch=told.epoch or None, offset=offset))
+            else:
+                _give(future, result.response)
+
+    async def _until_answered(self, request: pd_pb2.SealRangesRequest) -> pd_pb2.SealRangesResponse:
+        attempt = 0
+        while True:
+            try:
+                return await self._metadata.pd.seal_ranges(request, timeout_s=SEAL_TRY_TIMEOUT_S)
+            except RangelogError as error:
+                if not error.retriable:
+                    raise
+            await backoff(attempt)
+            attempt += 1
+
+
+def _give(future: asyncio.Future[pd_pb2.SealRangeResponse], response: pd_pb2.SealRangeResponse) -> None:
+    if not future.done():
+        future.set_result(response)
+
+
+def _fail(future: asyncio.Future[pd_pb2.SealRangeResponse], error: RangelogError) -> None:
+    if not future.done():
+        future.set_exception(error)
