@@ -9,7 +9,7 @@ SEEDS  ?= 300
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
 .PHONY: help demo test unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
-	pd-histories whole reliability reliability-table bench bench-smoke proto lock clean
+	pd-histories whole reliability reliability-table pd-scale storm bench bench-smoke proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,12 @@ reliability-table: $(READY) ## write that table from what the suites left in bui
 bench: $(READY) ## rangelog and its peers side by side, 45 minutes: ARGS="--quick", ARGS="--system nats --only latency"
 	bench/peers/install.sh
 	$(PY) bench/side_by_side.py $(ARGS)
+
+pd-scale: $(READY) ## a placement driver with 100,000 streams: its rounds, calls, heartbeats, snapshot, start: ARGS="--streams 10000 …"
+	$(PY) tests/scale/pd_scale.py $(ARGS)
+
+storm: $(READY) ## a range server dies under 10,000 open streams: how long until all ack again: ARGS="--streams 1000"
+	$(PY) tests/scale/storm.py $(ARGS)
 
 bench-smoke: $(READY) ## one minute: whether anything became twice as slow as it was
 	$(VENV)/bin/rangelog bench --smoke bench/baseline.json

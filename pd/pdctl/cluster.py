@@ -47,7 +47,13 @@ async def _describe(pd: Any, timeout_s: float) -> dict[str, Any]:
 
     found = await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=timeout_s)
     members = [
-        {"name": each.name, "address": each.address, "leader": each.leader, "reachable": each.reachable}
+        {
+            "name": each.name,
+            "address": each.address,
+            "leader": each.leader,
+            "reachable": each.reachable,
+            "feature_level": each.feature_level,
+        }
         for each in found.members
     ]
     servers = [server_view(each) for each in found.servers]
@@ -59,6 +65,7 @@ async def _describe(pd: Any, timeout_s: float) -> dict[str, Any]:
     return {
         "health": health,
         "cluster_id": found.cluster_id,
+        "cluster_version": found.cluster_version,
         "members": members,
         "servers": servers,
         "stream_count": found.stream_count,
@@ -72,7 +79,7 @@ async def _describe(pd: Any, timeout_s: float) -> dict[str, Any]:
 
 def _show(described: dict[str, Any]) -> None:
     click.echo(f"health    {described['health']}")
-    click.echo(f"cluster   {described['cluster_id']}")
+    click.echo(f"cluster   {described['cluster_id']}, version {described['cluster_version']}")
     click.echo(f"tier      {described['tier_url'] or 'none'}")
     counts = "{stream_count} streams, {range_count} ranges ({open_range_count} open), {object_count} objects"
     click.echo("holds     " + counts.format(**described))
@@ -82,6 +89,7 @@ def _show(described: dict[str, Any]) -> None:
     columns = [
         field("PLACEMENT DRIVER", "name"),
         field("ADDRESS", "address"),
+        field("LEVEL", "feature_level"),
         ("STATE", lambda row: "leader" if row["leader"] else "follower" if row["reachable"] else "unreachable"),
     ]
     emit_list(described["members"], "table", columns, empty="no members")
