@@ -55,6 +55,7 @@ CORES = (
             "limits",
             "object_keys",
             "record",
+            "stream_config",
         )
     ),
     "client/rangelog/protocol/",
