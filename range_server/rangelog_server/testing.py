@@ -106,7 +106,7 @@ class ServerProcess:
         return RawClient(await DataConnection.connect(endpoint["data_address"], replica, token=token))
 
 
-class AckLog:
+class NotedReplies:
     """Hears the replies to a range's appends."""
 
     def __init__(self) -> None:
@@ -148,9 +148,9 @@ class RawClient:
     def __init__(self, connection: DataConnection) -> None:
         self.connection = connection
 
-    def listen(self, stream_id: int = 1, range_index: int = 0) -> AckLog:
+    def listen(self, stream_id: int = 1, range_index: int = 0) -> NotedReplies:
         """Hear the replies to a range's appends."""
-        log = AckLog()
+        log = NotedReplies()
         self.connection.listen(stream_id, range_index, log)
         return log
 

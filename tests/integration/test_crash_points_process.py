@@ -12,7 +12,7 @@ import pytest
 
 from rangelog_core.batch import split_batches
 from rangelog_core.errors import RangelogError
-from rangelog_server.testing import AckLog, RawClient, ServerProcess, batch
+from rangelog_server.testing import NotedReplies, RawClient, ServerProcess, batch
 
 pytestmark = [
     pytest.mark.integration,
@@ -43,7 +43,7 @@ async def append_until_it_dies(server: ServerProcess) -> tuple[list[bytes], int]
         client = await server.connect()
     except (RangelogError, OSError):
         return sent, 0
-    acks: AckLog = client.listen()
+    acks: NotedReplies = client.listen()
     assert server.process is not None
     async with asyncio.timeout(20):
         while server.process.poll() is None and not acks.errors:

@@ -31,7 +31,7 @@ from rangelog_core.frame import FrameDecoder, Opcode, encode_frame, encode_head
 from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_proto.v1 import data_pb2, range_server_pb2
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
-from rangelog_server.testing import AckLog, RawClient, ServerProcess, batch, wait_until
+from rangelog_server.testing import NotedReplies, RawClient, ServerProcess, batch, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -57,7 +57,7 @@ def values_of(payload: bytes) -> list[bytes]:
     return [record.value for data in split_batches(payload) for record in decode_records(data)]
 
 
-async def refused(acks: AckLog) -> RangelogError:
+async def refused(acks: NotedReplies) -> RangelogError:
     """Wait for the next refusal."""
     await until(lambda: acks.errors)
     return acks.errors.pop(0)

@@ -55,6 +55,7 @@ CORES = (
             "limits",
             "object_keys",
             "record",
+            "stream_config",
         )
     ),
     "client/rangelog/protocol/",
@@ -69,6 +70,9 @@ WITHOUT_ASSERTIONS = ("range_server/",)
 
 MAY_SLEEP = {("test_consensus_crash.py", "test_kill_all_three_around_a_compaction")}
 """The moment of its kill is drawn at random: nothing is waited for."""
+
+COUNTERPARTS = {"Client", "Writer", "Runtime"}
+"""Client and writer, asynchronous and blocking; the running process of either server."""
 
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -356,3 +360,14 @@ def test_every_package_is_built_typed_linted_and_under_contract() -> None:
     assert roots <= set(config["ruff"]["src"])
     assert roots <= {*config["mypy"]["files"], "proto"} and roots <= set(config["mypy"]["mypy_path"])
     assert roots <= set(SOURCE_ROOTS)
+
+
+def test_one_class_name_one_meaning() -> None:
+    """No two public classes of the product have the same name, but for the few pairs that are each other's counterpart."""
+    homes: dict[str, list[str]] = {}
+    for path in sources():
+        for node in tree_of(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(name_of(path))
+    shared = {name: found for name, found in homes.items() if len(found) > 1 and name not in COUNTERPARTS}
+    assert not shared, shared

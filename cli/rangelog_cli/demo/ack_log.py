@@ -18,7 +18,7 @@ _SLOT = struct.Struct("<qqq")  # submitted ns, acked ns, offset + 1
 _ACK = struct.Struct("<qq")
 
 
-class Ack(NamedTuple):
+class LoggedAck(NamedTuple):
     """One flight as one writer saw it; `acked_ns` and `offset` are None where there was no ack."""
 
     flight: int
@@ -51,11 +51,11 @@ class AckLog:
         self._map.close()
 
 
-def read_acks(path: Path) -> Iterator[Ack]:
+def read_acks(path: Path) -> Iterator[LoggedAck]:
     """What was noted, by flight; nothing for flights that were not submitted."""
     for index, (submitted_ns, acked_ns, offset_1) in enumerate(_SLOT.iter_unpack(path.read_bytes()[_HEAD.size :])):
         if submitted_ns:
-            yield Ack(index, submitted_ns, acked_ns or None, offset_1 - 1 if offset_1 else None)
+            yield LoggedAck(index, submitted_ns, acked_ns or None, offset_1 - 1 if offset_1 else None)
 
 
 def count_acks(path: Path) -> int:

@@ -22,7 +22,7 @@ from rangelog_cli.demo.appender import FLIGHTS_PER_S, WINDOW_RECORDS
 from rangelog_cli.demo.comparison import Comparison
 from rangelog_cli.demo.faults import Appending, WriterProcess
 from rangelog_cli.demo.flights import Flight, load_flights, write_spool
-from rangelog_cli.demo.progress import Progress
+from rangelog_cli.demo.progress import DemoProgress
 from rangelog_cli.demo.report import CarrierRow, Check, ReportData, write_report
 from rangelog_cli.demo.s3_server import S3Server, use_credentials
 from rangelog_cli.demo.timeline import Timeline, make_timeline
@@ -135,7 +135,7 @@ async def _run(directory: Path, report: Path, flight_count: int | None, with_spa
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with AsyncExitStack() as stack:
-        progress = stack.enter_context(Progress())
+        progress = stack.enter_context(DemoProgress())
         demo = await _start(directory, flight_count, progress, stack)
         await demo.append()
         await demo.tier()
@@ -159,7 +159,7 @@ class Demo:
     cluster: Cluster
     s3: S3Server
     metadata: StreamMetadata
-    progress: Progress
+    progress: DemoProgress
     stack: AsyncExitStack
     outcome: DemoOutcome
 
@@ -242,7 +242,7 @@ class Demo:
         )
 
 
-async def _start(directory: Path, flight_count: int | None, progress: Progress, stack: AsyncExitStack) -> Demo:
+async def _start(directory: Path, flight_count: int | None, progress: DemoProgress, stack: AsyncExitStack) -> Demo:
     """(a) The processes, the flights and the stream; all of it is undone by `stack`."""
     with progress.step("load the flights") as bar:
         flights = (await asyncio.to_thread(load_flights))[:flight_count]

@@ -27,7 +27,7 @@ class Bar(Protocol):
         """Show a line that stays."""
 
 
-class Progress(AbstractContextManager["Progress"]):
+class DemoProgress(AbstractContextManager["DemoProgress"]):
     """Keeps the list of finished steps with their times."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Progress(AbstractContextManager["Progress"]):
 
 
 class _PlainBar:
-    def __init__(self, progress: Progress, name: str, total: int | None) -> None:
+    def __init__(self, progress: DemoProgress, name: str, total: int | None) -> None:
         self.note = ""
         self._progress = progress
         self._name = name

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rangelog_cli.demo.ack_log import Ack
+from rangelog_cli.demo.ack_log import LoggedAck
 
 _AFTER_KILL_NS = 5_000_000_000
 """Only pauses that begin within this time of a kill, and before the next one, are put down to it."""
@@ -50,7 +50,7 @@ class Timeline:
     kills: list[Kill] = field(default_factory=list)
 
 
-def make_timeline(acks: Iterable[Ack], kills: Sequence[Kill], *, bucket_ms: int = 100) -> Timeline:
+def make_timeline(acks: Iterable[LoggedAck], kills: Sequence[Kill], *, bucket_ms: int = 100) -> Timeline:
     """Order the acks by time, measure pauses between them, and set each kill's `gap_ms`."""
     points = sorted((ack.acked_ns, (ack.acked_ns - ack.submitted_ns) / 1e6) for ack in acks if ack.acked_ns is not None)
     if not points:

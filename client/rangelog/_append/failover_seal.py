@@ -103,14 +103,14 @@ class FailoverSeal:
     async def _fence(self, replica: ReplicaId) -> None:
         try:
             address = self._addresses[replica]
-            told = await fence_replica(self._connections, replica, address, self._range, self._epoch)
+            answer = await fence_replica(self._connections, replica, address, self._range, self._epoch)
         except WriterFenced:
             raise
         except RangelogError as error:
             gone = not self._addresses[replica]  # the placement driver gives no address of an incarnation that is over
             self._core.lost(_now_ms(), replica, error.message, gone=gone)
             return
-        self._core.answered(_now_ms(), replica, _ANSWERS[told.outcome], told.durable_offset)
+        self._core.answered(_now_ms(), replica, _ANSWERS[answer.outcome], answer.durable_offset)
 
     async def _copy(self, copy: Copy) -> None:
         """Move [start, end) batch by batch; whoever fails is forgotten as an answer."""

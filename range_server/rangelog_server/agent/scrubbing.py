@@ -15,7 +15,7 @@ import structlog
 from rangelog_core.errors import Corruption, RangelogError
 from rangelog_server.ranges.read_faults import ReadFault
 from rangelog_server.ranges.reading import read_batches
-from rangelog_server.ranges.scrub import Scrub, Step
+from rangelog_server.ranges.scrub import Scrub, ScrubStep
 from rangelog_server.ranges.store import Store
 
 ASK_AGAIN_S = 1.0
@@ -44,7 +44,7 @@ class Scrubbing:
         finally:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def _check(self, step: Step) -> None:
+    async def _check(self, step: ScrubStep) -> None:
         loop = asyncio.get_running_loop()
         hosted, wanted = step.hosted, step.plan.wanted
         read = functools.partial(read_batches, self._store.wal, step.plan, from_disk=True)

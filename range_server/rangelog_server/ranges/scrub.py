@@ -22,7 +22,7 @@ Key = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScrubStep:
     """Batches of one replica to be read and checked now."""
 
     hosted: HostedReplica
@@ -44,7 +44,7 @@ class Scrub:
         """Passes that came to their end."""
         self.read_bytes = 0
 
-    def next(self, replicas: Mapping[Key, HostedReplica], now_s: float) -> Step | None:
+    def next(self, replicas: Mapping[Key, HostedReplica], now_s: float) -> ScrubStep | None:
         """Return what to read now, or None: ask again after `wait_s`."""
         if now_s < self._next_s:
             return None
@@ -62,7 +62,7 @@ class Scrub:
         self._begun_s = None
         return None
 
-    def again(self, step: Step, now_s: float) -> None:
+    def again(self, step: ScrubStep, now_s: float) -> None:
         """The disk refused the step that was returned last."""
         core = step.hosted.core
         self._position = step.hosted.key, core.batch_number(step.plan.wanted[0].base_offset)
@@ -72,7 +72,7 @@ class Scrub:
         """How long there is nothing to do."""
         return max(0.0, self._next_s - now_s)
 
-    def _take(self, replicas: Mapping[Key, HostedReplica]) -> Step | None:
+    def _take(self, replicas: Mapping[Key, HostedReplica]) -> ScrubStep | None:
         key, first = self._position or (self._left.pop(), 0)
         self._position = None
         hosted = replicas.get(key)
@@ -83,4 +83,4 @@ class Scrub:
             size += hosted.lengths[last]
             last += 1
         self._position = (key, last)
-        return Step(hosted, make_plan(hosted, first, last), size)
+        return ScrubStep(hosted, make_plan(hosted, first, last), size)

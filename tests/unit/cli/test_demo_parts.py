@@ -39,7 +39,7 @@ def test_ack_log_keeps_what_was_noted(tmp_path: Path) -> None:
     log.submitted(3, 200)
     log.acked(3, 250, 0)
     assert ack_log.count_acks(path) == 1
-    assert list(ack_log.read_acks(path)) == [ack_log.Ack(1, 100, None, None), ack_log.Ack(3, 200, 250, 0)]
+    assert list(ack_log.read_acks(path)) == [ack_log.LoggedAck(1, 100, None, None), ack_log.LoggedAck(3, 200, 250, 0)]
     log.close()
 
 
@@ -48,7 +48,7 @@ MS = 1_000_000
 
 def test_pause_is_put_down_to_the_kill_before_it() -> None:
     """A pause counts for the kill it spans or follows, not for the one after."""
-    acks = [ack_log.Ack(i, i * MS, i * MS + MS // 2, i) for i in range(1, 1000) if not 300 <= i < 500]
+    acks = [ack_log.LoggedAck(i, i * MS, i * MS + MS // 2, i) for i in range(1, 1000) if not 300 <= i < 500]
     kills = [timeline.Kill("a range server", "rs1", 299 * MS), timeline.Kill("the writer", "w", 800 * MS)]
     found = timeline.make_timeline(acks, kills)
     assert [round(kill.gap_ms) for kill in found.kills] == [201, 1]
@@ -66,7 +66,7 @@ def test_timeline_of_nothing() -> None:
 
 def test_report_is_one_page_without_references(tmp_path: Path) -> None:
     """The page holds plot, kills and checks, escapes what it shows, and loads nothing from elsewhere."""
-    acks = [ack_log.Ack(i, i * MS, i * MS + MS, i) for i in range(1, 2000)]
+    acks = [ack_log.LoggedAck(i, i * MS, i * MS + MS, i) for i in range(1, 2000)]
     kills = [timeline.Kill("the PD leader", "pd<2>", 500 * MS, 900 * MS)]
     data = report.ReportData(
         ok=False,
@@ -115,7 +115,7 @@ def test_comparison_notices_an_altered_record(timestamp: int, key: bytes | None,
 def test_last_line_is_what_scripts_expect() -> None:
     """The agreed line, word for word, and OK only while every check holds."""
     some = [flights.Flight(i, b"UA", b"%d" % i) for i in range(10)]
-    acks = [ack_log.Ack(i, i * MS, i * MS + MS, i) for i in range(10)]
+    acks = [ack_log.LoggedAck(i, i * MS, i * MS + MS, i) for i in range(10)]
     kills = [timeline.Kill(what, what, 5 * MS) for what in ("a range server", "the PD leader", "the writer")]
     outcome = command.DemoOutcome(total=10, appended=10, timeline=timeline.make_timeline(acks, kills), spark="yes")
     outcome.comparison = comparison.Comparison(some)
