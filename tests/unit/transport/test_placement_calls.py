@@ -1,0 +1,155 @@
+"""Writers of one client that leave their ranges together: one question, few calls, and each writer's own answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from rangelog._append import placement_calls
+from rangelog._append.placement_calls import SEALS_PER_CALL, PlacementCalls
+from rangelog.protocol.appender import Probe, SealRange
+from rangelog_core.errors import NoPlacement, RangelogError, RequestTimeout, SealBelowFloor, Unavailable, WriterFenced
+from rangelog_proto.v1 import common_pb2, pd_pb2
+
+SEAL = SealRange(3, 40, ("rs1",), strictly=False)
+
+
+class FakePd:
+    """Answers as told; notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.pd = self
+        self.probes = 0
+        self.singles: list[pd_pb2.SealRangeRequest] = []
+        self.calls: list[pd_pb2.SealRangesRequest] = []
+        self.fail_next: list[RangelogError] = []
+        self.judge: Callable[[pd_pb2.SealRangeRequest], RangelogError | None] = lambda request: None
+
+    async def alive_servers(self, timeout_s: float) -> list[str]:
+        self.probes += 1
+        await asyncio.sleep(0)
+        if self.fail_next:
+            raise self.fail_next.pop(0)
+        return ["rs1", "rs2", "rs3"]
+
+    async def seal_range(self, request: pd_pb2.SealRangeRequest, timeout_s: float) -> pd_pb2.SealRangeResponse:
+        self.singles.append(request)
+        error = self.fail_next.pop(0) if self.fail_next else self.judge(request)
+        if error is not None:
+            raise error
+        return answer(request)
+
+    async def seal_ranges(self, request: pd_pb2.SealRangesRequest, *, timeout_s: float) -> pd_pb2.SealRangesResponse:
+        self.calls.append(request)
+        if self.fail_next:
+            raise self.fail_next.pop(0)
+        results = []
+        for each in request.seals:
+            error = self.judge(each)
+            if error is None:
+                results.append(pd_pb2.SealRangeResult(response=answer(each)))
+            else:
+                told = pd_pb2.CallError(
+                    code=error.code,
+                    message=error.message,
+                    epoch=error.epoch or 0,
+                    offset=error.offset or 0,
+                    has_offset=error.offset is not None,
+                )
+                results.append(pd_pb2.SealRangeResult(error=told))
+        return pd_pb2.SealRangesResponse(results=results)
+
+
+def answer(request: pd_pb2.SealRangeRequest) -> pd_pb2.SealRangeResponse:
+    sealed = common_pb2.Range(stream_id=request.stream_id, index=request.range_index, end_offset=request.end_offset)
+    return pd_pb2.SealRangeResponse(range=sealed)
+
+
+@pytest.fixture
+def pd() -> FakePd:
+    return FakePd()
+
+
+@pytest.fixture
+def calls(pd: FakePd, monkeypatch: pytest.MonkeyPatch) -> PlacementCalls:
+    async def at_once(attempt: int) -> None:
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(placement_calls, "backoff", at_once)
+    return PlacementCalls(cast(Any, pd))
+
+
+async def test_probes_of_a_moment_are_one_question(pd: FakePd, calls: PlacementCalls) -> None:
+    """Each writer judges the answer by what it needs; a later one asks anew."""
+    wanted = [Probe((), False, 2), Probe(("rs1",), True, 2), Probe(("rs1", "rs2"), True, 2)]
+    assert await asyncio.gather(*(calls.probe(each) for each in wanted)) == [True, True, False]
+    assert pd.probes == 1
+    pd.fail_next = [Unavailable("nobody leads")]
+    assert await asyncio.gather(calls.probe(wanted[0]), calls.probe(wanted[0])) == [False, False]
+    assert await calls.probe(wanted[0])
+    assert pd.probes == 3
+
+
+async def test_a_writer_that_gives_up_does_not_take_the_others_answer(pd: FakePd, calls: PlacementCalls) -> None:
+    """A cancelled probe ends for its own writer only."""
+    first = asyncio.create_task(calls.probe(Probe((), False, 2)))
+    second = asyncio.create_task(calls.probe(Probe((), False, 2)))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second
+
+
+async def test_one_seal_goes_alone(pd: FakePd, calls: PlacementCalls) -> None:
+    """As before: the single call."""
+    response = await calls.seal_and_create(7, 2, SEAL)
+    assert response is not None and response.range.end_offset == 40
+    assert [(each.stream_id, each.epoch, each.create_next) for each in pd.singles] == [(7, 2, True)]
+    assert not pd.calls
+
+
+async def test_seals_of_a_moment_travel_together_and_each_gets_its_own_answer(
+    pd: FakePd, calls: PlacementCalls
+) -> None:
+    """A refusal of one is no refusal of another, and keeps its type, epoch and offset."""
+    errors = {
+        3: WriterFenced("later", epoch=9),
+        4: NoPlacement("nowhere"),
+        5: SealBelowFloor("shown", offset=44),
+    }
+    pd.judge = lambda request: errors.get(request.stream_id)
+    count = SEALS_PER_CALL + 10
+    found = await asyncio.gather(
+        *(calls.seal_and_create(number, 1, SEAL) for number in range(count)), return_exceptions=True
+    )
+    assert [len(each.seals) for each in pd.calls] == [SEALS_PER_CALL, 10]
+    assert isinstance(found[3], WriterFenced) and found[3].epoch == 9
+    assert found[4] is None, "there is no better place"
+    assert isinstance(found[5], SealBelowFloor) and found[5].offset == 44
+    others = [found[number] for number in range(count) if number not in errors]
+    assert [cast(Any, each).range.stream_id for each in others] == [n for n in range(count) if n not in errors]
+
+
+async def test_an_unanswered_call_is_repeated_as_it_was(pd: FakePd, calls: PlacementCalls) -> None:
+    """It may have been carried out: under the same request id its first answers come back."""
+    pd.fail_next = [RequestTimeout("no answer"), Unavailable("no leader")]
+    found = await asyncio.gather(*(calls.seal_and_create(number, 1, SEAL) for number in (1, 2)))
+    assert all(found)
+    assert len(pd.calls) == 3 and len({each.request_id for each in pd.calls}) == 1
+    assert len({each.SerializeToString() for each in pd.calls}) == 1
+
+
+async def test_a_retriable_refusal_of_one_item_is_asked_again(pd: FakePd, calls: PlacementCalls) -> None:
+    """It did nothing, so that one goes again, the others do not."""
+    refused = {2: [Unavailable("not now")]}
+
+    def judge(request: pd_pb2.SealRangeRequest) -> RangelogError | None:
+        waiting = refused.get(request.stream_id)
+        return waiting.pop() if waiting else None
+
+    pd.judge = judge
+    found = await asyncio.gather(*(calls.seal_and_create(number, 1, SEAL) for number in (1, 2, 3)))
+    assert all(found)
+    assert len(pd.calls) == 1 and [each.stream_id for each in pd.singles] == [2]
