@@ -130,11 +130,10 @@ class Metadata:
         request = pd_pb2.ListObjectsRequest(stream_id=stream_id, from_offset=from_offset, page_size=page_size)
         return list((await self.pd.list_objects(request, timeout_s=CALL_TIMEOUT_S)).objects)
 
-    async def alive_servers(self, timeout_s: float) -> list[str]:
-        """Return the names of the range servers that the driver holds for alive."""
+    async def servers(self, timeout_s: float) -> list[common_pb2.Server]:
+        """Return the range servers as the placement driver sees them."""
         response = await self.pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=timeout_s)
-        alive = common_pb2.SERVER_HEALTH_ALIVE
-        return [server.name for server in response.servers if server.health == alive]
+        return list(response.servers)
 
     async def tier_url(self) -> str:
         """Return where the cluster's objects are; empty when it has no tier."""

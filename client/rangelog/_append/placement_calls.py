@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from rangelog._metadata import SEAL_TRY_TIMEOUT_S, Metadata, backoff, new_request_id
 from rangelog.protocol.appender import Probe, SealRange
 from rangelog_core.errors import NoPlacement, RangelogError, error_from_code
-from rangelog_proto.v1 import pd_pb2
+from rangelog_core.ids import ReplicaId
+from rangelog_core.net.data_connection import replica_id
+from rangelog_proto.v1 import common_pb2, pd_pb2
 
-PROBE_TIMEOUT_S = 2.0
+LIST_TIMEOUT_S = 2.0
 SEALS_PER_CALL = 250
 CALLS_MAX = 4
 """Of many seals, under way at a time."""
@@ -29,23 +31,29 @@ class PlacementCalls:
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
-        self._probing: asyncio.Task[list[str]] | None = None
+        self._listing: asyncio.Task[list[common_pb2.Server]] | None = None
         self._asked: list[_Asked] = []
         self._slots = asyncio.Semaphore(CALLS_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def probe(self, effect: Probe) -> bool:
         """Return whether the placement driver answers and has enough servers to go to."""
-        if self._probing is None:
-            self._probing = asyncio.create_task(self._metadata.alive_servers(PROBE_TIMEOUT_S))
-            self._probing.add_done_callback(self._probed)
         try:
-            alive = await asyncio.shield(self._probing)
+            servers = await self._servers()
         except RangelogError:
             return False
+        alive = [each.name for each in servers if each.health == common_pb2.SERVER_HEALTH_ALIVE]
         if effect.strictly:
             alive = [server for server in alive if server not in effect.exclude_servers]
         return len(alive) >= effect.servers_min
+
+    async def addresses(self) -> dict[ReplicaId, str]:
+        """Return where the servers listen now; nothing when the placement driver does not answer."""
+        try:
+            servers = await self._servers()
+        except RangelogError:
+            return {}
+        return {replica_id(each.name, each.incarnation): each.data_address for each in servers}
 
     async def seal_and_create(self, stream_id: int, epoch: int, effect: SealRange) -> pd_pb2.SealRangeResponse | None:
         """Seal and create the next range; None: nothing was changed, there is no better place.
@@ -77,13 +85,22 @@ class PlacementCalls:
 
     def close(self) -> None:
         """Give up what is under way."""
-        for task in [*self._tasks, *([self._probing] if self._probing is not None else [])]:
+        for task in self._tasks:
             task.cancel()
+        if self._listing is not None:
+            self._listing.cancel()
 
     # ---- inside
 
-    def _probed(self, task: asyncio.Task[list[str]]) -> None:
-        self._probing = None
+    async def _servers(self) -> list[common_pb2.Server]:
+        """List the range servers, with all others who ask at the same time."""
+        if self._listing is None:
+            self._listing = asyncio.create_task(self._metadata.servers(LIST_TIMEOUT_S))
+            self._listing.add_done_callback(self._listed)
+        return await asyncio.shield(self._listing)
+
+    def _listed(self, task: asyncio.Task[list[common_pb2.Server]]) -> None:
+        self._listing = None
         if not task.cancelled():
             task.exception()  # those who asked have it
 

@@ -306,16 +306,9 @@ class AppenderRunner:
             self.spawn(self._refresh(), name="refresh")
 
     async def _refresh(self) -> None:
-        try:
-            _, ranges = await self._metadata.ranges(
-                self._stream.name, self.core.opened.start_offset, stream_id=self._stream.stream_id, timeout_s=3.0
-            )
-        except RangelogError:
-            return
-        for each in ranges:
-            links = self._links.get(each.index)
-            if links is not None:
-                links.addresses = {replica_id(r.server, r.incarnation): r.data_address for r in each.replicas}
+        addresses = await self._calls.addresses()
+        for links in self._links.values():
+            links.addresses = {replica: addresses.get(replica, old) for replica, old in links.addresses.items()}
 
     def _tick_in_time(self) -> None:
         """See to it that the next tick comes as early as the core wants it."""

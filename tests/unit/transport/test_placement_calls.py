@@ -12,6 +12,7 @@ from rangelog._append import placement_calls
 from rangelog._append.placement_calls import SEALS_PER_CALL, PlacementCalls
 from rangelog.protocol.appender import Probe, SealRange
 from rangelog_core.errors import NoPlacement, RangelogError, RequestTimeout, SealBelowFloor, Unavailable, WriterFenced
+from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 SEAL = SealRange(3, 40, ("rs1",), strictly=False)
@@ -28,12 +29,16 @@ class FakePd:
         self.fail_next: list[RangelogError] = []
         self.judge: Callable[[pd_pb2.SealRangeRequest], RangelogError | None] = lambda request: None
 
-    async def alive_servers(self, timeout_s: float) -> list[str]:
+    async def servers(self, timeout_s: float) -> list[common_pb2.Server]:
         self.probes += 1
         await asyncio.sleep(0)
         if self.fail_next:
             raise self.fail_next.pop(0)
-        return ["rs1", "rs2", "rs3"]
+        alive = common_pb2.SERVER_HEALTH_ALIVE
+        return [
+            common_pb2.Server(name=name, incarnation=7, data_address=f"{name}:1", health=alive)
+            for name in ("rs1", "rs2", "rs3")
+        ]
 
     async def seal_range(self, request: pd_pb2.SealRangeRequest, timeout_s: float) -> pd_pb2.SealRangeResponse:
         self.singles.append(request)
@@ -91,6 +96,14 @@ async def test_probes_of_a_moment_are_one_question(pd: FakePd, calls: PlacementC
     assert await asyncio.gather(calls.probe(wanted[0]), calls.probe(wanted[0])) == [False, False]
     assert await calls.probe(wanted[0])
     assert pd.probes == 3
+
+
+async def test_addresses_are_asked_for_once_by_all(pd: FakePd, calls: PlacementCalls) -> None:
+    """A server that came back elsewhere is found by every writer that lost it; nothing is lost where nobody answers."""
+    found = await asyncio.gather(*(calls.addresses() for _ in range(100)))
+    assert pd.probes == 1 and all(each[ReplicaId("rs2", Incarnation(7))] == "rs2:1" for each in found)
+    pd.fail_next = [Unavailable("nobody leads")]
+    assert await calls.addresses() == {}
 
 
 async def test_a_writer_that_gives_up_does_not_take_the_others_answer(pd: FakePd, calls: PlacementCalls) -> None:
