@@ -14,6 +14,7 @@ from rangelog._append.writer import Writer
 from rangelog._metadata import CALL_TIMEOUT_S, Metadata
 from rangelog._read.cold import ColdReader, ColdStores
 from rangelog._read.reader import Reader, Start, StreamView, confirmed_end
+from rangelog._read.stream_watches import StreamWatches
 from rangelog._stream_info import StreamInfo, stream_info
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.ids import check_name
@@ -41,6 +42,7 @@ class Client:
             tls=tls.ssl_context() if tls is not None else None,
             client_name=f"{socket.gethostname()}/{os.getpid()}",
         )
+        self._watches = StreamWatches(self._metadata)
         self._placement_calls = PlacementCalls(self._metadata)
         self._writers: dict[Writer, None] = {}
 
@@ -55,6 +57,7 @@ class Client:
         for writer in list(self._writers):
             await writer.close(flush=False)
         self._placement_calls.close()
+        self._watches.close()
         self._cold_stores.close()
         await self._connections.close()
         await self._pd.close()
@@ -165,6 +168,7 @@ class Client:
             self._metadata,
             self._connections,
             self.cold_reader(),
+            self._watches,
             check_name("stream", stream),
             start=start,
             end=end,
@@ -186,6 +190,11 @@ class Client:
     def connections(self) -> DataConnections:
         """The connections to range servers. For the package's own use."""
         return self._connections
+
+    @property
+    def watches(self) -> StreamWatches:
+        """What tells readers of changes. For the package's own use."""
+        return self._watches
 
     async def end_offset(self, stream: str) -> int:
         """Return one past the last acked record; with a replica silent, what was acked a moment ago may be missing.

@@ -11,10 +11,11 @@ from memory_server import MemoryServer
 
 from rangelog._read.hot import HotRange
 from rangelog._read.reader import Reader
+from rangelog._read.stream_watches import StreamWatches
 from rangelog_core.errors import StreamNotFound, Unavailable
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnections
-from rangelog_proto.v1 import common_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_server.testing import batch
 
 
@@ -29,6 +30,7 @@ class Cluster:
         self.floor_offset = 0
         self.arbitrates = True
         self._readers: list[Any] = []
+        self.pd = self
 
     async def ranges(
         self, name: str, from_offset: int, *, stream_id: int = 0
@@ -37,6 +39,10 @@ class Cluster:
         if stream_id not in (0, self.stream.stream_id):
             raise StreamNotFound(f"stream {name!r} was deleted")
         return self.stream, [self.open_range()]
+
+    async def watch(self, request: pd_pb2.WatchRequest, *, timeout_s: float) -> pd_pb2.WatchResponse:
+        """As PdClient, of an early placement driver: readers look by themselves."""
+        raise Unavailable("nothing is watched here")
 
     def open_range(self) -> common_pb2.Range:
         """As the placement driver lists it."""
@@ -74,6 +80,7 @@ class Cluster:
             metadata,
             self.connections,
             Mock(),
+            StreamWatches(metadata),
             "s",
             read_preference="hot_only",
             **(defaults | options),

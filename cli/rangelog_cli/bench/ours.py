@@ -229,6 +229,7 @@ async def arrow_chunks(
         client.metadata,
         client.connections,
         client.cold_reader(),
+        client.watches,
         stream,
         start=0,
         end=end,

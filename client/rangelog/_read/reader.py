@@ -22,6 +22,7 @@ from rangelog._read.cold import ColdReader, cold_until, records_of
 from rangelog._read.hot import HotRange
 from rangelog._read.proof import ProvedEnd, proved_end
 from rangelog._read.record_chunk import RecordChunk
+from rangelog._read.stream_watches import StreamWatch, StreamWatches
 from rangelog.protocol.reading import Located, ReadPreference, Tier, locate, tiers_for
 from rangelog_core.batch import Columns, open_columns
 from rangelog_core.errors import (
@@ -42,7 +43,8 @@ _T = TypeVar("_T")
 _log = logging.getLogger("rangelog.reader")
 
 _LONG_POLL_MS = 2_000
-_IDLE_POLL_S = 0.2
+_IDLE_WAIT_S = 5.0
+"""How long a reader waits for a change of its stream before it looks by itself."""
 _PLANS_MAX = 6
 Start = int | str | datetime
 
@@ -111,6 +113,7 @@ class SpanReader(ABC, Generic[_T]):
         metadata: Metadata,
         connections: DataConnections,
         cold: ColdReader,
+        watches: StreamWatches,
         stream: str,
         *,
         start: Start,
@@ -126,6 +129,9 @@ class SpanReader(ABC, Generic[_T]):
         self._view = StreamView(metadata, stream, stream_id=stream_id)
         self._connections = connections
         self._cold = cold
+        self._watches = watches
+        self._watch: StreamWatch | None = None
+        self._asked_version = self._seen_version = -1  # of the watch: asked for, and answered
         self._start = start
         self._end = end
         self._follow = follow
@@ -160,6 +166,9 @@ class SpanReader(ABC, Generic[_T]):
         finally:
             if self._refreshing is not None:
                 self._refreshing.cancel()
+            if self._watch is not None:
+                self._watches.leave(self._watch)
+                self._watch = None
             self._read_from(None)
             self._cold.close()
 
@@ -266,10 +275,12 @@ class SpanReader(ABC, Generic[_T]):
         """Return the next records and where they end, or None when there is nothing yet."""
         located = self._view.locate(self.position)
         if located is None:
+            watch = self._watched()
+            version = watch.version
             await self._look_for_a_range()
             located = self._view.locate(self.position)
             if located is None:
-                await asyncio.sleep(_IDLE_POLL_S)  # no range is open: wait for a writer to open one
+                await watch.wait(version, _IDLE_WAIT_S)  # no range is open: wait for a writer to open one
                 return None
         source = self._view.ranges[located.number]
         last: RangelogError | None = None
@@ -328,6 +339,12 @@ class SpanReader(ABC, Generic[_T]):
                 self._refresh_beside()
         return None
 
+    def _watched(self) -> StreamWatch:
+        """The watch of the stream, which this reader joins when it first waits."""
+        if self._watch is None:
+            self._watch = self._watches.join(self._view.stream.stream_id)
+        return self._watch
+
     async def _look_for_a_range(self) -> None:
         """Ask for what comes behind what is known. That nobody answers is no failure: all that is known was read."""
         try:
@@ -338,11 +355,18 @@ class SpanReader(ABC, Generic[_T]):
     def _refresh_beside(self) -> None:
         """Hear of a seal that the replica was not told of, without waiting: placement drivers may be away for long.
 
-        Raises what was answered since the last call, but not that nobody answers.
+        Nothing is asked where the watch of the stream shows that nothing changed since the last answer. Raises what was
+        answered since the last call, but not that nobody answers.
         """
         asked = self._refreshing
         if asked is not None and not asked.done():
             return
+        if asked is not None and asked.exception() is None:
+            self._seen_version = self._asked_version
+        watch = self._watched()
+        if watch.is_sound and watch.version == self._seen_version:
+            return
+        self._asked_version = watch.version
         self._refreshing = asyncio.ensure_future(self._view.refresh(self.position))
         self._refreshing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # told later, or never
         if asked is not None and (error := asked.exception()) is not None and not isinstance(error, Unavailable):

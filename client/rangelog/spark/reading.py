@@ -107,6 +107,7 @@ def span_reader(client: Client, options: Options, stream_id: int, start: int, en
         client.metadata,
         client.connections,
         client.cold_reader(),
+        client.watches,
         options.stream,
         start=start,
         end=end,

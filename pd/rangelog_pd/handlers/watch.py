@@ -37,7 +37,7 @@ def _session(driver: Driver, request: pb.WatchRequest) -> Session | None:
     now_ms = driver.now_ms()
     watches = driver.watches
     known = bool(request.session)
-    session = watches.find(request.session, now_ms, request.acked) if known else watches.open(now_ms)
+    session = watches.find(request.session, now_ms, request.acked, request.call) if known else watches.open(now_ms)
     if session is None:
         return None
     session.wake()  # an earlier call of the same session ends: its caller has given it up

@@ -69,13 +69,16 @@ class Watches:
         self._next_number += 1
         return session
 
-    def find(self, number: int, now_ms: float, acked: int) -> Session | None:
-        """Return a session that is called again; what it did not ack is to be sent again. None: not known here."""
+    def find(self, number: int, now_ms: float, acked: int, call: int) -> Session | None:
+        """Return a session that is called again; what it did not ack is to be sent again.
+
+        None: not known here, or a later call of it was here before.
+        """
         session = self._sessions.get(number)
-        if session is None:
+        if session is None or call <= session.call:
             return None
         session.heard_ms = now_ms
-        session.call += 1
+        session.call = call
         if acked != session.sequence:
             session.streams.update(dict.fromkeys(session.unacked_streams))
             session.ranges.update(dict.fromkeys(session.unacked_ranges))

@@ -298,18 +298,20 @@ class ListRangesResponse(_message.Message):
     def __init__(self, ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., more: bool = ..., stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("session", "acked", "begin", "end", "wait_ms")
+    __slots__ = ("session", "acked", "begin", "end", "wait_ms", "call")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     ACKED_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
     session: int
     acked: int
     begin: _containers.RepeatedCompositeFieldContainer[WatchedStream]
     end: _containers.RepeatedScalarFieldContainer[int]
     wait_ms: int
-    def __init__(self, session: _Optional[int] = ..., acked: _Optional[int] = ..., begin: _Optional[_Iterable[_Union[WatchedStream, _Mapping]]] = ..., end: _Optional[_Iterable[int]] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+    call: int
+    def __init__(self, session: _Optional[int] = ..., acked: _Optional[int] = ..., begin: _Optional[_Iterable[_Union[WatchedStream, _Mapping]]] = ..., end: _Optional[_Iterable[int]] = ..., wait_ms: _Optional[int] = ..., call: _Optional[int] = ...) -> None: ...
 
 class WatchedStream(_message.Message):
     __slots__ = ("stream_id", "from_index")

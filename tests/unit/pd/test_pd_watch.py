@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -13,10 +14,18 @@ from rangelog_pd.reconcile.watches import FORGET_MS, Watches
 from rangelog_pd.state.changes import CHANGES_MAX
 from rangelog_proto.v1 import pd_pb2 as pb
 
+numbers = itertools.count(1)
 
-async def ask(api: Any, session: int = 0, acked: int = 0, *begin: int, wait_ms: int = 0) -> pb.WatchResponse:
+
+async def ask(
+    api: Any, session: int = 0, acked: int = 0, *begin: int, wait_ms: int = 0, call: int = 0
+) -> pb.WatchResponse:
     request = pb.WatchRequest(
-        session=session, acked=acked, wait_ms=wait_ms, begin=[pb.WatchedStream(stream_id=each) for each in begin]
+        call=call or next(numbers),
+        session=session,
+        acked=acked,
+        wait_ms=wait_ms,
+        begin=[pb.WatchedStream(stream_id=each) for each in begin],
     )
     return await watch.watch(api.driver, request)
 
@@ -59,6 +68,16 @@ async def test_a_call_that_was_given_up_takes_nothing_from_the_next(ready: Any) 
     assert [each.index for each in (await asyncio.wait_for(waiting, 1)).ranges] == [0]
 
 
+async def test_a_call_that_was_overtaken_is_not_carried_out(ready: Any) -> None:
+    """What it wanted to end may be watched again by now."""
+    first = await ask(ready, 0, 0, 1)
+    await ask(ready, first.session, first.sequence, 1, call=1_000_000)
+    late = pb.WatchRequest(session=first.session, acked=first.sequence, end=[1], call=999_999)
+    assert not (await watch.watch(ready.driver, late)).session
+    await ready.seal(10)
+    assert (await ask(ready, first.session, first.sequence, call=1_000_001)).ranges
+
+
 async def test_a_deleted_stream_is_told_of(ready: Any) -> None:
     """As is one that never was."""
     first = await ask(ready, 0, 0, 1, 77)
@@ -94,9 +113,9 @@ def test_a_session_that_is_not_called_is_forgotten() -> None:
     """Nothing is kept for a watcher that is gone."""
     watches = Watches()
     session = watches.open(0.0)
-    assert watches.find(session.number, 10.0, 0) is session
+    assert watches.find(session.number, 10.0, 0, 1) is session
     watches.open(11.0 + FORGET_MS)
-    assert watches.find(session.number, 12.0 + FORGET_MS, 0) is None
+    assert watches.find(session.number, 12.0 + FORGET_MS, 0, 2) is None
 
 
 async def test_a_call_is_bounded(ready: Any) -> None:
