@@ -15,6 +15,7 @@ from rangelog_pd.handlers.service import SERVICE_NAME, Service
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
+from rangelog_server_common.garbage import spare_long_lived
 from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 
@@ -57,6 +58,7 @@ class Runtime:
             listen = settings.listen or settings.api_address
             port = await server.start(listen, (SERVICE_NAME,))
             await consensus.start()
+            spare_long_lived()
             stopped, failed = asyncio.create_task(self._stop.wait()), asyncio.create_task(consensus.failed())
             tasks = [asyncio.create_task(self._reconcile(driver, server)), stopped, failed]
             host, _ = split_address(settings.api_address)
