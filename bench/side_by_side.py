@@ -83,7 +83,13 @@ def measure(command: Sequence[str], environment: dict[str, str]) -> tuple[list[M
     return read_lines(output), running.returncode == 0
 
 
-def machine() -> dict[str, str]:
+def commit_of(tree: Path) -> str:
+    """The commit of a worktree."""
+    told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=tree, capture_output=True, text=True)
+    return told.stdout.strip() or "unknown"
+
+
+def machine(before: Path | None) -> dict[str, str]:
     """What the figures were taken on."""
     model = "unknown processor"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -91,10 +97,11 @@ def machine() -> dict[str, str]:
             model = line.partition(":")[2].strip()
             break
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
-    version = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    earlier = {"before": commit_of(before)} if before is not None else {}
     return {
         "at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": version.stdout.strip() or "unknown",
+        "commit": commit_of(ROOT),
+        **earlier,
         "cores": str(os.cpu_count()),
         "processor": model,
         "memory": f"{memory_gib:.0f} GiB",
@@ -127,7 +134,7 @@ def main() -> int:
     rounds = given.rounds or (1 if given.quick else Effort().rounds)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    (OUTPUT / "machine.json").write_text(json.dumps(machine(), indent=2) + "\n")
+    (OUTPUT / "machine.json").write_text(json.dumps(machine(before), indent=2) + "\n")
     try:
         found, complete = run_rounds(systems, rounds, passed_on, given.only, before)
     except KeyboardInterrupt:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import threading
-from collections.abc import AsyncIterator, Callable
-from typing import BinaryIO
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, closing
+from typing import BinaryIO, Protocol
 
 from rangelog_core.errors import InvalidArgument, RecordTooLarge
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
@@ -58,35 +60,62 @@ class LineSplitter:
 async def lines_of(source: BinaryIO) -> AsyncIterator[list[bytes]]:
     """Yield the lines of `source`, those that came together together. Raises RecordTooLarge, InvalidArgument."""
     splitter = LineSplitter()
-    async for data in _pieces(_reader(source)):
-        lines = splitter.feed(data)
-        if lines:
-            yield lines
+    async with aclosing(_pieces(_own(source))) as pieces:
+        async for data in pieces:
+            lines = splitter.feed(data)
+            if lines:
+                yield lines
     rest = splitter.close()
     if rest:
         yield rest
 
 
-def _reader(source: BinaryIO) -> Callable[[int], bytes | None]:
-    """Read what is there, and unbuffered: Python's own buffer has a lock that a waiting thread would hold at exit."""
+class _Input(Protocol):
+    def read(self, size: int, /) -> bytes | None: ...
+
+    def close(self) -> None: ...
+
+
+class _Borrowed:
+    """A file object that is not a file of the system's: read as it is, and left open."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self.read = source.read
+
+    def close(self) -> None:
+        """It is the caller's."""
+
+
+def _own(source: BinaryIO) -> _Input:
+    """The same file under a number of its own: the caller may close the other while a thread still reads.
+
+    Unbuffered: Python's own buffer has a lock that a waiting thread would hold at exit.
+    """
     try:
-        return io.FileIO(source.fileno(), closefd=False).read
-    except (OSError, ValueError):  # not a file of the system's
-        return source.read
+        return io.FileIO(os.dup(source.fileno()))
+    except (OSError, ValueError):
+        return _Borrowed(source)
 
 
-async def _pieces(read: Callable[[int], bytes | None]) -> AsyncIterator[bytes]:
-    """A daemon thread reads ahead by one piece; a pool's thread would be waited for at exit."""
+async def _pieces(source: _Input) -> AsyncGenerator[bytes, None]:
+    """A daemon thread reads ahead by one piece and closes the file; a pool's thread would be waited for at exit."""
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[bytes | Exception] = asyncio.Queue()
     room = threading.Semaphore(2)
+    unwanted = threading.Event()
 
     def run() -> None:
+        with closing(source):
+            read()
+
+    def read() -> None:
         piece: bytes | Exception = b"first"
         while piece and not isinstance(piece, Exception):
             room.acquire()
+            if unwanted.is_set():
+                return
             try:
-                piece = read(_READ_BYTES) or b""
+                piece = source.read(_READ_BYTES) or b""
             except (OSError, ValueError) as error:
                 piece = error
             try:
@@ -95,11 +124,15 @@ async def _pieces(read: Callable[[int], bytes | None]) -> AsyncIterator[bytes]:
                 return  # the loop is closed: nobody wants it any more
 
     threading.Thread(target=run, name="lines", daemon=True).start()
-    while True:
-        piece = await pieces.get()
+    try:
+        while True:
+            piece = await pieces.get()
+            room.release()
+            if isinstance(piece, Exception):
+                raise InvalidArgument(f"cannot read the records: {piece}") from piece
+            if not piece:
+                return
+            yield piece
+    finally:
+        unwanted.set()
         room.release()
-        if isinstance(piece, Exception):
-            raise InvalidArgument(f"cannot read the records: {piece}") from piece
-        if not piece:
-            return
-        yield piece

@@ -1,9 +1,9 @@
 """Writes to a segment by whole blocks, past the page cache where the file system can.
 
 What holds: bytes before the position of a write are written again as they are, never changed; what follows it up to the
-end of its block becomes zeros. A write of more than `ONE_STEP_BYTES_MAX` does its first block last, over the END that
-stood there: a process that is killed in the middle of it leaves a log that ends cleanly, instead of a torn one that puts
-replicas in doubt.
+end of its block becomes zeros. A write of more than `ONE_STEP_BYTES_MAX` does the block with its first header last, over the
+END that stood there, or both blocks where the header lies in two: a process that is killed in the middle of it leaves a log
+that ends cleanly, instead of a torn one that puts replicas in doubt.
 
 Why not through the page cache: the kernel would take fresh pages for every byte of the log, and filling those costs several
 times what the rest of an append does; whoever reads soon after is served from the tail cache. A file system without direct
@@ -17,6 +17,7 @@ import mmap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from rangelog_server.wal.entry import ENTRY_HEADER_BYTES
 from rangelog_server.wal.files import Segment
 from rangelog_server.wal.io import Io, read_all, write_all
 
@@ -61,7 +62,8 @@ class BlockWriter:
         pieces = [before, *buffers, bytes(padding)]
         if size <= _JOINED_BYTES_MAX or size < len(pieces) * BLOCK_BYTES:
             pieces = [b"".join(pieces)]  # many small ones: cheaper than one by one
-        self._put(pieces, size + padding, start)
+        last_bytes = BLOCK_BYTES if position - start + ENTRY_HEADER_BYTES <= BLOCK_BYTES else 2 * BLOCK_BYTES
+        self._put(pieces, size + padding, start, last_bytes)
 
     def _turn_to(self, segment: Segment) -> None:
         self.close()
@@ -76,8 +78,8 @@ class BlockWriter:
             return self._kept[skip : position - self._kept_start]
         return read_all(self._io, segment.fd, position - start, start) if self._fd >= 0 else b""
 
-    def _put(self, pieces: Sequence[bytes], size: int, start: int) -> None:
-        """Write `size` bytes, whole blocks, at a block: by way of the stage, the first block last unless all fits at once."""
+    def _put(self, pieces: Sequence[bytes], size: int, start: int, last_bytes: int) -> None:
+        """Write `size` bytes, whole blocks, at a block, by way of the stage; the first `last_bytes` last, unless all fits."""
         stage, filled, done = self._stage, 0, 0
         first = b""
         for piece in pieces:
@@ -88,8 +90,8 @@ class BlockWriter:
                 filled, taken = filled + step, taken + step
                 if filled == _STAGE_BYTES or done + filled == size:
                     if not done and size > ONE_STEP_BYTES_MAX:
-                        first = bytes(stage[:BLOCK_BYTES])
-                        self._put_stage(BLOCK_BYTES, filled, start)
+                        first = bytes(stage[:last_bytes])
+                        self._put_stage(last_bytes, filled, start)
                     else:
                         self._put_stage(0, filled, start + done)
                     done += filled
@@ -97,8 +99,8 @@ class BlockWriter:
                         self._keep(stage[:filled], start + size)
                     filled = 0
         if first:
-            stage[:BLOCK_BYTES] = first
-            self._put_stage(0, BLOCK_BYTES, start)
+            stage[:last_bytes] = first
+            self._put_stage(0, last_bytes, start)
 
     def _keep(self, stage: memoryview, end: int) -> None:
         """The next write begins in one of the last two blocks: keep them, as far as they are at hand."""

@@ -120,6 +120,35 @@ async def test_lines_come_as_they_are_written(pipe: tuple[int, BinaryIO]) -> Non
             await anext(lines)
 
 
+async def test_who_stops_reading_takes_nothing_from_the_next_file_of_that_number(pipe: tuple[int, BinaryIO]) -> None:
+    """The reading thread waits for more when nobody wants it any more; its file is closed, and another gets its number."""
+    writing, source = pipe
+    before = set(threading.enumerate())
+    lines = lines_of(source)
+    os.write(writing, b"one\n")
+    async with asyncio.timeout(20):
+        assert await anext(lines) == [b"one"]
+    (reader,) = set(threading.enumerate()) - before
+    await lines.aclose()  # type: ignore[attr-defined]
+    number = source.fileno()
+    source.close()
+    others = [os.pipe() for _ in range(3)]
+    try:
+        assert number in [each for other in others for each in other]
+        for _, other_writing in others:
+            os.write(other_writing, b"mine")
+        os.write(writing, b"two\n")  # what the thread waits for
+        await asyncio.to_thread(reader.join, 10)
+        assert not reader.is_alive()
+        for other_reading, _ in others:
+            os.set_blocking(other_reading, False)
+            assert os.read(other_reading, 10) == b"mine"
+    finally:
+        for other in others:
+            os.close(other[0])
+            os.close(other[1])
+
+
 def test_input_that_never_comes_does_not_hold_up_the_end(pipe: tuple[int, BinaryIO]) -> None:
     """A command that is interrupted while it waits for a line ends at once, though the reading thread still waits."""
 

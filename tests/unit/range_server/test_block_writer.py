@@ -11,6 +11,7 @@ import pytest
 
 from rangelog_server.wal import blocks as module
 from rangelog_server.wal.blocks import BLOCK_BYTES, ONE_STEP_BYTES_MAX, BlockWriter
+from rangelog_server.wal.entry import ENTRY_HEADER_BYTES
 from rangelog_server.wal.files import Segment
 from rangelog_server.wal.io import Io
 from rangelog_server.wal.memory_io import MemoryIo
@@ -74,6 +75,43 @@ def test_the_first_block_of_a_large_write_goes_last() -> None:
     raise AssertionError("it never came to an end")
 
 
+def test_the_end_that_a_large_write_goes_over_is_whole_until_its_last_step() -> None:
+    """Also where it lies across the border of two blocks: half of it would be a torn tail, and put replicas in doubt."""
+    for position in range(BLOCK_BYTES - ENTRY_HEADER_BYTES - 2, BLOCK_BYTES + 2):
+        end = bytes(range(1, ENTRY_HEADER_BYTES + 1))
+        for kills in range(1, 10):
+            io = Killed()
+            segment, writer = opened(io)
+            writer.write(segment, [b"a" * position, end], 0)
+            io.writes_left = kills
+            try:
+                writer.write(segment, [b"b" * 50_000], position)
+            except KilledHere:
+                assert io.pread(segment.fd, ENTRY_HEADER_BYTES, position) == end, (position, kills)
+            else:
+                assert kills > 2
+                break
+        else:
+            raise AssertionError("it never came to an end")
+
+
+class KilledHere(Exception):
+    """The process is gone before a call."""
+
+
+class Killed(MemoryIo):
+    """Killed between two writes."""
+
+    writes_left = 1_000_000
+
+    def pwritev(self, fd: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
+        """See Io."""
+        self.writes_left -= 1
+        if not self.writes_left:
+            raise KilledHere
+        return super().pwritev(fd, buffers, position)
+
+
 class Counting(MemoryIo):
     """Notes each write."""
 
@@ -97,6 +135,9 @@ def test_small_writes_take_one_call_and_large_ones_end_with_their_first_block() 
     io.writes.clear()
     writer.write(segment, [b"x" * 20_000], 5_000)
     assert io.writes == [(8_192, 20_480), (4_096, 4_096)]
+    io.writes.clear()
+    writer.write(segment, [b"x" * 20_000], 8_190)
+    assert io.writes == [(12_288, 16_384), (4_096, 8_192)], "the header of its first entry lies in two blocks"
 
 
 class NoDirect(MemoryIo):
