@@ -6,7 +6,7 @@ import asyncio
 
 from rangelog_core.errors import InvalidArgument, Overloaded
 from rangelog_pd.driver import Driver
-from rangelog_pd.reconcile.watches import STREAMS_MAX, Session
+from rangelog_pd.reconcile.watches import STREAMS_MAX, WatchSession
 from rangelog_proto.v1 import pd_pb2 as pb
 
 WAIT_MS_MAX = 20_000
@@ -32,7 +32,7 @@ async def watch(driver: Driver, request: pb.WatchRequest) -> pb.WatchResponse:
     return _answer(driver, session)
 
 
-def _session(driver: Driver, request: pb.WatchRequest) -> Session | None:
+def _session(driver: Driver, request: pb.WatchRequest) -> WatchSession | None:
     """Find or make the session and note what it watches from now on."""
     now_ms = driver.now_ms()
     watches = driver.watches
@@ -51,7 +51,7 @@ def _session(driver: Driver, request: pb.WatchRequest) -> Session | None:
     return session
 
 
-async def _wait(session: Session, timeout_s: float) -> None:
+async def _wait(session: WatchSession, timeout_s: float) -> None:
     changed = asyncio.Event()
     session.wake = changed.set
     try:
@@ -61,7 +61,7 @@ async def _wait(session: Session, timeout_s: float) -> None:
         pass
 
 
-def _answer(driver: Driver, session: Session) -> pb.WatchResponse:
+def _answer(driver: Driver, session: WatchSession) -> pb.WatchResponse:
     with driver.state() as state:
         driver.watches.follow(state)
         streams, ranges, deleted = driver.watches.take(state, session)

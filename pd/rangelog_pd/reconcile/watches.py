@@ -24,7 +24,7 @@ FORGET_MS = 60_000.0
 
 
 @dataclass(eq=False, slots=True)
-class Session:
+class WatchSession:
     """One session. `wake` is called when there is something to be told."""
 
     number: int
@@ -53,23 +53,23 @@ class Watches:
 
     def __init__(self, first_number: int = 1) -> None:
         """`first_number`: drawn by each leader, so that no session of another one is taken for its own."""
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, WatchSession] = {}
         self._next_number = first_number
-        self._by_stream: dict[int, dict[Session, None]] = {}
+        self._by_stream: dict[int, dict[WatchSession, None]] = {}
         self._state: State | None = None
         self._seen = 0
 
-    def open(self, now_ms: float) -> Session:
+    def open(self, now_ms: float) -> WatchSession:
         """Make a session. Raises Overloaded."""
         for number in [each.number for each in self._sessions.values() if now_ms - each.heard_ms > FORGET_MS]:
             self.close(number)
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} watchers are here already: try again in a while")
-        session = self._sessions[self._next_number] = Session(self._next_number, now_ms)
+        session = self._sessions[self._next_number] = WatchSession(self._next_number, now_ms)
         self._next_number += 1
         return session
 
-    def find(self, number: int, now_ms: float, acked: int, call: int) -> Session | None:
+    def find(self, number: int, now_ms: float, acked: int, call: int) -> WatchSession | None:
         """Return a session that is called again; what it did not ack is to be sent again.
 
         None: not known here, or a later call of it was here before.
@@ -99,7 +99,7 @@ class Watches:
             session.wake()
         self._next_number = first_number
 
-    def begin(self, state: State, session: Session, stream_id: int, from_index: int) -> None:
+    def begin(self, state: State, session: WatchSession, stream_id: int, from_index: int) -> None:
         """A session wants to know of a stream: its row and the ranges from an index on, and then what changes."""
         session.watched[stream_id] = None
         session.streams[stream_id] = None
@@ -107,7 +107,7 @@ class Watches:
         for index in state.ranges.of(stream_id).indexes_from(from_index):
             session.ranges[stream_id, index] = None
 
-    def end(self, session: Session, stream_ids: Iterable[int]) -> None:
+    def end(self, session: WatchSession, stream_ids: Iterable[int]) -> None:
         """A session does not want to know of some streams any more."""
         for stream_id in stream_ids:
             session.watched.pop(stream_id, None)
@@ -119,7 +119,7 @@ class Watches:
 
     def follow(self, state: State) -> None:
         """Note for each session what changed since the last call, and wake those concerned."""
-        concerned: dict[Session, None] = {}
+        concerned: dict[WatchSession, None] = {}
         for session, stream_id, index in self._news(state):
             concerned[session] = None
             if index is None:
@@ -129,7 +129,7 @@ class Watches:
         for session in concerned:
             session.wake()
 
-    def _news(self, state: State) -> Iterator[tuple[Session, int, int | None]]:
+    def _news(self, state: State) -> Iterator[tuple[WatchSession, int, int | None]]:
         """Yield (session, stream id, range index, or None for the stream itself) of each change that is watched."""
         changes = state.changes.since(self._seen) if self._state is state else None
         self._state, self._seen = state, state.changes.last
@@ -149,7 +149,9 @@ class Watches:
                 for session in self._by_stream.get(after.stream_id, ()):
                     yield session, after.stream_id, after.index
 
-    def take(self, state: State, session: Session) -> tuple[list[common_pb2.Stream], list[common_pb2.Range], list[int]]:
+    def take(
+        self, state: State, session: WatchSession
+    ) -> tuple[list[common_pb2.Stream], list[common_pb2.Range], list[int]]:
         """Return (streams, ranges, ids of deleted streams) to be sent now, bounded, under the session's next sequence."""
         session.sequence += 1
         streams, deleted = [], []

@@ -30,13 +30,23 @@ async def ask(
     return await watch.watch(api.driver, request)
 
 
+async def until_waiting(api: Any, session: int) -> None:
+    """Return once a call of the session waits for changes."""
+    async with asyncio.timeout(5):
+        while True:
+            event = getattr(api.driver.watches._sessions[session].wake, "__self__", None)
+            if isinstance(event, asyncio.Event) and not event.is_set():
+                return
+            await asyncio.sleep(0.001)
+
+
 async def test_a_watcher_gets_the_rows_first_and_then_what_changes(ready: Any) -> None:
     """A call that waits is answered by the change itself, with addresses as a listing has them."""
     first = await ask(ready, 0, 0, 1)
     assert [each.name for each in first.streams] == ["s"]
     assert [(each.index, each.replicas[0].data_address) for each in first.ranges] == [(0, "rs1:7")]
     waiting = asyncio.create_task(ask(ready, first.session, first.sequence, wait_ms=5_000))
-    await asyncio.sleep(0.01)
+    await until_waiting(ready, first.session)
     assert not waiting.done()
     await ready.seal(10, create_next=True)
     told = await asyncio.wait_for(waiting, 1)
@@ -60,9 +70,8 @@ async def test_a_call_that_was_given_up_takes_nothing_from_the_next(ready: Any) 
     """Two calls of one session: only the later one is told."""
     first = await ask(ready, 0, 0, 1)
     given_up = asyncio.create_task(ask(ready, first.session, first.sequence, wait_ms=5_000))
-    await asyncio.sleep(0.01)
+    await until_waiting(ready, first.session)
     waiting = asyncio.create_task(ask(ready, first.session, first.sequence, wait_ms=5_000))
-    await asyncio.sleep(0.01)
     assert not (await asyncio.wait_for(given_up, 1)).ranges
     await ready.seal(10)
     assert [each.index for each in (await asyncio.wait_for(waiting, 1)).ranges] == [0]
@@ -90,7 +99,7 @@ async def test_another_leader_knows_no_session_and_a_deposed_one_answers_none(re
     """The watcher begins anew with whoever leads."""
     first = await ask(ready, 0, 0, 1)
     waiting = asyncio.create_task(ask(ready, first.session, first.sequence, wait_ms=5_000))
-    await asyncio.sleep(0.01)
+    await until_waiting(ready, first.session)
     ready.consensus.set_leader("pd2")
     await ready.driver.reconcile()
     with pytest.raises(NotLeader):

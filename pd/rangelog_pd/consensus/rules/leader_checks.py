@@ -17,7 +17,7 @@ FEATURE_LEVEL_LEADER_CHECKS = 2
 
 
 @dataclass(slots=True)
-class Round:
+class CheckRound:
     """One question to all."""
 
     number: int
@@ -34,19 +34,19 @@ class LeaderChecks:
     def __init__(self, members: int) -> None:
         self._majority = members // 2 + 1
         self._number = 0
-        self.round: Round | None = None
+        self.round: CheckRound | None = None
         self._next: list[Callable[[int], None]] = []
 
     def ask(self, then: Callable[[int], None]) -> None:
         """A read was asked for: `then` gets the index that it has to see, in the next round."""
         self._next.append(then)
 
-    def begin(self, term: int, commit_index: int) -> Round | None:
+    def begin(self, term: int, commit_index: int) -> CheckRound | None:
         """Begin the next round, if the last one is over and anybody waits. Returns the question to send."""
         if self.round is not None or not self._next:
             return None
         self._number += 1
-        self.round = Round(self._number, term, commit_index, self._next)
+        self.round = CheckRound(self._number, term, commit_index, self._next)
         self._next = []
         self._count()
         return self.round
