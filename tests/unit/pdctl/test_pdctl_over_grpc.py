@@ -31,6 +31,7 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import service
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
+from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 _T = TypeVar("_T", bound=Message)
@@ -359,7 +360,14 @@ def test_healthy_cluster(run: Pdctl, member: InProcessPd) -> None:
     member.stream("s")
     found = run.json("cluster", "status")
     assert found["health"] == "healthy" and found["stream_count"] == 1
-    assert found["members"] == [{"name": "pd1", "address": member.address, "leader": True, "reachable": True}]
+    alone = {
+        "name": "pd1",
+        "address": member.address,
+        "leader": True,
+        "reachable": True,
+        "feature_level": FEATURE_LEVEL,
+    }
+    assert found["members"] == [alone]
     assert [each["name"] for each in found["servers"]] == ["rs1"]
     table = run("cluster", "status")
     assert table.exit_code == 0 and "healthy" in table.stdout and "leader" in table.stdout

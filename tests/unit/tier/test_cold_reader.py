@@ -85,7 +85,7 @@ def driver(tmp_path: Path) -> Driver:
 def a_reader(driver: Any, cold: ColdReader, end: int = END) -> Reader:
     """A reader of the stream from its start."""
     options: dict[str, Any] = {"follow": False, "read_preference": "cold_only", "timeout_s": 0.0, "resolved": True}
-    return Reader(driver, None, cold, "s", start=START, end=end, **options)  # type: ignore[arg-type]
+    return Reader(driver, None, cold, None, "s", start=START, end=end, **options)  # type: ignore[arg-type]
 
 
 async def test_a_reader_goes_through_all_ranges_with_one_list_of_objects(driver: Driver) -> None:
