@@ -10,6 +10,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from rangelog.batch import CODEC_ZSTD, encode_batch, encode_headers
+from rangelog.batch_extension import Producer, Tag, encode_extension, encode_producer
 from rangelog_proto.frame import Opcode, encode_frame
 from rangelog_proto.v1 import data_pb2
 
@@ -28,10 +29,16 @@ def batches() -> dict[str, str]:
     values = [b"alpha", b"", b"gamma" * 20]
     keys = [b"k", None, b""]
     headers = [encode_headers({"a": b"1", "ü": b""}), b"", b""]
+    extension = encode_extension(
+        {Tag.PRODUCER: encode_producer(Producer(21, 22, 23)), 0xFFFE: b"optional", 0xFFFF: b"x"}
+    )
+    critical = encode_extension({0x7FFF: b"", Tag.PRODUCER: encode_producer(Producer(21, 22, 23))})
     return {
         "values": encode_batch(**common, values=values).hex(),
         "keys": encode_batch(**common, values=values, keys=keys).hex(),
         "headers": encode_batch(**common, values=values, keys=keys, headers=headers).hex(),
+        "extension": encode_batch(**common, values=values, keys=keys, extension=extension).hex(),
+        "critical": encode_batch(**common, values=values, keys=keys, extension=critical).hex(),
         "zstd": encode_batch(**common, values=values, keys=keys, codec=CODEC_ZSTD).hex(),
     }
 

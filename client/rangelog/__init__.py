@@ -34,6 +34,7 @@ from rangelog.errors import (
     StreamNotFound,
     Unauthorized,
     Unavailable,
+    UnsupportedVersion,
     WriterClosed,
     WriterFenced,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "TlsConfig",
     "Unauthorized",
     "Unavailable",
+    "UnsupportedVersion",
     "Writer",
     "WriterClosed",
     "WriterFenced",

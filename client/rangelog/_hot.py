@@ -20,6 +20,7 @@ from rangelog.errors import (
     RangelogError,
     RangeNotFound,
     Unavailable,
+    UnsupportedVersion,
 )
 from rangelog.ids import ReplicaId
 from rangelog.protocol.proof import Told
@@ -103,7 +104,7 @@ class HotRange:
         The replica goes on sending, up to `end_offset` if there is one: who fetches on where the last fetch ended, in the
         same way, gets what came meanwhile.
 
-        Raises Unavailable when every replica failed (with the last reason), OffsetOutOfRange.
+        Raises Unavailable when every replica failed (with the last reason), OffsetOutOfRange, UnsupportedVersion.
         """
         last: RangelogError = Unavailable(f"range {self.source.stream_id}/{self.source.index} has no hot replica")
         nothing_yet = False
@@ -127,7 +128,7 @@ class HotRange:
         if nothing_yet:  # the first append makes the replicas: there is none so far
             await asyncio.sleep(min(wait_ms, _NOTHING_YET_POLL_MS) / 1000)
             return Fetched((), offset, None)
-        if isinstance(last, OffsetOutOfRange):
+        if isinstance(last, OffsetOutOfRange | UnsupportedVersion):
             raise last
         raise Unavailable(
             f"no replica of range {self.source.stream_id}/{self.source.index} can be read: {last.message}"

@@ -43,6 +43,7 @@ LIBRARY_NAMES = {"partition", "rpartition"}  # str.partition
 
 CORES = (
     "client/rangelog/batch.py",
+    "client/rangelog/batch_extension.py",
     "client/rangelog/errors.py",
     "client/rangelog/ids.py",
     "client/rangelog/limits.py",
