@@ -43,15 +43,35 @@ def batches() -> dict[str, str]:
     }
 
 
+def greetings() -> dict[Opcode, Message]:
+    """How a connection begins; see `messages`."""
+    return {
+        Opcode.HELLO: data_pb2.Hello(
+            protocol_version=3,
+            client="c",
+            token="t",
+            server="rs1",
+            incarnation=2**63 + 5,
+            protocol_version_min=2,
+            features=["f", "g"],
+        ),
+        Opcode.HELLO_REPLY: data_pb2.HelloReply(
+            protocol_version=3,
+            server="rs1",
+            incarnation=2**63 + 5,
+            payload_bytes_max=9,
+            protocol_version_min=2,
+            protocol_version_max=4,
+            features=["f", "h"],
+        ),
+    }
+
+
 def messages() -> dict[Opcode, Message]:
     """One message of each opcode with every field set, each to another value, so that no two can change places."""
     of: Any = {"stream_id": 7, "range_index": 3}
     other: Any = {"stream_id": 8, "range_index": 4, "epoch": 13}
-    return {
-        Opcode.HELLO: data_pb2.Hello(protocol_version=1, client="c", token="t", server="rs1", incarnation=2**63 + 5),
-        Opcode.HELLO_REPLY: data_pb2.HelloReply(
-            protocol_version=1, server="rs1", incarnation=2**63 + 5, payload_bytes_max=9
-        ),
+    return greetings() | {
         Opcode.APPEND: data_pb2.Append(
             **of, epoch=11, start_offset=900, confirm_offset=1000, recovery=True, memory=True
         ),

@@ -249,11 +249,14 @@ async def test_bad_bytes_close_their_connection_only(server: ServerProcess) -> N
         hello_of(server) + oversized,
         encode_frame(Opcode.FETCH, 1, data_pb2.Fetch(stream_id=1).SerializeToString()),
         hello_of(server) + encode_frame(Opcode.SEAL, 2, b"\xff\xff\xff"),
-        hello_of(server, protocol_version=99),
+        hello_of(server, protocol_version=0),
     ):
         with server.socket() as connection:
             connection.sendall(bad)
             assert read_error(connection).code == "PROTOCOL_VIOLATION"
+    with server.socket() as connection:
+        connection.sendall(hello_of(server, protocol_version=99, protocol_version_min=98))
+        assert read_error(connection).code == "UNSUPPORTED_VERSION"
     healthy.append(batch(0, [b"a"]))
     await until(lambda: acks.durable_offset == 1)
     healthy.close()

@@ -15,7 +15,7 @@ from rangelog.batch import check_batch, decode_records, extension_of
 from rangelog.batch_extension import Producer, Tag, decode_producer, encode_producer
 from rangelog.errors import UnsupportedVersion
 from rangelog.record import Record
-from rangelog_proto.frame import FrameDecoder, Opcode
+from rangelog_proto.frame import RESERVED_OPCODES, FrameDecoder, Opcode
 from rangelog_proto.v1 import data_pb2
 
 HERE = Path(__file__).parent
@@ -83,6 +83,11 @@ def test_the_page_says_what_the_code_does() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "PROTOCOL.md").read_text()
     for opcode in Opcode:
         assert f"| {int(opcode)} | {opcode.name} |" in page
+    for number, name in RESERVED_OPCODES.items():
+        assert f"{number} {name}" in page
+        assert number not in set(Opcode)
+    for tag in Tag:
+        assert f"| {int(tag):,} | {tag.name} |" in page
     for message in data_pb2.DESCRIPTOR.message_types_by_name.values():
         row = next(line for line in page.split("\n") if line.startswith(f"| {message.name} |"))
         for field in message.fields:
