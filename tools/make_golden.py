@@ -1,9 +1,14 @@
-"""Write the golden files of both wire formats anew. A change of these files is a change of the protocol: raise its version."""
+"""Write the golden files of the formats anew. A change of these files is a change of the format: raise its version.
+
+Tiered objects are kept one for each version; only that of the present one is written anew (its bytes depend on the version
+of Arrow as well).
+"""
 
 from __future__ import annotations
 
 import json
 import pathlib
+import tempfile
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -11,6 +16,8 @@ from google.protobuf.message import Message
 
 from rangelog.batch import CODEC_ZSTD, encode_batch, encode_headers
 from rangelog.batch_extension import Producer, Tag, encode_extension, encode_producer
+from rangelog.tier.parquet import write_object
+from rangelog.versions import OBJECT_VERSIONS
 from rangelog_proto.frame import Opcode, encode_frame
 from rangelog_proto.v1 import data_pb2
 
@@ -136,10 +143,41 @@ def frames() -> dict[str, dict[str, Any]]:
     return made
 
 
+def objects() -> dict[str, dict[str, Any]]:
+    """By version, an object's bytes as hex and what the placement driver knows of it."""
+    place: dict[str, Any] = {"stream_id": 7, "range_index": 3, "epoch": 11}
+    producer = Producer(producer_id=21, epoch=22, sequence=23)
+    encoded = [
+        encode_batch(
+            **place,
+            base_offset=1000 + 2 * number,
+            timestamps_ms=[5 + number, 7],
+            values=[b"v%d" % number, b""],
+            keys=[None, b"k"],
+            headers=[encode_headers({"h": b"x"}), b""],
+            extension=encode_extension({Tag.PRODUCER: encode_producer(producer)}) if number == 1 else b"",
+        )
+        for number in range(3)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "object"
+        span = {"start_offset": 1000, "end_offset": 1006}
+        written = write_object(path, encoded, stream_name="s", object_id=9, **place, **span)
+        made = {
+            "hex": path.read_bytes().hex(),
+            "size_bytes": written.size_bytes,
+            "digest": written.digest,
+            "footer_size_bytes": written.footer_size_bytes,
+            "footer_crc": written.footer_crc,
+        }
+    earlier: dict[str, dict[str, Any]] = json.loads((GOLDEN / "objects.json").read_text())
+    return earlier | {str(OBJECT_VERSIONS.highest): made}
+
+
 def main() -> None:
-    """Write both files."""
+    """Write all files."""
     GOLDEN.mkdir(parents=True, exist_ok=True)
-    for name, content in (("batches.json", batches()), ("frames.json", frames())):
+    for name, content in (("batches.json", batches()), ("frames.json", frames()), ("objects.json", objects())):
         (GOLDEN / name).write_text(json.dumps(content, indent=1) + "\n")
 
 
