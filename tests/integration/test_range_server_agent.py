@@ -19,6 +19,7 @@ from rangelog.tier.keys import object_key
 from rangelog_proto.v1 import common_pb2, data_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
+from rangelog_server.formats import FORMATS
 from rangelog_server.testing import RawClient, ServerProcess, batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -162,6 +163,13 @@ async def append(client: RawClient, count: int, key: tuple[int, int] = (1, 0), s
 def sealed_at(end_offset: int) -> pb.SealReplica:
     """The directive that tells the end."""
     return pb.SealReplica(epoch=1, start_offset=0, end_offset=end_offset)
+
+
+async def test_a_registration_reports_formats(driver: PlayedDriver, start: Start) -> None:
+    """The placement driver learns which versions of wire and files a server reads."""
+    await start()
+    reported = {each.format: (each.lowest, each.highest) for each in driver.registered["rs1"].formats}
+    assert reported == FORMATS
 
 
 async def test_seal_and_drop_directives(driver: PlayedDriver, start: Start) -> None:

@@ -16,6 +16,7 @@ import structlog
 from rangelog._transport.pd_client import PdClient
 from rangelog.errors import PreconditionFailed, RangelogError
 from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_server.formats import reported_formats
 from rangelog_server.identity import Identity
 
 CALL_TIMEOUT_S = 5.0
@@ -77,6 +78,7 @@ def registration(
         zone=zone,
         capacity_bytes=capacity_bytes,
         version=version("rangelog"),
+        formats=reported_formats(),
         log_end=log_end,
     )
 
