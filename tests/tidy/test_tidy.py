@@ -291,7 +291,7 @@ def test_the_readme_names_commands_that_exist() -> None:
     assert checked >= 5
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/ARCHITECTURE.md", "docs/PROTOCOL.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/ARCHITECTURE.md", "docs/PROTOCOL.md", "docs/FORMATS.md"])
 def test_files_that_are_named_exist(page: str) -> None:
     """A page names only modules, folders and pages that are there."""
     known = ["/" + name_of(path) for path in tracked()]
