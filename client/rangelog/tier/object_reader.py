@@ -82,7 +82,8 @@ def first_span(described: common_pb2.Object, start: int, end: int) -> Span:
 class _CheckedBytes(io.RawIOBase):
     """A file of which only what was checked is there; Parquet gets views of it, not copies."""
 
-    def __init__(self, size_bytes: int) -> None:
+    def __init__(self, key: str, size_bytes: int) -> None:
+        self._key = key
         self._size = size_bytes
         self._position = 0
         self._begin = 0
@@ -110,7 +111,7 @@ class _CheckedBytes(io.RawIOBase):
         """What Arrow asks for instead of `read` where it is there."""
         low = self._position - self._begin
         if size < 0 or low < 0 or low + size > len(self._data):
-            raise Corruption("Parquet looks for something outside of its row group")
+            raise Corruption(f"object {self._key} is damaged: Parquet looks for something outside of its row group")
         self._position += size
         return self._data[low : low + size]
 
@@ -129,7 +130,7 @@ class ObjectReader:
         self._store = store
         self._object = described
         self._whole: Bytes | None = None
-        self._file = _CheckedBytes(described.size_bytes)
+        self._file = _CheckedBytes(described.key, described.size_bytes)
         with _as_corruption(described):
             # The footer alone is a file of Parquet's, if only one that describes what is not in it.
             footer = pq.ParquetFile(pa.BufferReader(MAGIC + self._footer(data)))
