@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from rangelog._feed import REPLY_TIMEOUT_S, Feed
 from rangelog._transport.data_connection import DataConnection, DataConnections, replica_id
-from rangelog.batch import BatchHeader, check_batch, split_batches
+from rangelog.batch import BatchHeader, Columns, check_batch, open_columns, split_batches
 from rangelog.errors import (
     Corruption,
     OffsetOutOfRange,
@@ -42,6 +42,21 @@ class Fetched:
     end_offset: int
     sealed_end_offset: int | None
     durable_offset: int = 0
+
+    def open_known(self) -> tuple[list[Columns], int]:
+        """Open the batches up to the first that this program does not know; return them and where they end.
+
+        Raises ProtocolViolation; UnsupportedVersion when the very first is unknown.
+        """
+        opened: list[Columns] = []
+        for header, data in self.batches:
+            try:
+                opened.append(open_columns(header, data))
+            except UnsupportedVersion:
+                if not opened:
+                    raise
+                return opened, header.base_offset
+        return opened, self.end_offset
 
 
 async def fetch_once(
@@ -84,6 +99,7 @@ class HotRange:
         self._replicas = [(replica_id(each.server, each.incarnation), each.data_address) for each in ordered]
         self._current = turn
         self.problem = ""  # why a replica was left out when all were asked
+        self.unsupported: UnsupportedVersion | None = None  # if that was why for one
         self._feed: Feed | None = None
         self._fed_to = 0
 
@@ -199,6 +215,8 @@ class HotRange:
             return Told(replica, start, start)
         except RangelogError as error:
             self.problem = error.message
+            if isinstance(error, UnsupportedVersion):
+                self.unsupported = error
             return None
         sealed_end = reply.sealed_end_offset if reply.sealed else None
         return Told(replica, reply.durable_offset, reply.confirm_offset, sealed_end, reply.doubtful)
@@ -206,7 +224,9 @@ class HotRange:
     async def lookup_timestamp(self, timestamp_ms: int, known_end_offset: int) -> int | None:
         """Return where to start looking for the first record at or after a time; None: it is not below the known end.
 
-        That a record is *not* there, only a replica knows that has looked as far. Raises Unavailable when none did.
+        That a record is *not* there, only a replica knows that has looked as far.
+
+        Raises Unavailable when none did, UnsupportedVersion.
         """
         request = data_pb2.LookupTimestamp(
             stream_id=self.source.stream_id,
@@ -232,6 +252,8 @@ class HotRange:
             if reply.readable_end_offset >= known_end_offset:
                 return None
             last = Unavailable(f"{replica.server} is behind: it has {reply.readable_end_offset} of {known_end_offset}")
+        if isinstance(last, UnsupportedVersion):
+            raise last
         raise Unavailable(f"no replica of range {self.source.index} can be asked: {last.message}") from last
 
 

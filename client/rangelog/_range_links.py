@@ -6,17 +6,19 @@ One task per replica: connect, report, wait for the end of the connection, repor
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from rangelog._metadata import backoff
 from rangelog._transport.data_connection import DataConnection, DataConnections
-from rangelog.errors import InternalError, RangelogError, WriterFenced
+from rangelog.errors import InternalError, RangelogError, UnsupportedVersion, WriterFenced
 from rangelog.ids import ReplicaId
 from rangelog_proto.frame import Opcode, encode_head
 from rangelog_proto.v1 import data_pb2
 
 _STABLE_S = 1.0
+_log = logging.getLogger("rangelog.writer")
 
 
 class RangeEvents(Protocol):
@@ -139,6 +141,9 @@ class RangeLinks:
                     await listener.closed
             except WriterFenced as error:
                 self._events.refused(self._range_index, replica, error)
+            except UnsupportedVersion as error:
+                if not attempt:
+                    _log.warning("%s cannot be written to: %s", replica, error)
             except RangelogError:
                 self._refresh()  # its address may be another by now
             except Exception as error:
