@@ -12,6 +12,7 @@ import pytest
 
 from rangelog._transport.grpc_service import GrpcServer
 from rangelog.batch import decode_records, split_batches
+from rangelog.batch_extension import encode_extension
 from rangelog.errors import PreconditionFailed, RangelogError
 from rangelog.tier import open_object_store
 from rangelog.tier.cold import read_object
@@ -242,6 +243,25 @@ async def test_upload_and_delete(driver: PlayedDriver, start: Start, tmp_path: P
     driver.want("rs1", "delete", key=(0, 0), delete_objects=pb.DeleteObjects(keys=[described.key], object_ids=[1]))
     await until(lambda: driver.done("delete"))
     assert not list(objects.list("streams/"))
+    client.close()
+
+
+async def test_what_a_server_does_not_know_stays_hot(driver: PlayedDriver, start: Start, tmp_path: Path) -> None:
+    """A batch with an unknown critical field is not tiered, and not taken for damage: the task says whom to upgrade."""
+    driver.tier_url = f"file://{tmp_path}/tier"
+    server = await start()
+    client = await server.connect()
+    acks = client.listen()
+    data = batch(0, [b"v"], extension=encode_extension({9: b""}))
+    client.append(data)
+    await until(lambda: acks.durable_offset == 1)
+    await client.commit_end(1, 1)
+    driver.want("rs1", "upload", upload_range=pb.UploadRange(epoch=1, start_offset=0, end_offset=1, stream_name="s"))
+    await until(lambda: "upload" in driver.tasks and "upgrade this program" in driver.tasks["upload"].error)
+    assert not driver.tasks["upload"].done
+    assert driver.reports["rs1"][1, 0].state == pb.REPLICA_STATE_SEALED
+    assert (await client.fetch(0))[1] == data
+    assert not list(open_object_store(driver.tier_url).list("streams/"))
     client.close()
 
 
