@@ -92,9 +92,10 @@ class SegmentFiles:
         return segments
 
     def _check_header(self, segment: Segment) -> None:
-        header = read_all(self.io, segment.fd, min(SEGMENT_HEADER_BYTES, segment.size_bytes), 0)
         try:
-            check_segment_header(header)
+            check_segment_header(read_all(self.io, segment.fd, min(SEGMENT_HEADER_BYTES, segment.size_bytes), 0))
+        except OSError:
+            return  # as a damaged header: whoever needs what follows it meets the fault there
         except UnsupportedVersion as error:
             raise UnsupportedVersion(f"{self.path(segment.sequence)}: {error.message}") from None
 

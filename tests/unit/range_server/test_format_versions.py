@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import struct
 from collections.abc import Callable
@@ -146,6 +147,25 @@ def test_a_segment_of_a_newer_version_is_refused() -> None:
     )
     refused(disk, FIRST, "the segment is of version 2, this program reads 1")
     assert not open_store(damaged).problems
+
+
+def test_a_header_that_the_disk_refuses_does_not_stop_a_start() -> None:
+    """A bad sector at the start of a full segment costs nothing until its batches are read."""
+    disk = written(60)
+    fresh = open_store(disk.copy())
+    disk.open(Path(FIRST))
+    bad = disk._open[disk._fd]
+    pread = disk.pread
+
+    def refusing(fd: int, length: int, position: int) -> bytes:
+        if disk._open[fd] is bad and position == 0:
+            raise OSError(errno.EIO, "Input/output error")
+        return pread(fd, length, position)
+
+    disk.pread = refusing  # type: ignore[method-assign]
+    store = open_store(disk)
+    assert not store.problems
+    assert store.replicas[1, 0].core.end_offset == fresh.replicas[1, 0].core.end_offset
 
 
 def test_a_newer_entry_is_not_hidden_by_a_sidecar() -> None:
