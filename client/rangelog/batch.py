@@ -31,8 +31,8 @@ copy. It binds the bytes to stream, range, epoch and offset, so a batch in the w
 Columnar, so that a batch becomes an Arrow RecordBatch without a step per record.
 
 In every version: magic, version and length keep their places, and the checksum of the whole is `WHOLE_CRC`. So a version
-is believed only of bytes that are undamaged. Attributes and the extension concern whoever reads records: `check_batch`, which
-servers use, takes what it does not know; `open_columns` refuses it.
+counts only where the bytes are undamaged. Attributes and the extension matter to readers of records: `check_batch`, which
+servers use, accepts unknown ones; `open_columns` refuses them.
 
 What holds: every function that takes bytes from outside checks them before it allocates by what they say, and raises
 Corruption (checksum), ProtocolViolation (a well-summed batch that breaks the format) or UnsupportedVersion (a well-summed

@@ -2,8 +2,8 @@
 
     field: tag u16 · length u16 · value · zeros up to the next multiple of 8 bytes
     tag 0               none
-    tags 1 … 0x7FFF     critical: whoever reads the records and does not know the tag refuses the batch
-    tags 0x8000 …       optional: whoever does not know the tag ignores the field, and keeps it
+    tags 1 … 0x7FFF     critical: a reader of the records that does not know the tag refuses the batch
+    tags 0x8000 …       optional: a program that does not know the tag ignores the field and keeps it
 
 Little-endian. Tags rise, each at most once, and padding is zero, so one set of fields has one encoding. The batch's
 checksum covers the extension. Range servers interpret no records: they store and forward batches with any fields.
@@ -37,7 +37,7 @@ class Tag(IntEnum):
 
     BODY_ENCODING = 1  # reserved: the body is not this program's columns
     CONTROL = 2  # reserved: the records are not a user's
-    PRODUCER = 0x8001  # who sent the batch, and its number: see Producer
+    PRODUCER = 0x8001  # the sender of the batch and its number: see Producer
     TRANSACTION = 0x8002  # reserved: of which transaction, and how many batches of its run follow
     KEY_RANGE = 0x8003  # reserved: which slice of the key space, by which version of its map
 
@@ -47,7 +47,7 @@ KNOWN_CRITICAL_TAGS: frozenset[int] = frozenset()
 
 
 class Producer(NamedTuple):
-    """Who sent a batch: `sequence` counts the batches of one (producer_id, epoch), which makes a retry harmless."""
+    """The sender of a batch: `sequence` counts the batches of one (producer_id, epoch), which makes a retry harmless."""
 
     producer_id: int
     epoch: int

@@ -28,7 +28,7 @@
     │   ├── OutOfOrder              an append that is not at the log end: carries the expected offset
     │   ├── AppendConflict          other bytes at an offset already written
     │   └── WrongServer             another server or incarnation than the caller meant
-    ├── UnsupportedVersion          of a newer program: undamaged, left as it is; says what to upgrade
+    ├── UnsupportedVersion          written or sent by another version; the message names what to upgrade
     ├── Corruption                  a checksum does not fit: never served, never taken for absence
     ├── Unauthorized
     ├── MissingExtra                an optional part is not installed: says which
@@ -252,7 +252,7 @@ class WrongServer(ProtocolViolation):
 
 
 class UnsupportedVersion(RangelogError):
-    """A peer, a file or data of a version that this program does not know; the message says which side to upgrade.
+    """A peer, a file or data of a version that this program does not support; the message names what to upgrade.
 
     What is refused so is undamaged: it is neither changed nor quarantined.
     """

@@ -1,6 +1,6 @@
-"""Versions: which of the data plane this program speaks, how two sides agree on one, how an unknown one is refused.
+"""Versions: those of the data plane that this program supports, how two sides agree on one, how an unknown one is refused.
 
-What holds: a connection uses the highest version that both sides speak, and only features that both announce; without a
+What holds: a connection uses the highest version that both sides support, and only features that both announce; without a
 common version the error names both ranges and the side that is behind.
 """
 
@@ -35,7 +35,7 @@ FEATURES: frozenset[str] = frozenset({BATCH_HEADER_EXTENSION})
 
 
 def announced(lowest: int, highest: int) -> VersionRange:
-    """Return the range that a peer announced; `lowest` 0: it speaks `highest` only. Raises ProtocolViolation."""
+    """Return the range that a peer announced; `lowest` 0: it supports `highest` only. Raises ProtocolViolation."""
     found = VersionRange(lowest or highest, highest)
     if not 0 < found.lowest <= found.highest:
         raise ProtocolViolation(f"the peer announces the protocol versions {lowest} to {highest}")
@@ -43,12 +43,12 @@ def announced(lowest: int, highest: int) -> VersionRange:
 
 
 def agreed(client: VersionRange, server: VersionRange) -> int:
-    """Return the highest version of the data plane that both sides speak. Raises UnsupportedVersion."""
+    """Return the highest version of the data plane that both sides support. Raises UnsupportedVersion."""
     version = min(client.highest, server.highest)
     if version < max(client.lowest, server.lowest):
         behind = "client" if client.highest < server.lowest else "range server"
         raise UnsupportedVersion(
-            f"no common version of the data plane: the client speaks {client}, the range server {server}: "
+            f"no common version of the data plane: the client supports {client}, the range server {server}: "
             f"upgrade the {behind}"
         )
     return version

@@ -169,7 +169,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "    problem = _difference(objects, key, written)\n", '    problem = ""\n'),
     _one("short-is-whole", "a replica that lacks records counts as whole", _DIRECTIVES,
          "if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:", "if report is None:"),
-    _one("headers-not-tiered", "an object forgets who sent its batches", "rangelog.tier.parquet",
+    _one("headers-not-tiered", "an object loses the senders of its batches", "rangelog.tier.parquet",
          "            if header.header_size != HEADER_BYTES:\n                group.headers",
          "            if header.header_size > HEADER_BYTES + 512:\n                group.headers"),
     _one("roll-drops-fields", "a batch that moves to the writer's next range loses its header's extension", "rangelog.batch",

@@ -1,7 +1,7 @@
 """What simulated writers put into the headers of their batches in every other seed, and what must be found again of it.
 
-The fields follow from the batch's place, so that whoever meets a batch knows what its header must hold: a replica after
-any number of rolls, copies and recoveries, and an object that holds its records.
+The fields follow from the batch's place, so the checks know what its header must hold: on a replica after any number
+of rolls, copies and recoveries, and in an object that holds its records.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What holds: Parquet sees only bytes whose checksum was compared: the footer by one that the placement driver keeps, each row
 group by one in the footer. Bytes that do not fit are asked for again, READ_ATTEMPTS times in all, before that is Corruption.
-An object of a newer version is UnsupportedVersion, whatever columns it has; metadata that is not known is ignored.
+An object of a newer version is refused as UnsupportedVersion, whatever columns it has; unknown metadata is ignored.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Columns offset, timestamp, key, value, headers, batch_header; zstd; a checksum o
 file's key/value metadata says what it is (stream, range, epoch, span), so streams can be rebuilt from the bucket alone.
 
 `batch_header` is null but on the first row of each batch whose header has an extension; there it is that header as it was
-(batch.py), so that what producers' fields say survives: id, epoch, sequence, first offset and count of every such batch. A
-column and not metadata of the file, for it grows with the batches, and who wants records need not fetch the footer's share
-of it. Every object has it, so that all objects of a stream are one table for other programs.
+(batch.py), so id, epoch and sequence of producers survive, with the first offset and count of every such batch. It is a column
+and not metadata of the file because it grows with the batches, and readers fetch the whole footer. Every object has the
+column, so that all objects of a stream are one table for other programs.
 
 The metadata `rangelog.format_version` rises when an older reader would misread the object; it is refused then. Other keys
 may be added: readers ignore those that they do not know. Version 1 had no column batch_header.

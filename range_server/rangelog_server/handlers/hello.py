@@ -1,4 +1,4 @@
-"""Hello: who the client means, whether it may, and which version of the data plane both sides speak."""
+"""Hello: checks the token, the server that is meant, and the versions; answers with the version in force."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ one: what lies in the last write may never have been flushed, what lies before i
 crc32c is the same for every whole one, it is the checksum at the batch's own end (who brought the batch has compared it,
 so nothing is summed again). Entries of version 1 have the crc32c of the payload in any case; they are read as well.
 
-The header keeps its form in every version, so an entry of a newer program, or of a kind that this one does not know, is told
-from damage: its place and checksum fit. It is refused as a whole (UnsupportedVersion), never taken for damage. The same is
-true of a segment's header. A sidecar is made of the log and made anew from it: one of another version counts for nothing,
-and its version rises with the entry's, so that it hides no entry that would have to be refused.
+The header keeps its form in every version, so an entry of a newer version or of an unknown kind differs from
+damage: its place and checksum fit. It raises UnsupportedVersion and is never treated as damage. The same holds for a
+segment's header. A sidecar is derived from its segment: one of another version is ignored and rebuilt, and its version rises
+with the entry's, so it never hides an entry that must be refused.
 
 Every write ends with an END marker, which the next write overwrites: where a valid END stands the log ends for certain,
 whatever stale bytes follow. A full segment ends with NEXT instead.
@@ -165,7 +165,7 @@ def pack_segment_header(sequence: int, segment_bytes: int) -> bytes:
 def check_segment_header(data: bytes) -> None:
     """Check the first bytes of a segment file. Raises UnsupportedVersion.
 
-    A damaged header passes: nothing in it is needed, every entry says where it belongs.
+    A damaged header passes: nothing in it is needed, since every entry holds its own place.
     """
     if len(data) < SEGMENT_HEADER_BYTES or data[: len(SEGMENT_MAGIC)] != SEGMENT_MAGIC:
         return
@@ -225,7 +225,7 @@ def iterate_heads(digest: bytes) -> Iterator[tuple[BatchHeader, int]]:
 # ---- sidecar: what recovery would learn by scanning a full segment
 
 _SIDECAR_MAGIC = b"RLIDX2\0" + bytes((VERSION,))
-"""Ends with the version of the entries: one that was written beside newer entries is not believed."""
+"""Ends with the version of the entries: a sidecar of newer entries is ignored."""
 _SIDECAR = struct.Struct("<8sQQI")  # magic, sequence, body length, segment end position
 _ROW = struct.Struct("<BIQIQII")  # kind, position, stream id, range index, confirm offset, length, digest length
 

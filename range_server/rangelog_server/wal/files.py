@@ -4,8 +4,8 @@
     free-<sequence>.seg  no longer needed, to be recycled
 
 A file is renamed to `free-` before anything in it is overwritten, and to its new name only once its new first bytes are
-on the disk: at every moment of a crash the name says what the bytes are. A segment that a newer program wrote is refused
-before anything is changed; only a `free-` file, in which nothing is needed, is overwritten whatever it holds.
+on the disk: at every moment of a crash the name says what the bytes are. A segment of a newer version is refused
+before anything is changed; only a `free-` file, in which nothing is needed, is overwritten whatever its version.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class SegmentFiles:
         try:
             check_segment_header(read_all(self.io, segment.fd, min(SEGMENT_HEADER_BYTES, segment.size_bytes), 0))
         except OSError:
-            return  # as a damaged header: whoever needs what follows it meets the fault there
+            return  # as with a damaged header: reads of what follows it report the fault
         except UnsupportedVersion as error:
             raise UnsupportedVersion(f"{self.path(segment.sequence)}: {error.message}") from None
 

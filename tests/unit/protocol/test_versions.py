@@ -1,4 +1,4 @@
-"""How two sides agree on a version of the data plane, and what they say when they cannot."""
+"""How two sides agree on a version of the data plane, and the error when they cannot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_highest_common_version_or_none(client: VersionRange, server: Versio
     with pytest.raises(UnsupportedVersion) as refused:
         agreed(client, server)
     behind = "client" if client.highest < server.lowest else "range server"
-    assert f"the client speaks {client}, the range server {server}: upgrade the {behind}" in refused.value.message
+    assert f"the client supports {client}, the range server {server}: upgrade the {behind}" in refused.value.message
 
 
 @pytest.mark.parametrize(("lowest", "highest"), [(0, 0), (2, 1), (-1, 3), (1, 0)])
@@ -32,8 +32,8 @@ def test_an_announcement_that_is_no_range(lowest: int, highest: int) -> None:
         announced(lowest, highest)
 
 
-def test_who_announces_one_version_speaks_only_that() -> None:
-    """A peer that leaves out its lowest version speaks its highest and no other."""
+def test_a_single_version_is_the_only_one() -> None:
+    """A peer that leaves out its lowest version supports its highest and no other."""
     assert announced(0, 3) == VersionRange(3, 3)
     assert announced(2, 3) == VersionRange(2, 3)
     assert (str(VersionRange(1, 1)), str(VersionRange(1, 3))) == ("1", "1 to 3")

@@ -27,7 +27,7 @@ def greet(plane: DataPlane, **fields: Any) -> tuple[Client, Any]:
 async def test_the_highest_common_version_is_in_force(
     plane: DataPlane, monkeypatch: pytest.MonkeyPatch, offered: tuple[int, int], chosen: int
 ) -> None:
-    """A server that speaks 2 to 4 chooses the highest that the client offers, and says what it speaks."""
+    """A server that supports 2 to 4 chooses the highest that the client offers, and announces its range."""
     monkeypatch.setattr(handler, "DATA_PLANE_VERSIONS", VersionRange(2, 4))
     client, reply = greet(plane, protocol_version_min=offered[0], protocol_version=offered[1])
     assert reply.protocol_version == chosen
@@ -38,8 +38,8 @@ async def test_the_highest_common_version_is_in_force(
 @pytest.mark.parametrize(
     ("offered", "text"),
     [
-        ((5, 7), "the client speaks 5 to 7, the range server 2 to 4: upgrade the range server"),
-        ((0, 1), "the client speaks 1, the range server 2 to 4: upgrade the client"),
+        ((5, 7), "the client supports 5 to 7, the range server 2 to 4: upgrade the range server"),
+        ((0, 1), "the client supports 1, the range server 2 to 4: upgrade the client"),
     ],
 )
 async def test_no_common_version_says_whom_to_upgrade(

@@ -130,7 +130,7 @@ async def test_hello_names_both_ends(start_server: StartServer) -> None:
 
 
 async def test_hello_announces_versions_and_features(start_server: StartServer) -> None:
-    """The client offers all that it speaks; what the server chose is in force, with the features that both announce."""
+    """The client offers all that it supports; what the server chose is in force, with the features that both announce."""
     server = await start_server()
     server.answers[Opcode.HELLO] = lambda frame: _greeting(
         frame, protocol_version=DATA_PLANE_VERSIONS.highest, features=[BATCH_HEADER_EXTENSION, "of-a-newer-server"]

@@ -95,7 +95,7 @@ async def test_servers_of_another_version_are_an_error_not_a_wait(
     """Where no replica has a version in common with the reader, it raises what to upgrade, at once."""
     cluster.append(3)
     monkeypatch.setattr(hello, "DATA_PLANE_VERSIONS", VersionRange(7, 9))
-    with pytest.raises(UnsupportedVersion, match="client speaks 1, the range server 7 to 9: upgrade the client"):
+    with pytest.raises(UnsupportedVersion, match="client supports 1, the range server 7 to 9: upgrade the client"):
         await asyncio.wait_for(anext(aiter(cluster.reader(start=start))), 5)
 
 
