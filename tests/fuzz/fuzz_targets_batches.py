@@ -276,8 +276,8 @@ TARGETS = (
     Target("batches", lambda: [b"".join(batch_seeds()[:3]), *batch_seeds()[:2]], run_batches, None, (change_header,)),
     Target("record-headers", lambda: _HEADER_SEEDS, run_headers),
     Target(
-        "arrow", batch_seeds, run_arrow, repair_batch, (change_header, change_columns), peak_bytes_max=64 * MIB,
-        isolated=True,
+        "arrow", batch_seeds, run_arrow, repair_batch, (change_header, change_columns, change_extension),
+        peak_bytes_max=64 * MIB, isolated=True,
     ),
     Target(
         "frame", frame_seeds, run_frames, repair_frames, (change_frame_header,), peak_bytes_max=3 * FRAME_PAYLOAD_BYTES_MAX,
