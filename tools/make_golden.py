@@ -14,13 +14,23 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from rangelog.batch import CODEC_ZSTD, encode_batch, encode_headers
+from rangelog.batch import CODEC_ZSTD, batch_crc, check_batch, encode_batch, encode_headers
 from rangelog.batch_extension import Producer, Tag, encode_extension, encode_producer
 from rangelog.tier.parquet import write_object
 from rangelog.versions import OBJECT_VERSIONS
 from rangelog_proto.frame import Opcode, encode_frame
 from rangelog_proto.v1 import data_pb2
+from rangelog_server.identity import Identity, pack_identity
+from rangelog_server.ranges.replica import NewBatch
+from rangelog_server.ranges.state import ServerState, pack_epoch
+from rangelog_server.ranges.store import Store
+from rangelog_server.wal.entry import Kind, pack_sidecar
+from rangelog_server.wal.files import rows_of
+from rangelog_server.wal.log import Wal
+from rangelog_server.wal.memory_io import MemoryIo
+from rangelog_server.wal.scan import scan_segment
 
+LOG_SALT = 5
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "unit" / "golden"
 
 
@@ -174,11 +184,51 @@ def objects() -> dict[str, dict[str, Any]]:
     return earlier | {str(OBJECT_VERSIONS.highest): made}
 
 
+def log() -> dict[str, str]:
+    """A segment with each kind of entry up to its END, its sidecar, and an identity, as hex."""
+    disk = MemoryIo()
+    store = Store(Wal(pathlib.Path("log"), LOG_SALT, io=disk, segment_bytes=4096), cache_bytes=0)
+    store.open()
+    for stream_id in (1, 2):
+        for base, count in ((0, 1), (1, 2)):
+            made = [
+                encode_batch(
+                    stream_id=stream_id,
+                    range_index=0,
+                    epoch=1,
+                    base_offset=base + number,
+                    timestamps_ms=[5],
+                    values=[b"value"],
+                    extension=encode_extension({Tag.PRODUCER: encode_producer(Producer(21, 22, base))})
+                    if base
+                    else b"",
+                )
+                for number in range(count)
+            ]
+            message = data_pb2.Append(stream_id=stream_id, epoch=1, confirm_offset=base)
+            new = [NewBatch(check_batch(data), batch_crc(data), data) for data in made]
+            store.append(None, 0, message, new, b"".join(made))
+            store.wal.kick()
+    store.seal(1, 0, 7, 0, lambda hosted: None)
+    store.commit_end(2, 0, 0, 3, 1, lambda hosted: None, by_placement_driver=True)
+    store.wal.kick()
+    store.drop(2, 0, lambda: None)
+    for kind, payload in ((Kind.FLOOR, pack_epoch(1)), (Kind.SERVER, ServerState([1], [9], False).pack())):
+        store.wal.submit(kind, 2 if kind is Kind.FLOOR else 0, 0, payload, payload)
+    store.wal.kick()
+    segment = bytes(disk.content("wal-0000000000000001.seg")).rstrip(b"\0")
+    found = scan_segment(segment, 1, LOG_SALT)
+    sidecar = b"".join(pack_sidecar(LOG_SALT, 1, found.end, bytes(rows_of(list(found.entries)))))
+    identity = pack_identity(Identity("rs1", 2**63 + 5, 3, LOG_SALT))
+    return {"segment": segment.hex(), "sidecar": sidecar.hex(), "identity": identity.hex()}
+
+
 def main() -> None:
     """Write all files."""
     GOLDEN.mkdir(parents=True, exist_ok=True)
-    for name, content in (("batches.json", batches()), ("frames.json", frames()), ("objects.json", objects())):
-        (GOLDEN / name).write_text(json.dumps(content, indent=1) + "\n")
+    made = {"batches": batches(), "frames": frames(), "objects": objects(), "log": log()}
+    for name, content in made.items():
+        (GOLDEN / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":
