@@ -1,18 +1,36 @@
-"""Write the golden files of both wire formats anew. A change of these files is a change of the protocol: raise its version."""
+"""Write the golden files of the formats anew. A change of these files is a change of the format: raise its version.
+
+Tiered objects are kept one for each version; only that of the present one is written anew (its bytes depend on the version
+of Arrow as well).
+"""
 
 from __future__ import annotations
 
 import json
 import pathlib
+import tempfile
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from rangelog_core.batch import CODEC_ZSTD, encode_batch, encode_headers
+from rangelog.tier.parquet import write_object
+from rangelog_core.batch import CODEC_ZSTD, batch_crc, check_batch, encode_batch, encode_headers
+from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
 from rangelog_core.frame import Opcode, encode_frame
+from rangelog_core.versions import OBJECT_VERSIONS
 from rangelog_proto.v1 import data_pb2
+from rangelog_server.identity import DirectoryIdentity, pack_identity
+from rangelog_server.ranges.replica import NewBatch
+from rangelog_server.ranges.state import ServerState, pack_epoch
+from rangelog_server.ranges.store import Store
+from rangelog_server.wal.entry import Kind, pack_sidecar
+from rangelog_server.wal.files import rows_of
+from rangelog_server.wal.log import Wal
+from rangelog_server.wal.memory_io import MemoryIo
+from rangelog_server.wal.scan import scan_segment
 
+LOG_SALT = 5
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "unit" / "golden"
 
 
@@ -28,11 +46,41 @@ def batches() -> dict[str, str]:
     values = [b"alpha", b"", b"gamma" * 20]
     keys = [b"k", None, b""]
     headers = [encode_headers({"a": b"1", "ü": b""}), b"", b""]
+    extension = encode_extension(
+        {Tag.PRODUCER: encode_producer(Producer(21, 22, 23)), 0xFFFE: b"optional", 0xFFFF: b"x"}
+    )
+    critical = encode_extension({0x7FFF: b"", Tag.PRODUCER: encode_producer(Producer(21, 22, 23))})
     return {
         "values": encode_batch(**common, values=values).hex(),
         "keys": encode_batch(**common, values=values, keys=keys).hex(),
         "headers": encode_batch(**common, values=values, keys=keys, headers=headers).hex(),
+        "extension": encode_batch(**common, values=values, keys=keys, extension=extension).hex(),
+        "critical": encode_batch(**common, values=values, keys=keys, extension=critical).hex(),
         "zstd": encode_batch(**common, values=values, keys=keys, codec=CODEC_ZSTD).hex(),
+    }
+
+
+def greetings() -> dict[Opcode, Message]:
+    """How a connection begins; see `messages`."""
+    return {
+        Opcode.HELLO: data_pb2.Hello(
+            protocol_version=3,
+            client="c",
+            token="t",
+            server="rs1",
+            incarnation=2**63 + 5,
+            protocol_version_min=2,
+            features=["f", "g"],
+        ),
+        Opcode.HELLO_REPLY: data_pb2.HelloReply(
+            protocol_version=3,
+            server="rs1",
+            incarnation=2**63 + 5,
+            payload_bytes_max=9,
+            protocol_version_min=2,
+            protocol_version_max=4,
+            features=["f", "h"],
+        ),
     }
 
 
@@ -40,11 +88,7 @@ def messages() -> dict[Opcode, Message]:
     """One message of each opcode with every field set, each to another value, so that no two can change places."""
     of: Any = {"stream_id": 7, "range_index": 3}
     other: Any = {"stream_id": 8, "range_index": 4, "epoch": 13}
-    return {
-        Opcode.HELLO: data_pb2.Hello(protocol_version=1, client="c", token="t", server="rs1", incarnation=2**63 + 5),
-        Opcode.HELLO_REPLY: data_pb2.HelloReply(
-            protocol_version=1, server="rs1", incarnation=2**63 + 5, payload_bytes_max=9
-        ),
+    return greetings() | {
         Opcode.APPEND: data_pb2.Append(
             **of, epoch=11, start_offset=900, confirm_offset=1000, recovery=True, memory=True
         ),
@@ -109,11 +153,82 @@ def frames() -> dict[str, dict[str, Any]]:
     return made
 
 
+def objects() -> dict[str, dict[str, Any]]:
+    """By version, an object's bytes as hex and what the placement driver knows of it."""
+    place: dict[str, Any] = {"stream_id": 7, "range_index": 3, "epoch": 11}
+    producer = Producer(producer_id=21, epoch=22, sequence=23)
+    encoded = [
+        encode_batch(
+            **place,
+            base_offset=1000 + 2 * number,
+            timestamps_ms=[5 + number, 7],
+            values=[b"v%d" % number, b""],
+            keys=[None, b"k"],
+            headers=[encode_headers({"h": b"x"}), b""],
+            extension=encode_extension({Tag.PRODUCER: encode_producer(producer)}) if number == 1 else b"",
+        )
+        for number in range(3)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "object"
+        span = {"start_offset": 1000, "end_offset": 1006}
+        written = write_object(path, encoded, stream_name="s", object_id=9, **place, **span)
+        made = {
+            "hex": path.read_bytes().hex(),
+            "size_bytes": written.size_bytes,
+            "digest": written.digest,
+            "footer_size_bytes": written.footer_size_bytes,
+            "footer_crc": written.footer_crc,
+        }
+    earlier: dict[str, dict[str, Any]] = json.loads((GOLDEN / "objects.json").read_text())
+    return earlier | {str(OBJECT_VERSIONS.highest): made}
+
+
+def log() -> dict[str, str]:
+    """A segment with each kind of entry up to its END, its sidecar, and an identity, as hex."""
+    disk = MemoryIo()
+    store = Store(Wal(pathlib.Path("log"), LOG_SALT, io=disk, segment_bytes=4096), cache_bytes=0)
+    store.open()
+    for stream_id in (1, 2):
+        for base, count in ((0, 1), (1, 2)):
+            made = [
+                encode_batch(
+                    stream_id=stream_id,
+                    range_index=0,
+                    epoch=1,
+                    base_offset=base + number,
+                    timestamps_ms=[5],
+                    values=[b"value"],
+                    extension=encode_extension({Tag.PRODUCER: encode_producer(Producer(21, 22, base))})
+                    if base
+                    else b"",
+                )
+                for number in range(count)
+            ]
+            message = data_pb2.Append(stream_id=stream_id, epoch=1, confirm_offset=base)
+            new = [NewBatch(check_batch(data), batch_crc(data), data) for data in made]
+            store.append(None, 0, message, new, b"".join(made))
+            store.wal.kick()
+    store.seal(1, 0, 7, 0, lambda hosted: None)
+    store.commit_end(2, 0, 0, 3, 1, lambda hosted: None, by_placement_driver=True)
+    store.wal.kick()
+    store.drop(2, 0, lambda: None)
+    for kind, payload in ((Kind.FLOOR, pack_epoch(1)), (Kind.SERVER, ServerState([1], [9], False).pack())):
+        store.wal.submit(kind, 2 if kind is Kind.FLOOR else 0, 0, payload, payload)
+    store.wal.kick()
+    segment = bytes(disk.content("wal-0000000000000001.seg")).rstrip(b"\0")
+    found = scan_segment(segment, 1, LOG_SALT)
+    sidecar = b"".join(pack_sidecar(LOG_SALT, 1, found.end, bytes(rows_of(list(found.entries)))))
+    identity = pack_identity(DirectoryIdentity("rs1", 2**63 + 5, 3, LOG_SALT))
+    return {"segment": segment.hex(), "sidecar": sidecar.hex(), "identity": identity.hex()}
+
+
 def main() -> None:
-    """Write both files."""
+    """Write all files."""
     GOLDEN.mkdir(parents=True, exist_ok=True)
-    for name, content in (("batches.json", batches()), ("frames.json", frames())):
-        (GOLDEN / name).write_text(json.dumps(content, indent=1) + "\n")
+    made = {"batches": batches(), "frames": frames(), "objects": objects(), "log": log()}
+    for name, content in made.items():
+        (GOLDEN / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from rangelog_core.errors import (
     StreamNotFound,
     Unauthorized,
     Unavailable,
+    UnsupportedVersion,
     WriterClosed,
     WriterFenced,
 )
@@ -79,6 +80,7 @@ __all__ = [
     "TlsConfig",
     "Unauthorized",
     "Unavailable",
+    "UnsupportedVersion",
     "Writer",
     "WriterClosed",
     "WriterFenced",

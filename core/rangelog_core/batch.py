@@ -4,7 +4,7 @@
          0  magic            4 bytes "RLB1"
          4  version          u8   (1)
          5  attributes       u8   bits 0-2 codec (0 none, 1 zstd), bit 3 keys, bit 4 headers
-         6  header size      u16  (64)
+         6  header size      u16  64, or more with an extension: a multiple of 8, up to 1,024
          8  length           u32  of the whole batch, trailer included
         12  count            u32  of records, at least 1
         16  stream id        u64
@@ -14,7 +14,8 @@
         40  base offset      u64
         48  min timestamp    i64  ms
         56  max timestamp    i64  ms
-        64  columns          (compressed when the codec says so)
+        64  extension        fields by tag: batch_extension.py
+         ⋮  columns          (compressed when the codec says so)
             timestamps       i64 × count
             value offsets    u32 × (count + 1), from 0
             key offsets      u32 × (count + 1)    if keys
@@ -29,8 +30,13 @@ Little-endian. The checksum stands last so that one pass over the whole batch yi
 copy. It binds the bytes to stream, range, epoch and offset, so a batch in the wrong place is caught like a flipped bit.
 Columnar, so that a batch becomes an Arrow RecordBatch without a step per record.
 
+In every version: magic, version and length keep their places, and the checksum of the whole is `WHOLE_CRC`. So a version
+counts only where the bytes are undamaged. Attributes and the extension matter to readers of records: `check_batch`, which
+servers use, accepts unknown ones; `open_columns` refuses them.
+
 What holds: every function that takes bytes from outside checks them before it allocates by what they say, and raises
-Corruption (checksum) or ProtocolViolation (a well-summed batch that breaks the format).
+Corruption (checksum), ProtocolViolation (a well-summed batch that breaks the format) or UnsupportedVersion (a well-summed
+batch of a newer program).
 """
 
 from __future__ import annotations
@@ -47,19 +53,23 @@ from typing import NamedTuple
 import google_crc32c
 import zstandard
 
-from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation, RecordTooLarge
+from rangelog_core.batch_extension import EXTENSION_BYTES_MAX, FIELD_ALIGNMENT_BYTES, decode_extension, require_known
+from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation, RecordTooLarge, UnsupportedVersion
 from rangelog_core.limits import BATCH_RECORDS_MAX, BATCH_SIZE_BYTES_MAX, HEADERS_PER_RECORD_MAX, OFFSET_MAX
 from rangelog_core.record import Record
 
 MAGIC = b"RLB1"
 VERSION = 1
 HEADER_BYTES = 64
+"""The fixed part of the header; `BatchHeader.header_size` is all of it."""
+HEADER_BYTES_MAX = HEADER_BYTES + EXTENSION_BYTES_MAX
 TRAILER_BYTES = 4
 CODEC_NONE = 0
 CODEC_ZSTD = 1
 
 _HEADER = struct.Struct("<4sBBHIIQIIQQqq")
 _CRC = struct.Struct("<I")
+_LENGTH_AT = 8
 _CODEC_MASK = 0x07
 _HAS_KEYS = 0x08
 _HAS_HEADERS = 0x10
@@ -75,6 +85,7 @@ class BatchHeader(NamedTuple):
     """The fixed header of one batch."""
 
     attributes: int
+    header_size: int
     length: int
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs of a header
     stream_id: int
@@ -107,19 +118,24 @@ class BatchHeader(NamedTuple):
 
 
 def peek_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
-    """Read and bound-check the header at `position`, without the checksum. Raises ProtocolViolation."""
+    """Read and bound-check the fixed header at `position`, without the checksum.
+
+    Raises ProtocolViolation; UnsupportedVersion on a newer version, which counts only once the checksum was compared.
+    """
     if len(data) - position < HEADER_BYTES + TRAILER_BYTES:
         raise ProtocolViolation("a record batch is cut short")
-    magic, version, attributes, header_size, length, *rest = _HEADER.unpack_from(data, position)
-    if magic != MAGIC or header_size != HEADER_BYTES:
+    magic, version, *fields = _HEADER.unpack_from(data, position)
+    if magic != MAGIC:
         raise ProtocolViolation("these bytes do not start a record batch")
     if version != VERSION:
-        raise ProtocolViolation(f"record batch version {version}; this side reads {VERSION}")
-    header = BatchHeader(attributes, length, *rest)
-    if attributes & ~_KNOWN_ATTRIBUTES or header.codec > CODEC_ZSTD:
-        raise ProtocolViolation(f"unknown record batch attributes {attributes:#x}")
-    if not HEADER_BYTES + TRAILER_BYTES < length <= BATCH_SIZE_BYTES_MAX:
-        raise ProtocolViolation(f"a record batch of {length} bytes; the limit is {BATCH_SIZE_BYTES_MAX}")
+        raise _other_version(version)
+    header = BatchHeader(*fields)
+    if header.header_size != HEADER_BYTES and (
+        not HEADER_BYTES < header.header_size <= HEADER_BYTES_MAX or header.header_size % FIELD_ALIGNMENT_BYTES
+    ):
+        raise ProtocolViolation(f"a record batch's header of {header.header_size} bytes")
+    if not header.header_size + TRAILER_BYTES < header.length <= BATCH_SIZE_BYTES_MAX:
+        raise ProtocolViolation(f"a record batch of {header.length} bytes; the limit is {BATCH_SIZE_BYTES_MAX}")
     if not 0 < header.count <= BATCH_RECORDS_MAX:
         raise ProtocolViolation(f"a record batch of {header.count} records; the limit is {BATCH_RECORDS_MAX}")
     if header.end_offset > OFFSET_MAX:
@@ -131,14 +147,37 @@ def peek_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     return header
 
 
+def _other_version(version: int) -> ProtocolViolation | UnsupportedVersion:
+    if version > VERSION:
+        return UnsupportedVersion(
+            f"a record batch is of version {version}, this program reads {VERSION}: upgrade this program"
+        )
+    return ProtocolViolation(f"a record batch of version {version}, which there never was")
+
+
 def check_batch(data: bytes) -> BatchHeader:
-    """Check one whole batch: header and checksum, not the columns. Raises ProtocolViolation or Corruption."""
-    header = peek_header(data)
+    """Check one whole batch: header, its extension's form, and checksum; not the columns, nor what the fields mean.
+
+    Raises ProtocolViolation, Corruption or UnsupportedVersion.
+    """
+    try:
+        header = peek_header(data)
+    except UnsupportedVersion:
+        if google_crc32c.value(data) != WHOLE_CRC:
+            raise Corruption("the checksum of a batch does not fit") from None
+        raise
     if header.length != len(data):
         raise ProtocolViolation(f"a record batch says {header.length} bytes and has {len(data)}")
     if google_crc32c.value(data) != WHOLE_CRC:
         raise Corruption(f"the checksum of the batch at offset {header.base_offset} does not fit")
+    if header.header_size != HEADER_BYTES:
+        decode_extension(data[HEADER_BYTES : header.header_size])
     return header
+
+
+def extension_of(data: bytes, header: BatchHeader) -> dict[int, bytes]:
+    """Return the extension fields of a checked batch, by tag (batch_extension.Tag); empty without an extension."""
+    return decode_extension(data[HEADER_BYTES : header.header_size]) if header.header_size != HEADER_BYTES else {}
 
 
 def batch_crc(data: bytes) -> int:
@@ -147,11 +186,19 @@ def batch_crc(data: bytes) -> int:
 
 
 def split_batches(payload: bytes) -> list[bytes]:
-    """Cut a payload of consecutive batches into them, headers checked, checksums not. Raises ProtocolViolation."""
+    """Cut a payload of consecutive batches into them, headers checked, checksums not.
+
+    Raises ProtocolViolation; of a batch with another version what `check_batch` raises.
+    """
     batches: list[bytes] = []
     position = 0
     while position < len(payload):
-        length = peek_header(payload, position).length
+        try:
+            length = peek_header(payload, position).length
+        except UnsupportedVersion:
+            length = int.from_bytes(payload[position + _LENGTH_AT : position + _LENGTH_AT + 4], "little")
+            check_batch(payload[position : position + length])  # damaged, or really newer?
+            raise
         if length > len(payload) - position:
             raise ProtocolViolation("a record batch is cut short")
         batches.append(payload if length == len(payload) else payload[position : position + length])
@@ -224,10 +271,14 @@ def encode_batch(
     keys: Sequence[bytes | None] | None = None,
     headers: Sequence[bytes] | None = None,
     codec: int = CODEC_NONE,
+    extension: bytes = b"",
 ) -> bytes:
-    """Encode one batch of `len(values)` records; `headers` are already encoded by `encode_headers`.
+    """Encode one batch of `len(values)` records.
 
-    Raises RecordTooLarge when the whole is over the batch limit, InvalidArgument on no or too many records.
+    `headers` are already encoded by `encode_headers`, `extension` by `batch_extension.encode_extension`.
+
+    Raises RecordTooLarge when the whole is over the batch limit, InvalidArgument on no or too many records,
+    ProtocolViolation on an extension that is malformed.
     """
     count = len(values)
     if not 0 < count <= BATCH_RECORDS_MAX:
@@ -253,11 +304,16 @@ def encode_batch(
     columns_size = len(body)
     if codec == CODEC_ZSTD:
         body = zstandard.ZstdCompressor(level=1, write_content_size=True).compress(body)
-    length = HEADER_BYTES + len(body) + TRAILER_BYTES
+    header_size = HEADER_BYTES + len(extension)
+    length = header_size + len(body) + TRAILER_BYTES
     if max(length, columns_size) > BATCH_SIZE_BYTES_MAX:
         raise RecordTooLarge(f"a batch of {max(length, columns_size)} bytes; the limit is {BATCH_SIZE_BYTES_MAX}")
-    fields = (attributes, HEADER_BYTES, length, count, stream_id, range_index, columns_size, epoch, base_offset)
-    return _seal(_HEADER.pack(MAGIC, VERSION, *fields, low, high), body)
+    fields = (attributes, header_size, length, count, stream_id, range_index, columns_size, epoch, base_offset)
+    header = _HEADER.pack(MAGIC, VERSION, *fields, low, high)
+    if extension:
+        decode_extension(extension)
+        header += extension
+    return _seal(header, body)
 
 
 def _seal(header: bytes, body: bytes) -> bytes:
@@ -266,11 +322,9 @@ def _seal(header: bytes, body: bytes) -> bytes:
 
 
 def restamp(data: bytes, *, range_index: int, epoch: int) -> bytes:
-    """Return the same records for another range of the same stream, offsets unchanged."""
-    header = peek_header(data)
-    fields = header._replace(range_index=range_index, epoch=epoch)
-    packed = _HEADER.pack(MAGIC, VERSION, fields.attributes, HEADER_BYTES, *fields[1:])
-    return _seal(packed, data[HEADER_BYTES:-TRAILER_BYTES])
+    """Return the same records for another range of the same stream; offsets and extension are unchanged."""
+    fields = peek_header(data)._replace(range_index=range_index, epoch=epoch)
+    return _seal(_HEADER.pack(MAGIC, VERSION, *fields), data[HEADER_BYTES:-TRAILER_BYTES])
 
 
 class Columns(NamedTuple):
@@ -302,7 +356,7 @@ def _take_offsets(body: memoryview, position: int, count: int) -> array[int]:
 
 def decompress_columns(data: bytes, header: BatchHeader) -> memoryview:
     """Return the plain columns of a checked batch, of exactly `header.columns_size` bytes. Raises ProtocolViolation."""
-    body = memoryview(data)[HEADER_BYTES:-TRAILER_BYTES]
+    body = memoryview(data)[header.header_size : -TRAILER_BYTES]
     if header.codec == CODEC_ZSTD:
         try:
             # The decompressor believes the size that the frame states: compare before it allocates by it.
@@ -318,12 +372,21 @@ def decompress_columns(data: bytes, header: BatchHeader) -> memoryview:
 
 
 def decode_columns(data: bytes) -> Columns:
-    """Check and open one whole batch. Raises ProtocolViolation or Corruption."""
+    """Check and open one whole batch. Raises ProtocolViolation, Corruption or UnsupportedVersion."""
     return open_columns(check_batch(data), data)
 
 
 def open_columns(header: BatchHeader, data: bytes) -> Columns:
-    """Open a batch whose header and checksum were checked. Raises ProtocolViolation."""
+    """Open a batch whose header and checksum were checked.
+
+    Raises ProtocolViolation; UnsupportedVersion on an attribute, codec or critical field that this program does not know.
+    """
+    if header.attributes & ~_KNOWN_ATTRIBUTES or header.attributes & _CODEC_MASK > CODEC_ZSTD:
+        raise UnsupportedVersion(
+            f"a record batch has the attributes {header.attributes:#x}, of which a reader must know all: upgrade this program"
+        )
+    if header.header_size != HEADER_BYTES:
+        require_known(data[HEADER_BYTES : header.header_size])
     count = header.count
     body = decompress_columns(data, header)
     arrays = 8 * count + 4 * (count + 1) * (1 + header.has_keys + header.has_headers)
@@ -402,7 +465,7 @@ def clip(header: BatchHeader, start: int, end: int | None) -> tuple[int, int]:
 
 
 def decode_records(data: bytes, start: int = 0, end: int | None = None) -> list[Record]:
-    """Return the records of one whole batch whose offsets are in [start, end). Raises ProtocolViolation or Corruption."""
+    """Return the records of one whole batch whose offsets are in [start, end). Raises as decode_columns does."""
     columns = decode_columns(data)
     low, high = clip(columns.header, start, end)
     return list(iterate_records(columns, low, high)) if low < high else []

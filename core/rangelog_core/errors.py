@@ -28,6 +28,7 @@
     │   ├── OutOfOrder              an append that is not at the log end: carries the expected offset
     │   ├── AppendConflict          other bytes at an offset already written
     │   └── WrongServer             another server or incarnation than the caller meant
+    ├── UnsupportedVersion          written or sent by another version; the message names what to upgrade
     ├── Corruption                  a checksum does not fit: never served, never taken for absence
     ├── Unauthorized
     ├── MissingExtra                an optional part is not installed: says which
@@ -250,16 +251,19 @@ class WrongServer(ProtocolViolation):
     code = "WRONG_SERVER"
 
 
+class UnsupportedVersion(RangelogError):
+    """A peer, a file or data of a version that this program does not support; the message names what to upgrade.
+
+    What is refused so is undamaged: it is neither changed nor quarantined.
+    """
+
+    code = "UNSUPPORTED_VERSION"
+
+
 class Corruption(RangelogError):
     """A checksum does not fit the bytes. They are not served."""
 
     code = "CORRUPTION"
-
-
-class IncompatibleVersion(RangelogError):
-    """Written by a newer program, in a format or with a meaning that this one does not know. Nothing is changed."""
-
-    code = "INCOMPATIBLE_VERSION"
 
 
 class Unauthorized(RangelogError):

@@ -49,6 +49,9 @@ class Opcode(IntEnum):
     ERROR = 14
 
 
+RESERVED_OPCODES = {15: "GRANT", 16: "GRANT_REPLY"}
+"""Given out and not in use yet: see data.proto."""
+
 _OPCODES = {int(opcode): opcode for opcode in Opcode}
 
 

@@ -15,11 +15,13 @@ from pathlib import Path
 
 import google_crc32c
 
-from rangelog_core.errors import ConfigInvalid, Corruption
+from rangelog_core.errors import ConfigInvalid, Corruption, UnsupportedVersion
+from rangelog_core.versions import VersionRange, unsupported
 from rangelog_server.wal.io import Io, replace_file
 from rangelog_server_common.data_directory import lock_directory
 
 _FILE = "identity.json"
+IDENTITY_VERSIONS = VersionRange(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +35,32 @@ class DirectoryIdentity:
 
 
 def pack_identity(identity: DirectoryIdentity) -> bytes:
-    """Return the content of identity.json: the fields, and a checksum of them."""
-    fields = asdict(identity)
+    """Return the content of identity.json: the version, the fields, and a checksum of them."""
+    fields = {"version": IDENTITY_VERSIONS.highest} | asdict(identity)
     return json.dumps(fields | {"crc": _crc(fields)}).encode()
 
 
 def unpack_identity(data: bytes) -> DirectoryIdentity:
-    """Read the content of identity.json; one without a checksum is of an early version. Raises Corruption."""
+    """Read the content of identity.json; one without a version or a checksum is of the first.
+
+    In every version it is a JSON object whose `crc` is that of all its other fields. Raises Corruption, UnsupportedVersion.
+    """
     try:
         fields = json.loads(data)
         crc = fields.pop("crc", None)
+        whole = crc in (None, _crc(fields))
+        version = fields.pop("version", 1)
+        if whole and type(version) is int and version > IDENTITY_VERSIONS.highest:
+            raise unsupported(_FILE, version, IDENTITY_VERSIONS, "this server")
+        if version != IDENTITY_VERSIONS.highest:
+            raise ValueError(version)
         identity = DirectoryIdentity(**fields)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise Corruption("not an identity") from error
     kinds = (str, int, int, int)
     if tuple(map(type, astuple(identity))) != kinds or not 0 < identity.incarnation < 1 << 64 or identity.boot < 1:
         raise Corruption("not an identity of this version")
-    if not 0 <= identity.salt < 1 << 32 or crc not in (None, _crc(asdict(identity))):
+    if not 0 <= identity.salt < 1 << 32 or not whole:
         raise Corruption("the identity's checksum does not fit")
     return identity
 
@@ -82,7 +93,10 @@ class DataDirectory:
         return self.path / "tmp"
 
     def boot(self, name: str) -> DirectoryIdentity:
-        """Return the identity for this start, with `boot` raised and flushed. Raises ConfigInvalid, Corruption."""
+        """Return the identity for this start, with `boot` raised and flushed.
+
+        Raises ConfigInvalid, Corruption; UnsupportedVersion before anything is changed.
+        """
         found = self._read()
         if found is None:
             self._set_aside_log("unidentified")
@@ -126,6 +140,8 @@ class DataDirectory:
             return None
         try:
             return unpack_identity(data)
+        except UnsupportedVersion as error:
+            raise UnsupportedVersion(f"{self.path}: {error.message}") from None
         except Corruption as error:
             raise Corruption(
                 f"{self.path / _FILE} is damaged: move the data directory away to start as a new server"

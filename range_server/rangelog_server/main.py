@@ -52,7 +52,7 @@ def run(settings: RangeServerSettings) -> int:
 
 
 def open_store(settings: RangeServerSettings, directory: DataDirectory, identity: DirectoryIdentity) -> Store:
-    """Recover the log. Blocking. Raises StorageFull, OSError."""
+    """Recover the log. Blocking. Raises StorageFull, OSError, UnsupportedVersion."""
     wal = Wal(
         directory.log_directory,
         identity.salt,

@@ -128,9 +128,8 @@ class NotedReplies:
         self.errors.append(error)
 
 
-def batch(
-    base_offset: int, values: Sequence[bytes], *, stream_id: int = 1, range_index: int = 0, epoch: int = 1
-) -> bytes:
+def batch(base_offset: int, values: Sequence[bytes], *, stream_id: int = 1, range_index: int = 0, epoch: int = 1,
+          extension: bytes = b"") -> bytes:  # fmt: skip
     """Encode one batch whose timestamps are its offsets."""
     return encode_batch(
         stream_id=stream_id,
@@ -139,6 +138,7 @@ def batch(
         base_offset=base_offset,
         timestamps_ms=list(range(base_offset, base_offset + len(values))),
         values=values,
+        extension=extension,
     )
 
 

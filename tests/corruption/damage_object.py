@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from damage_tally import Damages, Thoroughness
 
 from rangelog._read.arrow_chunk import read_object, records_from_arrow
 from rangelog.tier import parquet
+from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.object_store import ObjectInfo
 from rangelog_core.batch import encode_batch
+from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
 from rangelog_core.errors import Corruption, InvalidArgument
 from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
@@ -58,6 +61,7 @@ def write(path: Path, values: list[bytes]) -> common_pb2.Object:
             base_offset=base,
             timestamps_ms=list(range(base, base + PER_BATCH)),
             values=values[base : base + PER_BATCH],
+            extension=encode_extension({Tag.PRODUCER: encode_producer(Producer(7, 1, base))} if base else {}),
         )
         for base in range(0, len(values), PER_BATCH)
     ]
@@ -85,11 +89,16 @@ class ObjectDamage:
         self._described = write(path, values)
         self._store = OneObject(path.read_bytes())
         self._true = self._read()
-        assert [record.value for record in self._true] == values
+        assert [record.value for record in self._true[0]] == values
+        assert len(self._true[1]) == 2
 
-    def _read(self) -> list[Record]:
-        tables = read_object(self._store, self._described, 0, self._described.end_offset)  # type: ignore[arg-type]
-        return [record for table in tables for record in records_from_arrow(table)]
+    def _read(self) -> tuple[list[Record], list[Any]]:
+        """All records, and all headers of batches with an extension."""
+        end = self._described.end_offset
+        tables = read_object(self._store, self._described, 0, end)  # type: ignore[arg-type]
+        records = [record for table in tables for record in records_from_arrow(table)]
+        reader = ObjectReader(self._store, self._described)  # type: ignore[arg-type]
+        return records, [one for group in reader.row_groups(0, end) for one in reader.batch_headers(group)]
 
     def run(self, how: Thoroughness) -> Damages:
         """Flipped and cut."""

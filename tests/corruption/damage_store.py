@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from damage_tally import Damages, Thoroughness
 
 from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.batch_extension import encode_extension
 from rangelog_core.errors import Corruption, RangelogError
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.reading import make_plan, read_batches
@@ -101,9 +102,9 @@ class LogDamage:
         store.reclaim()
 
     def _append(self, store: Store, key: Key, base: int, true: list[bytes]) -> None:
-        data = batch(
-            base, [self._chance.randbytes(self._chance.randrange(20, 400))], stream_id=key[0], range_index=key[1]
-        )
+        values = [self._chance.randbytes(self._chance.randrange(20, 400))]
+        extension = encode_extension({0x8001: b"who", 0xFFFF: bytes(20)} if base % 2 else {})
+        data = batch(base, values, stream_id=key[0], range_index=key[1], extension=extension)
         message = SimpleNamespace(stream_id=key[0], range_index=key[1], epoch=1, start_offset=0, confirm_offset=0,
                                   recovery=False, memory=False)  # fmt: skip
         try:

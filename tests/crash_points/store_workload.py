@@ -17,6 +17,7 @@ from crash_faces import CrashIo
 from store_promises import Acks, Key, Promises
 
 from rangelog_core.batch import batch_crc, check_batch
+from rangelog_core.batch_extension import encode_extension
 from rangelog_core.errors import RangelogError, StorageFull
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.replica import NewBatch
@@ -188,7 +189,8 @@ class Workload:
         for _ in range(count):
             size = self.chance.randrange(1, self.scenario.value_bytes_max)
             values = [self.chance.randbytes(size)] * self.chance.randrange(1, 3)
-            made.append(batch(offset, values, stream_id=key[0], range_index=key[1]))
+            extension = encode_extension({0x8001: b"who", 0xFFFF: bytes(20)} if offset % 2 else {})
+            made.append(batch(offset, values, stream_id=key[0], range_index=key[1], extension=extension))
             offset += len(values)
         confirmed = 0 if recovery else max(life.confirmed, min(life.acked_end, self.chance.randrange(offset + 1)))
         self._offer(key, made, epoch, confirmed, recovery=recovery, memory=memory)

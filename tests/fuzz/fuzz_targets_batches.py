@@ -22,10 +22,12 @@ from rangelog_core.batch import (
     decode_records,
     encode_batch,
     encode_headers,
+    extension_of,
     peek_header,
     restamp,
     split_batches,
 )
+from rangelog_core.batch_extension import Producer, Tag, decode_extension, encode_extension, encode_producer
 from rangelog_core.errors import ProtocolViolation
 from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
 from rangelog_core.limits import BATCH_SIZE_BYTES_MAX, FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
@@ -35,6 +37,7 @@ from rangelog_proto.v1 import data_pb2
 BATCH_FIELDS = (
     (4, 1), (5, 1), (6, 2), (8, 4), (12, 4), (16, 8), (24, 4), (28, 4), (32, 8), (40, 8), (48, 8), (56, 8),
 )  # fmt: skip
+_HEADER_SIZE_AT = 6
 _LENGTH_AT = 8
 _COLUMNS_SIZE_AT = 28
 
@@ -56,10 +59,33 @@ def batch_seeds() -> list[bytes]:
     packed = encode_batch(
         **place, base_offset=3, timestamps_ms=stamps, values=values, keys=keys, headers=headers, codec=CODEC_ZSTD
     )
+    extended = encode_batch(**place, base_offset=7, timestamps_ms=stamps, values=values, extension=EXTENSIONS[0])
+    critical = encode_batch(**place, base_offset=7, timestamps_ms=stamps, values=values, extension=EXTENSIONS[1])
     bomb = zstandard.ZstdCompressor(level=19).compress(bytes(BATCH_SIZE_BYTES_MAX))
     head = bytearray(packed[:HEADER_BYTES])
     struct.pack_into("<I", head, _COLUMNS_SIZE_AT, BATCH_SIZE_BYTES_MAX)
-    return [*seeds, packed, repair_batch(bytes(head) + bomb + bytes(TRAILER_BYTES), Random(1))]
+    return [*seeds, packed, extended, critical, repair_batch(bytes(head) + bomb + bytes(TRAILER_BYTES), Random(1))]
+
+
+EXTENSIONS = (
+    encode_extension({Tag.PRODUCER: encode_producer(Producer(1 << 63, 2, 3)), 0x9000: b"", 0xFFFF: b"optional"}),
+    encode_extension({0x7FFF: b"critical", Tag.PRODUCER: b""}),
+    b"",
+)
+
+
+def change_extension(data: bytes, random: Random) -> bytes:
+    """Another extension, or other numbers in the one there is; its size in the header mostly fits."""
+    if len(data) < HEADER_BYTES + TRAILER_BYTES:
+        return data
+    (size,) = struct.unpack_from("<H", data, _HEADER_SIZE_AT)
+    end = min(max(size, HEADER_BYTES), len(data) - TRAILER_BYTES)
+    places = [(at, width) for at in range(0, 48, 2) for width in (1, 2, 4)]
+    extension = fields_changed(random.choice((data[HEADER_BYTES:end], *EXTENSIONS, bytes(16))), random, places)
+    head = bytearray(data[:HEADER_BYTES])
+    if random.random() < 0.9:
+        struct.pack_into("<H", head, _HEADER_SIZE_AT, HEADER_BYTES + len(extension))
+    return bytes(head) + extension + data[end:]
 
 
 def repair_batch(data: bytes, random: Random) -> bytes:
@@ -107,7 +133,9 @@ def run_batch(data: bytes) -> bool:
     header = check_batch(data)
     assert header == peek_header(data)
     assert 0 < header.count == header.end_offset - header.base_offset
-    assert check_batch(restamp(data, range_index=3, epoch=4)).end_offset == header.end_offset
+    moved = restamp(data, range_index=3, epoch=4)
+    assert check_batch(moved).end_offset == header.end_offset
+    assert extension_of(moved, header) == extension_of(data, header)
     columns = decode_columns(data)
     assert len(columns.timestamps_ms) == header.count
     for offsets in (columns.value_offsets, columns.key_offsets, columns.header_offsets):
@@ -128,8 +156,10 @@ def run_batch(data: bytes) -> bool:
         keys=[each.key for each in records],
         headers=[encode_headers(each.headers) for each in records],
         codec=header.codec,
+        extension=encode_extension(extension_of(data, header)),
     )
     assert decode_records(again) == records
+    assert extension_of(again, check_batch(again)) == extension_of(data, header)
     return True
 
 
@@ -145,6 +175,12 @@ def run_headers(data: bytes) -> bool:
     headers = decode_headers(data)
     if len(headers) <= 255:
         assert decode_headers(encode_headers(headers)) == headers
+    return True
+
+
+def run_extension(data: bytes) -> bool:
+    """What decodes as an extension is what the encoder makes of its fields."""
+    assert encode_extension(decode_extension(data)) == data
     return True
 
 
@@ -262,14 +298,16 @@ _HEADER_SEEDS = [encode_headers({"a": b"1", "é": b"", "n": b"x" * 300}), encode
 
 TARGETS = (
     Target(
-        "batch", batch_seeds, run_batch, repair_batch, (change_header, change_columns), peak_bytes_max=40 * MIB,
+        "batch", batch_seeds, run_batch, repair_batch, (change_header, change_columns, change_extension),
+        peak_bytes_max=40 * MIB,
     ),
+    Target("batch-extension", lambda: EXTENSIONS, run_extension),
     Target("batches", lambda: [b"".join(batch_seeds()[:3]), *batch_seeds()[:2]], run_batches, None, (change_header,)),
     Target("fetch-answer", fetch_answer_seeds, run_fetch_answer),
     Target("record-headers", lambda: _HEADER_SEEDS, run_headers),
     Target(
-        "arrow", batch_seeds, run_arrow, repair_batch, (change_header, change_columns), peak_bytes_max=64 * MIB,
-        isolated=True,
+        "arrow", batch_seeds, run_arrow, repair_batch, (change_header, change_columns, change_extension),
+        peak_bytes_max=64 * MIB, isolated=True,
     ),
     Target(
         "frame", frame_seeds, run_frames, repair_frames, (change_frame_header,), peak_bytes_max=3 * FRAME_PAYLOAD_BYTES_MAX,

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import google_crc32c
 from fuzz_engine import MIB, Target
 from fuzz_mutation import fields_changed, text_mutated
-from fuzz_targets_batches import BATCH_FIELDS
+from fuzz_targets_batches import BATCH_FIELDS, EXTENSIONS
 
 from rangelog_core.batch import MAGIC as BATCH_MAGIC
 from rangelog_core.batch import WHOLE_CRC, batch_crc, check_batch
@@ -55,7 +55,9 @@ def open_store(disk: MemoryIo) -> Store:
 
 def append(store: Store, key: tuple[int, int], base: int, count: int = 2) -> None:
     """Append one batch and flush."""
-    data = batch(base, [b"%d" % (base + i) * 20 for i in range(count)], stream_id=key[0], range_index=key[1])
+    values = [b"%d" % (base + i) * 20 for i in range(count)]
+    extension = EXTENSIONS[base % len(EXTENSIONS)] if key[0] == 2 else b""
+    data = batch(base, values, stream_id=key[0], range_index=key[1], extension=extension)
     message = SimpleNamespace(
         stream_id=key[0], range_index=key[1], epoch=1, start_offset=0, confirm_offset=base, recovery=False, memory=False
     )

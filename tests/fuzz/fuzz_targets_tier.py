@@ -26,6 +26,7 @@ from rangelog.tier import parquet
 from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.object_store import ObjectInfo
 from rangelog_core.batch import encode_batch, encode_headers
+from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
 from rangelog_core.errors import InvalidArgument, ObjectNotFound, ProtocolViolation
 from rangelog_proto.v1 import common_pb2
 
@@ -69,6 +70,7 @@ def written() -> tuple[bytes, parquet.WrittenObject]:
                 stream_id=1, range_index=0, epoch=2, base_offset=base, timestamps_ms=[1_000 + base + n for n in range(4)],
                 values=values, keys=[None if n % 2 else b"k%d" % n for n in range(4)],
                 headers=[encode_headers({"h": b"x"} if n else None) for n in range(4)],
+                extension=encode_extension({Tag.PRODUCER: encode_producer(Producer(7, 1, base))} if base > START else {}),
             )
         )  # fmt: skip
     production, parquet.ROW_GROUP_ROWS_MAX = parquet.ROW_GROUP_ROWS_MAX, 4
@@ -110,14 +112,24 @@ class _Agreed(list[Any]):
         return _Agreeing()
 
 
+FOREIGN: dict[str, Any] = {
+    "stream_id": 1, "range_index": 0, "epoch": 2, "base_offset": START, "timestamps_ms": [1], "values": [b"v"]
+}  # fmt: skip
+
+
 def foreign_objects() -> list[bytes]:
     """Parquet files that others wrote: other columns, nulls where none belong, other offsets, no rows, no metadata."""
     _, metadata = written()
     told = pq.ParquetFile(io.BytesIO(written()[0])).schema_arrow.metadata
     row = {"offset": START, "timestamp": 1_000_000, "key": None, "value": b"v", "headers": [("h", b"x")]}
     rows = [row | {"offset": START + n} for n in range(COUNT)]
+    whole = parquet.OBJECT_SCHEMA.with_metadata(told)
     tables = [
         pa.Table.from_pylist(rows[:COUNT], schema=SCHEMA.with_metadata(told)),
+        *(
+            pa.Table.from_pylist([row | {"batch_header": header} for row in rows], schema=whole)
+            for header in (None, b"", b"x" * 80, encode_batch(**FOREIGN, extension=encode_extension({9: b""})))
+        ),
         pa.Table.from_pylist([*rows[1:], row], schema=SCHEMA.with_metadata(told)),
         pa.Table.from_pylist([], schema=SCHEMA.with_metadata(told)),
         pa.table({"offset": pa.array([1, 2])}),
@@ -156,6 +168,10 @@ def run_object(data: bytes) -> bool:
     reader = ObjectReader(OneObject(data), described(data))  # type: ignore[arg-type]
     reader._crcs = _Agreed(reader._crcs)
     offsets: list[int] = []
+    for group in reader.row_groups(START, END):
+        for header, fields in reader.batch_headers(group):
+            assert group.first < header.end_offset
+            assert header.header_size == 64 + len(encode_extension(fields))
     for table in reader.read(START, END):
         table.validate(full=True)
         offsets += [record.offset for record in records_from_arrow(table)]

@@ -13,11 +13,13 @@ import pytest
 from rangelog._read.arrow_chunk import read_object
 from rangelog.tier import open_object_store
 from rangelog_core.batch import decode_records, split_batches
+from rangelog_core.batch_extension import encode_extension
 from rangelog_core.errors import PreconditionFailed, RangelogError
 from rangelog_core.object_keys import object_key
 from rangelog_proto.v1 import common_pb2, data_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
+from rangelog_server.formats import FORMATS
 from rangelog_server.testing import RawClient, ServerProcess, batch
 from rangelog_server_common.grpc_server import GrpcServer
 
@@ -164,6 +166,13 @@ def sealed_at(end_offset: int) -> pb.SealReplica:
     return pb.SealReplica(epoch=1, start_offset=0, end_offset=end_offset)
 
 
+async def test_a_registration_reports_formats(driver: PlayedDriver, start: Start) -> None:
+    """The placement driver learns which versions of wire and files a server reads."""
+    await start()
+    reported = {each.format: (each.lowest, each.highest) for each in driver.registered["rs1"].formats}
+    assert reported == FORMATS
+
+
 async def test_seal_and_drop_directives(driver: PlayedDriver, start: Start) -> None:
     """The end arrives as a directive, the report says SEALED; then the replica is dropped and not made again."""
     server = await start()
@@ -234,6 +243,25 @@ async def test_upload_and_delete(driver: PlayedDriver, start: Start, tmp_path: P
     driver.want("rs1", "delete", key=(0, 0), delete_objects=pb.DeleteObjects(keys=[described.key], object_ids=[1]))
     await until(lambda: driver.done("delete"))
     assert not list(objects.list("streams/"))
+    client.close()
+
+
+async def test_what_a_server_does_not_know_stays_hot(driver: PlayedDriver, start: Start, tmp_path: Path) -> None:
+    """A batch with an unknown critical field is not tiered, and not taken for damage: the task says whom to upgrade."""
+    driver.tier_url = f"file://{tmp_path}/tier"
+    server = await start()
+    client = await server.connect()
+    acks = client.listen()
+    data = batch(0, [b"v"], extension=encode_extension({9: b""}))
+    client.append(data)
+    await until(lambda: acks.durable_offset == 1)
+    await client.commit_end(1, 1)
+    driver.want("rs1", "upload", upload_range=pb.UploadRange(epoch=1, start_offset=0, end_offset=1, stream_name="s"))
+    await until(lambda: "upload" in driver.tasks and "upgrade this program" in driver.tasks["upload"].error)
+    assert not driver.tasks["upload"].done
+    assert driver.reports["rs1"][1, 0].state == pb.REPLICA_STATE_SEALED
+    assert (await client.fetch(0))[1] == data
+    assert not list(open_object_store(driver.tier_url).list("streams/"))
     client.close()
 
 

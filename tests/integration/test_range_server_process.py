@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import google_crc32c
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rangelog_core.batch import decode_records, split_batches
+from rangelog_core.batch import HEADER_BYTES, decode_records, split_batches
+from rangelog_core.batch_extension import Tag, encode_extension
 from rangelog_core.errors import (
     AppendConflict,
     Corruption,
@@ -24,11 +27,13 @@ from rangelog_core.errors import (
     RangeNotFound,
     StorageFull,
     Unauthorized,
+    UnsupportedVersion,
     WriterFenced,
     WrongServer,
 )
 from rangelog_core.frame import FrameDecoder, Opcode, encode_frame, encode_head
 from rangelog_core.net.data_connection import DataConnection, replica_id
+from rangelog_core.versions import BATCH_HEADER_EXTENSION
 from rangelog_proto.v1 import data_pb2, range_server_pb2
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
 from rangelog_server.testing import NotedReplies, RawClient, ServerProcess, batch, wait_until
@@ -249,11 +254,14 @@ async def test_bad_bytes_close_their_connection_only(server: ServerProcess) -> N
         hello_of(server) + oversized,
         encode_frame(Opcode.FETCH, 1, data_pb2.Fetch(stream_id=1).SerializeToString()),
         hello_of(server) + encode_frame(Opcode.SEAL, 2, b"\xff\xff\xff"),
-        hello_of(server, protocol_version=99),
+        hello_of(server, protocol_version=0),
     ):
         with server.socket() as connection:
             connection.sendall(bad)
             assert read_error(connection).code == "PROTOCOL_VIOLATION"
+    with server.socket() as connection:
+        connection.sendall(hello_of(server, protocol_version=99, protocol_version_min=98))
+        assert read_error(connection).code == "UNSUPPORTED_VERSION"
     healthy.append(batch(0, [b"a"]))
     await until(lambda: acks.durable_offset == 1)
     healthy.close()
@@ -284,6 +292,71 @@ async def test_token(tmp_path: Path) -> None:
         assert "s3cret" not in server.log()
     finally:
         server.close()
+
+
+async def test_header_fields_are_stored_and_served_as_they_came(server: ServerProcess) -> None:
+    """A batch with optional and unknown critical fields survives kill -9 byte by byte; a malformed one is refused."""
+    client = await server.connect()
+    assert BATCH_HEADER_EXTENSION in client.connection.features
+    acks = client.listen()
+    sent = b""
+    for base, fields in enumerate(({}, {Tag.PRODUCER: b"p", 0xFFFF: b"q"}, {9: bytes(900)})):
+        data = batch(base, [b"v"], extension=encode_extension(fields))
+        client.append(data, confirm_offset=base)
+        sent += data
+    await until(lambda: acks.durable_offset == 3)
+    malformed = bytearray(data)
+    malformed[HEADER_BYTES : HEADER_BYTES + 2] = bytes(2)
+    malformed[-4:] = google_crc32c.value(bytes(malformed[:-4])).to_bytes(4, "little")
+    client.append(bytes(malformed))
+    assert isinstance(await refused(acks), ProtocolViolation)
+    client.confirm(3)
+    client.close()
+    server.kill()
+    server.start()
+    client = await server.connect()
+    await client.commit_end(1, 3)
+    reply, payload = await client.fetch(0, known_end_offset=3)
+    assert (reply.sealed_end_offset, payload) == (3, sent)
+    with pytest.raises(UnsupportedVersion, match="upgrade"):
+        values_of(payload)
+    client.close()
+
+
+@pytest.mark.parametrize("file", ["wal/wal-0000000000000001.seg", "identity.json"])
+async def test_what_a_newer_program_wrote_is_refused_at_start(server: ServerProcess, file: str) -> None:
+    """In one line that names file, versions and what to do, exit code 1; files stay as they are, and an upgrade reads on."""
+    client = await server.connect()
+    acks = client.listen()
+    client.append(batch(0, [b"a"]))
+    await until(lambda: acks.durable_offset == 1)
+    client.close()
+    server.stop()
+    path = server.home / file
+    before = path.read_bytes()
+    if file == "identity.json":
+        fields = json.loads(before)
+        del fields["crc"]
+        fields["version"] += 1
+        fields["crc"] = google_crc32c.value(json.dumps(fields, sort_keys=True).encode())
+        path.write_text(json.dumps(fields))
+    else:
+        newer = bytearray(before)
+        newer[8] += 1
+        newer[28:32] = google_crc32c.value(bytes(newer[:28])).to_bytes(4, "little")
+        path.write_bytes(newer)
+    files = {each: each.read_bytes() for each in server.home.rglob("*.seg")}
+    assert server.spawn().wait(20) == 1
+    last = server.log().splitlines()[-1]
+    assert file.split("/")[-1] in last
+    assert "version 2, this program reads 1: upgrade this server" in last
+    assert {each: each.read_bytes() for each in server.home.rglob("*.seg")} == files
+    path.write_bytes(before)
+    server.start()
+    client = await server.connect()
+    await client.commit_end(1, 1)
+    assert values_of((await client.fetch(0, known_end_offset=1))[1]) == [b"a"]
+    client.close()
 
 
 async def test_one_process_per_directory_and_port(server: ServerProcess, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from virtual_cluster import VirtualCluster
+from virtual_fields import check_batch_fields, check_object_fields
 
 from rangelog_core.batch import decode_records
 from rangelog_core.errors import RangelogError
@@ -31,6 +32,7 @@ def check_copies(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes])
                 cluster.note("copy found rotten at the end")
                 continue
             for batch in batches:
+                check_batch_fields(cluster.seed, server.name, batch)
                 for record in decode_records(batch):
                     if record.offset < end and record.offset in log:
                         identity = record.value.partition(b"|")[0]
@@ -52,6 +54,7 @@ def check_objects(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes]
             if described.start_offset < position:
                 raise AssertionError(f"two objects hold offset {described.start_offset}")
             position = described.end_offset
+            check_object_fields(cluster.seed, cluster.objects, described)
             rows = read_object(cluster.objects, described, described.start_offset, described.end_offset)  # type: ignore[arg-type]
             for table in rows:
                 for record in records_from_arrow(table):

@@ -19,6 +19,7 @@ from unittest import mock
 
 import grpc
 import pyarrow.parquet as pq
+from virtual_fields import with_fields
 from virtual_life import Life
 from virtual_network import Channel, Network
 from virtual_objects import VirtualObjects
@@ -26,6 +27,7 @@ from virtual_pd import API_PORT, FiatGroup, start_member
 from virtual_server import VirtualServer, virtual_servers
 from virtual_time import Process, VirtualLoop, virtual_world
 
+import rangelog._append.batch_builder
 import rangelog.tier
 import rangelog.tier.opening
 from rangelog._read.arrow_chunk import records_from_arrow
@@ -283,6 +285,7 @@ def virtual_cluster(seed: int, *, keep_trace: bool = False) -> Iterator[VirtualC
             (grpc.aio, "insecure_channel", channel),
             (rangelog.tier.opening, "open_object_store", opened),
             (rangelog.tier, "open_object_store", opened),
+            (rangelog._append.batch_builder, "encode_batch", with_fields(seed, encode_batch)),
         ):
             stack.enter_context(mock.patch.object(target, name, value))
         try:

@@ -7,17 +7,19 @@ and when the connection breaks, report, back off, connect again, until the range
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from rangelog._metadata import backoff
-from rangelog_core.errors import InternalError, RangelogError, WriterFenced
+from rangelog_core.errors import InternalError, RangelogError, UnsupportedVersion, WriterFenced
 from rangelog_core.frame import Opcode, encode_head
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnection, DataConnections
 from rangelog_proto.v1 import data_pb2
 
 _STABLE_S = 1.0
+_log = logging.getLogger("rangelog.writer")
 
 
 class RangeEvents(Protocol):
@@ -171,6 +173,9 @@ class ReplicaLinks:
                     return
             except WriterFenced as error:
                 self._events.refused(self._range_index, replica, error)
+            except UnsupportedVersion as error:
+                if not self._attempts.get(replica):
+                    _log.warning("%s cannot be written to: %s", replica, error)
             except RangelogError:
                 self._refresh()  # its address may be another by now
             except Exception as error:

@@ -28,7 +28,10 @@ _new_record = partial(
 
 
 def read_object(store: ObjectStore, described: common_pb2.Object, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Yield the records of one committed object in [start, end). Raises Corruption, ObjectNotFound, Unavailable."""
+    """Yield the records of one committed object in [start, end).
+
+    Raises Corruption, ObjectNotFound, Unavailable, UnsupportedVersion.
+    """
     yield from ObjectReader(store, described).read(start, end)
 
 

@@ -82,7 +82,7 @@ class ColdReader:
         """Return the next rows from `position` on as an Arrow RecordBatch, and where they end.
 
         `end` says up to where reading on will be cold: so far objects are fetched ahead.
-        Raises Corruption, Unavailable, ObjectNotFound.
+        Raises Corruption, Unavailable, ObjectNotFound, UnsupportedVersion.
         """
         if self._ahead is None or self._next != (stream.stream_id, position):
             self.close()

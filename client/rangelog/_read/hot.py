@@ -9,13 +9,14 @@ from typing import Any
 
 from rangelog._read.pushed_fetch import PushedFetch
 from rangelog.protocol.proof import Told
-from rangelog_core.batch import BatchHeader
+from rangelog_core.batch import BatchHeader, Columns, open_columns
 from rangelog_core.errors import (
     OffsetOutOfRange,
     RangeDropped,
     RangelogError,
     RangeNotFound,
     Unavailable,
+    UnsupportedVersion,
 )
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnection, DataConnections, replica_id
@@ -37,6 +38,21 @@ class Fetched:
     sealed_end_offset: int | None
     durable_offset: int = 0
 
+    def open_known(self) -> tuple[list[Columns], int]:
+        """Open the batches up to the first that this program does not know; return them and where they end.
+
+        Raises ProtocolViolation; UnsupportedVersion when the very first is unknown.
+        """
+        opened: list[Columns] = []
+        for header, data in self.batches:
+            try:
+                opened.append(open_columns(header, data))
+            except UnsupportedVersion:
+                if not opened:
+                    raise
+                return opened, header.base_offset
+        return opened, self.end_offset
+
 
 class HotRange:
     """Reads one range from its replicas: sticks to one, goes on to the next when it fails."""
@@ -51,6 +67,7 @@ class HotRange:
         self._replicas = [(replica_id(each.server, each.incarnation), each.data_address) for each in ordered]
         self._current = turn
         self.problem = ""  # why a replica was left out when all were asked
+        self.unsupported: UnsupportedVersion | None = None  # if that was why for one
         self._pushed: PushedFetch | None = None
 
     def next_replica(self) -> None:
@@ -70,7 +87,7 @@ class HotRange:
         The replica goes on sending, up to `end_offset` if there is one: who fetches on where the last fetch ended, in the
         same way, gets what came meanwhile.
 
-        Raises Unavailable when every replica failed (with the last reason), OffsetOutOfRange.
+        Raises Unavailable when every replica failed (with the last reason), OffsetOutOfRange, UnsupportedVersion.
         """
         last: RangelogError = Unavailable(f"range {self.source.stream_id}/{self.source.index} has no hot replica")
         nothing_yet = False
@@ -94,7 +111,7 @@ class HotRange:
         if nothing_yet:  # the first append makes the replicas: there is none so far
             await asyncio.sleep(min(wait_ms, _NOTHING_YET_POLL_MS) / 1000)
             return Fetched((), offset, None)
-        if isinstance(last, OffsetOutOfRange):
+        if isinstance(last, OffsetOutOfRange | UnsupportedVersion):
             raise last
         raise Unavailable(
             f"no replica of range {self.source.stream_id}/{self.source.index} can be read: {last.message}"
@@ -149,13 +166,17 @@ class HotRange:
             return Told(replica, start, start)
         except RangelogError as error:
             self.problem = error.message
+            if isinstance(error, UnsupportedVersion):
+                self.unsupported = error
             return None
         return Told(replica, answer.durable_offset, answer.confirm_offset, answer.sealed_end_offset, answer.doubtful)
 
     async def lookup_timestamp(self, timestamp_ms: int, known_end_offset: int) -> int | None:
         """Return where to start looking for the first record at or after a time; None: it is not below the known end.
 
-        That a record is *not* there, only a replica knows that has looked as far. Raises Unavailable when none did.
+        That a record is *not* there, only a replica knows that has looked as far.
+
+        Raises Unavailable when none did, UnsupportedVersion.
         """
         last: RangelogError = Unavailable("there is no hot replica")
         for replica, address in self._replicas:
@@ -170,6 +191,8 @@ class HotRange:
             if answer.readable_end_offset >= known_end_offset:
                 return None
             last = Unavailable(f"{replica.server} is behind: it has {answer.readable_end_offset} of {known_end_offset}")
+        if isinstance(last, UnsupportedVersion):
+            raise last
         raise Unavailable(f"no replica of range {self.source.index} can be asked: {last.message}") from last
 
     async def _client(self, replica: ReplicaId, address: str) -> ReplicaClient:

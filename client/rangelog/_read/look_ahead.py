@@ -78,7 +78,10 @@ class LookAhead:
         self._tasks = [asyncio.create_task(self._fetch()), asyncio.create_task(self._decode())]
 
     async def next(self) -> pa.RecordBatch | None:
-        """Return the next rows, or None at the end. Raises Corruption, ObjectNotFound, Unavailable; then close it."""
+        """Return the next rows, or None at the end.
+
+        Raises Corruption, ObjectNotFound, Unavailable, UnsupportedVersion; then close it.
+        """
         while not self._batches:
             found = await self._decoded.get()
             if found is None:

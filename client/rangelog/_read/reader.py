@@ -24,7 +24,7 @@ from rangelog._read.proof import ProvedEnd, proved_end
 from rangelog._read.record_chunk import RecordChunk
 from rangelog._read.stream_watches import StreamWatch, StreamWatches
 from rangelog.protocol.reading import Located, ReadPreference, Tier, locate, tiers_for
-from rangelog_core.batch import Columns, open_columns
+from rangelog_core.batch import Columns
 from rangelog_core.errors import (
     Corruption,
     InvalidArgument,
@@ -320,12 +320,11 @@ class SpanReader(ABC, Generic[_T]):
         else:
             raise Unavailable(f"the replicas of range {source.index} that answer are behind; trying again")
         if fetched.batches:
-            end = fetched.end_offset
+            opened, end = fetched.open_known()
             if sealed:
                 end = min(end, source.end_offset)
             if self._end is not None:
                 end = min(end, self._end)
-            opened = [open_columns(header, data) for header, data in fetched.batches]
             return await self._from_batches(opened, self.position, end), end
         if fetched.sealed_end_offset is not None or not sealed:
             if fetched.durable_offset > self.position:  # of a writer that was gone before it could confirm?

@@ -2,6 +2,7 @@
 
 What holds: Parquet sees only bytes whose checksum was compared: the footer by one that the placement driver keeps, each row
 group by one in the footer. Bytes that do not fit are asked for again, READ_ATTEMPTS times in all, before that is Corruption.
+An object of a newer version is refused as UnsupportedVersion, whatever columns it has; unknown metadata is ignored.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ import pyarrow.parquet as pq
 
 from rangelog.arrow import SCHEMA
 from rangelog.tier.object_store import ObjectStore
-from rangelog.tier.parquet import MAGIC, ROW_GROUP_CRCS, ROW_GROUP_ENDS
-from rangelog_core.errors import Corruption, InvalidArgument, RangelogError
+from rangelog.tier.parquet import BATCH_HEADER, FORMAT_VERSION, MAGIC, OBJECT_SCHEMA, ROW_GROUP_CRCS, ROW_GROUP_ENDS
+from rangelog_core.batch import HEADER_BYTES, BatchHeader, peek_header
+from rangelog_core.batch_extension import decode_extension
+from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation, RangelogError
 from rangelog_core.limits import KIB, MIB
+from rangelog_core.versions import OBJECT_VERSIONS, unsupported
 from rangelog_proto.v1 import common_pb2
 
 WHOLE_BYTES_MAX = 64 * MIB
@@ -78,7 +82,8 @@ def first_span(described: common_pb2.Object, start: int, end: int) -> ByteSpan:
 class _CheckedBytes(io.RawIOBase):
     """A file of which only what was checked is there; Parquet gets views of it, not copies."""
 
-    def __init__(self, size_bytes: int) -> None:
+    def __init__(self, key: str, size_bytes: int) -> None:
+        self._key = key
         self._size = size_bytes
         self._position = 0
         self._begin = 0
@@ -106,7 +111,7 @@ class _CheckedBytes(io.RawIOBase):
         """What Arrow asks for instead of `read` where it is there."""
         low = self._position - self._begin
         if size < 0 or low < 0 or low + size > len(self._data):
-            raise Corruption("Parquet looks for something outside of its row group")
+            raise Corruption(f"object {self._key} is damaged: Parquet looks for something outside of its row group")
         self._position += size
         return self._data[low : low + size]
 
@@ -120,12 +125,12 @@ class ObjectReader:
     def __init__(self, store: ObjectStore, described: common_pb2.Object, data: Bytes | None = None) -> None:
         """Open it and check its footer. `data`: the end of the object, as far as it was fetched already.
 
-        Raises Corruption, ObjectNotFound, Unavailable.
+        Raises Corruption, ObjectNotFound, Unavailable, UnsupportedVersion.
         """
         self._store = store
         self._object = described
         self._whole: Bytes | None = None
-        self._file = _CheckedBytes(described.size_bytes)
+        self._file = _CheckedBytes(described.key, described.size_bytes)
         with _as_corruption(described):
             # The footer alone is a file of Parquet's, if only one that describes what is not in it.
             footer = pq.ParquetFile(pa.BufferReader(MAGIC + self._footer(data)))
@@ -170,7 +175,14 @@ class ObjectReader:
     def _check_metadata(self) -> None:
         described = self._object
         told = self._parquet.schema_arrow.metadata or {}
-        if not self._parquet.schema_arrow.equals(SCHEMA, check_metadata=False):
+        version = told.get(FORMAT_VERSION.encode(), b"")
+        if not version.isdigit() or int(version) < OBJECT_VERSIONS.lowest:
+            raise Corruption(f"object {described.key} has no format version")
+        if int(version) > OBJECT_VERSIONS.highest:
+            raise unsupported(f"object {described.key}", int(version), OBJECT_VERSIONS, "this program")
+        self._has_headers = int(version) > 1
+        schema = OBJECT_SCHEMA if self._has_headers else SCHEMA
+        if not self._parquet.schema_arrow.equals(schema, check_metadata=False):
             raise Corruption(f"object {described.key} has other columns than rangelog writes")
         expected = {
             b"rangelog.stream_id": described.stream_id,
@@ -219,20 +231,47 @@ class ObjectReader:
         Raises Corruption, ObjectNotFound, Unavailable.
         """
         with _as_corruption(self._object):
-            if self._whole is not None:
-                data = self._whole[group.span.begin : group.span.end]
-            problem = f"the checksum of row group {group.number} does not fit"
-            data = self._checked(group.span, 0, data, self._crcs[group.number], problem)
-            self._file.hold(group.span.begin, data)
-            try:
-                table = self._parquet.read_row_group(group.number)
-            finally:
-                self._file.hold(0, b"")
+            table = self._table(group, SCHEMA.names, data)
             if table.num_rows != group.rows or not _count_up(table.column("offset"), group.first):
                 raise Corruption(f"object {self._object.key} does not hold the offsets from {group.first} on")
             low, high = max(0, start - group.first), min(group.rows, end - group.first)
             batches: list[pa.RecordBatch] = table.slice(low, high - low).to_batches(max_chunksize=BATCH_ROWS)
             return batches
+
+    def batch_headers(self, group: RowGroup, data: Bytes | None = None) -> list[tuple[BatchHeader, dict[int, bytes]]]:
+        """Return header and extension fields of each batch of a row group that has an extension, in order of offsets.
+
+        The first may begin before the object, the last may end behind it. Argument and errors as in `decode`.
+        """
+        if not self._has_headers:
+            return []
+        with _as_corruption(self._object):
+            column = self._table(group, [BATCH_HEADER], data).column(BATCH_HEADER)
+            found: list[tuple[BatchHeader, dict[int, bytes]]] = []
+            for row in pc.indices_nonzero(column.is_valid()).to_pylist():
+                packed = column[row].as_py()
+                try:
+                    header, fields = peek_header(packed), decode_extension(packed[HEADER_BYTES:])
+                except ProtocolViolation as error:
+                    raise Corruption(
+                        f"object {self._object.key} has a malformed batch header: {error.message}"
+                    ) from error
+                if header.header_size != len(packed) or max(header.base_offset, group.first) != group.first + row:
+                    raise Corruption(f"object {self._object.key} has the header of another batch at row {row}")
+                found.append((header, fields))
+            return found
+
+    def _table(self, group: RowGroup, columns: list[str], data: Bytes | None) -> pa.Table:
+        """Read some columns of a row group, whose bytes are compared with its checksum before."""
+        if self._whole is not None:
+            data = self._whole[group.span.begin : group.span.end]
+        problem = f"the checksum of row group {group.number} does not fit"
+        data = self._checked(group.span, 0, data, self._crcs[group.number], problem)
+        self._file.hold(group.span.begin, data)
+        try:
+            return self._parquet.read_row_group(group.number, columns=columns)
+        finally:
+            self._file.hold(0, b"")
 
     def read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield the records in [start, end) in order. Raises Corruption, ObjectNotFound, Unavailable."""

@@ -1,7 +1,15 @@
 """One tiered object: a span of one range as a Parquet file that anybody can read.
 
-Columns offset, timestamp, key, value, headers; zstd; a checksum on every page; row groups of bounded size. The file's
-key/value metadata says what it is (stream, range, epoch, span), so streams can be rebuilt from the bucket alone.
+Columns offset, timestamp, key, value, headers, batch_header; zstd; a checksum on every page; row groups of bounded size. The
+file's key/value metadata says what it is (stream, range, epoch, span), so streams can be rebuilt from the bucket alone.
+
+`batch_header` is null but on the first row of each batch whose header has an extension; there it is that header as it was
+(batch.py), so id, epoch and sequence of producers survive, with the first offset and count of every such batch. It is a column
+and not metadata of the file because it grows with the batches, and readers fetch the whole footer. Every object has the
+column, so that all objects of a stream are one table for other programs.
+
+The metadata `rangelog.format_version` rises when an older reader would misread the object; it is refused then. Other keys
+may be added: readers ignore those that they do not know. Version 1 had no column batch_header.
 
 What holds: a written object covers exactly the span asked for, in order, without gap. The footer has a checksum that the
 placement driver keeps, each row group one in the footer. (Parquet's own page checksums are there for other readers; they
@@ -23,12 +31,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rangelog.arrow import SCHEMA, batch_to_arrow
-from rangelog_core.batch import check_batch
+from rangelog_core.batch import HEADER_BYTES, check_batch
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.limits import MIB
+from rangelog_core.versions import OBJECT_VERSIONS
 from rangelog_proto.v1 import common_pb2
 
-FORMAT_VERSION = "1"
+FORMAT_VERSION = "rangelog.format_version"
+BATCH_HEADER = "batch_header"
+OBJECT_SCHEMA = SCHEMA.append(pa.field(BATCH_HEADER, pa.binary(), nullable=True))
+"""The columns of an object: the stream's, and one for the headers of batches."""
 ROW_GROUP_ROWS_MAX = 131_072
 ROW_GROUP_BYTES_MAX = 32 * MIB
 MAGIC = b"PAR1"
@@ -84,6 +96,7 @@ class _Group:
     """Batches that become one row group."""
 
     tables: list[pa.RecordBatch] = field(default_factory=list)
+    headers: dict[int, bytes] = field(default_factory=dict)  # of batches with an extension, by row
     rows: int = 0
     size_bytes: int = 0
 
@@ -103,10 +116,11 @@ def write_object(
     """Write the encoded batches that cover [start, end) to a Parquet file; memory is bounded by a row group.
 
     `object_id` makes its bytes unlike those of another object of the same span, so that one cannot pass for the other.
-    Raises InvalidArgument when they do not cover it without gap, Corruption when one is damaged.
+    Raises InvalidArgument when they do not cover it without gap, Corruption when one is damaged, UnsupportedVersion when
+    one has what this program does not know: the range stays hot until this server is upgraded.
     """
     metadata = {
-        "rangelog.format_version": FORMAT_VERSION,
+        FORMAT_VERSION: str(OBJECT_VERSIONS.highest),
         "rangelog.stream_id": str(stream_id),
         "rangelog.stream": stream_name,
         "rangelog.range": str(range_index),
@@ -132,6 +146,8 @@ def write_object(
             if group.rows and full:
                 groups.append(_write_group(writer, sink, group))
                 group = _Group()
+            if header.header_size != HEADER_BYTES:
+                group.headers[group.rows] = data[: header.header_size]
             group.tables.append(table)
             group.rows += table.num_rows
             group.size_bytes += header.columns_size
@@ -147,7 +163,7 @@ def write_object(
 def _parquet_writer(sink: _SummingFile, metadata: dict[str, str]) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         sink,
-        SCHEMA.with_metadata(metadata),
+        OBJECT_SCHEMA.with_metadata(metadata),
         compression="zstd",
         compression_level=1,
         use_dictionary=["key"],
@@ -159,6 +175,7 @@ def _parquet_writer(sink: _SummingFile, metadata: dict[str, str]) -> pq.ParquetW
 
 def _write_group(writer: pq.ParquetWriter, sink: _SummingFile, group: _Group) -> common_pb2.RowGroup:
     table = pa.Table.from_batches(group.tables, schema=SCHEMA)
+    table = table.append_column(OBJECT_SCHEMA.field(BATCH_HEADER), _header_column(group))
     sink.begin()
     writer.write_table(table, row_group_size=table.num_rows)
     sink.end()
@@ -169,6 +186,12 @@ def _write_group(writer: pq.ParquetWriter, sink: _SummingFile, group: _Group) ->
         timestamp_ms_min=stamps["min"].as_py() // 1000,
         timestamp_ms_max=stamps["max"].as_py() // 1000,
     )
+
+
+def _header_column(group: _Group) -> pa.Array:
+    if not group.headers:
+        return pa.nulls(group.rows, pa.binary())
+    return pa.array([group.headers.get(row) for row in range(group.rows)], type=pa.binary())
 
 
 def _describe(path: Path, groups: list[common_pb2.RowGroup]) -> WrittenObject:

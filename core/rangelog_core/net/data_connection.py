@@ -31,9 +31,9 @@ from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.keepalive import notice_vanished_peer
+from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES
 from rangelog_proto.v1 import data_pb2
 
-PROTOCOL_VERSION = 1
 CONNECT_TIMEOUT_S = 3.0
 SILENT_S = 3.0
 """A peer that sends nothing at all for so long while it is asked something is taken for gone."""
@@ -112,6 +112,8 @@ class DataConnection(asyncio.BufferedProtocol):
     def __init__(self, replica: ReplicaId) -> None:
         self.replica = replica
         self.closed: RangelogError | None = None
+        self.protocol_version = 0  # in force, once both sides agreed
+        self.features: frozenset[str] = frozenset()  # that both sides announced
         self._decoder = FrameDecoder(
             message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
         )
@@ -135,21 +137,27 @@ class DataConnection(asyncio.BufferedProtocol):
         client_name: str = "",
         timeout_s: float = CONNECT_TIMEOUT_S,
     ) -> DataConnection:
-        """Connect and say hello. Raises Unavailable, RequestTimeout, WrongServer, Unauthorized, ProtocolViolation."""
+        """Connect and agree on a version with the server.
+
+        Raises Unavailable, RequestTimeout, WrongServer, Unauthorized, ProtocolViolation, UnsupportedVersion.
+        """
         host, port = split_address(address)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
                 _, connection = await loop.create_connection(lambda: cls(replica), host, port, ssl=tls)
                 hello = data_pb2.Hello(
-                    protocol_version=PROTOCOL_VERSION,
+                    protocol_version=DATA_PLANE_VERSIONS.highest,
+                    protocol_version_min=DATA_PLANE_VERSIONS.lowest,
+                    features=sorted(FEATURES),
                     client=client_name,
                     token=token or "",
                     server=replica.server,
                     incarnation=replica.incarnation,
                 )
                 try:
-                    await connection.request(Opcode.HELLO, hello.SerializeToString(), timeout_s=timeout_s)
+                    reply = await connection.request(Opcode.HELLO, hello.SerializeToString(), timeout_s=timeout_s)
+                    connection._greeted(reply.message)
                 except BaseException:
                     connection.close()
                     raise
@@ -267,6 +275,21 @@ class DataConnection(asyncio.BufferedProtocol):
         self._close(Unavailable(f"the connection to range server {self.replica.server} broke"))
 
     # ---- inside
+
+    def _greeted(self, message: bytes) -> None:
+        """Take what the server chose. Raises ProtocolViolation when it chose what was not offered."""
+        try:
+            reply = data_pb2.HelloReply.FromString(message)
+        except DecodeError as error:
+            raise ProtocolViolation(f"range server {self.replica.server}: a malformed reply to hello") from error
+        lowest, highest = DATA_PLANE_VERSIONS
+        if not lowest <= reply.protocol_version <= highest:
+            raise ProtocolViolation(
+                f"range server {self.replica.server} chose version {reply.protocol_version} of the data plane; this client "
+                f"offered {DATA_PLANE_VERSIONS}"
+            )
+        self.protocol_version = reply.protocol_version
+        self.features = FEATURES.intersection(reply.features)
 
     def _send_confirms(self) -> None:
         confirms, self._confirms = self._confirms, []

@@ -19,14 +19,14 @@ class StateMachine(Protocol):
     def apply(self, index: int, command: bytes) -> bytes:
         """Apply one committed command and return its encoded result.
 
-        Raises IncompatibleVersion for a command of a newer program: then this member stops. Nothing else.
+        Raises UnsupportedVersion for a command of a newer program: then this member stops. Nothing else.
         """
 
     def freeze(self) -> Iterable[bytes]:
         """Return the whole state as it is now. It is encoded as it is iterated, later, elsewhere and without the lock."""
 
     def restore(self, data: bytes) -> None:
-        """Replace the whole state. Raises Corruption or IncompatibleVersion before anything is changed."""
+        """Replace the whole state. Raises Corruption or UnsupportedVersion before anything is changed."""
 
 
 @dataclass(frozen=True)

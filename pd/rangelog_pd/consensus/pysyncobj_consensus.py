@@ -18,7 +18,6 @@ from typing import Any
 
 from rangelog_core.errors import (
     ConfigInvalid,
-    IncompatibleVersion,
     InternalError,
     InvalidArgument,
     NotLeader,
@@ -26,6 +25,7 @@ from rangelog_core.errors import (
     RangelogError,
     StorageFull,
     Unavailable,
+    UnsupportedVersion,
 )
 from rangelog_core.ids import check_name
 from rangelog_core.limits import COMMAND_BYTES_MAX
@@ -293,7 +293,7 @@ class PySyncObjConsensus:
         try:
             with self.lock:
                 result: Any = self._state_machine.apply(index, command)
-        except (MemoryError, IncompatibleVersion):
+        except (MemoryError, UnsupportedVersion):
             raise  # of this member alone: going on would make it differ from the others
         except Exception as error:
             log.critical("applying entry %d raised", index, exc_info=error)

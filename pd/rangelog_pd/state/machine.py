@@ -66,7 +66,7 @@ class Machine:
         self._results = Results()
 
     def apply(self, index: int, command: bytes) -> bytes:
-        """Apply one command; return an encoded CommandResult. Raises IncompatibleVersion: then this member must stop."""
+        """Apply one command; return an encoded CommandResult. Raises UnsupportedVersion: then this member must stop."""
         try:
             parsed = pd_state_pb2.Command.FromString(command)
         except DecodeError:
@@ -107,7 +107,7 @@ class Machine:
         return b"".join(self.freeze())
 
     def restore(self, data: bytes) -> None:
-        """Replace the whole state. Raises Corruption or IncompatibleVersion before anything is changed."""
+        """Replace the whole state. Raises Corruption or UnsupportedVersion before anything is changed."""
         self.state, self._results = thaw(data, self.feature_level)
 
 

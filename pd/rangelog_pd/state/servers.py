@@ -51,6 +51,7 @@ def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms:
         capacity_bytes=request.capacity_bytes,
         version=request.version,
         process_id=request.process_id,
+        formats=request.formats,
     )
     registered = pd_state_pb2.RegisteredServer(server=server, log_end=request.log_end, retired=retired)
     state.servers.put(request.server, registered)

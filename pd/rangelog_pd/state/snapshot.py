@@ -14,7 +14,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from rangelog_core.errors import Corruption, IncompatibleVersion
+from rangelog_core.errors import Corruption, UnsupportedVersion
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
@@ -80,7 +80,7 @@ def freeze(state: State, results: Results) -> Frozen:
 
 
 def thaw(data: bytes, own_level: int) -> tuple[State, Results]:
-    """Return what a snapshot holds. Raises Corruption, IncompatibleVersion."""
+    """Return what a snapshot holds. Raises Corruption, UnsupportedVersion."""
     if not data.startswith(_MAGIC):
         return _thaw_level_1(data)
     header = SnapshotHeader()
@@ -97,7 +97,7 @@ def thaw(data: bytes, own_level: int) -> tuple[State, Results]:
     except DecodeError as error:
         raise Corruption("the placement driver's snapshot cannot be read") from error
     if header.cluster_version > own_level:
-        raise IncompatibleVersion(
+        raise UnsupportedVersion(
             f"the snapshot is of cluster version {header.cluster_version}, and this placement driver has feature level "
             f"{own_level}: start it with the program that the other members run"
         )
@@ -121,7 +121,7 @@ def _sections(data: bytes) -> Iterator[Section]:
             return
         known = section.kind in _FIELDS or section.kind == pd_state_pb2.SECTION_KIND_HEADER
         if not known or section.version > SECTION_VERSION:
-            raise IncompatibleVersion(
+            raise UnsupportedVersion(
                 f"the snapshot has a section of kind {section.kind}, version {section.version}, which this placement "
                 "driver does not know: start it with the program that the other members run"
             )

@@ -14,7 +14,7 @@ What holds:
 
 from __future__ import annotations
 
-from rangelog_core.errors import IncompatibleVersion, Unavailable
+from rangelog_core.errors import Unavailable, UnsupportedVersion
 from rangelog_proto.v1 import pd_state_pb2
 
 FEATURE_LEVEL_MIN = 1
@@ -48,9 +48,9 @@ def needed_level(command: pd_state_pb2.Command) -> int:
 
 
 def check_known(level: int, own_level: int, what: str) -> None:
-    """Raise IncompatibleVersion when something is of a level that this member does not have."""
+    """Raise UnsupportedVersion when something is of a level that this member does not have."""
     if level > own_level:
-        raise IncompatibleVersion(
+        raise UnsupportedVersion(
             f"{what} needs feature level {level}, and this placement driver has {own_level}: it is older than the "
             "cluster, so it stops before its state differs; start it with the program that the other members run"
         )

@@ -102,6 +102,16 @@ class Stream(_message.Message):
     version: int
     def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., config: _Optional[_Union[StreamConfig, _Mapping]] = ..., epoch: _Optional[int] = ..., trim_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., range_count: _Optional[int] = ..., created_ms: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
+class FormatVersions(_message.Message):
+    __slots__ = ("format", "lowest", "highest")
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    LOWEST_FIELD_NUMBER: _ClassVar[int]
+    HIGHEST_FIELD_NUMBER: _ClassVar[int]
+    format: str
+    lowest: int
+    highest: int
+    def __init__(self, format: _Optional[str] = ..., lowest: _Optional[int] = ..., highest: _Optional[int] = ...) -> None: ...
+
 class Replica(_message.Message):
     __slots__ = ("server", "incarnation", "data_address", "health")
     SERVER_FIELD_NUMBER: _ClassVar[int]
@@ -205,7 +215,7 @@ class Object(_message.Message):
     def __init__(self, object_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., key: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[ObjectState, str]] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., prepare_deadline_ms: _Optional[int] = ..., committed_ms: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ..., row_groups: _Optional[_Iterable[_Union[RowGroup, _Mapping]]] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ..., deleted_ms: _Optional[int] = ...) -> None: ...
 
 class Server(_message.Message):
-    __slots__ = ("name", "incarnation", "boot", "data_address", "control_address", "zone", "health", "replica_count", "used_bytes", "capacity_bytes", "last_heartbeat_ms", "version", "process_id")
+    __slots__ = ("name", "incarnation", "boot", "data_address", "control_address", "zone", "health", "replica_count", "used_bytes", "capacity_bytes", "last_heartbeat_ms", "version", "process_id", "formats")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
@@ -219,6 +229,7 @@ class Server(_message.Message):
     LAST_HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    FORMATS_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: int
     boot: int
@@ -232,4 +243,5 @@ class Server(_message.Message):
     last_heartbeat_ms: int
     version: str
     process_id: int
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ..., replica_count: _Optional[int] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., last_heartbeat_ms: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ...) -> None: ...
+    formats: _containers.RepeatedCompositeFieldContainer[FormatVersions]
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ..., replica_count: _Optional[int] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., last_heartbeat_ms: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., formats: _Optional[_Iterable[_Union[FormatVersions, _Mapping]]] = ...) -> None: ...

@@ -19,30 +19,40 @@ SEAL_OUTCOME_DOUBTFUL: SealOutcome
 SEAL_OUTCOME_UNKNOWN: SealOutcome
 
 class Hello(_message.Message):
-    __slots__ = ("protocol_version", "client", "token", "server", "incarnation")
+    __slots__ = ("protocol_version", "client", "token", "server", "incarnation", "protocol_version_min", "features")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     client: str
     token: str
     server: str
     incarnation: int
-    def __init__(self, protocol_version: _Optional[int] = ..., client: _Optional[str] = ..., token: _Optional[str] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    protocol_version_min: int
+    features: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, protocol_version: _Optional[int] = ..., client: _Optional[str] = ..., token: _Optional[str] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., protocol_version_min: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HelloReply(_message.Message):
-    __slots__ = ("protocol_version", "server", "incarnation", "payload_bytes_max")
+    __slots__ = ("protocol_version", "server", "incarnation", "payload_bytes_max", "protocol_version_min", "protocol_version_max", "features")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     server: str
     incarnation: int
     payload_bytes_max: int
-    def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., payload_bytes_max: _Optional[int] = ...) -> None: ...
+    protocol_version_min: int
+    protocol_version_max: int
+    features: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., payload_bytes_max: _Optional[int] = ..., protocol_version_min: _Optional[int] = ..., protocol_version_max: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Append(_message.Message):
     __slots__ = ("stream_id", "range_index", "epoch", "start_offset", "confirm_offset", "recovery", "memory")

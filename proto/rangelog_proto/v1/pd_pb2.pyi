@@ -414,7 +414,7 @@ class ListObjectsResponse(_message.Message):
     def __init__(self, objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., more: bool = ...) -> None: ...
 
 class RegisterServerRequest(_message.Message):
-    __slots__ = ("request_id", "server", "incarnation", "boot", "data_address", "control_address", "zone", "capacity_bytes", "version", "process_id", "log_end")
+    __slots__ = ("request_id", "server", "incarnation", "boot", "data_address", "control_address", "zone", "capacity_bytes", "version", "process_id", "log_end", "formats")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -426,6 +426,7 @@ class RegisterServerRequest(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     LOG_END_FIELD_NUMBER: _ClassVar[int]
+    FORMATS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     server: str
     incarnation: int
@@ -437,7 +438,8 @@ class RegisterServerRequest(_message.Message):
     version: str
     process_id: int
     log_end: int
-    def __init__(self, request_id: _Optional[str] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., capacity_bytes: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., log_end: _Optional[int] = ...) -> None: ...
+    formats: _containers.RepeatedCompositeFieldContainer[_common_pb2.FormatVersions]
+    def __init__(self, request_id: _Optional[str] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., capacity_bytes: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., log_end: _Optional[int] = ..., formats: _Optional[_Iterable[_Union[_common_pb2.FormatVersions, _Mapping]]] = ...) -> None: ...
 
 class RegisterServerResponse(_message.Message):
     __slots__ = ("cluster_id", "heartbeat_interval_ms", "tier_url")

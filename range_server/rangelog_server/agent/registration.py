@@ -16,6 +16,7 @@ import structlog
 from rangelog_core.errors import PreconditionFailed, RangelogError
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_server.formats import reported_formats
 from rangelog_server.identity import DirectoryIdentity
 
 CALL_TIMEOUT_S = 5.0
@@ -79,6 +80,7 @@ def registration(
         zone=zone,
         capacity_bytes=capacity_bytes,
         version=version("rangelog"),
+        formats=reported_formats(),
         log_end=log_end,
     )
 

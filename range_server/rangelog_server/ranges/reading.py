@@ -11,7 +11,7 @@ import errno
 from dataclasses import dataclass
 
 from rangelog_core.batch import batch_crc, check_batch
-from rangelog_core.errors import Corruption, RangelogError, RangeNotFound, Unavailable
+from rangelog_core.errors import Corruption, RangelogError, RangeNotFound, Unavailable, UnsupportedVersion
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.read_faults import ReadFault
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, split_lsn
@@ -65,7 +65,7 @@ def make_plan(hosted: HostedReplica, first: int, last: int) -> ReadPlan:
 def read_batches(wal: Wal, plan: ReadPlan, *, from_disk: bool = False) -> list[bytes]:
     """Read and check the batches of a plan; `from_disk`: not what is cached. Blocking; any thread.
 
-    Raises Corruption, ReadFault, Unavailable, RangeNotFound: see the module.
+    Raises Corruption, ReadFault, Unavailable, RangeNotFound: see the module; UnsupportedVersion.
     """
     batches: list[bytes] = []
     start = 0
@@ -124,6 +124,8 @@ def _read_span(wal: Wal, plan: ReadPlan, start: int, stop: int, from_disk: bool)
 def _check(plan: ReadPlan, one: Wanted, data: bytes) -> bytes:
     try:
         header = check_batch(data)
+    except UnsupportedVersion:
+        raise  # it is as it was written
     except RangelogError as error:
         where = f"{plan.stream_id}/{plan.range_index}"
         raise Corruption(f"range {where} at offset {one.base_offset}: {error.message}") from error

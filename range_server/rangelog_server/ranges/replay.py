@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rangelog_core.batch import BatchHeader
-from rangelog_core.errors import Corruption, OutOfOrder, RangelogError
+from rangelog_core.errors import Corruption, OutOfOrder, RangelogError, UnsupportedVersion
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.replica import Replica
 from rangelog_server.ranges.state import (
@@ -69,14 +69,17 @@ class _Found:
 
 
 def replay(findings: Findings, *, started_before: bool = False) -> Replayed:
-    """Build every replica from a log's entries and draw the consequences of its damage."""
+    """Build every replica from a log's entries and draw the consequences of its damage. Raises UnsupportedVersion."""
     result = Replayed()
     if started_before and not findings.segments:
         _doubt_all(result, Damage(make_lsn(1, 0), None), "the log is gone")
     found: dict[Key, _Found] = {}
     for log in findings.segments:
         for entry in log.entries:
-            _take(result, found, entry)
+            try:
+                _take(result, found, entry)
+            except UnsupportedVersion as error:
+                raise UnsupportedVersion(f"segment {log.sequence:016x}: {error.message}") from None
     for key, parts in found.items():
         hosted = _build(result, key, parts)
         if hosted is not None:

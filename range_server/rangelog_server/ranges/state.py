@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from rangelog_core.errors import Corruption
+from rangelog_core.versions import VersionRange, unsupported
 from rangelog_server.ranges.replica import DiskTrust, Replica
 
 _STATE = struct.Struct("<BBBBQQQQQ")  # version, fenced, sealed, trust, start, epoch, sealed end, born lsn, confirm
 _PAIR = struct.Struct("<QQ")
 _EPOCH = struct.Struct("<Q")
-_VERSION = 1
+STATE_VERSIONS = VersionRange(1, 1)
+SERVER_STATE_VERSIONS = VersionRange(1, 1)
 _TRUSTS = (DiskTrust.SOUND, DiskTrust.DOUBTFUL, DiskTrust.QUARANTINED)
 
 
@@ -35,7 +37,7 @@ def pack_state(replica: Replica, born_lsn: int) -> bytes:
     sealed = replica.sealed_end_offset
     return (
         _STATE.pack(
-            _VERSION,
+            STATE_VERSIONS.highest,
             replica.fenced,
             sealed is not None,
             _TRUSTS.index(replica.trust),
@@ -50,11 +52,13 @@ def pack_state(replica: Replica, born_lsn: int) -> bytes:
 
 
 def unpack_state(payload: bytes) -> ReplicaState:
-    """Read the payload of a STATE entry. Raises Corruption."""
+    """Read the payload of a STATE entry. Raises Corruption, UnsupportedVersion."""
+    if payload and payload[0] > STATE_VERSIONS.highest:
+        raise unsupported("a replica's state in the log", payload[0], STATE_VERSIONS, "this server")
     if len(payload) < _STATE.size:
         raise Corruption("a replica's state is cut short")
     version, fenced, sealed, trust, start, epoch, end, born, confirm = _STATE.unpack_from(payload)
-    if version != _VERSION or trust >= len(_TRUSTS):
+    if version != STATE_VERSIONS.highest or trust >= len(_TRUSTS):
         raise Corruption(f"a replica's state of version {version}")
     problem = payload[_STATE.size :].decode(errors="replace")
     ends = end if sealed else None
@@ -109,15 +113,21 @@ class ServerState:
 
     def pack(self) -> bytes:
         """Return the payload of a SERVER entry."""
-        return json.dumps({"live": self.live, "noted": self.noted, "doubt_unknown": self.doubt_unknown}).encode()
+        return json.dumps({"version": SERVER_STATE_VERSIONS.highest} | asdict(self)).encode()
 
     @classmethod
     def unpack(cls, payload: bytes) -> ServerState:
-        """Read the payload of a SERVER entry. Raises Corruption."""
+        """Read the payload of a SERVER entry; without a version it is of the first. Raises Corruption, UnsupportedVersion."""
         try:
-            state = cls(**json.loads(payload))
+            fields = json.loads(payload)
+            version = fields.pop("version", 1)
+            if type(version) is int and version > SERVER_STATE_VERSIONS.highest:
+                raise unsupported("the server's state in the log", version, SERVER_STATE_VERSIONS, "this server")
+            if version != SERVER_STATE_VERSIONS.highest:
+                raise ValueError(version)
+            state = cls(**fields)
             whole = all(type(each) is int for each in (*state.live, *state.noted))
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise Corruption("the server's state cannot be read") from error
         if not whole or type(state.doubt_unknown) is not bool:
             raise Corruption("the server's state is not of this version")

@@ -67,7 +67,9 @@ class Store:
     # ---- opening
 
     def open(self, *, started_before: bool = False) -> Replayed:
-        """Recover everything from the log. Blocking, before any thread runs. Raises StorageFull or OSError.
+        """Recover everything from the log. Blocking, before any thread runs.
+
+        Raises StorageFull, OSError; UnsupportedVersion when a newer program wrote some of it.
 
         `started_before`: a log without a single segment is not a new one, it was lost.
         """

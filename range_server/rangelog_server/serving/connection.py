@@ -121,6 +121,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.greeted = False
         self.reads_only = False
         self.client = ""
+        self.features: frozenset[str] = frozenset()  # that both sides announced
         self.weak = weakref.ref(self)  # replicas know of it without keeping it
         self.fetches: deque[Callable[[], None]] = deque()  # that wait for their turn
         self.fetch_count = 0  # waiting in any way

@@ -12,6 +12,11 @@ one: what lies in the last write may never have been flushed, what lies before i
 crc32c is the same for every whole one, it is the checksum at the batch's own end (who brought the batch has compared it,
 so nothing is summed again). Entries of version 1 have the crc32c of the payload in any case; they are read as well.
 
+The header keeps its form in every version, so an entry of a newer version or of an unknown kind differs from
+damage: its place and checksum fit. It raises UnsupportedVersion and is never treated as damage. The same holds for a
+segment's header. A sidecar is derived from its segment: one of another version is ignored and rebuilt, and its version rises
+with the entry's, so it never hides an entry that must be refused.
+
 Every write ends with an END marker, which the next write overwrites: where a valid END stands the log ends for certain,
 whatever stale bytes follow. A full segment ends with NEXT instead.
 """
@@ -28,13 +33,15 @@ import google_crc32c
 from rangelog_core.batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from rangelog_core.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
 from rangelog_core.batch import WHOLE_CRC, BatchHeader, peek_header
-from rangelog_core.errors import Corruption, ProtocolViolation
+from rangelog_core.errors import Corruption, ProtocolViolation, UnsupportedVersion
+from rangelog_core.versions import VersionRange, unsupported
 
 ENTRY_MAGIC = b"RLE1"
 SEGMENT_MAGIC = b"RLSEG1\0\0"
 VERSION = 2
-_VERSIONS = (1, VERSION)
-_SEGMENT_VERSION = 1
+ENTRY_VERSIONS = VersionRange(1, VERSION)
+SEGMENT_VERSIONS = VersionRange(1, 1)
+_UPGRADE = "this server"
 
 _HEAD = struct.Struct("<4sBBHIIQQQII")
 _CRC = struct.Struct("<I")
@@ -126,28 +133,53 @@ def pack_header(
 
 
 def parse_header(data: bytes, position: int, salt: int, sequence: int) -> EntryHeader | None:
-    """Return the header at `position` of a segment if it is one of this log, this segment and this place."""
+    """Return the header at `position` of a segment if it is one of this log, this segment and this place.
+
+    Raises UnsupportedVersion when it is, and a newer program wrote it.
+    """
     if data[position : position + 4] != ENTRY_MAGIC or position + ENTRY_HEADER_BYTES > len(data):
         return None
     _, kind, version, _, length, group_back, lsn, *rest = _HEAD.unpack_from(data, position)
-    if lsn != sequence << _POSITION_BITS | position or version not in _VERSIONS or kind not in _KINDS:
+    if lsn != sequence << _POSITION_BITS | position:
         return None
     (crc,) = _CRC.unpack_from(data, position + _HEAD.size)
     if google_crc32c.extend(salt, data[position : position + _HEAD.size]) != crc:
         return None
-    if position + ENTRY_HEADER_BYTES + length > len(data):
+    if version > VERSION:
+        raise unsupported(f"the entry at {position}", version, ENTRY_VERSIONS, _UPGRADE)
+    if kind not in _KINDS and version:
+        raise UnsupportedVersion(
+            f"the entry at {position} is of kind {kind}, which this program does not know: upgrade {_UPGRADE}"
+        )
+    if position + ENTRY_HEADER_BYTES + length > len(data) or not version:
         return None
     return EntryHeader(_KINDS[kind], version, length, group_back, lsn, *rest)
 
 
 def pack_segment_header(sequence: int, segment_bytes: int) -> bytes:
     """Return the first bytes of a segment file."""
-    head = _SEGMENT.pack(SEGMENT_MAGIC, _SEGMENT_VERSION, segment_bytes, sequence, 0)
+    head = _SEGMENT.pack(SEGMENT_MAGIC, SEGMENT_VERSIONS.highest, segment_bytes, sequence, 0)
     return head + _CRC.pack(google_crc32c.value(head))
 
 
+def check_segment_header(data: bytes) -> None:
+    """Check the first bytes of a segment file. Raises UnsupportedVersion.
+
+    A damaged header passes: nothing in it is needed, since every entry holds its own place.
+    """
+    if len(data) < SEGMENT_HEADER_BYTES or data[: len(SEGMENT_MAGIC)] != SEGMENT_MAGIC:
+        return
+    version = _SEGMENT.unpack_from(data)[1]
+    (crc,) = _CRC.unpack_from(data, _SEGMENT.size)
+    if google_crc32c.value(data[: _SEGMENT.size]) == crc and version > SEGMENT_VERSIONS.highest:
+        raise unsupported("the segment", version, SEGMENT_VERSIONS, _UPGRADE)
+
+
 def batch_heads(payload: bytes) -> bytes:
-    """Return header and checksum of each batch of a payload: what the index needs of it. Raises Corruption."""
+    """Return header and checksum of each batch of a payload: what the index needs of it.
+
+    Raises Corruption; UnsupportedVersion, which counts only if the payload is whole.
+    """
     if not payload:
         raise Corruption("an entry without a batch")
     heads: list[bytes] = []
@@ -165,9 +197,15 @@ def batch_heads(payload: bytes) -> bytes:
 
 
 def payload_digest(header: EntryHeader, payload: bytes) -> bytes:
-    """Check an entry's payload against its header and return its digest. Raises Corruption."""
+    """Check an entry's payload against its header and return its digest. Raises Corruption, UnsupportedVersion."""
     crc = google_crc32c.value(payload)
-    digest = batch_heads(payload) if header.kind is Kind.BATCHES else payload
+    try:
+        digest = batch_heads(payload) if header.kind is Kind.BATCHES else payload
+    except UnsupportedVersion:
+        own_crc = int.from_bytes(payload[-BATCH_TRAILER_BYTES:], "little")
+        if header.payload_crc not in (crc, own_crc if crc == WHOLE_CRC else crc):
+            raise Corruption("an entry's payload is damaged") from None
+        raise
     if header.kind is Kind.BATCHES and header.version > 1 and len(digest) == HEAD_RECORD_BYTES:
         if crc != WHOLE_CRC:
             raise Corruption("the checksum of an entry's batch does not fit")
@@ -186,7 +224,8 @@ def iterate_heads(digest: bytes) -> Iterator[tuple[BatchHeader, int]]:
 
 # ---- sidecar: what recovery would learn by scanning a full segment
 
-_SIDECAR_MAGIC = b"RLIDX1\0\0"
+_SIDECAR_MAGIC = b"RLIDX2\0" + bytes((VERSION,))
+"""Ends with the version of the entries: a sidecar of newer entries is ignored."""
 _SIDECAR = struct.Struct("<8sQQI")  # magic, sequence, body length, segment end position
 _ROW = struct.Struct("<BIQIQII")  # kind, position, stream id, range index, confirm offset, length, digest length
 
@@ -206,7 +245,7 @@ def pack_sidecar(salt: int, sequence: int, end: int, rows: bytes) -> list[bytes]
 
 
 def unpack_sidecar(salt: int, sequence: int, data: bytes) -> tuple[int, list[Entry]] | None:
-    """Return (end position, entries) of a sidecar; None when it is damaged or another segment's."""
+    """Return (end position, entries) of a sidecar; None when it is damaged, of another version or another segment's."""
     if len(data) < _SIDECAR.size + _CRC.size:
         return None
     magic, found, rows_bytes, end = _SIDECAR.unpack_from(data)

@@ -4,18 +4,20 @@
     free-<sequence>.seg  no longer needed, to be recycled
 
 A file is renamed to `free-` before anything in it is overwritten, and to its new name only once its new first bytes are
-on the disk: at every moment of a crash the name says what the bytes are.
+on the disk: at every moment of a crash the name says what the bytes are. A segment of a newer version is refused
+before anything is changed; only a `free-` file, in which nothing is needed, is overwritten whatever its version.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from rangelog_core.errors import StorageFull
+from rangelog_core.errors import StorageFull, UnsupportedVersion
 from rangelog_server.wal.entry import (
     SEGMENT_HEADER_BYTES,
     Entry,
     Kind,
+    check_segment_header,
     make_lsn,
     pack_header,
     pack_segment_header,
@@ -67,22 +69,35 @@ class SegmentFiles:
         return self.directory / f"wal-{sequence:016x}.idx"
 
     def open_all(self) -> list[Segment]:
-        """Open every segment there is, oldest first; remember the free ones. Raises OSError."""
+        """Open every segment there is, oldest first; remember the free ones. Raises OSError, UnsupportedVersion."""
         # A process that was killed may have renamed files and not flushed the names: what is written from here on into
         # one of them must not go with its name.
         self.io.sync_directory(self.directory)
         segments: list[Segment] = []
+        unfinished: list[Path] = []
         for name in self.io.list(self.directory):
             path = self.directory / name
             if name.startswith("wal-") and name.endswith(".seg"):
                 fd = self.io.open(path)
-                segments.append(Segment(int(name[4:-4], 16), fd, self.io.size(fd)))
+                segment = Segment(int(name[4:-4], 16), fd, self.io.size(fd))
+                segments.append(segment)
+                self._check_header(segment)
             elif name.startswith("free-"):
                 self._free.append(path)
             elif name.endswith(".tmp"):
-                self.io.unlink(path)
+                unfinished.append(path)
+        for path in unfinished:
+            self.io.unlink(path)
         self.count = len(segments) + len(self._free)
         return segments
+
+    def _check_header(self, segment: Segment) -> None:
+        try:
+            check_segment_header(read_all(self.io, segment.fd, min(SEGMENT_HEADER_BYTES, segment.size_bytes), 0))
+        except OSError:
+            return  # as with a damaged header: reads of what follows it report the fault
+        except UnsupportedVersion as error:
+            raise UnsupportedVersion(f"{self.path(segment.sequence)}: {error.message}") from None
 
     def prepare(self, sequence: int) -> Segment:
         """Return a segment with its blocks reserved and an END at its start. Raises StorageFull, OSError."""
@@ -152,7 +167,10 @@ class SegmentFiles:
     # ---- content
 
     def load(self, segment: Segment, *, trust_sidecar: bool) -> SegmentLog:
-        """Return what a segment holds: from its sidecar, or by reading all of it from the disk."""
+        """Return what a segment holds: from its sidecar, or by reading all of it from the disk.
+
+        Raises OSError; UnsupportedVersion when a newer program wrote some of it.
+        """
         if trust_sidecar:
             found = self._load_sidecar(segment.sequence)
             if found is not None:
@@ -161,7 +179,10 @@ class SegmentFiles:
         self.io.fdatasync(segment.fd)
         self.io.drop_cache(segment.fd)
         data = read_all(self.io, segment.fd, self.io.size(segment.fd), 0)
-        return scan_segment(data, segment.sequence, self.salt)
+        try:
+            return scan_segment(data, segment.sequence, self.salt)
+        except UnsupportedVersion as error:
+            raise UnsupportedVersion(f"{self.path(segment.sequence)}: {error.message}") from None
 
     def _load_sidecar(self, sequence: int) -> tuple[int, list[Entry]] | None:
         path = self.sidecar_path(sequence)

@@ -90,7 +90,7 @@ class Wal:
     # ---- opening
 
     def open(self) -> Findings:
-        """Read what is there. Blocking. Raises StorageFull or OSError."""
+        """Read what is there. Blocking. Raises StorageFull, OSError; UnsupportedVersion before anything is changed."""
         segments = self.files.open_all()
         self.segments = {segment.sequence: segment for segment in segments}
         logs = [self.files.load(segment, trust_sidecar=segment not in segments[-2:]) for segment in segments]

@@ -109,7 +109,7 @@ def _read_entry(data: bytes, header: EntryHeader) -> Entry | None:
 
 
 def scan_segment(data: bytes, sequence: int, salt: int) -> SegmentLog:
-    """Read one segment from its first entry on."""
+    """Read one segment from its first entry on. Raises UnsupportedVersion when a newer program wrote some of it."""
     entries: list[Entry] = []
     log = SegmentLog(sequence, entries, SEGMENT_HEADER_BYTES, Ending.TORN)
     position = SEGMENT_HEADER_BYTES

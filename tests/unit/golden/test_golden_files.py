@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from rangelog_core.batch import check_batch, decode_records
-from rangelog_core.frame import FrameDecoder, Opcode
+from rangelog_core.batch import check_batch, decode_records, extension_of
+from rangelog_core.batch_extension import Producer, Tag, decode_producer, encode_producer
+from rangelog_core.errors import UnsupportedVersion
+from rangelog_core.frame import RESERVED_OPCODES, FrameDecoder, Opcode
 from rangelog_core.record import Record
 from rangelog_proto.v1 import data_pb2
 
@@ -21,7 +23,7 @@ BATCHES: dict[str, str] = json.loads((HERE / "batches.json").read_text())
 FRAMES: dict[str, dict[str, Any]] = json.loads((HERE / "frames.json").read_text())
 
 
-@pytest.mark.parametrize("name", sorted(BATCHES))
+@pytest.mark.parametrize("name", sorted(set(BATCHES) - {"critical"}))
 def test_batches_decode_to_what_they_were(name: str) -> None:
     """Each stored batch still gives the records that went in."""
     data = bytes.fromhex(BATCHES[name])
@@ -33,7 +35,19 @@ def test_batches_decode_to_what_they_were(name: str) -> None:
     assert decode_records(data) == [Record(1000 + n, (5, 7, 6)[n], keys[n], values[n], headers[n]) for n in range(3)]
 
 
-@pytest.mark.parametrize("name", ["values", "keys", "headers"])
+def test_header_fields_are_what_they_were() -> None:
+    """Stored header extensions have their fields; records behind an unknown critical one are refused, not misread."""
+    data = bytes.fromhex(BATCHES["extension"])
+    fields = extension_of(data, check_batch(data))
+    assert fields == {Tag.PRODUCER: encode_producer(Producer(21, 22, 23)), 0xFFFE: b"optional", 0xFFFF: b"x"}
+    assert decode_producer(fields[Tag.PRODUCER]) == Producer(producer_id=21, epoch=22, sequence=23)
+    critical = bytes.fromhex(BATCHES["critical"])
+    assert list(extension_of(critical, check_batch(critical))) == [0x7FFF, Tag.PRODUCER]
+    with pytest.raises(UnsupportedVersion, match=r"32767.*upgrade"):
+        decode_records(critical)
+
+
+@pytest.mark.parametrize("name", ["values", "keys", "headers", "extension", "critical"])
 def test_encoding_makes_the_same_bytes(name: str) -> None:
     """The encoder still makes these bytes (zstd's may differ between its versions)."""
     import importlib.util
@@ -69,6 +83,11 @@ def test_the_page_says_what_the_code_does() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "PROTOCOL.md").read_text()
     for opcode in Opcode:
         assert f"| {int(opcode)} | {opcode.name} |" in page
+    for number, name in RESERVED_OPCODES.items():
+        assert f"{number} {name}" in page
+        assert number not in set(Opcode)
+    for tag in Tag:
+        assert f"| {int(tag):,} | {tag.name} |" in page
     for message in data_pb2.DESCRIPTOR.message_types_by_name.values():
         row = next(line for line in page.split("\n") if line.startswith(f"| {message.name} |"))
         for field in message.fields:

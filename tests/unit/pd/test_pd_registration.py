@@ -8,6 +8,7 @@ import pytest
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_pd.handlers import servers
+from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
 
@@ -51,6 +52,15 @@ async def test_one_process_registers_as_often_as_it_likes(ready: Any) -> None:
         again = started(ready, f"again-{number}", boot=2, process_id=7, log_end=10 * number)
         await servers.register_server(ready.driver, again)
     assert ready.machine.state.servers["rs1"].server.process_id == 7
+
+
+async def test_the_formats_of_a_registration_are_kept(ready: Any) -> None:
+    """A server's row lists the formats of its last registration; one that reports none has none."""
+    reported = [common_pb2.FormatVersions(format="log-entry", lowest=1, highest=2)]
+    await servers.register_server(ready.driver, started(ready, "new", boot=2, process_id=7, formats=reported))
+    assert list(ready.machine.state.servers["rs1"].server.formats) == reported
+    await servers.register_server(ready.driver, started(ready, "old", boot=3, process_id=8))
+    assert not ready.machine.state.servers["rs1"].server.formats
 
 
 async def test_a_copy_from_an_earlier_run_that_counts_as_high_is_refused(ready: Any) -> None:

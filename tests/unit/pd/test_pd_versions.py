@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pd_rows import level_1_snapshot
 
-from rangelog_core.errors import IncompatibleVersion, PreconditionFailed, Unavailable
+from rangelog_core.errors import PreconditionFailed, Unavailable, UnsupportedVersion
 from rangelog_pd.handlers import batches, cluster, ranges, streams
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL
@@ -24,10 +24,10 @@ def test_a_member_that_meets_a_newer_command_stops_and_changes_nothing() -> None
     machine = Machine(feature_level=1)
     machine.apply(1, command(1, create_stream=pb.CreateStreamRequest(name="a")))
     before = machine.snapshot()
-    with pytest.raises(IncompatibleVersion, match="feature level 2"):
+    with pytest.raises(UnsupportedVersion, match="feature level 2"):
         machine.apply(2, command(2, set_cluster_version=pd_state_pb2.SetClusterVersion(version=2)))
     unknown = pd_state_pb2.Command(version=99, now_ms=9_000_000).SerializeToString() + b"\xfa\x0f\x02\x08\x01"
-    with pytest.raises(IncompatibleVersion, match="log entry 3"):
+    with pytest.raises(UnsupportedVersion, match="log entry 3"):
         machine.apply(3, unknown)
     assert machine.snapshot() == before
 
@@ -51,7 +51,7 @@ def test_a_snapshot_of_a_newer_cluster_is_refused_by_an_older_member() -> None:
     newer = Machine()
     newer.apply(1, command(2, set_cluster_version=pd_state_pb2.SetClusterVersion(version=2)))
     older = Machine(feature_level=1)
-    with pytest.raises(IncompatibleVersion, match="the program that the other members run"):
+    with pytest.raises(UnsupportedVersion, match="the program that the other members run"):
         older.restore(newer.snapshot())
     assert older.state.cluster_version == 1
 
@@ -65,7 +65,7 @@ def test_a_section_of_an_unknown_kind_or_version_is_refused() -> None:
     ):
         section = changed.SerializeToString()
         data = whole[:4] + len(section).to_bytes(4, "little") + section + whole[4:]
-        with pytest.raises(IncompatibleVersion):
+        with pytest.raises(UnsupportedVersion):
             Machine().restore(data)
 
 

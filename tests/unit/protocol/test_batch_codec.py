@@ -21,7 +21,7 @@ from rangelog_core.batch import (
     restamp,
     split_batches,
 )
-from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation, RecordTooLarge
+from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation, RecordTooLarge, UnsupportedVersion
 from rangelog_core.limits import BATCH_SIZE_BYTES_MAX
 from rangelog_core.record import Record
 
@@ -94,7 +94,7 @@ def test_tampered_batches_with_good_checksums_raise_only_typed_errors() -> None:
             data[chance.randrange(len(data) - 4)] = chance.randrange(256)
         try:
             decode_records(resum(bytes(data)))
-        except (Corruption, ProtocolViolation):
+        except (Corruption, ProtocolViolation, UnsupportedVersion):
             refused += 1
     assert refused > 1000
 

@@ -18,10 +18,15 @@ from rangelog_core.frame import Frame, FrameDecoder, Opcode, encode_frame
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnection, DataConnections, replica_id
 from rangelog_core.net.grpc_options import TlsConfig
+from rangelog_core.versions import BATCH_HEADER_EXTENSION, DATA_PLANE_VERSIONS
 from rangelog_proto.v1 import data_pb2
 
 REPLICA = replica_id("rs1", 0xABC)
 Answer = Callable[[Frame], bytes]
+
+
+def _greeting(frame: Frame, **fields: Any) -> bytes:
+    return encode_frame(Opcode.HELLO_REPLY, frame.request_id, data_pb2.HelloReply(**fields).SerializeToString())
 
 
 class FakeServer:
@@ -29,7 +34,7 @@ class FakeServer:
 
     def __init__(self) -> None:
         self.answers: dict[Opcode, Answer] = {
-            Opcode.HELLO: lambda frame: encode_frame(Opcode.HELLO_REPLY, frame.request_id, b"")
+            Opcode.HELLO: lambda frame: _greeting(frame, protocol_version=DATA_PLANE_VERSIONS.highest)
         }
         self.frames: list[Frame] = []
         self.writers: list[asyncio.StreamWriter] = []
@@ -124,7 +129,46 @@ async def test_hello_names_both_ends(start_server: StartServer) -> None:
     await _until(lambda: server.ended == 1)
 
 
-@pytest.mark.parametrize("error", [errors.WrongServer("another one"), errors.Unauthorized("no token")])
+async def test_hello_announces_versions_and_features(start_server: StartServer) -> None:
+    """The client offers all that it supports; what the server chose is in force, with the features that both announce."""
+    server = await start_server()
+    server.answers[Opcode.HELLO] = lambda frame: _greeting(
+        frame, protocol_version=DATA_PLANE_VERSIONS.highest, features=[BATCH_HEADER_EXTENSION, "of-a-newer-server"]
+    )
+    connection = await DataConnection.connect(server.address, REPLICA)
+    hello = data_pb2.Hello.FromString(server.frames[0].message)
+    assert (hello.protocol_version_min, hello.protocol_version) == DATA_PLANE_VERSIONS
+    assert list(hello.features) == [BATCH_HEADER_EXTENSION]
+    assert connection.protocol_version == DATA_PLANE_VERSIONS.highest
+    assert connection.features == {BATCH_HEADER_EXTENSION}
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        (data_pb2.HelloReply(protocol_version=99).SerializeToString(), "chose version 99 .* offered 1"),
+        (b"", "chose version 0"),
+        (b"\xff\xff", "malformed"),
+    ],
+)
+async def test_a_choice_that_was_not_offered(start_server: StartServer, message: bytes, problem: str) -> None:
+    """A server that chooses another version than was offered, or answers garbage, is refused and disconnected."""
+    server = await start_server()
+    server.answers[Opcode.HELLO] = lambda frame: encode_frame(Opcode.HELLO_REPLY, frame.request_id, message)
+    with pytest.raises(errors.ProtocolViolation, match=problem):
+        await DataConnection.connect(server.address, REPLICA)
+    await _until(lambda: server.ended == 1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.WrongServer("another one"),
+        errors.Unauthorized("no token"),
+        errors.UnsupportedVersion("upgrade the range server"),
+    ],
+)
 async def test_refused_hello(start_server: StartServer, error: RangelogError) -> None:
     """A hello that is refused raises what the server said, and leaves no connection open."""
     server = await start_server()

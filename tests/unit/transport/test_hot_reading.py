@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,10 +14,14 @@ from memory_server import MemoryServer, memory_plane
 
 from rangelog._read import pushed_fetch as pushed_fetch_module
 from rangelog._read import reader as reader_module
+from rangelog_core.batch_extension import encode_extension
+from rangelog_core.errors import UnsupportedVersion
 from rangelog_core.frame import Frame, Opcode
 from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_core.net.replica_client import range_key
+from rangelog_core.versions import VersionRange
 from rangelog_proto.v1 import data_pb2
+from rangelog_server.serving.handlers import hello
 from rangelog_server.testing import batch
 
 
@@ -83,6 +88,47 @@ async def test_following(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> N
     following.cancel()
     await asyncio.wait([following])
     await until(lambda: cluster.fetches() == [0, 0, 0])
+
+
+@pytest.mark.parametrize("start", ["earliest", datetime.fromtimestamp(0, UTC)])
+async def test_servers_of_another_version_are_an_error_not_a_wait(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, start: Any
+) -> None:
+    """Where no replica has a version in common with the reader, it raises what to upgrade, at once."""
+    cluster.append(3)
+    monkeypatch.setattr(hello, "DATA_PLANE_VERSIONS", VersionRange(7, 9))
+    with pytest.raises(UnsupportedVersion, match="client supports 1, the range server 7 to 9: upgrade the client"):
+        await asyncio.wait_for(anext(aiter(cluster.reader(start=start))), 5)
+
+
+async def test_a_server_of_another_version_is_passed_over(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While servers are upgraded one after the other, readers go to those that they have a version in common with."""
+    cluster.append(3)
+    agreed = hello.agreed
+    refusals: list[VersionRange] = []
+
+    def once(client: VersionRange, server: VersionRange) -> int:
+        if not refusals:
+            refusals.append(client)
+            return agreed(client, VersionRange(7, 9))
+        return agreed(client, server)
+
+    monkeypatch.setattr(hello, "agreed", once)
+    assert [record.offset async for record in cluster.reader()] == [0, 1, 2]
+    assert refusals
+
+
+async def test_a_batch_that_a_reader_must_not_guess_at(cluster: Cluster) -> None:
+    """A critical header field that this client does not know ends the reader there, with what to do."""
+    cluster.append(2)
+    for server in cluster.servers:
+        server.append(batch(2, [b"v"], extension=encode_extension({9: b""})))
+        server.confirm(3)
+    seen: list[int] = []
+    with pytest.raises(UnsupportedVersion, match=r"header field 9.*upgrade"):
+        async for record in cluster.reader(end=3):
+            seen.append(record.offset)
+    assert seen == [0, 1]
 
 
 async def test_an_end_that_is_not_acked_yet_is_waited_for(cluster: Cluster) -> None:

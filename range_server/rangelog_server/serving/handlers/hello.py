@@ -1,36 +1,41 @@
-"""Hello: who the client means, and whether it may."""
+"""Hello: checks the token, the server that is meant, and the versions; answers with the version in force."""
 
 from __future__ import annotations
 
 import hmac
 
-from rangelog_core.errors import ProtocolViolation, Unauthorized, WrongServer
+from rangelog_core.errors import Unauthorized, WrongServer
 from rangelog_core.frame import Frame, Opcode
 from rangelog_core.limits import FRAME_PAYLOAD_BYTES_MAX
+from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES, agreed, announced
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.serving.connection import ClientConnection
 
-PROTOCOL_VERSION = 1
-
 
 def handle(connection: ClientConnection, frame: Frame) -> None:
-    """Check version, token, server and incarnation. Raises what closes the connection."""
+    """Check token, versions, server and incarnation.
+
+    Raises what closes the connection: Unauthorized, UnsupportedVersion, ProtocolViolation or WrongServer.
+    """
     hello = data_pb2.Hello.FromString(frame.message)
     plane = connection.plane
     identity = plane.identity
     if plane.token is not None and not hmac.compare_digest(hello.token.encode(), plane.token.encode()):
         raise Unauthorized("the token is missing or wrong")
-    if hello.protocol_version != PROTOCOL_VERSION:
-        raise ProtocolViolation(f"protocol version {hello.protocol_version}; this server speaks {PROTOCOL_VERSION}")
+    version = agreed(announced(hello.protocol_version_min, hello.protocol_version), DATA_PLANE_VERSIONS)
     if hello.server != identity.name or hello.incarnation not in (0, identity.incarnation):
         raise WrongServer(f"this is {identity.name}@{identity.incarnation:016x}")
     connection.reads_only = hello.incarnation == 0
     connection.client = hello.client[:100]
+    connection.features = FEATURES.intersection(hello.features)
     connection.greeted = True
     reply = data_pb2.HelloReply(
-        protocol_version=PROTOCOL_VERSION,
+        protocol_version=version,
         server=identity.name,
         incarnation=identity.incarnation,
         payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX,
+        protocol_version_min=DATA_PLANE_VERSIONS.lowest,
+        protocol_version_max=DATA_PLANE_VERSIONS.highest,
+        features=sorted(FEATURES),
     )
     connection.send(Opcode.HELLO_REPLY, frame.request_id, reply.SerializeToString())

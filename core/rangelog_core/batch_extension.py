@@ -1,0 +1,123 @@
+"""The extension of a record batch's header: fields behind the fixed 64 bytes, by which the header grows.
+
+    field: tag u16 · length u16 · value · zeros up to the next multiple of 8 bytes
+    tag 0               none
+    tags 1 … 0x7FFF     critical: a reader of the records that does not know the tag refuses the batch
+    tags 0x8000 …       optional: a program that does not know the tag ignores the field and keeps it
+
+Little-endian. Tags rise, each at most once, and padding is zero, so one set of fields has one encoding. The batch's
+checksum covers the extension. Range servers interpret no records: they store and forward batches with any fields.
+
+What holds: `decode_extension` allocates no more than it was given, and what it takes encodes to the same bytes again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from rangelog_core.errors import InvalidArgument, ProtocolViolation, UnsupportedVersion
+
+CRITICAL_TAG_MAX = 0x7FFF
+TAG_MAX = 0xFFFF
+FIELD_ALIGNMENT_BYTES = 8
+EXTENSION_BYTES_MAX = 960
+"""With the fixed part 1 KiB: more belongs into records. Also bounds what a hostile header makes a reader parse."""
+
+_FIELD = struct.Struct("<HH")
+_PRODUCER = struct.Struct("<QQI")
+_U64_MAX = (1 << 64) - 1
+_U32_MAX = (1 << 32) - 1
+
+
+class Tag(IntEnum):
+    """Every tag that is given out. A number is never used for something else."""
+
+    BODY_ENCODING = 1  # reserved: the body is not this program's columns
+    CONTROL = 2  # reserved: the records are not a user's
+    PRODUCER = 0x8001  # the sender of the batch and its number: see Producer
+    TRANSACTION = 0x8002  # reserved: of which transaction, and how many batches of its run follow
+    KEY_RANGE = 0x8003  # reserved: which slice of the key space, by which version of its map
+
+
+KNOWN_CRITICAL_TAGS: frozenset[int] = frozenset()
+"""Critical tags that this program's readers understand."""
+
+
+class Producer(NamedTuple):
+    """The sender of a batch: `sequence` counts the batches of one (producer_id, epoch), which makes a retry harmless."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+def encode_extension(fields: Mapping[int, bytes]) -> bytes:
+    """Return the extension that holds these fields, by tag; empty for none. Raises InvalidArgument.
+
+    >>> encode_extension({Tag.PRODUCER: encode_producer(Producer(producer_id=7, epoch=1, sequence=0))}).hex()
+    '018014000700000000000000000000000000000001000000'
+    """
+    parts: list[bytes] = []
+    for tag in sorted(fields):
+        value = fields[tag]
+        if not 0 < tag <= TAG_MAX:
+            raise InvalidArgument(f"a batch header's tag is 1 to {TAG_MAX}, not {tag}")
+        if len(value) > EXTENSION_BYTES_MAX:
+            raise InvalidArgument(f"a batch header's field of {len(value)} bytes; the limit is {EXTENSION_BYTES_MAX}")
+        parts += [_FIELD.pack(tag, len(value)), value, bytes(-(_FIELD.size + len(value)) % FIELD_ALIGNMENT_BYTES)]
+    extension = b"".join(parts)
+    if len(extension) > EXTENSION_BYTES_MAX:
+        raise InvalidArgument(
+            f"a batch header's extension of {len(extension)} bytes; the limit is {EXTENSION_BYTES_MAX}"
+        )
+    return extension
+
+
+def decode_extension(data: bytes) -> dict[int, bytes]:
+    """Return the fields of an extension, by tag. Raises ProtocolViolation."""
+    if len(data) > EXTENSION_BYTES_MAX or len(data) % FIELD_ALIGNMENT_BYTES:
+        raise ProtocolViolation(f"a record batch's header extension of {len(data)} bytes")
+    fields: dict[int, bytes] = {}
+    position = last = 0
+    while position < len(data):
+        tag, length = _FIELD.unpack_from(data, position)
+        start = position + _FIELD.size
+        end = start + length
+        position = end + -end % FIELD_ALIGNMENT_BYTES
+        if tag <= last:
+            raise ProtocolViolation(f"a record batch's header has the tag {tag} behind {last}")
+        if position > len(data):
+            raise ProtocolViolation("a record batch's header extension is cut short")
+        if any(data[end:position]):
+            raise ProtocolViolation("a record batch's header extension has bytes where it is padded")
+        fields[tag] = data[start:end]
+        last = tag
+    return fields
+
+
+def require_known(data: bytes) -> None:
+    """Check an extension before records are read by it. Raises UnsupportedVersion on an unknown critical tag."""
+    unknown = [tag for tag in decode_extension(data) if tag <= CRITICAL_TAG_MAX and tag not in KNOWN_CRITICAL_TAGS]
+    if unknown:
+        raise UnsupportedVersion(
+            f"a record batch has the header field {unknown[0]}, which a reader must know: upgrade this program"
+        )
+
+
+def encode_producer(producer: Producer) -> bytes:
+    """Return the value of a PRODUCER field. Raises InvalidArgument."""
+    producer_id, epoch, sequence = producer
+    if not (0 <= producer_id <= _U64_MAX and 0 <= sequence <= _U64_MAX and 0 <= epoch <= _U32_MAX):
+        raise InvalidArgument(f"{producer} is out of bounds")
+    return _PRODUCER.pack(producer_id, sequence, epoch)
+
+
+def decode_producer(value: bytes) -> Producer:
+    """Read the value of a PRODUCER field. Raises ProtocolViolation."""
+    if len(value) != _PRODUCER.size:
+        raise ProtocolViolation(f"a record batch's producer field of {len(value)} bytes")
+    producer_id, sequence, epoch = _PRODUCER.unpack(value)
+    return Producer(producer_id, epoch, sequence)

@@ -1,0 +1,59 @@
+"""Versions: those of the data plane that this program supports, how two sides agree on one, how an unknown one is refused.
+
+What holds: a connection uses the highest version that both sides support, and only features that both announce; without a
+common version the error names both ranges and the side that is behind.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rangelog_core.errors import ProtocolViolation, UnsupportedVersion
+
+
+class VersionRange(NamedTuple):
+    """All versions from `lowest` to `highest`, both included; versions count from 1."""
+
+    lowest: int
+    highest: int
+
+    def __str__(self) -> str:
+        return f"{self.lowest}" if self.lowest == self.highest else f"{self.lowest} to {self.highest}"
+
+
+DATA_PLANE_VERSIONS = VersionRange(1, 1)
+"""Of the messages that follow Hello. Hello and its reply keep their form in all of them."""
+
+OBJECT_VERSIONS = VersionRange(1, 2)
+"""Of tiered objects (tier/parquet.py): all of them are read, the highest is written."""
+
+BATCH_HEADER_EXTENSION = "batch-header-extension"
+"""A range server takes batches whose header has an extension."""
+
+FEATURES: frozenset[str] = frozenset({BATCH_HEADER_EXTENSION})
+"""What this program announces, as a client and as a range server."""
+
+
+def announced(lowest: int, highest: int) -> VersionRange:
+    """Return the range that a peer announced; `lowest` 0: it supports `highest` only. Raises ProtocolViolation."""
+    found = VersionRange(lowest or highest, highest)
+    if not 0 < found.lowest <= found.highest:
+        raise ProtocolViolation(f"the peer announces the protocol versions {lowest} to {highest}")
+    return found
+
+
+def agreed(client: VersionRange, server: VersionRange) -> int:
+    """Return the highest version of the data plane that both sides support. Raises UnsupportedVersion."""
+    version = min(client.highest, server.highest)
+    if version < max(client.lowest, server.lowest):
+        behind = "client" if client.highest < server.lowest else "range server"
+        raise UnsupportedVersion(
+            f"no common version of the data plane: the client supports {client}, the range server {server}: "
+            f"upgrade the {behind}"
+        )
+    return version
+
+
+def unsupported(what: str, found: int, known: VersionRange, side: str) -> UnsupportedVersion:
+    """Return the error about something undamaged of another version. `side`: what to upgrade, such as "this server"."""
+    return UnsupportedVersion(f"{what} is of version {found}, this program reads {known}: upgrade {side}")

@@ -1,0 +1,25 @@
+"""The formats that a range server reads and writes, as it reports them to the placement driver when it registers."""
+
+from __future__ import annotations
+
+from rangelog_core import batch
+from rangelog_core.versions import DATA_PLANE_VERSIONS, OBJECT_VERSIONS, VersionRange
+from rangelog_proto.v1 import common_pb2
+from rangelog_server.wal import entry
+
+FORMATS: dict[str, VersionRange] = {
+    "data-plane": DATA_PLANE_VERSIONS,
+    "record-batch": VersionRange(batch.VERSION, batch.VERSION),
+    "log-segment": entry.SEGMENT_VERSIONS,
+    "log-entry": entry.ENTRY_VERSIONS,
+    "tiered-object": OBJECT_VERSIONS,
+}
+"""By name, as docs/FORMATS.md has it: what is read; the highest version is written."""
+
+
+def reported_formats() -> list[common_pb2.FormatVersions]:
+    """Return the list that goes into a registration."""
+    return [
+        common_pb2.FormatVersions(format=name, lowest=versions.lowest, highest=versions.highest)
+        for name, versions in FORMATS.items()
+    ]
