@@ -18,13 +18,15 @@ from typing import Any, NoReturn
 
 import structlog
 
-from rangelog.errors import StorageFull, Unavailable
+from rangelog.errors import Unavailable
 from rangelog_server.agent.agent import Agent
+from rangelog_server.agent.compacting import Compacting
 from rangelog_server.agent.scrubbing import Scrubbing
 from rangelog_server.control import ControlPlane
 from rangelog_server.data_plane import DataPlane
 from rangelog_server.handlers import make_connection_factory
 from rangelog_server.identity import DataDirectory, Identity
+from rangelog_server.ranges.compaction import Compaction
 from rangelog_server.ranges.scrub import Scrub
 from rangelog_server.ranges.store import Store
 from rangelog_server.settings import RangeServerSettings, split_listen
@@ -32,7 +34,6 @@ from rangelog_server.wal.io import Io, replace_file
 
 READ_THREADS = 2
 SWEEP_INTERVAL_S = 1.0
-RECLAIM_EVERY_SWEEPS = 3
 ENDPOINT_FILE = "endpoint.json"
 
 _log = structlog.get_logger("range_server")
@@ -68,7 +69,6 @@ class Runtime:
         self._identity = identity
         self._store = store
         self._stop = asyncio.Event()
-        self._sweeps = 0
 
     def stop(self) -> None:
         """End `run` soon."""
@@ -122,6 +122,10 @@ class Runtime:
             scrub = Scrub(self._settings.scrub_bytes_per_s, self._settings.scrub_interval_s)
             scrubber = asyncio.create_task(Scrubbing(self._store, scrub).run())
             stack.callback(scrubber.cancel)
+        rate = self._settings.compaction_bytes_per_s
+        compacting = Compacting(self._store, Compaction(self._store.space, rate) if rate else None)
+        compactor = asyncio.create_task(compacting.run())
+        stack.callback(compactor.cancel)
         self._write_endpoint(data_address, control_address)
         stack.callback((self._directory.path / ENDPOINT_FILE).unlink, missing_ok=True)
         _log.info("serving", data=data_address, control=control_address, boot=self._identity.boot)
@@ -171,7 +175,3 @@ class Runtime:
                 _log.warning("the log cannot grow", problem=said) if said else _log.info("the log can grow again")
             if wal.problem:
                 wal.retry_spare()
-            self._sweeps += 1
-            if self._sweeps % RECLAIM_EVERY_SWEEPS == 0:
-                with suppress(StorageFull):
-                    self._store.reclaim()

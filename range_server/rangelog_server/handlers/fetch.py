@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from asyncio import Future, TimerHandle
 from collections.abc import Callable
+from typing import NamedTuple
 
 import structlog
 
@@ -30,10 +31,18 @@ from rangelog_proto.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.data_plane import FETCHES_WAITING_MAX, QUESTIONS_WAITING_MAX, READS_AHEAD_MAX, Connection
 from rangelog_server.ranges.hosted import Hosted
-from rangelog_server.ranges.reading import make_plan, read_batches
+from rangelog_server.ranges.reading import ReadPlan, make_plan, read_batches
 from rangelog_server.ranges.replica import Health
 
 _log = structlog.get_logger("fetch")
+
+
+class _Reading(NamedTuple):
+    """Batches that are being read, up to an offset."""
+
+    future: Future[list[bytes]]
+    plan: ReadPlan
+    end_offset: int
 
 
 def handle(connection: Connection, frame: Frame) -> None:
@@ -89,7 +98,7 @@ class _Fetch:
         self._has_turn = False
         self._out_of_credit = False
         self._over = False
-        self._ahead: tuple[Future[list[bytes]], int] | None = None  # what comes next is being read, and where it ends
+        self._ahead: _Reading | None = None  # what comes next
         self._timer: TimerHandle | None = None
         self._hosted: Hosted | None = None
 
@@ -136,9 +145,9 @@ class _Fetch:
             self._wait_confirmed(hosted)
             return
         if self._ahead is not None:
-            future, self._reach = self._ahead
+            ahead = self._ahead
             self._forget_ahead()
-            future.add_done_callback(self._read)
+            self._take_when_read(ahead)
             return
         first, last = self._next(hosted)
         if first < last:
@@ -147,7 +156,7 @@ class _Fetch:
             if batches is not None:
                 self._reply(hosted, batches)
                 return
-            self._read_from_disk(hosted, first, last).add_done_callback(self._read)
+            self._take_when_read(self._read_from_disk(hosted, first, last))
         elif core.sealed_end_offset is not None or message.recovery_epoch:
             self._reply(hosted, [])
         else:
@@ -171,9 +180,10 @@ class _Fetch:
             bytes_max = min(bytes_max, self._credit)
         return hosted.plan(self._offset, end, bytes_max) if self._offset < end else (0, 0)
 
-    def _read_from_disk(self, hosted: Hosted, first: int, last: int) -> Future[list[bytes]]:
+    def _read_from_disk(self, hosted: Hosted, first: int, last: int) -> _Reading:
         plan, plane = make_plan(hosted, first, last), self._connection.plane
-        return plane.loop.run_in_executor(plane.readers, read_batches, self._connection.store.wal, plan)
+        future = plane.loop.run_in_executor(plane.readers, read_batches, self._connection.store.wal, plan)
+        return _Reading(future, plan, hosted.core.batch_span(last - 1)[1])
 
     def _read_ahead(self, hosted: Hosted) -> None:
         """Have what comes next read while what was read is sent."""
@@ -183,8 +193,7 @@ class _Fetch:
         first, last = self._next(hosted)
         if first < last and self._connection.store.cached(hosted, first, last) is None:
             plane.reads_ahead += 1
-            future = self._read_from_disk(hosted, first, last)
-            self._ahead = future, hosted.core.batch_span(last - 1)[1]
+            self._ahead = self._read_from_disk(hosted, first, last)
 
     def _forget_ahead(self) -> None:
         if self._ahead is not None:
@@ -231,11 +240,12 @@ class _Fetch:
         if not self._over and not self._connection.closed:
             self._connection.queue_fetch(self.run)
 
-    def _read(self, future: Future[list[bytes]]) -> None:
-        self._guarded(lambda: self._take(future))
+    def _take_when_read(self, reading: _Reading) -> None:
+        self._reach = reading.end_offset
+        reading.future.add_done_callback(lambda future: self._guarded(lambda: self._take(future, reading.plan)))
 
-    def _take(self, future: Future[list[bytes]]) -> None:
-        """What was wanted of the disk is here, or failed."""
+    def _take(self, future: Future[list[bytes]], plan: ReadPlan) -> None:
+        """What was wanted of the disk is here, or failed; or was moved on meanwhile, and is read again."""
         hosted = self._hosted
         if hosted is None or hosted.dropped:
             raise RangeNotFound(
@@ -245,7 +255,11 @@ class _Fetch:
             raise Unavailable("the server is being stopped")
         store, error = self._connection.store, future.exception()
         if isinstance(error, RangelogError):
-            store.read_failed(hosted, error, self._connection.plane.loop.time())
+            moved = store.read_failed(hosted, error, self._connection.plane.loop.time(), plan)
+            if moved and not self._over:
+                self._again()
+                self._end_turn()
+                return
         if error is not None:
             raise error
         store.read_faults.succeeded(hosted.key, self._offset, self._reach)

@@ -62,11 +62,11 @@ class Scrub:
         self._begun_s = None
         return None
 
-    def again(self, step: Step, now_s: float) -> None:
-        """The disk refused the step that was returned last."""
+    def again(self, step: Step, now_s: float, *, soon: bool = False) -> None:
+        """The step that was returned last could not be read: it is returned again, `soon` or after AGAIN_S."""
         core = step.hosted.core
         self._position = step.hosted.key, core.batch_number(step.plan.wanted[0].base_offset)
-        self._next_s = max(self._next_s, now_s + AGAIN_S)
+        self._next_s = max(self._next_s, now_s + (0.0 if soon else AGAIN_S))
 
     def wait_s(self, now_s: float) -> float:
         """How long there is nothing to do."""

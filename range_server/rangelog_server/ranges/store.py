@@ -25,10 +25,12 @@ from rangelog.errors import (
 from rangelog_server.ranges.cache import CACHE_BYTES_DEFAULT, TailCache
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.read_faults import ReadFault, ReadFaults
+from rangelog_server.ranges.reading import ReadPlan, is_current
 from rangelog_server.ranges.replay import Floor, Replayed, Tombstone, replay, unhealthy
 from rangelog_server.ranges.replica import Health, NewBatch, Replica
-from rangelog_server.ranges.state import ServerState, pack_epoch, pack_state, pack_tombstone
-from rangelog_server.wal.entry import Kind, batch_heads, split_lsn
+from rangelog_server.ranges.space import LogSpace
+from rangelog_server.ranges.state import ServerState, pack_state, pack_tombstone
+from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind, batch_heads
 from rangelog_server.wal.log import Wal
 
 REPLICAS_MAX = 100_000
@@ -62,6 +64,7 @@ class Store:
         self.problems: list[str] = []
         self.read_faults = ReadFaults()
         self.changed: dict[tuple[int, int], None] = {}  # replicas whose report differs from the last one sent
+        self.space = LogSpace(self)
         wal.on_flushed = self.on_flushed
 
     # ---- opening
@@ -74,10 +77,11 @@ class Store:
         replayed = replay(self.wal.open(), started_before=started_before)
         self.replicas, self.floors, self.tombstones = replayed.replicas, replayed.floors, replayed.tombstones
         self.server, self.server_lsn, self.problems = replayed.server, replayed.server_lsn, replayed.problems
+        self.space.open()
         for hosted in unhealthy(replayed):
             self.write_state(hosted)
         if replayed.problems:
-            self._write_server()
+            self.write_server()
         self.wal.kick()
         self.wal.close_torn_tails()
         self.changed = dict.fromkeys(self.replicas)
@@ -180,10 +184,11 @@ class Store:
         lsn = wal.submit(
             Kind.BATCHES, core.stream_id, core.range_index, payload, digest, core.confirm_offset, token, crc
         )
-        skip, flushed = 0, wal.flushed_lsn
+        self.space.placed(hosted, lsn, len(payload))
+        skip, flushed, place = 0, wal.flushed_lsn, lsn + ENTRY_HEADER_BYTES
         for batch in fresh:
             hosted.place(batch.header, lsn, skip)
-            self.cache.put(lsn + skip, batch.data, flushed)
+            self.cache.put(place + skip, batch.data, flushed)
             skip += batch.header.length
         if not memory:
             hosted.strict_end = end
@@ -244,7 +249,7 @@ class Store:
             hosted = self.host(core)
         self.check_start(hosted, start_offset)
         if hosted.core.commit_end(end_offset, epoch=None if by_placement_driver else epoch):
-            hosted.follow_cut()
+            self.space.cut(hosted)
             self.write_state(hosted, lambda: done(hosted))
             hosted.wake()
         elif hosted.unwritten:
@@ -259,12 +264,15 @@ class Store:
         core = hosted.core
         payload = pack_state(core, hosted.born_lsn)
         hosted.unwritten = True
+        before_lsn = hosted.state_lsn
         hosted.state_lsn = self.wal.submit(Kind.STATE, core.stream_id, core.range_index, payload, payload, 0, done)
+        self.space.state_written(hosted, before_lsn)
         hosted.unwritten = False
         hosted.written_health = core.health
         self.changed[hosted.key] = None
 
-    def _write_server(self, done: Callable[[], None] | None = None) -> None:
+    def write_server(self, done: Callable[[], None] | None = None) -> None:
+        """Write what concerns the log as a whole; `done` once it is durable. Raises StorageFull."""
         payload = self.server.pack()
         self.server_lsn = self.wal.submit(Kind.SERVER, 0, 0, payload, payload, 0, done)
 
@@ -273,7 +281,7 @@ class Store:
         if self.wal.flushed_lsn == self.wal.log_end:
             done()
         else:
-            self._write_server(done)
+            self.write_server(done)
 
     def quarantine(self, hosted: Hosted, problem: str) -> None:
         """Stop trusting a replica; written and reported."""
@@ -283,13 +291,20 @@ class Store:
             self.wal.kick()
             hosted.wake()
 
-    def read_failed(self, hosted: Hosted, error: RangelogError, now_s: float) -> None:
-        """Quarantine a replica whose bytes do not fit, or that the disk goes on refusing; what may pass is only noted."""
+    def read_failed(self, hosted: Hosted, error: RangelogError, now_s: float, plan: ReadPlan | None = None) -> bool:
+        """Quarantine a replica whose bytes do not fit, or that the disk goes on refusing; what may pass is only noted.
+
+        `plan`: of the read that failed. Returns True if its batches were moved meanwhile: the failure is no evidence then,
+        and the read is to be repeated.
+        """
         if hosted.dropped:
-            return
+            return False
+        if plan is not None and not is_current(hosted, plan):
+            return True
         lost = isinstance(error, ReadFault) and self.read_faults.failed(hosted.key, error, now_s)
         if lost or isinstance(error, Corruption):
             self.quarantine(hosted, error.message)
+        return False
 
     def _note_health(self, hosted: Hosted) -> None:
         self.changed[hosted.key] = None
@@ -301,7 +316,7 @@ class Store:
         """Every range that may have been lost in a damage is hosted (in doubt) now: unknown ones are new again."""
         if self.server.doubt_unknown:
             self.server.doubt_unknown = False
-            self._write_server()
+            self.write_server()
             self.wal.kick()
 
     # ---- completions
@@ -339,7 +354,7 @@ class Store:
         acked.clear()
         moved.clear()
 
-    # ---- dropping and reclaiming
+    # ---- dropping and freeing
 
     def drop(self, stream_id: int, range_index: int, done: Callable[[], None]) -> None:
         """Forget a replica for good; `done` once that is durable. The caller has the placement driver's word for it."""
@@ -354,51 +369,13 @@ class Store:
         del self.replicas[hosted.key]
         hosted.dropped = True
         self.read_faults.forget(hosted.key)
-        segments = {*hosted.segments, split_lsn(hosted.state_lsn)[0], split_lsn(hosted.born_lsn)[0]}
-        self.tombstones[hosted.key] = Tombstone(as_of, epoch, lsn, segments)
-        floor = self.floors.setdefault(stream_id, Floor(range_index, epoch, lsn))
-        floor.index, floor.epoch, floor.lsn = max(floor.index, range_index), max(floor.epoch, epoch), lsn
+        self.space.dropped(hosted, as_of, lsn)
         self.changed[hosted.key] = None
         hosted.wake()
 
-    def reclaim(self, segments_max: int = 4) -> int:
-        """Give back full segments that nothing needs; return how many. Call now and then."""
-        needed: dict[int, None] = {}
-        for hosted in self.replicas.values():
-            needed.update(dict.fromkeys(hosted.segments))
-        idle = [sequence for sequence in self.wal.full_sequences() if sequence not in needed][:segments_max]
-        if not idle:
-            return 0
-        for sequence in idle:
-            self._carry_forward(sequence)
-        self.server.live = sorted(
-            sequence for sequence in self.wal.segments if sequence not in idle and sequence <= self.wal.current_sequence
-        )
-        self._write_server(lambda: self._release(idle))
-        self.wal.kick()
-        return len(idle)
-
-    def _carry_forward(self, sequence: int) -> None:
-        """Write again what a segment holds of metadata that still counts."""
-        for hosted in self.replicas.values():
-            if split_lsn(hosted.state_lsn)[0] == sequence:
-                self.write_state(hosted)
-        for key, tombstone in list(self.tombstones.items()):
-            tombstone.segments.discard(sequence)
-            if not tombstone.segments:
-                del self.tombstones[key]
-            elif split_lsn(tombstone.lsn)[0] == sequence:
-                payload = pack_tombstone(tombstone.as_of_lsn, tombstone.epoch)
-                tombstone.lsn = self.wal.submit(Kind.TOMBSTONE, *key, payload, payload)
-        for stream_id, floor in self.floors.items():
-            if split_lsn(floor.lsn)[0] == sequence:
-                payload = pack_epoch(floor.epoch)
-                floor.lsn = self.wal.submit(Kind.FLOOR, stream_id, floor.index, payload, payload)
-
-    def _release(self, sequences: list[int]) -> None:
-        for sequence in sequences:
-            if sequence in self.wal.segments:
-                self.wal.release(sequence)
+    def reclaim(self) -> int:
+        """Free full segments that nothing needs; return how many go at the next flush. Raises StorageFull."""
+        return self.space.reclaim()
 
     # ---- reading
 
@@ -406,7 +383,7 @@ class Store:
         """Return the batches [first, last) if all of them are still in memory."""
         found: list[bytes] = []
         for number in range(first, last):
-            batch = self.cache.get(hosted.lsns[number] + hosted.skips[number])
+            batch = self.cache.get(hosted.places[number])
             if batch is None:
                 return None
             found.append(batch)
