@@ -21,7 +21,7 @@ from rangelog.batch import check_batch, split_batches
 from rangelog.errors import StorageFull
 from rangelog_server.identity import Identity
 from rangelog_server.wal.committer import Committer, Pending
-from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind
+from rangelog_server.wal.entry import BATCH_KINDS, ENTRY_HEADER_BYTES
 from rangelog_server.wal.log import LoopCall, Wal
 from rangelog_server.wal.memory_io import SECTOR_BYTES, MemoryIo, PowerCut
 
@@ -92,6 +92,8 @@ class Disk:
     io: FullIo = field(default_factory=FullIo)
     identity: Identity | None = None
     written: dict[tuple[int, int], list[Written]] = field(default_factory=dict)
+    moved: dict[int, None] = field(default_factory=dict)
+    """Places of the log that batches were moved to."""
 
     def durable_span(self, key: tuple[int, int], start: int, want: int) -> int:
         """Return up to where [start, want) is durable here without a hole."""
@@ -206,7 +208,7 @@ class VirtualCommitter:
 
     def _note(self, group: list[Pending]) -> None:
         for segment, position, kind, stream_id, index, _, payload, _, _ in group:
-            if kind == Kind.BATCHES:
+            if kind in BATCH_KINDS:
                 headers = [check_batch(each) for each in split_batches(payload)]
                 spans = [(each.base_offset, each.end_offset) for each in headers]
                 file = self._disk.io._open[segment.fd]
