@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+from probes_of_moves import watch_moves
 from virtual_cluster import VirtualCluster
 from virtual_passes import TOLD
 from virtual_time import here
@@ -20,7 +21,6 @@ import rangelog.protocol.recovery
 import rangelog.spark.reading
 import rangelog_server.agent.tasks
 import rangelog_server.data_plane
-import rangelog_server.handlers.fetch
 from rangelog._appending import Appending
 from rangelog._cold import ColdReader
 from rangelog._failover import FailoverSeal
@@ -32,7 +32,6 @@ from rangelog.protocol.recovery import Answer, Recovery
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1 import pd_state_pb2
 from rangelog_server.ranges.replica import Health, Replica
-from rangelog_server.ranges.space import LogSpace
 from rangelog_server.ranges.store import Store
 from rangelog_server.tier.upload import TierWork
 from rangelog_server.wal.log import Wal
@@ -121,7 +120,7 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
         _watch_replica(watch, note)
         _watch_writers(watch, cluster)
         _watch_servers(watch, cluster)
-        _watch_moves(watch, stack, cluster)
+        watch_moves(watch, stack, cluster)
         _watch_readers(watch, stack, cluster)
         _watch_others(watch, cluster)
         yield
@@ -297,55 +296,6 @@ def _watch_servers(watch: Any, cluster: VirtualCluster) -> None:
     watch(Store, "append", append)
     watch(Store, "repair", repair)
     watch(Wal, "check_room", check_room)
-
-
-def _watch_moves(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluster) -> None:
-    note = cluster.note
-
-    def moved_places() -> dict[int, None]:
-        return cluster.servers[here().name].disk.moved
-
-    def settled(self: LogSpace, inner: Any, hosted: Any, plan: Any, lsn: int) -> None:
-        inner(self, hosted, plan, lsn)
-        taken = [place for place in hosted.places if lsn < place <= lsn + (1 << 20)] if not hosted.dropped else []
-        if taken:
-            note("a batch was moved on")
-            moved_places().update(dict.fromkeys(taken))
-        if len(taken) < len(plan.wanted):
-            note("a batch was cut or dropped while it was moved")
-        if not self._moving:
-            self.validate()
-
-    def cut(self: LogSpace, inner: Any, hosted: Any) -> None:
-        before = list(hosted.places)
-        inner(self, hosted)
-        if any(place in moved_places() for place in before[len(hosted.places) :]):
-            note("a moved batch was cut")
-
-    def opened(self: Store, inner: Any, **more: Any) -> Any:
-        replayed = inner(self, **more)
-        if any(place in moved_places() for hosted in self.replicas.values() for place in hosted.places):
-            note("a moved batch was recovered")
-        return replayed
-
-    def failed(self: Store, inner: Any, *args: Any) -> bool:
-        moved = bool(inner(self, *args))
-        if moved:
-            note("a batch was moved while it was read")
-        return moved
-
-    def read_batches(wal: Any, plan: Any, **more: Any) -> Any:
-        found = read(wal, plan, **more)
-        if any(one.place in moved_places() for one in plan.wanted):
-            note("a moved batch was read")
-        return found
-
-    read = rangelog_server.handlers.fetch.read_batches
-    watch(LogSpace, "_moved", settled)
-    watch(LogSpace, "cut", cut)
-    watch(Store, "open", opened)
-    watch(Store, "read_failed", failed)
-    stack.enter_context(mock.patch.object(rangelog_server.handlers.fetch, "read_batches", read_batches))
 
 
 def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluster) -> None:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from rangelog.batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from rangelog.batch import TRAILER_BYTES as BATCH_TRAILER_BYTES
+from rangelog.errors import StorageFull
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.reading import ReadPlan, count_current, is_current
 from rangelog_server.ranges.replay import Floor, Tombstone
@@ -257,7 +258,8 @@ class LogSpace:
             return False
         core, wal = hosted.core, self.store.wal
         payload = b"".join(batches)
-        wal.check_room_to_move(len(payload))
+        if len(payload) > wal.room_bytes:
+            raise StorageFull("no room in the log to move batches on")
         one = len(batches) == 1
         digest = payload[:BATCH_HEADER_BYTES] + payload[-BATCH_TRAILER_BYTES:] if one else batch_heads(payload)
         lsn: int = wal.submit(

@@ -385,14 +385,9 @@ class Wal:
 
     @property
     def room_bytes(self) -> int:
-        """What copies can still be written of, before another segment is made."""
+        """What copies can still be written of, before another segment is made: half of the reserve is for them."""
         left = self._current.size_bytes - self._position - 2 * ENTRY_HEADER_BYTES - self._reserve_bytes // 2
         return max(0, left) + len(self._spares) * self.entry_bytes_max
-
-    def check_room_to_move(self, payload_bytes: int) -> None:
-        """Raises StorageFull if a copy of that size must wait. Half of the reserve is for copies: they free segments."""
-        if not self._spares and not self._fits(payload_bytes, self._reserve_bytes // 2):
-            raise StorageFull("no room in the log to move batches on")
 
     def release(self, sequence: int) -> None:
         """Give a full segment back. Everything in it that is still needed was written again and flushed."""

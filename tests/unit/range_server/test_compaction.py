@@ -2,77 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from pathlib import Path
-from random import Random
-from types import SimpleNamespace
 
 import pytest
 from eager_compaction import EagerCompaction, compact, submit_moves
+from memory_server import Client
+from small_log import Key, append, content, drop, end, fill, open_store
 
-from rangelog.batch import batch_crc, check_batch
-from rangelog.errors import RangelogError, StorageFull
+from rangelog.batch import batch_crc
+from rangelog.errors import Corruption, RangelogError
+from rangelog_server.agent import compacting
+from rangelog_server.agent.compacting import Compacting
+from rangelog_server.data_plane import DataPlane
+from rangelog_server.handlers import fetch
 from rangelog_server.ranges import compaction as planning
 from rangelog_server.ranges.compaction import Compaction
-from rangelog_server.ranges.reading import is_current, make_plan, read_batches
-from rangelog_server.ranges.replica import Health, NewBatch
+from rangelog_server.ranges.reading import ReadPlan, is_current, make_plan, read_batches
+from rangelog_server.ranges.replica import Health
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.entry import Kind
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
 
-SEGMENT_BYTES = 8 * 1024
 SLOW, FAST = (1, 0), (2, 0)
-
-Key = tuple[int, int]
-
-
-def open_store(disk: MemoryIo, *, capacity_bytes: int = 0, segment_bytes: int = SEGMENT_BYTES) -> Store:
-    """Recover from a disk."""
-    wal = Wal(Path("/log"), 3, io=disk, segment_bytes=segment_bytes, capacity_bytes=capacity_bytes)
-    store = Store(wal, cache_bytes=0)
-    store.open()
-    return store
-
-
-def append(store: Store, key: Key, value: bytes, confirm_offset: int = 0) -> bytes:
-    """Append one record, and flush."""
-    hosted = store.replicas.get(key)
-    data = batch(hosted.core.end_offset if hosted else 0, [value], stream_id=key[0], range_index=key[1])
-    message = SimpleNamespace(stream_id=key[0], range_index=key[1], epoch=1, start_offset=0,
-                              confirm_offset=confirm_offset, recovery=False, memory=False)  # fmt: skip
-    store.append(None, 0, message, [NewBatch(check_batch(data), batch_crc(data), data)], data)
-    store.wal.kick()
-    return data
-
-
-def end(store: Store, key: Key, end_offset: int | None = None) -> None:
-    """Seal a range where it ends, or at an offset."""
-    at = store.replicas[key].core.end_offset if end_offset is None else end_offset
-    store.commit_end(*key, 0, at, 1, lambda hosted: None, by_placement_driver=True)
-    store.wal.kick()
-
-
-def drop(store: Store, key: Key) -> None:
-    """Seal a range and drop its replica."""
-    end(store, key)
-    store.drop(*key, lambda: None)
-    store.wal.kick()
-
-
-def content(store: Store, key: Key) -> list[bytes]:
-    """Return what a replica holds, read from the disk."""
-    hosted = store.replicas[key]
-    return read_batches(store.wal, make_plan(hosted, 0, hosted.core.batch_count))
-
-
-def fill(store: Store, number: int, count: int = 12) -> None:
-    """Another range comes with 12 KB and goes, so that the log moves on by more than a segment."""
-    key = (100 + number, 0)
-    for _ in range(count):
-        append(store, key, bytes(1000))
-    drop(store, key)
 
 
 def moved_once(disk: MemoryIo) -> tuple[Store, list[bytes]]:
@@ -355,103 +309,56 @@ def test_metadata_is_carried_forward_in_slices(monkeypatch: pytest.MonkeyPatch) 
     assert set(keys) <= set(open_store(disk).replicas)
 
 
-# ---- when, how much, how fast
+# ---- who reads meanwhile
 
 
-def test_little_that_is_dead_is_left_alone() -> None:
-    """A log of few segments is not compacted, however sparse they are."""
-    store = open_store(MemoryIo())
-    append(store, SLOW, b"record")
-    fill(store, 0)
-    store.reclaim()
-    compaction = Compaction(store.space, 1 << 60)
-    assert compaction.next(1.0) is None
-    assert compaction.wait_s(1.0) == planning.LOOK_S
+async def test_a_fetch_whose_batches_are_moved_is_answered(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The read fails after the batch was moved on: the fetch reads again from the new place, and nothing is quarantined."""
+    client = Client(plane).hello()
+    client.append(0, b"record")
+    client.confirm(1)
+    client.wire.frames()
+    store, hosted = plane.store, plane.store.replicas[1, 0]
+    store.cache._batches.clear()
+    (data,) = content(store, (1, 0))
+    calls: list[int] = []
 
-
-def test_what_is_copied_is_at_most_a_third_of_what_is_appended() -> None:
-    """Over a long mixed load the copied bytes stay within the stated bound, and so does the space that the log takes."""
-    chance = Random(5)
-    store = open_store(MemoryIo(), segment_bytes=32 * 1024)
-    compaction = Compaction(store.space, 1 << 60)
-    appended, live, now_s = 0, 0, 0.0
-    open_ranges: list[Key] = []
-    for number in range(900):
-        key = (10 + number, 0)
-        for _ in range(chance.randrange(1, 12)):
-            appended += len(append(store, key, bytes(chance.randrange(1, 1000))))
-        open_ranges.append(key)
-        if len(open_ranges) > 60:
-            drop(store, open_ranges.pop(chance.randrange(len(open_ranges) // 3)))
-        for _ in range(3):
-            now_s += 1.0
-            submit_moves(store, compaction, now_s)
+    def read(wal: Wal, plan: ReadPlan) -> list[bytes]:
+        calls.append(plan.wanted[0].place)
+        if len(calls) == 1:
+            store.space.move(hosted, plan, [data])
             store.wal.kick()
-            store.reclaim()
-    live = store.space.usage.batch_bytes
-    assert 0 < compaction.copied_bytes <= appended / 3
-    assert store.wal.full_count * 32 * 1024 <= 4 * live + (planning.DEAD_SEGMENTS_MIN + 2) * 32 * 1024
+            raise Corruption("other bytes lie there by now")
+        return read_batches(wal, plan)
+
+    monkeypatch.setattr(fetch, "read_batches", read)
+    client.fetch(0)
+    (reply,) = await client.replies(1)
+    assert reply.payload == data
+    assert hosted.core.health is Health.SOUND
+    assert calls[0] < calls[1] == hosted.places[0]
+
+
+async def test_a_server_frees_its_log_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task that runs beside a server's other work moves batches on and frees segments; damage it meets is quarantined."""
+    disk = MemoryIo()
+    store = open_store(disk)
+    for number in range(12):
+        append(store, (1, number), b"slow %d" % number)
+        fill(store, number)
+    rotten = store.replicas[1, 3]
+    position = rotten.places[0] & 0xFFFFFFFF
+    disk.content(f"wal-{rotten.places[0] >> 32:016x}.seg")[position + 70] ^= 1
+    monkeypatch.setattr(compacting, "IDLE_PAUSE_S", 0.01)
+    monkeypatch.setattr(planning, "LOOK_S", 0.01)
+    task = asyncio.create_task(Compacting(store, Compaction(store.space, 1 << 30)).run())
+    async with asyncio.timeout(10):
+        while store.wal.full_count > planning.DEAD_SEGMENTS_MIN + 2 or rotten.core.health is Health.SOUND:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert rotten.core.health is Health.QUARANTINED
+    for number in range(12):
+        if number != 3:
+            assert content(store, (1, number)) == [batch(0, [b"slow %d" % number], range_index=number)]
     store.space.validate()
-
-
-def test_a_full_log_gets_free_again() -> None:
-    """At its capacity, with nearly all of it dead, the log takes no append; copies go to the reserve, and then it does."""
-    store = open_store(MemoryIo(), capacity_bytes=8 * 64 * 1024, segment_bytes=64 * 1024)
-    number = 0
-    written: dict[Key, list[bytes]] = {}
-    with pytest.raises(StorageFull):
-        while True:
-            written[1, number] = [append(store, (1, number), b"slow")]
-            for _ in range(60):
-                append(store, (100 + number, 0), bytes(1000))
-            drop(store, (100 + number, 0))
-            number += 1
-    written = {key: data for key, data in written.items() if data}
-    assert store.wal.is_short
-    compaction = Compaction(store.space, 1 << 60)
-    for now_s in range(1, 100):
-        submit_moves(store, compaction, float(now_s))
-        store.wal.kick()
-        store.reclaim()
-        store.wal.retry_spare()
-    append(store, (1, 999), b"goes on")
-    assert {key: content(store, key) for key in written} == written
-
-
-def test_the_rate_is_kept() -> None:
-    """Over any time no more is asked for than the rate allows and one step; a step comes only when its time has come."""
-    store = open_store(MemoryIo())
-    for number in range(40):
-        for _ in range(3):
-            append(store, (1, number), bytes(200))
-        fill(store, number)
-    store.reclaim()
-    rate = 1000
-    compaction = Compaction(store.space, rate)
-    now_s, asked, largest = 0.0, 0, 0
-    for _ in range(100):
-        step = compaction.next(now_s)
-        if step is not None:
-            asked += step.size_bytes
-            largest = max(largest, step.size_bytes)
-            for part in step.parts:
-                store.space.move(part.hosted, part.plan, read_batches(store.wal, part.plan))
-        store.wal.kick()
-        store.reclaim()
-        assert asked <= now_s * rate + largest
-        now_s += 0.05
-    assert asked
-
-
-def test_copies_wait_while_much_is_appended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While appends wait for the disk nothing is copied, unless space is short."""
-    store = open_store(MemoryIo())
-    for number in range(10):
-        append(store, (1, number), b"slow")
-        fill(store, number)
-    store.reclaim()
-    compaction = Compaction(store.space, 1 << 20)
-    monkeypatch.setattr(store.wal, "pending_bytes", planning.PENDING_BYTES_MAX + 1)
-    assert compaction.next(1.0) is None
-    monkeypatch.setattr(store.wal, "problem", "no space left on device")
-    assert compaction.next(2.0) is not None
