@@ -20,9 +20,10 @@ from google.protobuf.message import DecodeError
 
 from rangelog._transport.keepalive import notice_vanished_peer
 from rangelog.errors import InternalError, Overloaded, ProtocolViolation, RangelogError, Unauthorized, WrongServer
-from rangelog.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
+from rangelog.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, KIB, MIB
 from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame, encode_head
 from rangelog_proto.v1 import data_pb2
+from rangelog_server.deadlines import Deadlines
 from rangelog_server.identity import Identity
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.store import Store
@@ -50,7 +51,12 @@ WRITE_BUFFER_BYTES_MAX = 16 * MIB
 ACKS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
 FETCHES_ACTIVE_MAX = 4
-FETCHES_WAITING_MAX = 1_024
+FETCH_BYTES = 2 * KIB
+"""Memory of one fetch that waits: measured 1.5 KiB with all that refers to it."""
+FETCHES_WAITING_MAX = 64 * MIB // FETCH_BYTES
+"""Of one connection: 32,768. What is sent is bounded by the write buffer and the fetches that are active, not by these."""
+FETCHES_WAITING_IN_ALL_MAX = 256 * MIB // FETCH_BYTES
+"""Of all connections: 131,072."""
 QUESTIONS_WAITING_MAX = 256
 """Beyond these: fetches for offsets alone, so that followers at the limit do not keep a client from asking for an end."""
 FETCHES_PER_TURN_MAX = 64
@@ -73,8 +79,13 @@ class DataPlane:
     connections: dict[Connection, None] = field(default_factory=dict)
     paused: dict[Connection, None] = field(default_factory=dict)
     reads_ahead: int = 0
+    fetch_count: int = 0  # that are not over, of all connections
+    deadlines: Deadlines = field(init=False)
     _refusals: int = 0  # not logged yet
     _refusals_logged_s: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.deadlines = Deadlines(self.loop)
 
     def refused(self, now_s: float) -> None:
         """A connection too many was turned away."""
@@ -104,8 +115,8 @@ class DataPlane:
 Handler = Callable[["Connection", Frame], None]
 
 
-class Following(Protocol):
-    """A fetch that is answered more than once."""
+class Fetching(Protocol):
+    """A fetch that is not over."""
 
     def renew(self, credit_bytes: int) -> None:
         """Go on for so many bytes more; none: end, without another reply."""
@@ -123,8 +134,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client = ""
         self.weak = weakref.ref(self)  # replicas know of it without keeping it
         self.fetches: deque[Callable[[], None]] = deque()  # that wait for their turn
-        self.fetch_count = 0  # waiting in any way
-        self.following: dict[int, Following] = {}  # by request id: fetches that are answered more than once
+        self.running: dict[Fetching, None] = {}  # fetches that are not over
+        self.following: dict[int, Fetching] = {}  # by request id: those that are answered more than once
         self._fetches_active = 0
         self._fetches_left = FETCHES_PER_TURN_MAX  # to be started before the loop has another turn
         self._starting_fetches = False
@@ -198,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
         """The socket is gone."""
         self.closed = True
         self.fetches.clear()
-        for fetch in list(self.following.values()):
+        for fetch in list(self.running):
             fetch.renew(0)
         self.plane.connections.pop(self, None)
         self.plane.paused.pop(self, None)
@@ -320,6 +331,27 @@ class Connection(asyncio.BufferedProtocol):
             self._reading_paused = False
             self.plane.paused.pop(self, None)
             self._transport.resume_reading()
+
+    @property
+    def fetch_count(self) -> int:
+        """Fetches that are not over: waiting in any way."""
+        return len(self.running)
+
+    def begin_fetch(self, fetch: Fetching, *, question: bool) -> None:
+        """Take a fetch up until `end_fetch`. Raises Overloaded when there are too many; a `question` for offsets waits less."""
+        more = QUESTIONS_WAITING_MAX if question else 0
+        if len(self.running) >= FETCHES_WAITING_MAX + more:
+            raise Overloaded(f"{FETCHES_WAITING_MAX} fetches wait on this connection already")
+        if self.plane.fetch_count >= FETCHES_WAITING_IN_ALL_MAX + more:
+            raise Overloaded(f"{FETCHES_WAITING_IN_ALL_MAX} fetches wait on this server already")
+        self.running[fetch] = None
+        self.plane.fetch_count += 1
+
+    def end_fetch(self, fetch: Fetching) -> None:
+        """A fetch is over."""
+        if fetch in self.running:
+            del self.running[fetch]
+            self.plane.fetch_count -= 1
 
     def queue_fetch(self, start: Callable[[], None]) -> None:
         """Run a fetch when it is its turn; it calls fetch_done when its reply is sent, or when it waits for more.

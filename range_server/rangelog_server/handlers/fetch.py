@@ -12,7 +12,7 @@ disk refuses only if that lasts. Whatever goes wrong in a fetch, it is answered,
 
 from __future__ import annotations
 
-from asyncio import Future, TimerHandle
+from asyncio import Future
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,7 +20,6 @@ import structlog
 
 from rangelog.errors import (
     InternalError,
-    Overloaded,
     ProtocolViolation,
     RangelogError,
     RangeNotFound,
@@ -29,7 +28,7 @@ from rangelog.errors import (
 from rangelog.limits import FETCH_BYTES_MAX, FETCH_CREDIT_BYTES_MAX, FETCH_WAIT_MS_MAX
 from rangelog_proto.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
-from rangelog_server.data_plane import FETCHES_WAITING_MAX, QUESTIONS_WAITING_MAX, READS_AHEAD_MAX, Connection
+from rangelog_server.data_plane import READS_AHEAD_MAX, Connection
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.reading import ReadPlan, make_plan, read_batches
 from rangelog_server.ranges.replica import Health
@@ -55,10 +54,8 @@ def handle(connection: Connection, frame: Frame) -> None:
         return
     if running is not None:
         raise ProtocolViolation("a fetch of this id is under way")
-    if connection.fetch_count >= FETCHES_WAITING_MAX + (0 if message.bytes_max else QUESTIONS_WAITING_MAX):
-        raise Overloaded(f"{FETCHES_WAITING_MAX} fetches wait on this connection already")
     fetch = _Fetch(connection, frame.request_id, message)
-    connection.fetch_count += 1
+    connection.begin_fetch(fetch, question=not message.bytes_max)
     if message.credit_bytes:
         connection.following[frame.request_id] = fetch
     connection.queue_fetch(fetch.run)
@@ -81,7 +78,7 @@ class _Fetch:
         "_over",
         "_reach",
         "_request_id",
-        "_timer",
+        "_tick",
         "_wait_s",
     )
 
@@ -99,7 +96,7 @@ class _Fetch:
         self._out_of_credit = False
         self._over = False
         self._ahead: _Reading | None = None  # what comes next
-        self._timer: TimerHandle | None = None
+        self._tick: int | None = None  # at which it expires
         self._hosted: Hosted | None = None
 
     def run(self) -> None:
@@ -167,7 +164,7 @@ class _Fetch:
         if not self._is_at_end(hosted) or self._connection.plane.loop.time() >= self._deadline:
             self._reply(hosted, [])
             return
-        if self._timer is None:
+        if self._tick is None:
             hosted.ask_confirm()
         self._wait_for_more(hosted)
         self._end_turn()
@@ -209,8 +206,8 @@ class _Fetch:
 
     def _wait_for_more(self, hosted: Hosted) -> None:
         hosted.waiters[self._wake] = None
-        if self._timer is None:
-            self._timer = self._connection.plane.loop.call_at(self._deadline, self._expire)
+        if self._tick is None:
+            self._tick = self._connection.plane.deadlines.add(self, self._deadline)
 
     def _wake(self) -> None:
         if self._hosted is not None and self._is_at_end(self._hosted):
@@ -226,9 +223,10 @@ class _Fetch:
             return core.confirm_offset < self._message.confirm_wanted_offset
         return self._offset == core.readable_end(self._message.known_end_offset)
 
-    def _expire(self) -> None:
-        self._timer = None
-        if self._hosted is None or self._wake not in self._hosted.waiters:
+    def expire(self) -> None:
+        """The time has come, or had: see Expiring."""
+        self._tick = None
+        if self._over or self._hosted is None or self._wake not in self._hosted.waiters:
             return  # it is no longer waiting
         if self._connection.plane.loop.time() < self._deadline:
             self._wait_for_more(self._hosted)  # it was answered since the timer was set
@@ -322,10 +320,9 @@ class _Fetch:
             return
         self._over = True
         self._forget_ahead()
-        self._connection.fetch_count -= 1
+        self._connection.end_fetch(self)
         self._connection.following.pop(self._request_id, None)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._tick is not None:
+            self._connection.plane.deadlines.discard(self, self._tick)
         if self._hosted is not None:
             self._hosted.waiters.pop(self._wake, None)
