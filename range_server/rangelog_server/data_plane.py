@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import cast
 
 import structlog
 from google.protobuf.message import DecodeError
 
 from rangelog._transport.keepalive import notice_vanished_peer
 from rangelog.errors import InternalError, Overloaded, ProtocolViolation, RangelogError, Unauthorized, WrongServer
-from rangelog.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, KIB, MIB
+from rangelog.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
 from rangelog_proto.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame, encode_head
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.deadlines import Deadlines
+from rangelog_server.fetch_queue import FetchesInAll, FetchQueue
 from rangelog_server.identity import Identity
 from rangelog_server.ranges.hosted import Hosted
 from rangelog_server.ranges.store import Store
@@ -50,17 +50,6 @@ PENDING_BYTES_MAX = 256 * MIB
 WRITE_BUFFER_BYTES_MAX = 16 * MIB
 ACKS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
-FETCHES_ACTIVE_MAX = 4
-FETCH_BYTES = 2 * KIB
-"""Memory of one fetch that waits: measured 1.5 KiB with all that refers to it."""
-FETCHES_WAITING_MAX = 64 * MIB // FETCH_BYTES
-"""Of one connection: 32,768. What is sent is bounded by the write buffer and the fetches that are active, not by these."""
-FETCHES_WAITING_IN_ALL_MAX = 256 * MIB // FETCH_BYTES
-"""Of all connections: 131,072."""
-QUESTIONS_WAITING_MAX = 256
-"""Beyond these: fetches for offsets alone, so that followers at the limit do not keep a client from asking for an end."""
-FETCHES_PER_TURN_MAX = 64
-"""Of one connection, in one turn of the event loop: some milliseconds when all are answered from memory."""
 READS_AHEAD_MAX = 64
 """Over all connections: replies of some 256 KiB, or of one batch, that are read before they can be sent."""
 
@@ -79,7 +68,7 @@ class DataPlane:
     connections: dict[Connection, None] = field(default_factory=dict)
     paused: dict[Connection, None] = field(default_factory=dict)
     reads_ahead: int = 0
-    fetch_count: int = 0  # that are not over, of all connections
+    fetches: FetchesInAll = field(default_factory=FetchesInAll)
     deadlines: Deadlines = field(init=False)
     _refusals: int = 0  # not logged yet
     _refusals_logged_s: float = float("-inf")
@@ -115,13 +104,6 @@ class DataPlane:
 Handler = Callable[["Connection", Frame], None]
 
 
-class Fetching(Protocol):
-    """A fetch that is not over."""
-
-    def renew(self, credit_bytes: int) -> None:
-        """Go on for so many bytes more; none: end, without another reply."""
-
-
 class Connection(asyncio.BufferedProtocol):
     """One client."""
 
@@ -133,12 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         self.reads_only = False
         self.client = ""
         self.weak = weakref.ref(self)  # replicas know of it without keeping it
-        self.fetches: deque[Callable[[], None]] = deque()  # that wait for their turn
-        self.running: dict[Fetching, None] = {}  # fetches that are not over
-        self.following: dict[int, Fetching] = {}  # by request id: those that are answered more than once
-        self._fetches_active = 0
-        self._fetches_left = FETCHES_PER_TURN_MAX  # to be started before the loop has another turn
-        self._starting_fetches = False
+        self.fetches = FetchQueue(plane.loop, plane.fetches)
         self._handlers = handlers
         self._decoder = FrameDecoder(
             message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
@@ -208,15 +185,14 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
         self.closed = True
-        self.fetches.clear()
-        for fetch in list(self.running):
-            fetch.renew(0)
+        self.fetches.close()
         self.plane.connections.pop(self, None)
         self.plane.paused.pop(self, None)
 
     def pause_writing(self) -> None:
         """The client does not read what we send: ask nothing more of it."""
         self._writing_paused = True
+        self.fetches.hold()
         self._slow_deadline = self.plane.loop.time() + SLOW_READER_TIMEOUT_S
         self._pause_reading()
 
@@ -224,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
         """It reads again."""
         self._writing_paused = False
         self.resume_if_settled()
-        self._start_fetches()
+        self.fetches.release()
 
     # ---- requests
 
@@ -331,61 +307,6 @@ class Connection(asyncio.BufferedProtocol):
             self._reading_paused = False
             self.plane.paused.pop(self, None)
             self._transport.resume_reading()
-
-    @property
-    def fetch_count(self) -> int:
-        """Fetches that are not over: waiting in any way."""
-        return len(self.running)
-
-    def begin_fetch(self, fetch: Fetching, *, question: bool) -> None:
-        """Take a fetch up until `end_fetch`. Raises Overloaded when there are too many; a `question` for offsets waits less."""
-        more = QUESTIONS_WAITING_MAX if question else 0
-        if len(self.running) >= FETCHES_WAITING_MAX + more:
-            raise Overloaded(f"{FETCHES_WAITING_MAX} fetches wait on this connection already")
-        if self.plane.fetch_count >= FETCHES_WAITING_IN_ALL_MAX + more:
-            raise Overloaded(f"{FETCHES_WAITING_IN_ALL_MAX} fetches wait on this server already")
-        self.running[fetch] = None
-        self.plane.fetch_count += 1
-
-    def end_fetch(self, fetch: Fetching) -> None:
-        """A fetch is over."""
-        if fetch in self.running:
-            del self.running[fetch]
-            self.plane.fetch_count -= 1
-
-    def queue_fetch(self, start: Callable[[], None]) -> None:
-        """Run a fetch when it is its turn; it calls fetch_done when its reply is sent, or when it waits for more.
-
-        `start` raises nothing: whatever happens to a fetch, it answers, and gives back its turn.
-        """
-        self.fetches.append(start)
-        self._start_fetches()
-
-    def fetch_done(self) -> None:
-        """One fetch less is active."""
-        self._fetches_active -= 1
-        self._start_fetches()
-
-    def _start_fetches(self) -> None:
-        """Start what may be started: never from within itself, however many are done at once."""
-        if self._starting_fetches:
-            return  # by the loop below, of which this fetch is a step
-        self._starting_fetches = True
-        try:
-            while self.fetches and self._fetches_active < FETCHES_ACTIVE_MAX and not self._writing_paused:
-                if not self._fetches_left:
-                    return  # the next turn goes on
-                self._fetches_left -= 1
-                if not self._fetches_left:
-                    self.plane.loop.call_soon(self._next_turn)
-                self._fetches_active += 1
-                self.fetches.popleft()()
-        finally:
-            self._starting_fetches = False
-
-    def _next_turn(self) -> None:
-        self._fetches_left = FETCHES_PER_TURN_MAX
-        self._start_fetches()
 
     def check_deadlines(self, now: float) -> None:
         """Disconnect who is too slow."""

@@ -57,5 +57,6 @@ class Deadlines:
             items = self._ticks.pop(tick, {})
             for item in items:
                 item.expire()
-        if self._ticks and self._timer is None:
-            self._set_timer(min(self._ticks))
+        first = min(self._ticks, default=None)
+        if first is not None and (self._timer is None or first < self._timer_tick):
+            self._set_timer(first)

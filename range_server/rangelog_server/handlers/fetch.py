@@ -47,7 +47,7 @@ class _Reading(NamedTuple):
 def handle(connection: Connection, frame: Frame) -> None:
     """Answer at once, or when there is something, or when the wait is over. Raises Overloaded, ProtocolViolation."""
     message = data_pb2.Fetch.FromString(frame.message)
-    running = connection.following.get(frame.request_id)
+    running = connection.fetches.following.get(frame.request_id)
     if message.renews:  # it may have ended meanwhile
         if running is not None:
             running.renew(message.credit_bytes)
@@ -55,10 +55,10 @@ def handle(connection: Connection, frame: Frame) -> None:
     if running is not None:
         raise ProtocolViolation("a fetch of this id is under way")
     fetch = _Fetch(connection, frame.request_id, message)
-    connection.begin_fetch(fetch, question=not message.bytes_max)
+    connection.fetches.begin(fetch, question=not message.bytes_max)
     if message.credit_bytes:
-        connection.following[frame.request_id] = fetch
-    connection.queue_fetch(fetch.run)
+        connection.fetches.following[frame.request_id] = fetch
+    connection.fetches.queue(fetch.run)
 
 
 class _Fetch:
@@ -120,7 +120,7 @@ class _Fetch:
     def _end_turn(self) -> None:
         if self._has_turn:
             self._has_turn = False
-            self._connection.fetch_done()
+            self._connection.fetches.done()
 
     def renew(self, credit_bytes: int) -> None:
         """Go on for so many bytes more; none: end, without another reply."""
@@ -131,7 +131,7 @@ class _Fetch:
         if self._out_of_credit and self._credit > 0:
             self._out_of_credit = False
             self._deadline = self._connection.plane.loop.time() + self._wait_s
-            self._connection.queue_fetch(self.run)
+            self._connection.fetches.queue(self.run)
 
     def _attempt(self) -> None:
         message, connection = self._message, self._connection
@@ -236,7 +236,7 @@ class _Fetch:
 
     def _again(self) -> None:
         if not self._over and not self._connection.closed:
-            self._connection.queue_fetch(self.run)
+            self._connection.fetches.queue(self.run)
 
     def _take_when_read(self, reading: _Reading) -> None:
         self._reach = reading.end_offset
@@ -320,8 +320,8 @@ class _Fetch:
             return
         self._over = True
         self._forget_ahead()
-        self._connection.end_fetch(self)
-        self._connection.following.pop(self._request_id, None)
+        self._connection.fetches.end(self)
+        self._connection.fetches.following.pop(self._request_id, None)
         if self._tick is not None:
             self._connection.plane.deadlines.discard(self, self._tick)
         if self._hosted is not None:

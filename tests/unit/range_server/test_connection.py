@@ -13,7 +13,7 @@ from rangelog.batch import decode_records, split_batches
 from rangelog.errors import Overloaded
 from rangelog_proto.frame import Opcode
 from rangelog_proto.v1 import data_pb2
-from rangelog_server import data_plane
+from rangelog_server import data_plane, fetch_queue
 from rangelog_server.data_plane import DataPlane
 
 
@@ -174,7 +174,7 @@ async def test_silent_peers_are_found_out_by_the_kernel(plane: DataPlane) -> Non
 async def test_waiting_fetches_are_bounded_and_forgotten(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     """More long polls than the limit are refused with OVERLOADED; a closed connection's polls do no harm."""
 
-    monkeypatch.setattr(data_plane, "FETCHES_WAITING_MAX", 3)
+    monkeypatch.setattr(fetch_queue, "FETCHES_WAITING_MAX", 3)
     client, other = Client(plane).hello(), Client(plane).hello()
     client.append(0)
     client.wire.frames()
@@ -185,7 +185,7 @@ async def test_waiting_fetches_are_bounded_and_forgotten(plane: DataPlane, monke
     client.fetch(0, bytes_max=0)  # a question: who follows at the limit may still ask where the end is
     assert client.wire.frames()[-1].opcode is Opcode.FETCH_REPLY
     client.connection.connection_lost(None)
-    assert (plane.fetch_count, plane.deadlines._ticks) == (0, {})
+    assert (plane.fetches.count, plane.deadlines._ticks) == (0, {})
     other.append(1, confirm_offset=1)
     other.fetch(0)
     reply = other.wire.frames()[-1]
