@@ -18,6 +18,9 @@ STEP_BYTES = 1024 * 1024
 AGAIN_S = 30.0
 """Between two tries of what the disk refused: often enough that what lasts is told from what passes."""
 
+LOOKS_MAX = 2_000
+"""Replicas looked at in one call, where none of them is to be read."""
+
 Key = tuple[int, int]
 
 
@@ -51,12 +54,16 @@ class Scrub:
         if self._begun_s is None:
             self._begun_s = now_s
             self._left = sorted(replicas, reverse=True)
-        while self._left or self._position is not None:
+        for _ in range(LOOKS_MAX):
+            if not self._left and self._position is None:
+                break
             step = self._take(replicas)
             if step is not None:
                 self._next_s = now_s + step.size_bytes / self._bytes_per_s
                 self.read_bytes += step.size_bytes
                 return step
+        if self._left or self._position is not None:
+            return None  # open replicas, many in a row: the loop has its turn first
         self.passes += 1
         self._next_s = max(now_s, self._begun_s + self._interval_s)
         self._begun_s = None
