@@ -60,9 +60,11 @@ class Compacting:
             _log.warning("a segment is not freed now", problem=error.message)
             compaction.failed(loop.time())
         flushed: asyncio.Future[None] = loop.create_future()
+        began_s = loop.time()
         self._store.wal.kick()
         self._store.space.when_moved(functools.partial(_resolve, flushed))
         await flushed
+        compaction.flushed(loop.time(), loop.time() - began_s)
 
     async def _read(self, part: Part) -> list[bytes] | None:
         """Return a part's batches; None if they were moved, cut or dropped meanwhile. Raises RangelogError."""

@@ -3,8 +3,8 @@
 What holds: one segment at a time, the one with the least live bytes, and only when all of those fit into the room there
 is; normally a segment of which at most a quarter is live, and only when many bytes are dead; when space is short one of
 which at most three quarters are. So at most 1/3 byte is copied for each byte that died, or 3. No more than `bytes_per_s` is
-asked for over any time, plus one step (`SHORT_FACTOR` times that when space is short), and no step before the last one is
-flushed.
+asked for over any time, plus one step (`SHORT_FACTOR` times that when space is short). After a step the log is left to appends
+for `REST` times as long as its copies took to be flushed, so copies take at most a tenth of the disk's time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from rangelog_server.wal.entry import ENTRY_HEADER_BYTES
 DEAD_SEGMENTS_MIN = 4
 DEAD_SHARE = 4
 """Space is worth it from one dead byte in so many, and so many segments of dead bytes, on."""
-STEP_BYTES = 64 * 1024
+STEP_BYTES = 256 * 1024
+"""A flush takes long whatever its size: few large ones disturb appends less than many small ones."""
 STEP_PARTS = 64
 SHORT_FACTOR = 8
+REST = 9.0
+REST_SHORT = 1.0
 PENDING_BYTES_MAX = 1024 * 1024
 """While so much of appends waits for the disk, copies wait."""
 LOOK_S = 1.0
@@ -83,6 +86,11 @@ class Compaction:
                 self._blocked[self._sequence] = now_s + BLOCKED_S
             self._sequence = None
         return step
+
+    def flushed(self, now_s: float, took_s: float) -> None:
+        """The copies of the last step are flushed, so long after they were submitted."""
+        rest = REST_SHORT if self._space.store.wal.is_short else REST
+        self._next_s = max(self._next_s, now_s + rest * took_s)
 
     def wait_s(self, now_s: float) -> float:
         """How long there is nothing to do."""
