@@ -4,7 +4,7 @@ What holds: one segment at a time, the one with the least live bytes, and only w
 is; normally a segment of which at most a quarter is live, and only when many bytes are dead; when space is short one of
 which at most three quarters are. So at most 1/3 byte is copied for each byte that died, or 3. No more than `bytes_per_s` is
 asked for over any time, plus one step (`SHORT_FACTOR` times that when space is short). After a step the log is left to appends
-for `REST` times as long as its copies took to be flushed, so copies take at most a tenth of the disk's time.
+for `REST` times as long as its copies took to be flushed, so copies take at most a twentieth of the disk's time.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ STEP_BYTES = 256 * 1024
 """A flush takes long whatever its size: few large ones disturb appends less than many small ones."""
 STEP_PARTS = 64
 SHORT_FACTOR = 8
-REST = 9.0
+REST = 19.0
 REST_SHORT = 1.0
 PENDING_BYTES_MAX = 1024 * 1024
-"""While so much of appends waits for the disk, copies wait."""
+"""While so much of appends waits for the disk, copies wait, unless most of the log is dead."""
+PRESSING_SEGMENTS_MIN = 64
+"""Of dead bytes: from so many on, and half of the full segments' bytes, copies do not wait."""
 LOOK_S = 1.0
 BLOCKED_S = 60.0
 """A segment of which something cannot be moved now is left alone for so long."""
@@ -68,7 +70,7 @@ class Compaction:
         wal = self._space.store.wal
         if now_s < self._next_s:
             return None
-        if wal.pending_bytes > PENDING_BYTES_MAX and not wal.is_short:
+        if wal.pending_bytes > PENDING_BYTES_MAX and not wal.is_short and not self._is_dead(PRESSING_SEGMENTS_MIN, 2):
             self._next_s = now_s + STEP_BYTES / self._bytes_per_s
             return None
         if self._sequence is None:
@@ -111,7 +113,7 @@ class Compaction:
         if wal.is_short:
             last = wal.last_full_sequence
             found = [each for each in wal.segments if each <= last and self._is_worth(each)]
-        elif self._is_much_dead():
+        elif self._is_dead(DEAD_SEGMENTS_MIN, DEAD_SHARE):
             found = space.sparse_segments()
         else:
             return None
@@ -123,11 +125,12 @@ class Compaction:
     def _is_worth(self, sequence: int) -> bool:
         return self._space.usage.live_bytes(sequence) * 4 <= self._space.store.wal.segment_bytes * 3
 
-    def _is_much_dead(self) -> bool:
+    def _is_dead(self, segments_min: int, share: int) -> bool:
+        """Whether one byte in `share` of the full segments is dead, and `segments_min` segments of bytes."""
         usage, wal = self._space.usage, self._space.store.wal
         full_bytes = wal.full_count * wal.segment_bytes
         dead_bytes = full_bytes - usage.batch_bytes
-        return dead_bytes >= DEAD_SEGMENTS_MIN * wal.segment_bytes and dead_bytes * DEAD_SHARE >= full_bytes
+        return dead_bytes >= segments_min * wal.segment_bytes and dead_bytes * share >= full_bytes
 
     def _needed_bytes(self, sequence: int) -> int:
         usage = self._space.usage

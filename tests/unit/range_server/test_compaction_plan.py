@@ -101,7 +101,7 @@ def test_the_rate_is_kept() -> None:
 
 
 def test_copies_wait_while_much_is_appended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While appends wait for the disk nothing is copied, unless space is short."""
+    """While appends wait for the disk nothing is copied, unless most of the log is dead or space is short."""
     store = open_store(MemoryIo())
     for number in range(10):
         append(store, (1, number), b"slow")
@@ -110,5 +110,23 @@ def test_copies_wait_while_much_is_appended(monkeypatch: pytest.MonkeyPatch) -> 
     compaction = Compaction(store.space, 1 << 20)
     monkeypatch.setattr(store.wal, "pending_bytes", planning.PENDING_BYTES_MAX + 1)
     assert compaction.next(1.0) is None
+    with monkeypatch.context() as much:
+        much.setattr(planning, "PRESSING_SEGMENTS_MIN", 8)
+        assert Compaction(store.space, 1 << 20).next(1.0) is not None
     monkeypatch.setattr(store.wal, "problem", "no space left on device")
     assert compaction.next(2.0) is not None
+
+
+def test_appends_have_the_log_to_themselves_for_most_of_the_time() -> None:
+    """After copies that took long to flush the next step comes much later, whatever the rate allows."""
+    store = open_store(MemoryIo())
+    for number in range(10):
+        append(store, (1, number), b"slow")
+        fill(store, number)
+    store.reclaim()
+    compaction = Compaction(store.space, 1 << 60)
+    assert compaction.next(1.0) is not None
+    compaction.flushed(1.5, 0.5)
+    assert compaction.wait_s(1.5) == 0.5 * planning.REST
+    assert compaction.next(2.0) is None
+    assert compaction.wait_s(1.5 + 0.5 * planning.REST) == 0.0
