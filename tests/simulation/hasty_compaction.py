@@ -24,6 +24,9 @@ class HastyCompaction(Compaction):
         best = min(found, key=lambda each: (usage.live_bytes(each), each), default=None)
         return best if best is not None and self._needed_bytes(best) <= wal.room_bytes else None
 
+    def flushed(self, now_s: float, took_s: float) -> None:
+        """See Compaction: without a rest."""
+
     def wait_s(self, now_s: float) -> float:
         """See Compaction."""
         return min(LOOK_S, super().wait_s(now_s))
