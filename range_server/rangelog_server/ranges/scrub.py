@@ -53,7 +53,7 @@ class Scrub:
             return None
         if self._begun_s is None:
             self._begun_s = now_s
-            self._left = sorted(replicas, reverse=True)
+            self._left = list(replicas)[::-1]
         for _ in range(LOOKS_MAX):
             if not self._left and self._position is None:
                 break
