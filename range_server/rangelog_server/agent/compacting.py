@@ -16,6 +16,7 @@ from rangelog.errors import RangelogError, StorageFull
 from rangelog_server.ranges.compaction import Compaction, Part, Step
 from rangelog_server.ranges.reading import read_batches
 from rangelog_server.ranges.store import Store
+from rangelog_server.wal.log import Wal
 
 BUSY_PAUSE_S = 0.02
 """Between two slices of bookkeeping: the loop serves everybody else meanwhile."""
@@ -50,34 +51,41 @@ class Compacting:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _copy(self, compaction: Compaction, step: Step) -> None:
-        loop = asyncio.get_running_loop()
+        loop, store = asyncio.get_running_loop(), self._store
+        found = await loop.run_in_executor(self._thread, _read, store.wal, step.parts)
+        began_s = loop.time()
         try:
-            for part in step.parts:
-                batches = await self._read(part)
-                if batches is not None:
-                    self._store.space.move(part.hosted, part.plan, batches)
+            for part, batches in zip(step.parts, found, strict=True):
+                self._move(part, batches, began_s)
         except RangelogError as error:
             _log.warning("a segment is not freed now", problem=error.message)
             compaction.failed(loop.time())
         flushed: asyncio.Future[None] = loop.create_future()
-        began_s = loop.time()
-        self._store.wal.kick()
-        self._store.space.when_moved(functools.partial(_resolve, flushed))
+        store.wal.kick()
+        store.space.when_moved(functools.partial(_resolve, flushed))
         await flushed
         compaction.flushed(loop.time(), loop.time() - began_s)
 
-    async def _read(self, part: Part) -> list[bytes] | None:
-        """Return a part's batches; None if they were moved, cut or dropped meanwhile. Raises RangelogError."""
-        loop = asyncio.get_running_loop()
+    def _move(self, part: Part, batches: list[bytes] | RangelogError, now_s: float) -> None:
+        """Submit one part, unless it was moved, cut or dropped meanwhile. Raises why it could not be read, or StorageFull."""
+        store, hosted, wanted = self._store, part.hosted, part.plan.wanted
+        if isinstance(batches, RangelogError):
+            if hosted.dropped or store.read_failed(hosted, batches, now_s, part.plan):
+                return
+            raise batches
+        store.read_faults.succeeded(hosted.key, wanted[0].base_offset, wanted[-1].end_offset)
+        store.space.move(hosted, part.plan, batches)
+
+
+def _read(wal: Wal, parts: list[Part]) -> list[list[bytes] | RangelogError]:
+    """Read each part's batches, or tell why they cannot be read. Blocking."""
+    found: list[list[bytes] | RangelogError] = []
+    for part in parts:
         try:
-            batches = await loop.run_in_executor(self._thread, read_batches, self._store.wal, part.plan)
+            found.append(read_batches(wal, part.plan))
         except RangelogError as error:
-            if part.hosted.dropped or self._store.read_failed(part.hosted, error, loop.time(), part.plan):
-                return None
-            raise
-        first, last = part.plan.wanted[0], part.plan.wanted[-1]
-        self._store.read_faults.succeeded(part.hosted.key, first.base_offset, last.end_offset)
-        return batches
+            found.append(error)
+    return found
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
