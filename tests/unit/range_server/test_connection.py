@@ -192,6 +192,28 @@ async def test_waiting_fetches_are_bounded_and_forgotten(plane: DataPlane, monke
     assert [record.value for data in split_batches(reply.payload) for record in decode_records(data)] == [b"x"]
 
 
+async def test_waiting_fetches_of_all_connections_are_bounded(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many connections share one limit; what one of them gives back, whatever way, another one may use."""
+    monkeypatch.setattr(fetch_queue, "FETCHES_WAITING_IN_ALL_MAX", 4)
+    clients = [Client(plane).hello() for _ in range(3)]
+    clients[0].append(0)
+    clients[0].wire.frames()
+    for client in clients[:2]:
+        for _ in range(2):
+            client.fetch(0, wait_ms_max=60_000, credit_bytes=1 << 20)
+    clients[2].fetch(0, wait_ms_max=60_000)
+    assert data_pb2.Error.FromString(clients[2].wire.frames()[-1].message).code == "OVERLOADED"
+    clients[0].connection.connection_lost(None)
+    clients[1].renew(2, 0)
+    assert plane.fetches.count == 1
+    for _ in range(3):
+        clients[2].fetch(0, wait_ms_max=60_000)
+    assert clients[2].wire.frames() == []
+    assert plane.fetches.count == 4
+
+
 async def test_fetch_waits_for_flush_and_confirm(plane: DataPlane) -> None:
     """Confirmed but not durable here: not served; once the flush is done the waiting fetch is answered."""
     client = Client(plane).hello()
