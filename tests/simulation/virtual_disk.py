@@ -66,6 +66,7 @@ class Written:
     position: int
     payload: bytes
     spans: list[tuple[int, int]]
+    number: int = 0  # in the order of writing
     was_durable: bool = False
     excused: bool = False  # the one disk that may be lost, is: what was durable there counts as such
 
@@ -92,6 +93,7 @@ class Disk:
     io: FullIo = field(default_factory=FullIo)
     identity: Identity | None = None
     written: dict[tuple[int, int], list[Written]] = field(default_factory=dict)
+    written_count: int = 0
     moved: dict[int, None] = field(default_factory=dict)
     """Places of the log that batches were moved to."""
 
@@ -148,7 +150,7 @@ class Disk:
         places = [each for found in self.written.values() for each in found[-1:] if each.durable()]
         if not places:
             return False
-        self._rot_at(places[-1], chance)
+        self._rot_at(max(places, key=lambda place: place.number), chance)
         return True
 
     @staticmethod
@@ -212,7 +214,8 @@ class VirtualCommitter:
                 headers = [check_batch(each) for each in split_batches(payload)]
                 spans = [(each.base_offset, each.end_offset) for each in headers]
                 file = self._disk.io._open[segment.fd]
-                place = Written(file, position + ENTRY_HEADER_BYTES, payload, spans)
+                self._disk.written_count += 1
+                place = Written(file, position + ENTRY_HEADER_BYTES, payload, spans, self._disk.written_count)
                 self._disk.written.setdefault((stream_id, index), []).append(place)
 
     def interrupt(self, chance: Random) -> None:
