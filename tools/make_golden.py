@@ -21,6 +21,7 @@ from rangelog_core.frame import Opcode, encode_frame
 from rangelog_core.versions import OBJECT_VERSIONS
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.identity import DirectoryIdentity, pack_identity
+from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.ranges.state import ServerState, pack_epoch
 from rangelog_server.ranges.store import Store
@@ -216,6 +217,10 @@ def log() -> dict[str, str]:
     for kind, payload in ((Kind.FLOOR, pack_epoch(1)), (Kind.SERVER, ServerState([1], [9], False).pack())):
         store.wal.submit(kind, 2 if kind is Kind.FLOOR else 0, 0, payload, payload)
     store.wal.kick()
+    for first, last in ((0, 1), (1, 3)):
+        plan = make_plan(store.replicas[1, 0], first, last)
+        store.space.move(store.replicas[1, 0], plan, read_batches(store.wal, plan))
+        store.wal.kick()
     segment = bytes(disk.content("wal-0000000000000001.seg")).rstrip(b"\0")
     found = scan_segment(segment, 1, LOG_SALT)
     sidecar = b"".join(pack_sidecar(LOG_SALT, 1, found.end, bytes(rows_of(list(found.entries)))))

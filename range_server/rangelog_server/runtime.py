@@ -16,11 +16,13 @@ from typing import Any, NoReturn
 
 import structlog
 
-from rangelog_core.errors import StorageFull, Unavailable
+from rangelog_core.errors import Unavailable
 from rangelog_server.agent.agent import Agent
+from rangelog_server.agent.compacting import Compacting
 from rangelog_server.agent.scrubbing import Scrubbing
 from rangelog_server.control import ControlPlane
 from rangelog_server.identity import DataDirectory, DirectoryIdentity
+from rangelog_server.ranges.compaction import Compaction
 from rangelog_server.ranges.scrub import Scrub
 from rangelog_server.ranges.store import Store
 from rangelog_server.serving.connection import DataPlane
@@ -30,7 +32,6 @@ from rangelog_server_common.process import remove_endpoint, write_endpoint
 
 READ_THREADS = 2
 SWEEP_INTERVAL_S = 1.0
-RECLAIM_EVERY_SWEEPS = 3
 
 _log = structlog.get_logger("range_server")
 
@@ -65,7 +66,6 @@ class Runtime:
         self._identity = identity
         self._store = store
         self._stop = asyncio.Event()
-        self._sweeps = 0
 
     def stop(self) -> None:
         """End `run` soon."""
@@ -119,6 +119,10 @@ class Runtime:
             scrub = Scrub(self._settings.scrub_bytes_per_s, self._settings.scrub_interval_s)
             scrubber = asyncio.create_task(Scrubbing(self._store, scrub).run())
             stack.callback(scrubber.cancel)
+        rate = self._settings.compaction_bytes_per_s
+        compacting = Compacting(self._store, Compaction(self._store.space, rate) if rate else None)
+        compactor = asyncio.create_task(compacting.run())
+        stack.callback(compactor.cancel)
         self._write_endpoint(data_address, control_address)
         stack.callback(remove_endpoint, self._directory.path)
         _log.info("serving", data=data_address, control=control_address, boot=self._identity.boot)
@@ -166,7 +170,3 @@ class Runtime:
                 _log.warning("the log cannot grow", problem=said) if said else _log.info("the log can grow again")
             if wal.problem:
                 wal.retry_spare()
-            self._sweeps += 1
-            if self._sweeps % RECLAIM_EVERY_SWEEPS == 0:
-                with suppress(StorageFull):
-                    self._store.reclaim()

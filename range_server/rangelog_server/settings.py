@@ -39,6 +39,8 @@ class RangeServerSettings(BaseSettings):
     """Write and read the log past the page cache. Off: through it, where many readers lag behind and the disk is slow."""
     scrub_bytes_per_s: int = Field(default=8 * MIB, ge=0)
     """How fast sealed replicas are read again and checked; 0: not at all."""
+    compaction_bytes_per_s: int = Field(default=8 * MIB, ge=0)
+    """How fast batches are moved on so that segments of the log become free; 0: not at all."""
     scrub_interval_s: float = Field(default=3600.0, gt=0)
     """From the beginning of one pass over all of them to the next, at least."""
 

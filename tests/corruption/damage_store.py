@@ -14,6 +14,7 @@ from random import Random
 from types import SimpleNamespace
 
 from damage_tally import Damages, Thoroughness
+from eager_compaction import EagerCompaction, compact, submit_moves
 
 from rangelog_core.batch import batch_crc, check_batch
 from rangelog_core.batch_extension import encode_extension
@@ -90,6 +91,13 @@ class LogDamage:
                 store.wal.kick()
         self._end(store, LAST_SEALED)
         store.reclaim()
+        store.wal.kick()
+        self._move_on(store)
+
+    def _move_on(self, store: Store) -> None:
+        """So that some batches lie where they were moved, their first places gone, and some lie in both."""
+        assert compact(store)
+        assert submit_moves(store, EagerCompaction(store.space), 1.0)
         store.wal.kick()
 
     def _churn(self, store: Store) -> None:

@@ -14,6 +14,7 @@ from random import Random
 from types import SimpleNamespace
 
 from crash_faces import CrashIo
+from eager_compaction import EagerCompaction, submit_moves
 from store_promises import Acks, Key, Promises
 
 from rangelog_core.batch import batch_crc, check_batch
@@ -132,6 +133,9 @@ class Workload:
         self.chance = Random(scenario.seed)
         self.scenario = scenario
         self._churned = 0
+        self._compaction = EagerCompaction(store.space)
+        self._now_s = 0.0
+        self.moved = 0  # copies submitted
         loop = self.wal.loop.append
         self.wal.start(loop, loop if scenario.seed % 2 else None)  # flushed in the loop, or by the thread alone
 
@@ -148,6 +152,7 @@ class Workload:
             self._reclaim,
             self._append_again,
         ]
+        actions += [self._move_on] * 4
         for _ in range(self.scenario.rounds):
             with suppress(RangelogError):
                 self.chance.choice(actions)()
@@ -176,6 +181,17 @@ class Workload:
         self.settle()
         self.drop((6, 0))
         self.append((7, 0), 1)
+        self.settle()
+        self._state_that_is_replaced()
+
+    def _state_that_is_replaced(self) -> None:
+        """A dropped replica has entries in the first segment, which another range holds, and in a later one."""
+        self._fence((8, 0), 3)
+        self.settle()
+        self._churn()
+        self._commit_end((8, 0), 0)
+        self.settle()
+        self.drop((8, 0))
         self.settle()
 
     # ---- what is done
@@ -304,3 +320,11 @@ class Workload:
 
     def _reclaim(self) -> None:
         self.store.reclaim()
+
+    def _move_on(self) -> None:
+        """Batches are moved on; whatever comes next comes before, between or after their flush and the segment's end."""
+        for _ in range(self.chance.randrange(1, 4)):
+            self._now_s += 100.0
+            self.moved += submit_moves(self.store, self._compaction, self._now_s)
+            self._go_on()
+        self._reclaim()

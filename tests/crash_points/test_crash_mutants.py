@@ -17,6 +17,8 @@ from rangelog_pd.consensus.files import hard_state, journal, snapshot_file
 from rangelog_pd.consensus.files.disk import Files
 from rangelog_pd.consensus.files.durable_file import write_fully
 from rangelog_pd.consensus.files.journal import Journal
+from rangelog_server.ranges import replay
+from rangelog_server.ranges.space import LogSpace
 from rangelog_server.ranges.store import Store
 from rangelog_server.wal.committer import Committer, Pending
 from rangelog_server.wal.entry import SEGMENT_HEADER_BYTES, Kind, make_lsn, pack_header, pack_segment_header
@@ -80,25 +82,62 @@ def _rename_before_the_first_bytes(patch: Patch) -> None:
     patch.setattr(SegmentFiles, "prepare", prepare)
 
 
-def _release_before_what_is_carried_forward_is_flushed(patch: Patch) -> None:
-    real = Store.reclaim
+def _free_before_flush(patch: Patch) -> None:
+    """A segment is freed when what was in it is written again, not when that is flushed."""
 
-    def reclaim(self: Store, segments_max: int = 4) -> int:
-        def write_server(store: Store, done: Callable[[], None] | None = None) -> None:
-            real_write(store)
-            if done is not None:
-                done()
+    def write_server(self: Store, done: Callable[[], None] | None = None) -> None:
+        real(self)
+        if done is not None:
+            done()
 
-        real_write = Store._write_server
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(Store, "_write_server", write_server)
-            return real(self, segments_max)
-
-    patch.setattr(Store, "reclaim", reclaim)
+    real = Store.write_server
+    patch.setattr(Store, "write_server", write_server)
+    patch.setattr(Store, "after", lambda self, done: real(self, done))
 
 
 def _no_carrying_forward(patch: Patch) -> None:
-    patch.setattr(Store, "_carry_forward", lambda self, sequence: None)
+    patch.setattr(LogSpace, "_carry_forward", lambda self, sequence, entries_max: entries_max)
+
+
+def _copies_are_not_replayed(patch: Patch) -> None:
+    """Recovery was not taught the new kind of entry."""
+    real = replay._take
+
+    def take(result: Any, found: Any, entry: Any) -> None:
+        if entry.kind is not Kind.MOVED:
+            real(result, found, entry)
+
+    patch.setattr(replay, "_take", take)
+
+
+def _tombstones_cover_places_alone(patch: Patch) -> None:
+    """A tombstone goes when the segments go from which its replica was read: not those of superseded copies and states."""
+    real = LogSpace.dropped
+
+    def dropped(self: LogSpace, hosted: Any, as_of: int, lsn: int) -> None:
+        real(self, hosted, as_of, lsn)
+        segments = self.store.tombstones[hosted.key].segments
+        segments &= {place >> 32 for place in hosted.places}
+
+    patch.setattr(LogSpace, "dropped", dropped)
+
+
+def _moved_to_a_place_that_is_not_flushed(patch: Patch) -> None:
+    """The old place is given up when the copy is submitted; its segment goes with the next server state."""
+
+    def move(self: LogSpace, hosted: Any, plan: Any, batches: Any) -> bool:
+        submitted = real(self, hosted, plan, batches)
+        if submitted:
+            segment, _, *_, token, _ = self.store.wal._gathering[-1]
+            token()
+            for sequence in self._idle():
+                self._release([sequence])
+            self._moving += 1  # the token comes again
+            self.usage.placed(segment.sequence, sum(one.length for one in plan.wanted))
+        return submitted
+
+    real = LogSpace.move
+    patch.setattr(LogSpace, "move", move)
 
 
 def _fence_before_flush(patch: Patch) -> None:
@@ -117,8 +156,11 @@ STORE_MUTANTS = [
     _no_flush_of_the_directory,
     _no_flush_of_the_directory_on_opening,
     _rename_before_the_first_bytes,
-    _release_before_what_is_carried_forward_is_flushed,
+    _free_before_flush,
     _no_carrying_forward,
+    _copies_are_not_replayed,
+    _tombstones_cover_places_alone,
+    _moved_to_a_place_that_is_not_flushed,
     _fence_before_flush,
 ]
 

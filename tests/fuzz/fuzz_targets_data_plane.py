@@ -238,9 +238,9 @@ def run_requests(data: bytes) -> bool:
     if log.defect is not None:
         raise log.defect
     assert connection._inflight_bytes == 0, "bytes count as in flight though nothing is"
-    assert connection._fetches_active == 0
+    assert connection.fetches.active_count == 0
     assert _at_rest(connection), "a fetch is neither answered nor waiting"
-    assert len(connection.following) <= connection.fetch_count
+    assert len(connection.fetches.following) <= connection.fetches.count
     check_store(store)
     again = Store(Wal(Path("/log"), IDENTITY.salt, io=disk.copy(), segment_bytes=SEGMENT_BYTES))
     again.open()
@@ -260,8 +260,8 @@ def run_requests(data: bytes) -> bool:
 def _at_rest(connection: ClientConnection) -> bool:
     """Whether every fetch of the only connection waits, or is out of credit."""
     waiting = sum(len(hosted.waiters) for hosted in connection.store.replicas.values())
-    spent = sum(each._out_of_credit for each in connection.following.values())  # type: ignore[attr-defined]
-    return connection.closed or connection.fetch_count == waiting + spent
+    spent = sum(each._out_of_credit for each in connection.fetches.following.values())  # type: ignore[attr-defined]
+    return connection.closed or connection.fetches.count == waiting + spent
 
 
 # ---- the client's end

@@ -82,11 +82,17 @@ def segment_seeds() -> tuple[bytes, ...]:
     store.drop(3, 0, lambda: None)
     store.wal.kick()
     dropped = disk.copy()
+    moved = disk.copy()
+    moving = open_store(moved)
+    for key in ((1, 0), (2, 0)):
+        plan = make_plan(moving.replicas[key], 0, 2)
+        moving.space.move(moving.replicas[key], plan, read_batches(moving.wal, plan))
+    moving.wal.kick()
     torn = disk.copy()
     torn.content(SEGMENT_NAME)[600:700] = bytes(100)
     torn.settle()
     open_store(torn)
-    return tuple(bytes(each.content(SEGMENT_NAME)) for each in (empty, full, dropped, torn))
+    return tuple(bytes(each.content(SEGMENT_NAME)) for each in (empty, full, dropped, torn, moved))
 
 
 def entry_starts(data: bytes) -> list[int]:

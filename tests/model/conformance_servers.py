@@ -125,8 +125,8 @@ class Server:
         """Damage everything from a record on; return whether that is what the log holds last."""
         hosted = self._hosted
         assert hosted is not None
-        sequence, position = split_lsn(hosted.lsns[keep])
-        if hosted.state_lsn > hosted.lsns[keep] or self._store.wal.current_sequence != sequence:
+        sequence, position = split_lsn(hosted.places[keep] - ENTRY_HEADER_BYTES)
+        if hosted.state_lsn > hosted.places[keep] or self._store.wal.current_sequence != sequence:
             return False  # its own state stands behind it, so that this would be damage in the middle
         self.flush()
         content = self._disk.content(self._name(sequence))
@@ -187,8 +187,8 @@ class Server:
         """Flip bits of a record that is not looked at now."""
         hosted = self._hosted
         assert hosted is not None
-        sequence, position = split_lsn(hosted.lsns[hosted.core.batch_number(offset)])
-        at = position + ENTRY_HEADER_BYTES + 70
+        sequence, position = split_lsn(hosted.places[hosted.core.batch_number(offset)])
+        at = position + 70
         self._disk.content(self._name(sequence))[at] ^= 0x10
 
     def report(self) -> pd_pb2.ReplicaReport | None:

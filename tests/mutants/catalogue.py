@@ -34,6 +34,7 @@ _WINDOW = "rangelog.protocol.window"
 _REPLICA = "rangelog_server.ranges.replica"
 _STORE = "rangelog_server.ranges.store"
 _REPLAY = "rangelog_server.ranges.replay"
+_SPACE = "rangelog_server.ranges.space"
 _COMMITTER = "rangelog_server.wal.committer"
 _UPLOAD = "rangelog_server.tier.upload"
 _PD_RANGES = "rangelog_pd.state.ranges"
@@ -80,7 +81,8 @@ MUTANTS: tuple[Mutant, ...] = (
         Edit("rangelog_server.ranges.state",
              "    replica.epoch = max(replica.epoch, state.epoch)\n    replica.fenced = state.fenced\n",
              "    replica.fenced = state.sealed_end_offset is not None\n"),
-        Edit(_REPLAY, "state.epoch if state else heads[0][1].epoch", "heads[0][1].epoch if heads else state.epoch"))),
+        Edit(_REPLAY, "start, epoch = state.start_offset, state.epoch",
+             "start, epoch = state.start_offset, first.epoch if first is not None else state.epoch"))),
     _one("stale-recovery", "a recovery copy of an older epoch is taken", _REPLICA,
          "if epoch < self.epoch or (epoch == self.epoch and self.fenced and not recovery):",
          "if (epoch < self.epoch and not recovery) or (epoch == self.epoch and self.fenced and not recovery):"),
@@ -95,6 +97,13 @@ MUTANTS: tuple[Mutant, ...] = (
          '        _doubt_all(result, tail, "the tail of the log was damaged and cut")\n', "        pass\n"),
     _one("rolled-back-serves", "an older copy of a disk is taken for the disk", "rangelog_pd.state.servers",
          "(_is_copy(request, known.server) or request.log_end < known.log_end)", "False"),
+    # ---- the log's space
+    _one("copies-not-replayed", "recovery does not know batches that were moved", _REPLAY,
+         "        if entry.kind in BATCH_KINDS:\n",
+         "        if entry.kind is Kind.MOVED:\n            pass\n        elif entry.kind is Kind.BATCHES:\n"),
+    _one("copy-of-what-was-cut", "a copy counts although its batch was cut or dropped meanwhile", _SPACE,
+         "        count = count_current(hosted, plan)  # what was cut, was cut at the end\n",
+         "        count = len(wanted)\n"),
     # ---- acks
     _one("ack-before-fsync", "the log is written and never flushed", _COMMITTER,
          "            self._io.fdatasync(segment.fd)\n", ""),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+from probes_of_moves import watch_moves
 from virtual_cluster import VirtualCluster
 from virtual_passes import TOLD
 from virtual_time import here
@@ -97,6 +98,10 @@ CORNER_CASES = (
     "an append failed for certain",
     "writer told outcome unknown",
     "a rolled-back directory of an earlier run found out",
+    "a batch was moved on",
+    "a moved batch was read",
+    "a moved batch was recovered",
+    "a moved batch was cut",
 )
 
 
@@ -120,6 +125,7 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
         _watch_replica(watch, note)
         _watch_writers(watch, cluster)
         _watch_servers(watch, cluster)
+        watch_moves(watch, stack, cluster)
         _watch_readers(watch, stack, cluster)
         _watch_others(watch, cluster)
         yield

@@ -21,6 +21,7 @@ MOMENTS = {
     "frozen": 0.1,
     "decided": 0.5,
     "copying": 0.5,
+    "moving": 0.03,
 }
 """How often each is taken, where it is taken at all."""
 
@@ -67,14 +68,16 @@ class Ambushes:
             self._faults.pd_crash()
             return
         server = self.cluster.servers[host]
-        kind = self.chance.random() if moment == "flush" else 1.0
+        kind = 1.0
+        if moment in ("flush", "moving"):
+            kind = self.chance.uniform(0.0 if moment == "flush" else 0.3, 1.0)
         if kind < 0.3:
             self.cluster.note("connections reset")
             self.cluster.network.reset(host)
         elif kind < 0.7:
             self.loop.call_in(WORLD, self.chance.uniform(0, server.flush_s), self._faults.cut_all)
         elif server.up and self._faults.living_server() is not None:
-            power = moment == "flush" or self.chance.random() < 0.5
+            power = moment in ("flush", "moving") or self.chance.random() < 0.5
             self.loop.call_in(
                 WORLD, self.chance.uniform(0, 2) * server.flush_s, lambda: self._strike(server, power=power)
             )

@@ -21,7 +21,7 @@ from rangelog_core.batch import check_batch, split_batches
 from rangelog_core.errors import StorageFull
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.wal.committer import Committer, Pending
-from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind
+from rangelog_server.wal.entry import BATCH_KINDS, ENTRY_HEADER_BYTES
 from rangelog_server.wal.log import LoopCall, Wal
 from rangelog_server.wal.memory_io import SECTOR_BYTES, MemoryIo, PowerCut
 
@@ -66,6 +66,7 @@ class Written:
     position: int
     payload: bytes
     spans: list[tuple[int, int]]
+    number: int = 0  # in the order of writing
     was_durable: bool = False
     excused: bool = False  # the one disk that may be lost, is: what was durable there counts as such
 
@@ -92,6 +93,9 @@ class Disk:
     io: FullIo = field(default_factory=FullIo)
     identity: DirectoryIdentity | None = None
     written: dict[tuple[int, int], list[Written]] = field(default_factory=dict)
+    written_count: int = 0
+    moved: dict[int, None] = field(default_factory=dict)
+    """Places of the log that batches were moved to."""
 
     def durable_span(self, key: tuple[int, int], start: int, want: int) -> int:
         """Return up to where [start, want) is durable here without a hole."""
@@ -146,7 +150,7 @@ class Disk:
         places = [each for found in self.written.values() for each in found[-1:] if each.durable()]
         if not places:
             return False
-        self._rot_at(places[-1], chance)
+        self._rot_at(max(places, key=lambda place: place.number), chance)
         return True
 
     @staticmethod
@@ -206,11 +210,12 @@ class VirtualCommitter:
 
     def _note(self, group: list[Pending]) -> None:
         for segment, position, kind, stream_id, index, _, payload, _, _ in group:
-            if kind == Kind.BATCHES:
+            if kind in BATCH_KINDS:
                 headers = [check_batch(each) for each in split_batches(payload)]
                 spans = [(each.base_offset, each.end_offset) for each in headers]
                 file = self._disk.io._open[segment.fd]
-                place = Written(file, position + ENTRY_HEADER_BYTES, payload, spans)
+                self._disk.written_count += 1
+                place = Written(file, position + ENTRY_HEADER_BYTES, payload, spans, self._disk.written_count)
                 self._disk.written.setdefault((stream_id, index), []).append(place)
 
     def interrupt(self, chance: Random) -> None:

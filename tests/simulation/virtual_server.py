@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 from unittest import mock
 
+from hasty_compaction import HastyCompaction
 from virtual_disk import Disk, VirtualWal
 from virtual_network import Network
 from virtual_time import Process, VirtualLoop, here
@@ -233,6 +234,7 @@ def virtual_servers() -> Iterator[None]:
         mock.patch.object(runtime, "bind", lambda listen: _Socket(here().name)),
         mock.patch.object(runtime, "ControlPlane", _ControlPlane),
         mock.patch.object(runtime, "fatal", _fatal),
+        mock.patch.object(runtime, "Compaction", HastyCompaction),
         mock.patch.object(runtime.Runtime, "_write_endpoint", lambda *_: None),
         mock.patch.object(rangelog_server.tier.upload, "SingleThread", _Worker),
         mock.patch.object(rangelog_server.agent.directives.copy, "FETCH_BYTES", 16 * 1024),  # segments are small here

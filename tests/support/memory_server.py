@@ -185,7 +185,7 @@ class MemoryServer:
 
     def fetches(self) -> int:
         """How many fetches wait or go on."""
-        return sum(connection.fetch_count for connection in self.plane.connections)
+        return sum(connection.fetches.count for connection in self.plane.connections)
 
     def stop(self) -> None:
         """Hang up."""

@@ -23,14 +23,16 @@ from rangelog_server.agent.directives.runner import DirectiveRunner, Executor
 from rangelog_server.agent.directives.seal import seal_replica
 from rangelog_server.agent.lost_range_recovery import host_doubtful_ranges
 from rangelog_server.agent.registration import new_process_id, register, registration
+from rangelog_server.agent.reporting import Reporting
 from rangelog_server.identity import DataDirectory, DirectoryIdentity
-from rangelog_server.ranges.report import report_gone, report_of
 from rangelog_server.ranges.store import Store
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.tier.upload import Uploader
 
 HEARTBEAT_INTERVAL_MS_DEFAULT = 500
 HEARTBEAT_TIMEOUT_S = 2.0
+REPORTS_PER_S = 20_000
+"""What a placement driver takes at the least: a heartbeat of many reports has longer."""
 SEQUENCES_PER_BOOT = 1 << 32  # heartbeats of a later process have higher numbers: the driver can tell late ones
 LONG_INTERVAL_FACTOR = 0.2  # how soon after news the next heartbeat goes out, in intervals
 
@@ -69,7 +71,7 @@ class Agent:
         self._tasks = DirectiveRunner(executors, self._news.set)
         self._interval_s = HEARTBEAT_INTERVAL_MS_DEFAULT / 1000
         self._sequence = identity.boot * SEQUENCES_PER_BOOT
-        self._send_complete = True
+        self._reporting = Reporting(store)
         self._loop_task: asyncio.Task[None] | None = None
         self._doubt_task: asyncio.Task[None] | None = None
         self.registered = False
@@ -85,7 +87,7 @@ class Agent:
         if response.heartbeat_interval_ms:
             self._interval_s = response.heartbeat_interval_ms / 1000
         self._tier.learned_url(response.tier_url)
-        self._send_complete = True
+        self._reporting.want_complete()
         self.registered = True
         _log.info("registered", cluster=response.cluster_id, incarnation=f"{self._identity.incarnation:016x}")
 
@@ -151,16 +153,11 @@ class Agent:
 
     async def _heartbeat(self) -> None:
         store = self._store
-        complete, self._send_complete = self._send_complete, False
-        changed, store.changed = store.changed, {}
-        keys = list(store.replicas) if complete else list(changed)
         self._sequence += 1
         request = pb.HeartbeatRequest(
             server=self._identity.name,
             incarnation=self._identity.incarnation,
             sequence=self._sequence,
-            replicas=[report_of(store.replicas[key]) if key in store.replicas else report_gone(key) for key in keys],
-            complete=complete,
             tasks=self._tasks.reports(),
             used_bytes=store.wal.used_bytes,
             capacity_bytes=self._settings.capacity_bytes,
@@ -168,12 +165,14 @@ class Agent:
             wall_ms=time.time_ns() // 1_000_000,
         )
         try:
-            response = await self._pd.heartbeat(request, timeout_s=HEARTBEAT_TIMEOUT_S)
+            await self._reporting.fill(request)
+            timeout_s = HEARTBEAT_TIMEOUT_S + len(request.replicas) / REPORTS_PER_S
+            response = await self._pd.heartbeat(request, timeout_s=timeout_s)
         except BaseException:
-            store.changed = changed | store.changed
-            self._send_complete = self._send_complete or complete
+            self._reporting.failed()
             raise
-        self._send_complete = self._send_complete or response.send_complete
+        self._reporting.answered()
         if response.send_complete:
+            self._reporting.want_complete()
             self._news.set()
         self._tasks.wanted(list(response.directives))

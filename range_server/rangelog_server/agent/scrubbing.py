@@ -53,9 +53,11 @@ class Scrubbing:
         except RangelogError as error:
             if hosted.dropped:
                 return
+            if self._store.read_failed(hosted, error, loop.time(), step.plan):
+                self._scrub.again(step, loop.time(), soon=True)  # its batches were moved on while they were read
+                return
             event = "damage found" if isinstance(error, Corruption) else "a replica cannot be read now"
             _log.error(event, range=str(hosted), problem=error.message)
-            self._store.read_failed(hosted, error, loop.time())
             if isinstance(error, ReadFault):
                 self._scrub.again(step, loop.time())
         else:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rangelog_core.batch import BatchHeader
 from rangelog_server.ranges.replica import DiskTrust, Replica
-from rangelog_server.wal.entry import split_lsn
+from rangelog_server.wal.entry import ENTRY_HEADER_BYTES
+
+_POSITION_BITS = 32
 
 
 class Writing(Protocol):
@@ -31,11 +33,12 @@ class HostedReplica:
         "born_lsn",
         "core",
         "dropped",
+        "key",
         "lengths",
-        "lsns",
         "max_timestamps_ms",
+        "places",
+        "runs",
         "segments",
-        "skips",
         "state_lsn",
         "strict_end",
         "unwritten",
@@ -46,11 +49,12 @@ class HostedReplica:
 
     def __init__(self, core: Replica) -> None:
         self.core = core
-        self.lsns = array("Q")  # of the entry that holds the batch
-        self.skips = array("L")  # bytes before the batch in that entry's payload
+        self.key = (core.stream_id, core.range_index)
+        self.places = array("Q")  # of the batch's first byte in the log; changed as a whole, so any thread may look
         self.lengths = array("L")
         self.max_timestamps_ms = array("q")  # the highest up to here, so that it only rises
-        self.segments: dict[int, int] = {}  # sequence → batches there
+        self.segments: dict[int, int] = {}  # each one with an entry of this replica → bytes of the batches placed there
+        self.runs = array("Q")  # (first batch, segment) of each stretch of batches that lie in one segment, flat
         self.born_lsn = 0
         self.state_lsn = 0  # of the latest STATE entry
         self.strict_end = core.start_offset  # one past the last append that waits for a flush
@@ -60,36 +64,70 @@ class HostedReplica:
         self.waiters: dict[Callable[[], None], None] = {}  # long polls
         self.writing: Callable[[], Writing | None] = _nobody  # who appended last, unless its connection is gone
 
-    @property
-    def key(self) -> tuple[int, int]:
-        """(stream id, range index)."""
-        return self.core.stream_id, self.core.range_index
-
     def __str__(self) -> str:
         return f"{self.core.stream_id}/{self.core.range_index}"
 
     def place(self, header: BatchHeader, lsn: int, skip: int) -> None:
-        """Note where the batch lies that the core took last."""
-        self.lsns.append(lsn)
-        self.skips.append(skip)
+        """Note where the batch lies that the core took last: `skip` bytes into the payload of the entry at `lsn`."""
+        number = len(self.places)
+        self.places.append(lsn + ENTRY_HEADER_BYTES + skip)
         self.lengths.append(header.length)
         highest = self.max_timestamps_ms
         stamp = header.max_timestamp_ms
-        highest.append(stamp if not highest or stamp > highest[-1] else highest[-1])
-        sequence = split_lsn(lsn)[0]
-        self.segments[sequence] = self.segments.get(sequence, 0) + 1
+        highest.append(stamp if not number or stamp > highest[-1] else highest[-1])
+        runs, sequence = self.runs, lsn >> _POSITION_BITS
+        if not runs or runs[-1] != sequence:
+            runs.append(number)
+            runs.append(sequence)
 
-    def follow_cut(self) -> None:
-        """The core may have cut batches: forget their places."""
-        count = self.core.batch_count
-        if len(self.lsns) == count:
-            return
-        for places in (self.lsns, self.skips, self.lengths, self.max_timestamps_ms):
-            del places[count:]
-        self.segments = {}
-        for lsn in self.lsns:
-            sequence = split_lsn(lsn)[0]
-            self.segments[sequence] = self.segments.get(sequence, 0) + 1
+    def weigh(self, sequence: int, size_bytes: int) -> bool:
+        """Count bytes of batches placed in a segment (or none: other entries); return whether it is new to the replica."""
+        held = self.segments.get(sequence)
+        self.segments[sequence] = size_bytes + (held or 0)
+        return held is None
+
+    def follow_cut(self) -> dict[int, int]:
+        """The core may have cut batches: forget their places. Returns the bytes let go of by segment."""
+        count, freed = self.core.batch_count, dict[int, int]()
+        for number in range(count, len(self.places)):
+            sequence = self.places[number] >> _POSITION_BITS
+            freed[sequence] = freed.get(sequence, 0) + self.lengths[number]
+        for sequence, size_bytes in freed.items():
+            self.segments[sequence] -= size_bytes
+        for column in (self.places, self.lengths, self.max_timestamps_ms):
+            del column[count:]
+        while self.runs and self.runs[-2] >= count:
+            del self.runs[-2:]
+        return freed
+
+    def batches_in(self, sequence: int) -> list[tuple[int, int]]:
+        """Return the stretches [first, last) of batches that lie in a segment."""
+        edges = [*self.runs[2::2], len(self.places)]
+        found = zip(self.runs[::2], edges, self.runs[1::2], strict=True)
+        return [(first, last) for first, last, where in found if where == sequence]
+
+    def move(self, first: int, places: Sequence[int]) -> int:
+        """Read the batches from `first` on from new places, all in one segment; return their bytes."""
+        last = first + len(places)
+        size_bytes = sum(self.lengths[first:last])
+        old, new = self.places[first] >> _POSITION_BITS, places[0] >> _POSITION_BITS
+        for number, place in enumerate(places, first):
+            self.places[number] = place
+        self.segments[old] -= size_bytes
+        self.segments[new] = self.segments.get(new, 0) + size_bytes
+        edges = [*self.runs[2::2], len(self.places)]
+        runs = array("Q")
+        for begin, end, where in zip(self.runs[::2], edges, self.runs[1::2], strict=True):
+            pieces = (
+                (begin, min(end, first), where),
+                (max(begin, first), min(end, last), new),
+                (max(begin, last), end, where),
+            )
+            for start, stop, sequence in pieces:
+                if start < stop and (not runs or runs[-1] != sequence):
+                    runs.extend((start, sequence))
+        self.runs = runs
+        return size_bytes
 
     def wake(self) -> None:
         """Something readers wait for has moved."""

@@ -2,7 +2,8 @@
 
 What holds: only bytes that were read and do not fit are Corruption. A disk that refuses to give a batch is a ReadFault
 that names it; what the machine lacks for a moment (memory, open files, permission) is Unavailable; a segment that is gone
-is RangeNotFound, for it is given back only after the replicas in it were dropped.
+is RangeNotFound: its replicas were dropped, or their batches moved. Batches may move while they are read, and their old place
+be used for something else: a failure counts only while the plan is current (`is_current`), else the read is repeated.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from rangelog_core.batch import batch_crc, check_batch
 from rangelog_core.errors import Corruption, RangelogError, RangeNotFound, Unavailable, UnsupportedVersion
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.read_faults import ReadFault
-from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, split_lsn
+from rangelog_server.wal.entry import split_lsn
 from rangelog_server.wal.log import Wal
 
 _SPAN_BYTES_MAX = 1024 * 1024
@@ -29,8 +30,7 @@ _DISK_ERRNOS = frozenset(
 class Wanted:
     """One batch to read: where it lies and what it must be."""
 
-    lsn: int
-    skip: int
+    place: int
     length: int
     crc: int
     base_offset: int
@@ -51,8 +51,7 @@ def make_plan(hosted: HostedReplica, first: int, last: int) -> ReadPlan:
     core = hosted.core
     wanted = [
         Wanted(
-            hosted.lsns[number],
-            hosted.skips[number],
+            hosted.places[number],
             hosted.lengths[number],
             core.batch_checksum(number),
             *core.batch_span(number),
@@ -60,6 +59,26 @@ def make_plan(hosted: HostedReplica, first: int, last: int) -> ReadPlan:
         for number in range(first, last)
     ]
     return ReadPlan(core.stream_id, core.range_index, wanted)
+
+
+def count_current(hosted: HostedReplica, plan: ReadPlan) -> int:
+    """Return how many batches of a plan, from its first on, are still the replica's, each in its place."""
+    core, places = hosted.core, hosted.places
+    number = core.batch_number(plan.wanted[0].base_offset) if plan.wanted else -1
+    if hosted.dropped or number < 0:
+        return 0
+    count = 0
+    for one in plan.wanted[: core.batch_count - number]:
+        there = places[number], core.batch_span(number)[0], core.batch_checksum(number)
+        if there != (one.place, one.base_offset, one.crc):
+            break
+        count, number = count + 1, number + 1
+    return count
+
+
+def is_current(hosted: HostedReplica, plan: ReadPlan) -> bool:
+    """Whether all batches of a plan are still the replica's, each in its place."""
+    return count_current(hosted, plan) == len(plan.wanted)
 
 
 def read_batches(wal: Wal, plan: ReadPlan, *, from_disk: bool = False) -> list[bytes]:
@@ -82,18 +101,14 @@ def read_batches(wal: Wal, plan: ReadPlan, *, from_disk: bool = False) -> list[b
     return batches
 
 
-def _place(one: Wanted) -> int:
-    return one.lsn + ENTRY_HEADER_BYTES + one.skip
-
-
 def _span_end(wanted: list[Wanted], start: int) -> int:
     """Return the end of what one read covers from `start` on."""
-    begin = _place(wanted[start])
+    begin = wanted[start].place
     end = begin + wanted[start].length
     stop = start + 1
     while stop < len(wanted):
-        place = _place(wanted[stop])
-        far = split_lsn(place)[0] != split_lsn(begin)[0] or place - end > _GAP_BYTES_MAX
+        place = wanted[stop].place
+        far = split_lsn(place)[0] != split_lsn(begin)[0] or not 0 <= place - end <= _GAP_BYTES_MAX
         if far or place + wanted[stop].length - begin > _SPAN_BYTES_MAX:
             break
         end = place + wanted[stop].length
@@ -103,10 +118,10 @@ def _span_end(wanted: list[Wanted], start: int) -> int:
 
 def _read_span(wal: Wal, plan: ReadPlan, start: int, stop: int, from_disk: bool) -> list[bytes]:
     first, last = plan.wanted[start], plan.wanted[stop - 1]
-    begin = _place(first)
+    begin = first.place
     where = f"{plan.stream_id}/{plan.range_index}"
     try:
-        data = wal.read(begin, _place(last) + last.length - begin, from_disk=from_disk)
+        data = wal.read(begin, last.place + last.length - begin, from_disk=from_disk)
     except KeyError as error:
         raise RangeNotFound(f"no replica of range {where} here any more") from error
     except OSError as error:
@@ -116,7 +131,7 @@ def _read_span(wal: Wal, plan: ReadPlan, start: int, stop: int, from_disk: bool)
         raise Unavailable(problem) from error
     batches: list[bytes] = []
     for one in plan.wanted[start:stop]:
-        place = _place(one) - begin
+        place = one.place - begin
         batches.append(_check(plan, one, bytes(data[place : place + one.length])))
     return batches
 

@@ -1,7 +1,9 @@
 """From a log's entries back to replicas, and what damage means for each of them. Pure: findings in, replicas out.
 
 * Batches and metadata are matched by sequence number, not by order: metadata is written again when its segment is
-  recycled, so it may stand behind the batches it speaks of.
+  recycled, so it may stand behind the batches it describes.
+* Batches that were moved stand behind later ones, and perhaps twice in the log: the latest copy counts. Copies that differ
+  are damage, and so are two batches of one offset of which none is a copy.
 * Damage to a named range quarantines it, and so does a gap in its offsets or the loss of its metadata.
 * Damage whose range cannot be told puts every replica in doubt that is not sealed and whole, and may have lost a
   replica altogether: then ranges that this server does not know are in doubt as well (`doubt_unknown`).
@@ -9,7 +11,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rangelog_core.batch import BatchHeader
 from rangelog_core.errors import Corruption, OutOfOrder, RangelogError, UnsupportedVersion
@@ -23,7 +27,7 @@ from rangelog_server.ranges.state import (
     unpack_state,
     unpack_tombstone,
 )
-from rangelog_server.wal.entry import Entry, Kind, iterate_heads, make_lsn, split_lsn
+from rangelog_server.wal.entry import BATCH_KINDS, Entry, Kind, iterate_heads, make_lsn, split_lsn
 from rangelog_server.wal.scan import Damage, Ending, Findings
 
 Key = tuple[int, int]
@@ -62,10 +66,17 @@ class Replayed:
 
 @dataclass(slots=True)
 class _Found:
-    batches: list[Entry] = field(default_factory=list)
+    batches: list[Entry] = field(default_factory=list)  # copies too
     state: ReplicaState | None = None
     state_lsn: int = 0
     segments: set[int] = field(default_factory=set)
+
+
+class _Batch(NamedTuple):
+    entry: Entry
+    header: BatchHeader
+    crc: int
+    skip: int  # bytes before it in the entry
 
 
 def replay(findings: Findings, *, started_before: bool = False) -> Replayed:
@@ -105,7 +116,7 @@ def _take(result: Replayed, found: dict[Key, _Found], entry: Entry) -> None:
     else:
         parts = found.setdefault(key, _Found())
         parts.segments.add(split_lsn(entry.lsn)[0])
-        if entry.kind is Kind.BATCHES:
+        if entry.kind in BATCH_KINDS:
             parts.batches.append(entry)
         else:
             state = unpack_state(entry.digest)
@@ -127,15 +138,20 @@ def _build(result: Replayed, key: Key, parts: _Found) -> HostedReplica | None:
     batches = [entry for entry in parts.batches if entry.lsn >= born_lsn]
     if state is None and not batches:
         return None
-    heads = [(entry, header, crc) for entry in batches for header, crc in iterate_heads(entry.digest)]
+    found = [one for entry in batches for one in _batches_of(entry)]
     if state is not None and state.sealed_end_offset is not None:
-        # What was cut may be gone from recycled segments and still lie in others.
-        heads = [one for one in heads if one[1].base_offset < state.sealed_end_offset]
-    start = state.start_offset if state else heads[0][1].base_offset
-    hosted = HostedReplica(Replica(*key, start, state.epoch if state else heads[0][1].epoch))
+        found = _below(found, state.sealed_end_offset)
+    first = min((one.header for one in found), key=lambda header: header.base_offset, default=None)
+    if state is not None:
+        start, epoch = state.start_offset, state.epoch
+    else:
+        start, epoch = (first.base_offset, first.epoch) if first is not None else (0, 0)
+    hosted = HostedReplica(Replica(*key, start, epoch))
     hosted.born_lsn, hosted.state_lsn = born_lsn, parts.state_lsn
+    for sequence in parts.segments:
+        hosted.weigh(sequence, 0)
     try:
-        _replay_batches(hosted, heads)
+        _replay_batches(hosted, _latest(found))
         if state is None:
             raise Corruption("its metadata is lost")
         restore(hosted.core, state)
@@ -148,19 +164,45 @@ def _build(result: Replayed, key: Key, parts: _Found) -> HostedReplica | None:
     return hosted
 
 
-def _replay_batches(hosted: HostedReplica, heads: list[tuple[Entry, BatchHeader, int]]) -> None:
-    skip, lsn = 0, -1
-    for entry, header, crc in heads:
-        if entry.lsn != lsn:
-            skip, lsn = 0, entry.lsn
+def _batches_of(entry: Entry) -> Iterator[_Batch]:
+    skip = 0
+    for header, crc in iterate_heads(entry.digest):
+        yield _Batch(entry, header, crc, skip)
+        skip += header.length
+
+
+def _below(found: list[_Batch], end_offset: int) -> list[_Batch]:
+    """Leave out what was cut: it may be gone from recycled segments and still lie in others, moved there even."""
+    return [one for one in found if one.header.base_offset < end_offset]
+
+
+def _latest(found: list[_Batch]) -> list[_Batch]:
+    """Return the latest copy of each batch, by offset. Raises Corruption where two of one offset cannot be copies."""
+    latest: dict[int, _Batch] = {}
+    appended_end = 0
+    for one in found:
+        base = one.header.base_offset
+        known = latest.get(base)
+        if one.entry.kind is Kind.BATCHES:
+            if base < appended_end:
+                raise Corruption(f"a gap: batch {base} was appended after {appended_end}")
+            appended_end = one.header.end_offset
+        if known is not None and (known.header.end_offset, known.crc) != (one.header.end_offset, one.crc):
+            raise Corruption(f"batch {base} was moved and differs from what it was")
+        latest[base] = one
+    return [latest[base] for base in sorted(latest)]
+
+
+def _replay_batches(hosted: HostedReplica, batches: list[_Batch]) -> None:
+    for entry, header, crc, skip in batches:
         if (header.stream_id, header.range_index) != hosted.key:
             raise Corruption("a batch of another range")
         try:
             hosted.core.replay_append(header, crc)
         except OutOfOrder as error:
             raise Corruption(f"a gap: {error.message}") from error
-        hosted.place(header, lsn, skip)
-        skip += header.length
+        hosted.place(header, entry.lsn, skip)
+        hosted.weigh(split_lsn(entry.lsn)[0], header.length)
         hosted.core.confirm_offset = max(hosted.core.confirm_offset, entry.confirm_offset)
     hosted.strict_end = hosted.core.end_offset
 

@@ -18,6 +18,9 @@ STEP_BYTES = 1024 * 1024
 AGAIN_S = 30.0
 """Between two tries of what the disk refused: often enough that what lasts is told from what passes."""
 
+LOOKS_MAX = 2_000
+"""Replicas looked at in one call, where none of them is to be read."""
+
 Key = tuple[int, int]
 
 
@@ -50,23 +53,27 @@ class Scrub:
             return None
         if self._begun_s is None:
             self._begun_s = now_s
-            self._left = sorted(replicas, reverse=True)
-        while self._left or self._position is not None:
+            self._left = list(replicas)[::-1]
+        for _ in range(LOOKS_MAX):
+            if not self._left and self._position is None:
+                break
             step = self._take(replicas)
             if step is not None:
                 self._next_s = now_s + step.size_bytes / self._bytes_per_s
                 self.read_bytes += step.size_bytes
                 return step
+        if self._left or self._position is not None:
+            return None  # open replicas, many in a row: the loop has its turn first
         self.passes += 1
         self._next_s = max(now_s, self._begun_s + self._interval_s)
         self._begun_s = None
         return None
 
-    def again(self, step: ScrubStep, now_s: float) -> None:
-        """The disk refused the step that was returned last."""
+    def again(self, step: ScrubStep, now_s: float, *, soon: bool = False) -> None:
+        """The step that was returned last could not be read: it is returned again, `soon` or after AGAIN_S."""
         core = step.hosted.core
         self._position = step.hosted.key, core.batch_number(step.plan.wanted[0].base_offset)
-        self._next_s = max(self._next_s, now_s + AGAIN_S)
+        self._next_s = max(self._next_s, now_s + (0.0 if soon else AGAIN_S))
 
     def wait_s(self, now_s: float) -> float:
         """How long there is nothing to do."""

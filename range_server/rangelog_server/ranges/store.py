@@ -25,14 +25,18 @@ from rangelog_core.errors import (
 from rangelog_server.ranges.cache import CACHE_BYTES_DEFAULT, TailCache
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.read_faults import ReadFault, ReadFaults
+from rangelog_server.ranges.reading import ReadPlan, is_current
 from rangelog_server.ranges.replay import RangeFloor, Replayed, Tombstone, replay, unhealthy
 from rangelog_server.ranges.replica import DiskTrust, NewBatch, Replica
-from rangelog_server.ranges.state import ServerState, pack_epoch, pack_state, pack_tombstone
-from rangelog_server.wal.entry import Kind, batch_heads, split_lsn
+from rangelog_server.ranges.space import LogSpace
+from rangelog_server.ranges.state import ServerState, pack_state, pack_tombstone
+from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind, batch_heads
 from rangelog_server.wal.log import Wal
 
-REPLICAS_MAX = 100_000
-"""Bounds what a client can make a server remember."""
+REPLICAS_MAX = 300_000
+"""Bounds what a client can make a server remember. An idle replica with one batch takes 1.9 KiB (measured; 48 bytes
+more for each further batch), so these take 560 MiB. They are recovered in some 6 s, and reported to a new leader in one
+heartbeat, whose size is the limit: at 52 bytes a report 15 of the 16 MiB that a message may have (GRPC_MESSAGE_BYTES_MAX)."""
 
 
 class AppendClient(Protocol):
@@ -61,7 +65,9 @@ class Store:
         self.server_lsn = 0
         self.problems: list[str] = []
         self.read_faults = ReadFaults()
-        self.changed: dict[tuple[int, int], None] = {}  # replicas whose report differs from the last one sent
+        self.changed: dict[tuple[int, int], None] = {}  # replicas whose state differs from the last one reported
+        self.grown: dict[tuple[int, int], None] = {}  # open ones that differ in offsets and size alone
+        self.space = LogSpace(self)
         wal.on_flushed = self.on_flushed
 
     # ---- opening
@@ -76,10 +82,11 @@ class Store:
         replayed = replay(self.wal.open(), started_before=started_before)
         self.replicas, self.floors, self.tombstones = replayed.replicas, replayed.floors, replayed.tombstones
         self.server, self.server_lsn, self.problems = replayed.server, replayed.server_lsn, replayed.problems
+        self.space.open()
         for hosted in unhealthy(replayed):
             self.write_state(hosted)
         if replayed.problems:
-            self._write_server()
+            self.write_server()
         self.wal.kick()
         self.wal.close_torn_tails()
         self.changed = dict.fromkeys(self.replicas)
@@ -182,10 +189,11 @@ class Store:
         lsn = wal.submit(
             Kind.BATCHES, core.stream_id, core.range_index, payload, digest, core.confirm_offset, token, crc
         )
-        skip, flushed = 0, wal.flushed_lsn
+        self.space.placed(hosted, lsn, len(payload))
+        skip, flushed, place = 0, wal.flushed_lsn, lsn + ENTRY_HEADER_BYTES
         for batch in fresh:
             hosted.place(batch.header, lsn, skip)
-            self.cache.put(lsn + skip, batch.data, flushed)
+            self.cache.put(place + skip, batch.data, flushed)
             skip += batch.header.length
         if not memory:
             hosted.strict_end = end
@@ -193,7 +201,6 @@ class Store:
             core.flushed(end)
             hosted.wake()
             self._acked_alone(appender, hosted, request_id, size_bytes)
-        self.changed[hosted.key] = None
 
     def _already_there(
         self, hosted: HostedReplica, appender: AppendClient | None, request_id: int, end_offset: int, size_bytes: int
@@ -219,7 +226,7 @@ class Store:
                 continue
             before = hosted.core.confirm_offset
             if hosted.core.confirm(each.epoch, each.confirm_offset):
-                self.changed[hosted.key] = None
+                self.grown[hosted.key] = None
             if hosted.core.confirm_offset != before:
                 hosted.wake()
 
@@ -246,7 +253,7 @@ class Store:
             hosted = self.host(core)
         self.check_start(hosted, start_offset)
         if hosted.core.commit_end(end_offset, epoch=None if by_placement_driver else epoch):
-            hosted.follow_cut()
+            self.space.cut(hosted)
             self.write_state(hosted, lambda: done(hosted))
             hosted.wake()
         elif hosted.unwritten:
@@ -261,12 +268,15 @@ class Store:
         core = hosted.core
         payload = pack_state(core, hosted.born_lsn)
         hosted.unwritten = True
+        before_lsn = hosted.state_lsn
         hosted.state_lsn = self.wal.submit(Kind.STATE, core.stream_id, core.range_index, payload, payload, 0, done)
+        self.space.state_written(hosted, before_lsn)
         hosted.unwritten = False
         hosted.written_trust = core.trust
         self.changed[hosted.key] = None
 
-    def _write_server(self, done: Callable[[], None] | None = None) -> None:
+    def write_server(self, done: Callable[[], None] | None = None) -> None:
+        """Write what concerns the log as a whole; `done` once it is durable. Raises StorageFull."""
         payload = self.server.pack()
         self.server_lsn = self.wal.submit(Kind.SERVER, 0, 0, payload, payload, 0, done)
 
@@ -275,7 +285,7 @@ class Store:
         if self.wal.flushed_lsn == self.wal.log_end:
             done()
         else:
-            self._write_server(done)
+            self.write_server(done)
 
     def quarantine(self, hosted: HostedReplica, problem: str) -> None:
         """Stop trusting a replica; written and reported."""
@@ -285,13 +295,22 @@ class Store:
             self.wal.kick()
             hosted.wake()
 
-    def read_failed(self, hosted: HostedReplica, error: RangelogError, now_s: float) -> None:
-        """Quarantine a replica whose bytes do not fit, or that the disk goes on refusing; what may pass is only noted."""
+    def read_failed(
+        self, hosted: HostedReplica, error: RangelogError, now_s: float, plan: ReadPlan | None = None
+    ) -> bool:
+        """Quarantine a replica whose bytes do not fit, or that the disk goes on refusing; what may pass is only noted.
+
+        `plan`: of the read that failed. Returns True if its batches were moved meanwhile: the failure is no evidence then,
+        and the read is to be repeated.
+        """
         if hosted.dropped:
-            return
+            return False
+        if plan is not None and not is_current(hosted, plan):
+            return True
         lost = isinstance(error, ReadFault) and self.read_faults.failed(hosted.key, error, now_s)
         if lost or isinstance(error, Corruption):
             self.quarantine(hosted, error.message)
+        return False
 
     def _note_health(self, hosted: HostedReplica) -> None:
         self.changed[hosted.key] = None
@@ -303,7 +322,7 @@ class Store:
         """Every range that may have been lost in a damage is hosted (in doubt) now: unknown ones are new again."""
         if self.server.doubt_unknown:
             self.server.doubt_unknown = False
-            self._write_server()
+            self.write_server()
             self.wal.kick()
 
     # ---- completions
@@ -334,6 +353,7 @@ class Store:
         for appender in appenders:
             appender.send_acks()
         for hosted in moved:
+            (self.grown if hosted.core.sealed_end_offset is None else self.changed)[hosted.key] = None
             if hosted.core.trust is not hosted.written_trust:
                 self._note_health(hosted)
             if hosted.waiters:
@@ -341,7 +361,7 @@ class Store:
         acked.clear()
         moved.clear()
 
-    # ---- dropping and reclaiming
+    # ---- dropping and freeing
 
     def drop(self, stream_id: int, range_index: int, done: Callable[[], None]) -> None:
         """Forget a replica for good; `done` once that is durable. The caller has the placement driver's word for it."""
@@ -356,51 +376,13 @@ class Store:
         del self.replicas[hosted.key]
         hosted.dropped = True
         self.read_faults.forget(hosted.key)
-        segments = {*hosted.segments, split_lsn(hosted.state_lsn)[0], split_lsn(hosted.born_lsn)[0]}
-        self.tombstones[hosted.key] = Tombstone(as_of, epoch, lsn, segments)
-        floor = self.floors.setdefault(stream_id, RangeFloor(range_index, epoch, lsn))
-        floor.index, floor.epoch, floor.lsn = max(floor.index, range_index), max(floor.epoch, epoch), lsn
+        self.space.dropped(hosted, as_of, lsn)
         self.changed[hosted.key] = None
         hosted.wake()
 
-    def reclaim(self, segments_max: int = 4) -> int:
-        """Give back full segments that nothing needs; return how many. Call now and then."""
-        needed: dict[int, None] = {}
-        for hosted in self.replicas.values():
-            needed.update(dict.fromkeys(hosted.segments))
-        idle = [sequence for sequence in self.wal.full_sequences() if sequence not in needed][:segments_max]
-        if not idle:
-            return 0
-        for sequence in idle:
-            self._carry_forward(sequence)
-        self.server.live = sorted(
-            sequence for sequence in self.wal.segments if sequence not in idle and sequence <= self.wal.current_sequence
-        )
-        self._write_server(lambda: self._release(idle))
-        self.wal.kick()
-        return len(idle)
-
-    def _carry_forward(self, sequence: int) -> None:
-        """Write again what a segment holds of metadata that still counts."""
-        for hosted in self.replicas.values():
-            if split_lsn(hosted.state_lsn)[0] == sequence:
-                self.write_state(hosted)
-        for key, tombstone in list(self.tombstones.items()):
-            tombstone.segments.discard(sequence)
-            if not tombstone.segments:
-                del self.tombstones[key]
-            elif split_lsn(tombstone.lsn)[0] == sequence:
-                payload = pack_tombstone(tombstone.as_of_lsn, tombstone.epoch)
-                tombstone.lsn = self.wal.submit(Kind.TOMBSTONE, *key, payload, payload)
-        for stream_id, floor in self.floors.items():
-            if split_lsn(floor.lsn)[0] == sequence:
-                payload = pack_epoch(floor.epoch)
-                floor.lsn = self.wal.submit(Kind.FLOOR, stream_id, floor.index, payload, payload)
-
-    def _release(self, sequences: list[int]) -> None:
-        for sequence in sequences:
-            if sequence in self.wal.segments:
-                self.wal.release(sequence)
+    def reclaim(self) -> int:
+        """Free full segments that nothing needs; return how many go at the next flush. Raises StorageFull."""
+        return self.space.reclaim()
 
     # ---- reading
 
@@ -408,7 +390,7 @@ class Store:
         """Return the batches [first, last) if all of them are still in memory."""
         found: list[bytes] = []
         for number in range(first, last):
-            batch = self.cache.get(hosted.lsns[number] + hosted.skips[number])
+            batch = self.cache.get(hosted.places[number])
             if batch is None:
                 return None
             found.append(batch)

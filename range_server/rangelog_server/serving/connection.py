@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import cast
 
 import structlog
 from google.protobuf.message import DecodeError
@@ -26,6 +25,8 @@ from rangelog_proto.v1 import data_pb2
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.store import Store
+from rangelog_server.serving.deadlines import Deadlines
+from rangelog_server.serving.fetch_queue import FetchesInAll, FetchQueue
 
 HELLO_TIMEOUT_S = 5.0
 FRAME_TIMEOUT_S = 60.0
@@ -49,12 +50,6 @@ PENDING_BYTES_MAX = 256 * MIB
 WRITE_BUFFER_BYTES_MAX = 16 * MIB
 ACKS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
-FETCHES_ACTIVE_MAX = 4
-FETCHES_WAITING_MAX = 1_024
-QUESTIONS_WAITING_MAX = 256
-"""Beyond these: fetches for offsets alone, so that followers at the limit do not keep a client from asking for an end."""
-FETCHES_PER_TURN_MAX = 64
-"""Of one connection, in one turn of the event loop: some milliseconds when all are answered from memory."""
 READS_AHEAD_MAX = 64
 """Over all connections: replies of some 256 KiB, or of one batch, that are read before they can be sent."""
 
@@ -73,8 +68,13 @@ class DataPlane:
     connections: dict[ClientConnection, None] = field(default_factory=dict)
     paused: dict[ClientConnection, None] = field(default_factory=dict)
     reads_ahead: int = 0
+    fetches: FetchesInAll = field(default_factory=FetchesInAll)
+    deadlines: Deadlines = field(init=False)
     _refusals: int = 0  # not logged yet
     _refusals_logged_s: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.deadlines = Deadlines(self.loop)
 
     def refused(self, now_s: float) -> None:
         """A connection too many was turned away."""
@@ -104,13 +104,6 @@ class DataPlane:
 Handler = Callable[["ClientConnection", Frame], None]
 
 
-class Following(Protocol):
-    """A fetch that is answered more than once."""
-
-    def renew(self, credit_bytes: int) -> None:
-        """Go on for so many bytes more; none: end, without another reply."""
-
-
 class ClientConnection(asyncio.BufferedProtocol):
     """One client."""
 
@@ -123,12 +116,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.client = ""
         self.features: frozenset[str] = frozenset()  # that both sides announced
         self.weak = weakref.ref(self)  # replicas know of it without keeping it
-        self.fetches: deque[Callable[[], None]] = deque()  # that wait for their turn
-        self.fetch_count = 0  # waiting in any way
-        self.following: dict[int, Following] = {}  # by request id: fetches that are answered more than once
-        self._fetches_active = 0
-        self._fetches_left = FETCHES_PER_TURN_MAX  # to be started before the loop has another turn
-        self._starting_fetches = False
+        self.fetches = FetchQueue(plane.loop, plane.fetches)
         self._handlers = handlers
         self._decoder = FrameDecoder(
             message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
@@ -198,15 +186,14 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
         self.closed = True
-        self.fetches.clear()
-        for fetch in list(self.following.values()):
-            fetch.renew(0)
+        self.fetches.close()
         self.plane.connections.pop(self, None)
         self.plane.paused.pop(self, None)
 
     def pause_writing(self) -> None:
         """The client does not read what we send: ask nothing more of it."""
         self._writing_paused = True
+        self.fetches.hold()
         self._slow_deadline = self.plane.loop.time() + SLOW_READER_TIMEOUT_S
         self._pause_reading()
 
@@ -214,7 +201,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """It reads again."""
         self._writing_paused = False
         self.resume_if_settled()
-        self._start_fetches()
+        self.fetches.release()
 
     # ---- requests
 
@@ -321,40 +308,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._reading_paused = False
             self.plane.paused.pop(self, None)
             self._transport.resume_reading()
-
-    def queue_fetch(self, start: Callable[[], None]) -> None:
-        """Run a fetch when it is its turn; it calls fetch_done when its reply is sent, or when it waits for more.
-
-        `start` raises nothing: whatever happens to a fetch, it answers, and gives back its turn.
-        """
-        self.fetches.append(start)
-        self._start_fetches()
-
-    def fetch_done(self) -> None:
-        """One fetch less is active."""
-        self._fetches_active -= 1
-        self._start_fetches()
-
-    def _start_fetches(self) -> None:
-        """Start what may be started: never from within itself, however many are done at once."""
-        if self._starting_fetches:
-            return  # by the loop below, of which this fetch is a step
-        self._starting_fetches = True
-        try:
-            while self.fetches and self._fetches_active < FETCHES_ACTIVE_MAX and not self._writing_paused:
-                if not self._fetches_left:
-                    return  # the next turn goes on
-                self._fetches_left -= 1
-                if not self._fetches_left:
-                    self.plane.loop.call_soon(self._next_turn)
-                self._fetches_active += 1
-                self.fetches.popleft()()
-        finally:
-            self._starting_fetches = False
-
-    def _next_turn(self) -> None:
-        self._fetches_left = FETCHES_PER_TURN_MAX
-        self._start_fetches()
 
     def check_deadlines(self, now: float) -> None:
         """Disconnect who is too slow."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from rangelog_core.errors import Corruption, InternalError, PreconditionFailed, StorageFull, Unavailable
+from rangelog_core.errors import Corruption, InternalError, PreconditionFailed, RangelogError, StorageFull, Unavailable
 from rangelog_core.limits import MIB
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2
@@ -26,7 +26,7 @@ from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.read_faults import ReadFault
-from rangelog_server.ranges.reading import make_plan, read_batches
+from rangelog_server.ranges.reading import is_current, make_plan, read_batches
 from rangelog_server.ranges.store import Store
 from rangelog_server.tier.single_thread import SingleThread
 from rangelog_server.wal.log import Wal
@@ -198,14 +198,25 @@ def _open(url: str) -> ObjectStore:
 
 
 def _batches(wal: Wal, hosted: HostedReplica, start_offset: int, end_offset: int) -> Iterator[bytes]:
-    """Read a sealed replica's batches, checked. Its index does not change any more, so any thread may."""
+    """Read a sealed replica's batches, checked. Nothing of its index changes any more but places, so any thread may."""
     position = start_offset
     while position < end_offset:
         first, last = hosted.plan(position, end_offset, READ_BYTES)
         if first == last:
             raise InternalError(f"range {hosted} holds nothing at {position}")
-        yield from read_batches(wal, make_plan(hosted, first, last))
+        yield from _read(wal, hosted, first, last)
         position = hosted.core.batch_span(last - 1)[1]
+
+
+def _read(wal: Wal, hosted: HostedReplica, first: int, last: int) -> list[bytes]:
+    """Read batches; again while they are moved under the reader's hands. Raises as read_batches does."""
+    while True:
+        plan = make_plan(hosted, first, last)
+        try:
+            return read_batches(wal, plan)
+        except RangelogError:
+            if hosted.dropped or is_current(hosted, plan):
+                raise
 
 
 def _build(

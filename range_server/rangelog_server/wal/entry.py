@@ -63,7 +63,11 @@ class Kind(IntEnum):
     SERVER = 5  # what concerns the log as a whole
     END = 6
     NEXT = 7
+    MOVED = 8  # batches of one range once more, so that the segment they were in can be freed
 
+
+BATCH_KINDS = frozenset((Kind.BATCHES, Kind.MOVED))
+"""Entries whose payload is record batches."""
 
 _KINDS = {int(kind): kind for kind in Kind}
 
@@ -93,7 +97,7 @@ class EntryHeader(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One entry as recovery hands it on. `digest`: the payload, or for BATCHES each batch's header and checksum."""
+    """One entry as recovery hands it on. `digest`: the payload, or of batches each one's header and checksum."""
 
     kind: Kind
     lsn: int
@@ -200,13 +204,13 @@ def payload_digest(header: EntryHeader, payload: bytes) -> bytes:
     """Check an entry's payload against its header and return its digest. Raises Corruption, UnsupportedVersion."""
     crc = google_crc32c.value(payload)
     try:
-        digest = batch_heads(payload) if header.kind is Kind.BATCHES else payload
+        digest = batch_heads(payload) if header.kind in BATCH_KINDS else payload
     except UnsupportedVersion:
         own_crc = int.from_bytes(payload[-BATCH_TRAILER_BYTES:], "little")
         if header.payload_crc not in (crc, own_crc if crc == WHOLE_CRC else crc):
             raise Corruption("an entry's payload is damaged") from None
         raise
-    if header.kind is Kind.BATCHES and header.version > 1 and len(digest) == HEAD_RECORD_BYTES:
+    if header.kind in BATCH_KINDS and header.version > 1 and len(digest) == HEAD_RECORD_BYTES:
         if crc != WHOLE_CRC:
             raise Corruption("the checksum of an entry's batch does not fit")
         (crc,) = _CRC.unpack_from(digest, BATCH_HEADER_BYTES)
@@ -216,7 +220,7 @@ def payload_digest(header: EntryHeader, payload: bytes) -> bytes:
 
 
 def iterate_heads(digest: bytes) -> Iterator[tuple[BatchHeader, int]]:
-    """Yield (header, checksum) of each batch of a BATCHES entry's digest."""
+    """Yield (header, checksum) of each batch of an entry's digest."""
     for position in range(0, len(digest), HEAD_RECORD_BYTES):
         (crc,) = _CRC.unpack_from(digest, position + BATCH_HEADER_BYTES)
         yield peek_header(digest, position), crc
@@ -264,7 +268,7 @@ def unpack_sidecar(salt: int, sequence: int, data: bytes) -> tuple[int, list[Ent
         position += digest_bytes
         if kind not in _KINDS or position > stop:
             return None
-        if kind == Kind.BATCHES and (not digest or digest_bytes % HEAD_RECORD_BYTES):
+        if kind in BATCH_KINDS and (not digest or digest_bytes % HEAD_RECORD_BYTES):
             return None
         lsn = make_lsn(sequence, place)
         entries.append(Entry(_KINDS[kind], lsn, stream_id, range_index, confirm_offset, length, digest))

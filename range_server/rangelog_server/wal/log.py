@@ -39,8 +39,8 @@ from rangelog_server.wal.scan import Ending, Findings, SegmentLog, judge
 SEGMENT_BYTES_DEFAULT = 64 * MIB
 RESERVE_BYTES = 1 * MIB
 SPARES_WANTED = 2
-SPARE_RETRY_S = 1.0
 SHRINK_PAUSE_S = 0.05
+SHORT_SEGMENTS = 4
 
 HERE_BYTES_MAX = 64 * 1024
 """What the loop itself flushes: beyond it, writing and copying would keep it from reading sockets."""
@@ -367,10 +367,27 @@ class Wal:
         """The segment that fills now."""
         return self._current.sequence
 
-    def full_sequences(self) -> list[int]:
-        """Return the segments that are full and flushed, oldest first."""
-        flushed_sequence = split_lsn(self.flushed_lsn)[0]
-        return sorted(s for s in self.segments if s < min(flushed_sequence, self._current.sequence))
+    @property
+    def last_full_sequence(self) -> int:
+        """The last segment that is full and flushed; so are all before it."""
+        return min(split_lsn(self.flushed_lsn)[0], self._current.sequence) - 1
+
+    @property
+    def full_count(self) -> int:
+        """How many segments are full."""
+        return len(self.segments) - len(self._spares) - 1
+
+    @property
+    def is_short(self) -> bool:
+        """Whether space is short: the log cannot grow, or not by an eighth of its capacity (SHORT_SEGMENTS at least)."""
+        limit = self.files.capacity_bytes // self.segment_bytes
+        return bool(self.problem) or bool(limit and limit - len(self.segments) < max(SHORT_SEGMENTS, limit // 8))
+
+    @property
+    def room_bytes(self) -> int:
+        """What copies can still be written of, before another segment is made: half of the reserve is for them."""
+        left = self._current.size_bytes - self._position - 2 * ENTRY_HEADER_BYTES - self._reserve_bytes // 2
+        return max(0, left) + len(self._spares) * self.entry_bytes_max
 
     def release(self, sequence: int) -> None:
         """Give a full segment back. Everything in it that is still needed was written again and flushed."""

@@ -14,6 +14,7 @@ from rangelog_core.frame import Opcode
 from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.serving import connection as serving
+from rangelog_server.serving import fetch_queue
 from rangelog_server.serving.connection import DataPlane
 
 
@@ -173,9 +174,8 @@ async def test_silent_peers_are_found_out_by_the_kernel(plane: DataPlane) -> Non
 
 async def test_waiting_fetches_are_bounded_and_forgotten(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     """More long polls than the limit are refused with OVERLOADED; a closed connection's polls do no harm."""
-    from rangelog_server.serving.handlers import fetch
 
-    monkeypatch.setattr(fetch, "FETCHES_WAITING_MAX", 3)
+    monkeypatch.setattr(fetch_queue, "FETCHES_WAITING_MAX", 3)
     client, other = Client(plane).hello(), Client(plane).hello()
     client.append(0)
     client.wire.frames()
@@ -186,10 +186,33 @@ async def test_waiting_fetches_are_bounded_and_forgotten(plane: DataPlane, monke
     client.fetch(0, bytes_max=0)  # a question: who follows at the limit may still ask where the end is
     assert client.wire.frames()[-1].opcode is Opcode.FETCH_REPLY
     client.connection.connection_lost(None)
+    assert (plane.fetches.count, plane.deadlines._ticks) == (0, {})
     other.append(1, confirm_offset=1)
     other.fetch(0)
     reply = other.wire.frames()[-1]
     assert [record.value for data in split_batches(reply.payload) for record in decode_records(data)] == [b"x"]
+
+
+async def test_waiting_fetches_of_all_connections_are_bounded(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many connections share one limit; what one of them gives back, whatever way, another one may use."""
+    monkeypatch.setattr(fetch_queue, "FETCHES_WAITING_IN_ALL_MAX", 4)
+    clients = [Client(plane).hello() for _ in range(3)]
+    clients[0].append(0)
+    clients[0].wire.frames()
+    for client in clients[:2]:
+        for _ in range(2):
+            client.fetch(0, wait_ms_max=60_000, credit_bytes=1 << 20)
+    clients[2].fetch(0, wait_ms_max=60_000)
+    assert data_pb2.Error.FromString(clients[2].wire.frames()[-1].message).code == "OVERLOADED"
+    clients[0].connection.connection_lost(None)
+    clients[1].renew(2, 0)
+    assert plane.fetches.count == 1
+    for _ in range(3):
+        clients[2].fetch(0, wait_ms_max=60_000)
+    assert clients[2].wire.frames() == []
+    assert plane.fetches.count == 4
 
 
 async def test_fetch_waits_for_flush_and_confirm(plane: DataPlane) -> None:

@@ -60,7 +60,7 @@ def written(count: int = 3) -> MemoryIo:
         append(store, batch(base, [b"a" * 60, b"b"]))
         append(store, batch(base + 2, [b"c"]), batch(base + 3, [b"d"]))
     store.unknown_ranges_settled()
-    store._write_server()
+    store.write_server()
     store.wal.kick()
     store.wal.close()
     disk.settle()

@@ -14,7 +14,7 @@ from rangelog_core.frame import Frame, Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.store import Store
-from rangelog_server.serving import connection as serving
+from rangelog_server.serving import fetch_queue
 from rangelog_server.serving.connection import DataPlane
 from rangelog_server.serving.handlers import fetch
 
@@ -61,7 +61,7 @@ async def test_a_thousand_queued_fetches_are_answered(plane: DataPlane, credit_b
     asked = [client.fetch(0, wait_ms_max=10_000, credit_bytes=credit_bytes) for _ in range(COUNT)]
     client.connection.resume_writing()
     assert codes(await client.replies(COUNT)) == dict.fromkeys(asked, "")
-    assert client.connection._fetches_active == 0
+    assert client.connection.fetches.active_count == 0
     last = client.fetch(0)
     assert last in codes(await client.replies(1))
 
@@ -73,7 +73,7 @@ async def test_a_thousand_long_polls_that_end_together(plane: DataPlane) -> None
     writer.append(4, confirm_offset=4)
     writer.confirm(5)
     assert codes(await client.replies(COUNT)) == dict.fromkeys(asked, "")
-    assert (client.connection._fetches_active, client.connection.fetch_count) == (0, 0)
+    assert (client.connection.fetches.active_count, client.connection.fetches.count) == (0, 0)
 
 
 async def test_a_long_queue_leaves_the_loop_its_turns(plane: DataPlane) -> None:
@@ -95,7 +95,7 @@ async def test_a_long_queue_leaves_the_loop_its_turns(plane: DataPlane) -> None:
     async with asyncio.timeout(5):
         while sum(turns) < COUNT:
             await asyncio.sleep(0)
-    assert max(turns) <= 2 * serving.FETCHES_PER_TURN_MAX
+    assert max(turns) <= 2 * fetch_queue.FETCHES_PER_TURN_MAX
 
 
 def failing(times: int, error: BaseException) -> Callable[..., list[bytes] | None]:
@@ -117,14 +117,14 @@ async def test_a_fetch_that_fails_for_no_known_reason_is_answered(
 ) -> None:
     """More of them than there are slots: each is told INTERNAL and logged, its slot comes back, the others are served."""
     client = with_records(plane)
-    bad = serving.FETCHES_ACTIVE_MAX + 2
+    bad = fetch_queue.FETCHES_ACTIVE_MAX + 2
     monkeypatch.setattr(Store, "cached", failing(bad, ValueError("a defect")))
     client.connection.pause_writing()
     asked = [client.fetch(0) for _ in range(10)]
     client.connection.resume_writing()
     answers = codes(await client.replies(10))
     assert [answers[number] for number in asked] == ["INTERNAL"] * bad + [""] * (10 - bad)
-    assert (client.connection._fetches_active, client.connection.fetch_count) == (0, 0)
+    assert (client.connection.fetches.active_count, client.connection.fetches.count) == (0, 0)
     assert len(defects) == bad
 
 
@@ -137,13 +137,13 @@ async def test_a_read_that_fails_for_no_known_reason_is_answered(
     plane.store.cache._batches.clear()
     thread_future: ThreadFuture[list[bytes]] = ThreadFuture()
     monkeypatch.setattr(plane.readers, "submit", lambda *call: thread_future)
-    asked = [client.fetch(0) for _ in range(serving.FETCHES_ACTIVE_MAX)]
+    asked = [client.fetch(0) for _ in range(fetch_queue.FETCHES_ACTIVE_MAX)]
     if isinstance(failure, CancelledError):
         thread_future.cancel()
     else:
         thread_future.set_exception(failure)
     assert codes(await client.replies(len(asked))) == dict.fromkeys(asked, code)
-    assert (client.connection._fetches_active, client.connection.fetch_count) == (0, 0)
+    assert (client.connection.fetches.active_count, client.connection.fetches.count) == (0, 0)
     assert plane.store.find(1, 0).core.trust.value == "sound"
 
 
@@ -158,7 +158,7 @@ async def test_a_reply_that_cannot_be_sent_costs_no_slot(
 
     monkeypatch.setattr(client.wire, "write", broken)
     monkeypatch.setattr(client.wire, "writelines", broken)
-    for _ in range(serving.FETCHES_ACTIVE_MAX + 2):
+    for _ in range(fetch_queue.FETCHES_ACTIVE_MAX + 2):
         client.fetch(0)
-    assert (client.connection._fetches_active, client.connection.fetch_count) == (0, 0)
+    assert (client.connection.fetches.active_count, client.connection.fetches.count) == (0, 0)
     assert defects

@@ -60,7 +60,7 @@ async def test_what_is_confirmed_is_pushed(plane: DataPlane) -> None:
         (frame,) = await client.replies(1)
         assert (frame.request_id, offsets(frame), is_last(frame)) == (number, expected, False)
         assert await quiet(client) == []
-    assert client.connection.fetch_count == 1
+    assert client.connection.fetches.count == 1
 
 
 async def test_acks_say_whether_a_reader_waits(plane: DataPlane) -> None:
@@ -98,7 +98,7 @@ async def test_credit_bounds_what_is_sent(plane: DataPlane, cached: bool) -> Non
     assert await quiet(client) == []
     client.renew(number, 100 * BATCH_BYTES)
     assert [offsets(frame) for frame in await client.replies(2)] == [[6, 7], [8, 9]]
-    assert client.connection.fetch_count == 1
+    assert client.connection.fetches.count == 1
 
 
 async def test_the_disk_is_read_ahead_of_what_is_sent(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ async def test_it_ends_with_the_range(plane: DataPlane) -> None:
     assert data_pb2.FetchReply.FromString(frames[0].message).sealed_end_offset == 3
     client.renew(number, 1_000)
     assert await quiet(client) == []
-    assert client.connection.fetch_count == 0 and not client.connection.following
+    assert client.connection.fetches.count == 0 and not client.connection.fetches.following
 
 
 async def test_it_ends_where_it_was_told_to(plane: DataPlane) -> None:
@@ -164,7 +164,7 @@ async def test_it_ends_where_it_was_told_to(plane: DataPlane) -> None:
     frames = await client.replies(2)
     assert [(offsets(frame), is_last(frame)) for frame in frames] == [([8, 9], False), ([], True)]
     assert await quiet(client) == []
-    assert client.connection.fetch_count == 0 and not client.connection.following
+    assert client.connection.fetches.count == 0 and not client.connection.fetches.following
 
 
 async def test_it_ends_when_it_is_told_to(plane: DataPlane) -> None:
@@ -179,12 +179,12 @@ async def test_it_ends_when_it_is_told_to(plane: DataPlane) -> None:
     queued = client.fetch(0, wait_ms_max=10_000, credit_bytes=1 << 20)
     for number in (waiting, spent, read, queued):
         client.renew(number, 0)
-    assert client.connection.fetch_count == 0 and not client.connection.following
+    assert client.connection.fetches.count == 0 and not client.connection.fetches.following
     assert not plane.store.find(1, 0).waiters
     client.connection.resume_writing()
     await asyncio.get_running_loop().run_in_executor(plane.readers, lambda: None)
     assert await quiet(client) == []
-    assert client.connection._fetches_active == 0
+    assert client.connection.fetches.active_count == 0
 
 
 async def test_it_ends_with_an_error(plane: DataPlane) -> None:
@@ -197,7 +197,7 @@ async def test_it_ends_with_an_error(plane: DataPlane) -> None:
     (frame,) = await client.replies(1)
     error = data_pb2.Error.FromString(frame.message)
     assert (frame.request_id, error.code, error.stream_id) == (number, "CORRUPTION", 0)
-    assert client.connection.fetch_count == 0 and not client.connection.following
+    assert client.connection.fetches.count == 0 and not client.connection.fetches.following
 
 
 async def test_readers_take_turns(plane: DataPlane) -> None:
@@ -233,7 +233,7 @@ async def test_hostile_credit(plane: DataPlane) -> None:
     client.renew(number, (1 << 32) - 1)
     client.renew(999, 5)
     client.renew(999, 0)
-    assert client.connection.following[number]._credit == FETCH_CREDIT_BYTES_MAX  # type: ignore[attr-defined]
+    assert client.connection.fetches.following[number]._credit == FETCH_CREDIT_BYTES_MAX  # type: ignore[attr-defined]
     assert client.wire.frames() == []
     again = data_pb2.Fetch(stream_id=1, range_index=0, offset=1, credit_bytes=1)
     client.send(Opcode.FETCH, again, request_id=number)
@@ -255,7 +255,7 @@ async def test_a_lost_connection_takes_its_fetches_along(plane: DataPlane) -> No
     other.wire.frames()
     other.fetch(2)
     assert [offsets(frame) for frame in await other.replies(1)] == [[2]]
-    assert await quiet(client) == [] and not client.connection.following
+    assert await quiet(client) == [] and not client.connection.fetches.following
 
 
 async def test_nothing_is_left_of_a_lost_connection(plane: DataPlane) -> None:
@@ -269,7 +269,7 @@ async def test_nothing_is_left_of_a_lost_connection(plane: DataPlane) -> None:
     client.connection.connection_lost(None)
     assert await quiet(client) == []
     assert plane.reads_ahead == 0 and not plane.store.find(1, 0).waiters
-    assert client.connection.fetch_count == 0
+    assert client.connection.fetches.count == 0
 
 
 async def test_news_for_nobody_wakes_nobody(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:

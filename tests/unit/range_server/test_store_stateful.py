@@ -7,6 +7,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from eager_compaction import EagerCompaction, compact, submit_moves
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -169,6 +170,22 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.reclaim()
         self.kick()
 
+    @rule(segments=st.integers(1, 3))
+    def move_on(self, segments: int) -> None:
+        self.kick()
+        compact(self.store, segments)
+
+    @rule(steps=st.integers(1, 4))
+    def begin_to_move(self, steps: int) -> None:
+        """Copies that are submitted, and not flushed before whatever comes next."""
+        self.kick()
+        compaction = EagerCompaction(self.store.space)
+        for step in range(steps):
+            try:
+                submit_moves(self.store, compaction, float(step + 1))
+            except StorageFull:
+                return
+
     @rule(batches=st.integers(3, 9))
     def churn(self, batches: int) -> None:
         """Another stream's range comes, is sealed and dropped: the log moves on and segments become idle."""
@@ -212,6 +229,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.disk.cut_after = after
         try:
             self.kick()
+            compact(self.store, 2)
             self.store.reclaim()
         except PowerCut:
             pass
@@ -262,12 +280,18 @@ class StoreMachine(RuleBasedStateMachine):
         for key, hosted in self.store.replicas.items():
             model, core = self.models[key], hosted.core
             core.validate()
-            assert len(hosted.lsns) == core.batch_count
+            assert len(hosted.places) == core.batch_count
             flushed = 0
             while flushed < core.batch_count and core.batch_span(flushed)[1] <= core.durable_offset:
                 flushed += 1
             found = read_batches(self.wal, make_plan(hosted, 0, flushed))
             assert found == model.batches[:flushed]
+
+    @invariant()
+    @precondition(lambda self: hasattr(self, "store"))
+    def counters_are_what_they_count(self) -> None:
+        if not self.store.space._moving:
+            self.store.space.validate()
 
 
 StoreMachine.TestCase.settings = settings(

@@ -12,14 +12,14 @@ disk refuses only if that lasts. Whatever goes wrong in a fetch, it is answered,
 
 from __future__ import annotations
 
-from asyncio import Future, TimerHandle
+from asyncio import Future
 from collections.abc import Callable
+from typing import NamedTuple
 
 import structlog
 
 from rangelog_core.errors import (
     InternalError,
-    Overloaded,
     ProtocolViolation,
     RangelogError,
     RangeNotFound,
@@ -29,35 +29,36 @@ from rangelog_core.frame import Frame, Opcode
 from rangelog_core.limits import FETCH_BYTES_MAX, FETCH_CREDIT_BYTES_MAX, FETCH_WAIT_MS_MAX
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.ranges.hosted_replica import HostedReplica
-from rangelog_server.ranges.reading import make_plan, read_batches
+from rangelog_server.ranges.reading import ReadPlan, make_plan, read_batches
 from rangelog_server.ranges.replica import DiskTrust
-from rangelog_server.serving.connection import (
-    FETCHES_WAITING_MAX,
-    QUESTIONS_WAITING_MAX,
-    READS_AHEAD_MAX,
-    ClientConnection,
-)
+from rangelog_server.serving.connection import READS_AHEAD_MAX, ClientConnection
 
 _log = structlog.get_logger("fetch")
+
+
+class _Reading(NamedTuple):
+    """Batches that are being read, up to an offset."""
+
+    future: Future[list[bytes]]
+    plan: ReadPlan
+    end_offset: int
 
 
 def handle(connection: ClientConnection, frame: Frame) -> None:
     """Answer at once, or when there is something, or when the wait is over. Raises Overloaded, ProtocolViolation."""
     message = data_pb2.Fetch.FromString(frame.message)
-    running = connection.following.get(frame.request_id)
+    running = connection.fetches.following.get(frame.request_id)
     if message.renews:  # it may have ended meanwhile
         if running is not None:
             running.renew(message.credit_bytes)
         return
     if running is not None:
         raise ProtocolViolation("a fetch of this id is under way")
-    if connection.fetch_count >= FETCHES_WAITING_MAX + (0 if message.bytes_max else QUESTIONS_WAITING_MAX):
-        raise Overloaded(f"{FETCHES_WAITING_MAX} fetches wait on this connection already")
     fetch = _Fetch(connection, frame.request_id, message)
-    connection.fetch_count += 1
+    connection.fetches.begin(fetch, question=not message.bytes_max)
     if message.credit_bytes:
-        connection.following[frame.request_id] = fetch
-    connection.queue_fetch(fetch.run)
+        connection.fetches.following[frame.request_id] = fetch
+    connection.fetches.queue(fetch.run)
 
 
 class _Fetch:
@@ -77,7 +78,7 @@ class _Fetch:
         "_over",
         "_reach",
         "_request_id",
-        "_timer",
+        "_tick",
         "_wait_s",
     )
 
@@ -94,8 +95,8 @@ class _Fetch:
         self._has_turn = False
         self._out_of_credit = False
         self._over = False
-        self._ahead: tuple[Future[list[bytes]], int] | None = None  # what comes next is being read, and where it ends
-        self._timer: TimerHandle | None = None
+        self._ahead: _Reading | None = None  # what comes next
+        self._tick: int | None = None  # at which it expires
         self._hosted: HostedReplica | None = None
 
     def run(self) -> None:
@@ -119,7 +120,7 @@ class _Fetch:
     def _end_turn(self) -> None:
         if self._has_turn:
             self._has_turn = False
-            self._connection.fetch_done()
+            self._connection.fetches.done()
 
     def renew(self, credit_bytes: int) -> None:
         """Go on for so many bytes more; none: end, without another reply."""
@@ -130,7 +131,7 @@ class _Fetch:
         if self._out_of_credit and self._credit > 0:
             self._out_of_credit = False
             self._deadline = self._connection.plane.loop.time() + self._wait_s
-            self._connection.queue_fetch(self.run)
+            self._connection.fetches.queue(self.run)
 
     def _attempt(self) -> None:
         message, connection = self._message, self._connection
@@ -141,9 +142,9 @@ class _Fetch:
             self._wait_confirmed(hosted)
             return
         if self._ahead is not None:
-            future, self._reach = self._ahead
+            ahead = self._ahead
             self._forget_ahead()
-            future.add_done_callback(self._read)
+            self._take_when_read(ahead)
             return
         first, last = self._next(hosted)
         if first < last:
@@ -152,7 +153,7 @@ class _Fetch:
             if batches is not None:
                 self._reply(hosted, batches)
                 return
-            self._read_from_disk(hosted, first, last).add_done_callback(self._read)
+            self._take_when_read(self._read_from_disk(hosted, first, last))
         elif core.sealed_end_offset is not None or message.recovery_epoch:
             self._reply(hosted, [])
         else:
@@ -163,7 +164,7 @@ class _Fetch:
         if not self._is_at_end(hosted) or self._connection.plane.loop.time() >= self._deadline:
             self._reply(hosted, [])
             return
-        if self._timer is None:
+        if self._tick is None:
             hosted.ask_confirm()
         self._wait_for_more(hosted)
         self._end_turn()
@@ -176,9 +177,10 @@ class _Fetch:
             bytes_max = min(bytes_max, self._credit)
         return hosted.plan(self._offset, end, bytes_max) if self._offset < end else (0, 0)
 
-    def _read_from_disk(self, hosted: HostedReplica, first: int, last: int) -> Future[list[bytes]]:
+    def _read_from_disk(self, hosted: HostedReplica, first: int, last: int) -> _Reading:
         plan, plane = make_plan(hosted, first, last), self._connection.plane
-        return plane.loop.run_in_executor(plane.readers, read_batches, self._connection.store.wal, plan)
+        future = plane.loop.run_in_executor(plane.readers, read_batches, self._connection.store.wal, plan)
+        return _Reading(future, plan, hosted.core.batch_span(last - 1)[1])
 
     def _read_ahead(self, hosted: HostedReplica) -> None:
         """Have what comes next read while what was read is sent."""
@@ -188,8 +190,7 @@ class _Fetch:
         first, last = self._next(hosted)
         if first < last and self._connection.store.cached(hosted, first, last) is None:
             plane.reads_ahead += 1
-            future = self._read_from_disk(hosted, first, last)
-            self._ahead = future, hosted.core.batch_span(last - 1)[1]
+            self._ahead = self._read_from_disk(hosted, first, last)
 
     def _forget_ahead(self) -> None:
         if self._ahead is not None:
@@ -205,8 +206,8 @@ class _Fetch:
 
     def _wait_for_more(self, hosted: HostedReplica) -> None:
         hosted.waiters[self._wake] = None
-        if self._timer is None:
-            self._timer = self._connection.plane.loop.call_at(self._deadline, self._expire)
+        if self._tick is None:
+            self._tick = self._connection.plane.deadlines.add(self, self._deadline)
 
     def _wake(self) -> None:
         if self._hosted is not None and self._is_at_end(self._hosted):
@@ -222,9 +223,10 @@ class _Fetch:
             return core.confirm_offset < self._message.confirm_wanted_offset
         return self._offset == core.readable_end(self._message.known_end_offset)
 
-    def _expire(self) -> None:
-        self._timer = None
-        if self._hosted is None or self._wake not in self._hosted.waiters:
+    def expire(self) -> None:
+        """The time has come, or had: see Expiring."""
+        self._tick = None
+        if self._over or self._hosted is None or self._wake not in self._hosted.waiters:
             return  # it is no longer waiting
         if self._connection.plane.loop.time() < self._deadline:
             self._wait_for_more(self._hosted)  # it was answered since the timer was set
@@ -234,13 +236,14 @@ class _Fetch:
 
     def _again(self) -> None:
         if not self._over and not self._connection.closed:
-            self._connection.queue_fetch(self.run)
+            self._connection.fetches.queue(self.run)
 
-    def _read(self, future: Future[list[bytes]]) -> None:
-        self._guarded(lambda: self._take(future))
+    def _take_when_read(self, reading: _Reading) -> None:
+        self._reach = reading.end_offset
+        reading.future.add_done_callback(lambda future: self._guarded(lambda: self._take(future, reading.plan)))
 
-    def _take(self, future: Future[list[bytes]]) -> None:
-        """What was wanted of the disk is here, or failed."""
+    def _take(self, future: Future[list[bytes]], plan: ReadPlan) -> None:
+        """What was wanted of the disk is here, or failed; or was moved on meanwhile, and is read again."""
         hosted = self._hosted
         if hosted is None or hosted.dropped:
             raise RangeNotFound(
@@ -250,7 +253,11 @@ class _Fetch:
             raise Unavailable("the server is being stopped")
         store, error = self._connection.store, future.exception()
         if isinstance(error, RangelogError):
-            store.read_failed(hosted, error, self._connection.plane.loop.time())
+            moved = store.read_failed(hosted, error, self._connection.plane.loop.time(), plan)
+            if moved and not self._over:
+                self._again()
+                self._end_turn()
+                return
         if error is not None:
             raise error
         store.read_faults.succeeded(hosted.key, self._offset, self._reach)
@@ -313,10 +320,9 @@ class _Fetch:
             return
         self._over = True
         self._forget_ahead()
-        self._connection.fetch_count -= 1
-        self._connection.following.pop(self._request_id, None)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._connection.fetches.end(self)
+        self._connection.fetches.following.pop(self._request_id, None)
+        if self._tick is not None:
+            self._connection.plane.deadlines.discard(self, self._tick)
         if self._hosted is not None:
             self._hosted.waiters.pop(self._wake, None)
