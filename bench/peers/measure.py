@@ -44,9 +44,12 @@ def main(make: Callable[[str], System], settings: Sequence[str]) -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--compile-seconds", type=float, help="warm-up of each kind where compilers run meanwhile")
     given = parser.parse_args()
     effort = QUICK if given.quick else Effort()
     effort = replace(effort, seconds=given.seconds or effort.seconds, rounds=given.rounds or effort.rounds)
+    if given.compile_seconds is not None:
+        effort = replace(effort, compile_s=given.compile_seconds)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # so that the servers are stopped
     failed: list[str] = []
     try:
