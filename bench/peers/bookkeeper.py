@@ -58,26 +58,13 @@ class BookKeeper(System):
         main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"
         self._servers.spawn("zookeeper", self._java(_SMALL, main_class, str(config)))
         await asyncio.to_thread(wait_port, self._zookeeper_port)
-        await self._make_metadata()
+        self._servers.spawn("init", self._java(_SMALL, "BookKeeperLog", "init", self._metadata))
+        await asyncio.to_thread(self._servers.finish, "init", _START_S_MAX)
         for number in range(BOOKIES):
             self._spawn(number)
         await self._wait_for(range(BOOKIES))
         driver = self._java(_CLIENT, "BookKeeperLog", "serve", self._metadata)
         self._driver = self.sampler = await JavaDriver.start(driver, at / "client.out")
-
-    async def _make_metadata(self) -> None:
-        with (self._servers.directory / "init.out").open("wb") as output:
-            making = await asyncio.create_subprocess_exec(
-                *self._java(_SMALL, "BookKeeperLog", "init", self._metadata), stdout=output, stderr=output
-            )
-            try:
-                async with asyncio.timeout(_START_S_MAX):
-                    code = await making.wait()
-            finally:
-                if making.returncode is None:
-                    making.kill()
-        if code:
-            raise RuntimeError("the metadata of BookKeeper could not be made")
 
     @property
     def _metadata(self) -> str:

@@ -7,7 +7,6 @@ each batch (log.flush.interval.messages=1, which Kafka's documentation advises a
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -65,7 +64,10 @@ class Kafka(System):
     async def start(self) -> None:
         """See System."""
         require("kafka")
-        await asyncio.gather(*(asyncio.to_thread(self._format, node) for node in NODES))
+        for node in NODES:
+            self._format(node)
+        for node in NODES:
+            await asyncio.to_thread(self._servers.finish, f"format{node}", _WAIT_S_MAX)
         for node in NODES:
             self._spawn(node)
         for port in self._ports.values():
@@ -120,7 +122,7 @@ class Kafka(System):
             "kafka", self._servers.directory, _FORMATTER,
             "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(config),
         )  # fmt: skip
-        subprocess.run(command, check=True, capture_output=True, timeout=_WAIT_S_MAX)
+        self._servers.spawn(f"format{node}", command)
 
     def _spawn(self, node: int) -> None:
         config = self._servers.directory / f"node{node}.properties"
@@ -209,7 +211,8 @@ class Kafka(System):
                         producer.poll(0.01)
             sent += _PRODUCES_AT_ONCE
             producer.poll(0)
-        if producer.flush(_READ_S_MAX) or refused:
+            await asyncio.sleep(0)  # Ctrl-C arrives here
+        if await asyncio.to_thread(producer.flush, _READ_S_MAX) or refused:
             raise RuntimeError(f"{len(refused)} of {sent} records were refused, {len(producer)} are not acked")
         return sent
 

@@ -80,6 +80,16 @@ class Servers:
                 preexec_fn=die_with_parent,
             )
 
+    def finish(self, name: str, limit_s: float = 60.0) -> None:
+        """Wait until one has ended by itself. Raises RuntimeError when that takes longer, or it failed."""
+        try:
+            code = self.started[name].wait(limit_s)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{name} has not ended after {limit_s:g} s") from None
+        if code:
+            written = (self.directory / f"{name}.out").read_text(errors="replace")
+            raise RuntimeError(f"{name} ended with {code}: {written[-500:].strip()}")
+
     def pids(self) -> dict[str, int]:
         """Of those that run."""
         return {name: each.pid for name, each in self.started.items() if each.poll() is None}

@@ -190,6 +190,27 @@ def test_what_a_killed_run_left_is_removed_by_the_next(jvm: ModuleType, tmp_path
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(names[1:])
 
 
+def test_a_program_that_must_end_first_is_waited_for(jvm: ModuleType) -> None:
+    """One that ended well passes, a failed one is an error with what it wrote, one that goes on is a time-out."""
+    import servers
+
+    programs = servers.Servers("test")
+    try:
+        programs.spawn("good", ["true"])
+        programs.finish("good")
+        programs.spawn("bad", ["sh", "-c", "echo no disk; exit 3"])
+        with pytest.raises(RuntimeError, match="bad ended with 3: no disk"):
+            programs.finish("bad")
+        programs.spawn("long", ["sleep", "60"])
+        with pytest.raises(RuntimeError, match="long has not ended"):
+            programs.finish("long", 0.05)
+        assert list(programs.pids()) == ["long"]
+    finally:
+        programs.stop()
+    assert programs.pids() == {}
+    assert not programs.directory.exists()
+
+
 def test_a_program_in_java_writes_nowhere_else(jvm: ModuleType, tmp_path: Path) -> None:
     """Temporary files and error reports lie in the peer's directory, and no performance data is written."""
     command = jvm.java("kafka", tmp_path, ["-Xmx1g"], "Main", "argument")
