@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes build/bench-peers/java/{kafka,bookkeeper}: the jars that the two poms pin, fetched by Maven into build/bench-peers
-# only, checked against jars.sha256, and the compiled client for BookKeeper. Where there is no JDK 17, Maven or network,
+# only, checked against jars.sha256, and their compiled clients. Where there is no JDK 17, Maven or network,
 # or a jar is another one, the peer is left out with a word: exit code 0.
 set -u
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
@@ -20,7 +20,7 @@ done
 
 for peer in kafka bookkeeper; do
     at=$BUILD/$peer
-    wanted=$(cat "$HERE/$peer"/* "$HERE/../install_java.sh" | sha256sum)
+    wanted=$(cat "$HERE/$peer"/* "$HERE/driver"/* "$HERE/../install_java.sh" | sha256sum)
     [ "$(cat "$at/.installed" 2>/dev/null)" = "$wanted" ] && continue
     rm -rf "$at"
     mkdir -p "$at/lib" "$at/classes"
@@ -36,9 +36,8 @@ for peer in kafka bookkeeper; do
         rm -rf "$at/lib"
         continue
     fi
-    set -- "$HERE/$peer"/*.java
-    if [ -e "$1" ] && ! javac --release 17 -J-XX:-UsePerfData -cp "$at/lib/*" -d "$at/classes" "$@" >"$at/javac.log" 2>&1
-    then
+    if ! javac --release 17 -J-XX:-UsePerfData -cp "$at/lib/*" -d "$at/classes" "$HERE/driver"/*.java "$HERE/$peer"/*.java \
+        >"$at/javac.log" 2>&1; then
         say "$peer: the client does not compile, so not measured (${at#"$ROOT"/}/javac.log)"
         continue
     fi

@@ -50,7 +50,7 @@ def java(peer: str, directory: Path, options: Sequence[str], main_class: str, *a
 
 
 class JavaDriver(Sampler):
-    """A client in Java that takes commands line by line (java/bookkeeper/Driver.java) and gives samples back.
+    """A client in Java that takes commands line by line (java/driver/Driver.java) and gives samples back.
 
     Each method raises RuntimeError with what the driver reported, or when it ended or gave no answer in time.
     """
@@ -80,13 +80,18 @@ class JavaDriver(Sampler):
             self._process.kill()
             await self._process.wait()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the process is gone, so that no command will be answered any more."""
+        return self._process.returncode is not None
+
     async def ask(self, *words: object, limit_s: float = _ANSWER_S) -> dict[str, Any]:
         """Send a command; return the answer to it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         line = " ".join(map(str, words))
         async with self._turn:
-            if self._process.returncode is not None:
+            if self.ended:
                 raise RuntimeError(f"the client in Java has ended, asked for: {line}")
             self._process.stdin.write(f"{line}\n".encode())
             try:

@@ -21,8 +21,8 @@ class Anchor:
     """What an ack means, and the client that was used."""
 
 
-KAFKA = Anchor("kafka", "page cache, confluent-kafka")
-KAFKA_FLUSHED = Anchor("kafka", "flush on every append, confluent-kafka")
+KAFKA = Anchor("kafka", "page cache, Java client")
+KAFKA_FLUSHED = Anchor("kafka", "flush on every append, Java client")
 BOOKKEEPER = Anchor("bookkeeper", "flushed on 2 of 3, Java client")
 BOOKKEEPER_FLUSH_WHEN_IDLE = Anchor("bookkeeper", "flushed on 2 of 3, flush when idle, Java client")
 

@@ -119,6 +119,12 @@ async def warm_up(system: System, effort: Effort) -> None:
             acked = await system.pump(make_record(size, WARM_UP), effort.compile_s)
             await system.read_all(min(acked, effort.catchup_records_max))
         await sampler.one_in_flight(ONE_SIZE, effort.compile_s)
+        count = int(effort.rate_per_s * effort.compile_s)
+        try:
+            await sampler.start_reader(ONE_SIZE, effort.resume_s_max)
+            await sampler.tail(ONE_SIZE, effort.rate_per_s, count, effort.resume_s_max)
+        finally:
+            await sampler.stop_reader()
 
 
 async def measure_throughput(system: System, effort: Effort, size: int, wanted: Collection[str], emit: Emit) -> None:

@@ -102,8 +102,8 @@ def test_small_ratios_keep_two_digits(mine: float, theirs: float, text: str) -> 
 def test_the_tables_name_the_client_and_show_both_settings_of_kafka() -> None:
     """A reader of the table sees which client was measured, in a row for each setting."""
     text = markdown([*figures(KAFKA, 1, 1, 1), *figures(KAFKA_FLUSHED, 1, 1, 1), *figures(BOOKKEEPER, 1, 1, 1)])
-    assert "| kafka, page cache, confluent-kafka |" in text
-    assert "| kafka, flush on every append, confluent-kafka |" in text
+    assert "| kafka, page cache, Java client |" in text
+    assert "| kafka, flush on every append, Java client |" in text
     assert "| bookkeeper, flushed on 2 of 3, Java client |" in text
 
 

@@ -84,7 +84,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no JDK")
     at = tmp_path_factory.mktemp("driver")
     (at / "MemoryLog.java").write_text(MEMORY_LOG)
-    driver = PEERS / "java" / "bookkeeper" / "Driver.java"
+    driver = PEERS / "java" / "driver" / "Driver.java"
     command = ["javac", "-Xlint:all", "-Werror", "-d", str(at), str(driver), str(at / "MemoryLog.java")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -251,7 +251,7 @@ async def test_a_log_that_does_not_grow_ends_the_top_up() -> None:
 
 @pytest.mark.parametrize("compiles", [False, True])
 async def test_what_compiles_while_it_runs_is_warmed_up_with_each_kind_of_work(compiles: bool) -> None:
-    """Appends of two sizes, reads and single appends come first where they change the speed of what follows."""
+    """Appends of two sizes, reads, single appends and a reader come first where they change the speed of what follows."""
     system = MemorySystem()
     system.compiles_while_running = compiles
     await warm_up(system, EFFORT)

@@ -50,6 +50,11 @@ final class Driver {
         /** Appends without waiting; `done` gets null, or the error. */
         void append(byte[] payload, Done done);
 
+        /** The same where only the rate counts: the client may wait a little to send more at once. */
+        default void appendInBatches(byte[] payload, Done done) {
+            append(payload, done);
+        }
+
         /** Appends and returns once the record is acked. */
         void append(byte[] payload) throws Exception;
 
@@ -157,7 +162,7 @@ final class Driver {
         long endNs = System.nanoTime() + durationNs;
         while (System.nanoTime() < endNs && refused.get() == null) {
             window.acquire();
-            log.append(payload, done);
+            log.appendInBatches(payload, done);
         }
         window.acquire(inFlight);
         if (refused.get() != null) {
@@ -214,12 +219,12 @@ final class Driver {
             if (number == WARM_UP) {
                 return;
             }
-            latencies.add(seenNs - head.getLong());
             synchronized (acked) {
                 if (!acked.get((int) number)) {
                     early.incrementAndGet();
                 }
             }
+            latencies.add(seenNs - head.getLong()); // last: who waits for these counts the early ones then
         };
         atRate(ratePerS, count, (number, dueNs) -> log.append(record(size, number, dueNs), error -> {
             if (error == null) {
