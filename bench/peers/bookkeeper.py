@@ -12,7 +12,7 @@ from pathlib import Path
 from java_system import JavaSystem
 from jvm import require
 from measure import main
-from servers import HOST, free_ports, wait_port
+from servers import HOST, free_ports, listening
 
 from rangelog_cli.bench.anchors import BOOKKEEPER, BOOKKEEPER_FLUSH_WHEN_IDLE
 
@@ -48,7 +48,7 @@ class BookKeeper(JavaSystem):
         )
         main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"
         self._servers.spawn("zookeeper", self.java(_SMALL, main_class, str(config)))
-        await asyncio.to_thread(wait_port, self._zookeeper_port)
+        await listening(self._zookeeper_port, _START_S_MAX)
         self._servers.spawn("init", self.java(_SMALL, "BookKeeperLog", "init", self._metadata))
         await asyncio.to_thread(self._servers.finish, "init", _START_S_MAX)
         for number in range(BOOKIES):
@@ -91,7 +91,7 @@ class BookKeeper(JavaSystem):
 
     async def _wait_for(self, numbers: range) -> None:
         for number in numbers:
-            await asyncio.to_thread(wait_port, self._ports[number], _START_S_MAX)
+            await listening(self._ports[number], _START_S_MAX)
 
     async def prepare_failover(self) -> None:
         """See System: one more bookie."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from java_system import JavaSystem
 from jvm import require
 from measure import main
-from servers import HOST, free_ports, wait_port
+from servers import HOST, free_ports, listening
 
 from rangelog_cli.bench.anchors import KAFKA, KAFKA_FLUSHED
 
@@ -48,7 +48,7 @@ class Kafka(JavaSystem):
         for node in NODES:
             self._spawn(node)
         for port in self._ports.values():
-            await asyncio.to_thread(wait_port, port, _START_S_MAX)
+            await listening(port, _START_S_MAX)
         await self.start_driver([], "KafkaLog", ",".join(f"{HOST}:{port}" for port in self._ports.values()))
 
     def _file(self, node: int) -> Path:
@@ -89,7 +89,7 @@ class Kafka(JavaSystem):
         """See System; the next log waits for all its copies."""
         node = int(name.removeprefix("node"))
         self._spawn(node)
-        await asyncio.to_thread(wait_port, self._ports[node], _START_S_MAX)
+        await listening(self._ports[node], _START_S_MAX)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ run of the same peer.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import random
@@ -124,4 +125,18 @@ def wait_port(port: int, limit_s: float = 60.0) -> None:
             return
         except OSError:
             time.sleep(0.05)
+    raise Missing(f"nobody listens on port {port} after {limit_s:g} s")
+
+
+async def listening(port: int, limit_s: float = 60.0) -> None:
+    """The same for an event loop; a cancellation ends the wait at once."""
+    deadline_s = time.monotonic() + limit_s
+    while time.monotonic() < deadline_s:
+        try:
+            _, connection = await asyncio.open_connection(HOST, port)
+        except OSError:
+            await asyncio.sleep(0.05)
+            continue
+        connection.close()
+        return
     raise Missing(f"nobody listens on port {port} after {limit_s:g} s")

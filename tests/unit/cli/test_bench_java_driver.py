@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -209,6 +210,23 @@ def test_a_program_that_must_end_first_is_waited_for(jvm: ModuleType) -> None:
         programs.stop()
     assert programs.pids() == {}
     assert not programs.directory.exists()
+
+
+async def test_a_wait_for_a_server_ends_when_it_listens_when_it_is_cancelled_or_too_late(jvm: ModuleType) -> None:
+    """A port that nobody listens on is waited for no longer than asked, and a cancelled wait ends at once."""
+    import servers
+
+    (port,) = servers.free_ports(1)
+    with pytest.raises(servers.Missing, match=f"port {port}"):
+        await servers.listening(port, 0.1)
+    waiting = asyncio.create_task(servers.listening(port, 60.0))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting], timeout=5)
+    assert waiting.cancelled()
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), servers.HOST, port)
+    await servers.listening(port, 10.0)
+    server.close()
 
 
 def test_a_program_in_java_writes_nowhere_else(jvm: ModuleType, tmp_path: Path) -> None:
