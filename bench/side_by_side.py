@@ -20,10 +20,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rangelog_cli.bench.anchors import BOOKKEEPER, BOOKKEEPER_FLUSH_WHEN_IDLE, KAFKA, KAFKA_FLUSHED
 from rangelog_cli.bench.command import NAMES
 from rangelog_cli.bench.measurement import Measurement, medians, read_lines
 from rangelog_cli.bench.report import BEFORE as BEFORE_NAME
-from rangelog_cli.bench.report import plot, print_tables, summary_line
+from rangelog_cli.bench.report import comparison, plot, print_tables
 from rangelog_cli.bench.scratch import file_system_of
 from rangelog_cli.bench.workload import SHARED, Effort
 
@@ -37,6 +38,10 @@ PEER_COMMANDS = {
     "redis": ("redis_streams.py", "always, WAIT 1"),
     "rabbitmq": ("rabbitmq_streams.py", "stream, not flushed"),
     "redis-everysec": ("redis_streams.py", "everysec, WAIT 1"),
+    "kafka": ("kafka.py", KAFKA.setting),
+    "kafka-flushed": ("kafka.py", KAFKA_FLUSHED.setting),
+    "bookkeeper": ("bookkeeper.py", BOOKKEEPER.setting),
+    "bookkeeper-flush-when-idle": ("bookkeeper.py", BOOKKEEPER_FLUSH_WHEN_IDLE.setting),
 }
 BEFORE = "rangelog-before"
 """Another commit of rangelog, measured by this commit's workload: what a change costs, in one run."""
@@ -145,7 +150,7 @@ def main() -> int:
     print_tables(results)
     if plot(results, OUTPUT / "bench.png"):
         print(f"plot: {OUTPUT / 'bench.png'}")
-    print(summary_line(results), flush=True)
+    print(comparison(results), flush=True)
     return 0 if complete else 1
 
 

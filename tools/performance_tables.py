@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from rangelog_cli.bench.measurement import read_lines
-from rangelog_cli.bench.report import markdown, summary_line
+from rangelog_cli.bench.report import comparison, markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "PERFORMANCE.md"
@@ -29,7 +29,7 @@ def tables(results: str, machine: str) -> str:
     found = read_lines(results)
     about: dict[str, str] = json.loads(machine)
     described = ", ".join(f"{name} {value}" if name != "processor" else value for name, value in about.items())
-    return f"Measured: {described}.\n\n```\n{summary_line(found)}\n```\n\n{markdown(found)}"
+    return f"Measured: {described}.\n\n```\n{comparison(found)}\n```\n\n{markdown(found)}"
 
 
 def kept_tables() -> str:

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Makes build/bench-peers/venv with the peers' clients and NATS; Redis and RabbitMQ are Debian packages, which are used
-# when they are there and installed when that is possible. Whatever cannot be had is left out with a word: exit code 0.
+# Makes build/bench-peers/venv with the peers' clients and NATS; Kafka and BookKeeper are jars (install_java.sh); Redis
+# and RabbitMQ are Debian packages, which are used when they are there and installed when that is possible. Whatever
+# cannot be had is left out with a word: exit code 0.
 set -u
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 HERE=$ROOT/bench/peers
@@ -18,6 +19,8 @@ if ! cmp -s "$HERE/requirements.txt" "$VENV/.installed"; then
         exit 0
     fi
 fi
+
+"$HERE/install_java.sh"
 
 missing=
 command -v redis-server >/dev/null || missing="$missing redis-server"

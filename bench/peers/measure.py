@@ -36,6 +36,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def end_once(*_: object) -> None:
+    """As Ctrl-C, so that the servers are stopped; later SIGTERMs (`timeout` sends two) do not disturb that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.raise_signal(signal.SIGINT)
+
+
 def main(make: Callable[[str], System], settings: Sequence[str]) -> None:
     """Entry point; exits with 1 when something could not be measured, 0 when the peer is not there at all."""
     parser = argparse.ArgumentParser()
@@ -44,10 +50,13 @@ def main(make: Callable[[str], System], settings: Sequence[str]) -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--compile-seconds", type=float, help="warm-up of each kind where compilers run meanwhile")
     given = parser.parse_args()
     effort = QUICK if given.quick else Effort()
     effort = replace(effort, seconds=given.seconds or effort.seconds, rounds=given.rounds or effort.rounds)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # so that the servers are stopped
+    if given.compile_seconds is not None:
+        effort = replace(effort, compile_s=given.compile_seconds)
+    signal.signal(signal.SIGTERM, end_once)
     failed: list[str] = []
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:

@@ -1,10 +1,12 @@
 """The servers of a peer: started on free ports of loopback with their files in one directory, ended by pid.
 
-What holds: no server outlives this process, however it ends (the kernel kills them with it).
+What holds: no server outlives this process, however it ends (the kernel kills them with it), and no directory the next
+run of the same peer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import random
@@ -43,13 +45,27 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+def remove_left_over(parent: Path, name: str) -> None:
+    """Remove directories of runs that were killed before they could: those whose process is gone."""
+    for directory in parent.glob(f"{name}-*-*"):
+        pid = directory.name.removeprefix(f"{name}-").partition("-")[0]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def die_with_parent() -> None:
+    """To be called in a child before it becomes another program: the kernel kills it when its parent ends."""
+    _LIBC.prctl(_DEATH_SIGNAL, signal.SIGKILL)
+
+
 class Servers:
     """Processes by name."""
 
     def __init__(self, name: str) -> None:
         parent = ROOT / "build" / "bench-peers"
         parent.mkdir(parents=True, exist_ok=True)
-        self.directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=parent))
+        remove_left_over(parent, name)
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{name}-{os.getpid()}-", dir=parent))
         self.started: dict[str, subprocess.Popen[bytes]] = {}
 
     def spawn(self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
@@ -62,8 +78,18 @@ class Servers:
                 stderr=output,
                 env=os.environ | dict(env or {}),
                 start_new_session=True,
-                preexec_fn=lambda: _LIBC.prctl(_DEATH_SIGNAL, signal.SIGKILL),
+                preexec_fn=die_with_parent,
             )
+
+    def finish(self, name: str, limit_s: float = 60.0) -> None:
+        """Wait until one has ended by itself. Raises RuntimeError when that takes longer, or it failed."""
+        try:
+            code = self.started[name].wait(limit_s)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{name} has not ended after {limit_s:g} s") from None
+        if code:
+            written = (self.directory / f"{name}.out").read_text(errors="replace")
+            raise RuntimeError(f"{name} ended with {code}: {written[-500:].strip()}")
 
     def pids(self) -> dict[str, int]:
         """Of those that run."""
@@ -99,4 +125,18 @@ def wait_port(port: int, limit_s: float = 60.0) -> None:
             return
         except OSError:
             time.sleep(0.05)
+    raise Missing(f"nobody listens on port {port} after {limit_s:g} s")
+
+
+async def listening(port: int, limit_s: float = 60.0) -> None:
+    """The same for an event loop; a cancellation ends the wait at once."""
+    deadline_s = time.monotonic() + limit_s
+    while time.monotonic() < deadline_s:
+        try:
+            _, connection = await asyncio.open_connection(HOST, port)
+        except OSError:
+            await asyncio.sleep(0.05)
+            continue
+        connection.close()
+        return
     raise Missing(f"nobody listens on port {port} after {limit_s:g} s")

@@ -162,7 +162,7 @@ class Rangelog(System):
     async def read_all(self, count: int) -> int:
         """See System: in chunks, as the SDK hands them out, and every record made and looked at."""
         came = size_bytes = 0
-        async for chunk in self.client.reader(self._stream).chunks():
+        async for chunk in self.client.reader(self._stream, end=count).chunks():
             for record in chunk:
                 size_bytes += len(record.value)
             came += len(chunk)

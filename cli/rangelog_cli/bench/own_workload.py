@@ -17,16 +17,18 @@ from rangelog_cli.bench import measurement as m
 from rangelog_cli.bench.measurement import Measurement
 from rangelog_cli.bench.meter import Meter, give_back_memory, memory_bytes
 from rangelog_cli.bench.ours import Rangelog, arrow_chunks, pump_writer
+from rangelog_cli.bench.payload import make_record
 from rangelog_cli.bench.workload import (
     ONE_SIZE,
     Effort,
     Emit,
     attempt,
+    catchup_records,
     gap_measurement,
     longest_gap,
-    make_record,
     measure_catchup,
     now,
+    top_up,
 )
 from rangelog_cli.demo.s3_server import BUCKET, S3Server, use_credentials
 from rangelog_core.errors import RangelogError, RequestTimeout, Unavailable
@@ -76,7 +78,9 @@ async def measure_arrow(ours: Rangelog, effort: Effort, emit: Emit) -> None:
     await ours.read_all_arrow(1)  # so that nothing is imported while it is measured
     for size in effort.sizes:
         await ours.fresh_log()
-        count = await ours.pump(make_record(size, 0), effort.seconds / 2)
+        acked = await ours.pump(make_record(size, 0), effort.seconds / 2)
+        count = catchup_records(effort, size, acked)
+        await top_up(ours, size, acked, count, 2 * acked / effort.seconds)
         await measure_catchup(ours, m.CATCHUP_ARROW, ours.read_all_arrow, size, count, emit)
 
 

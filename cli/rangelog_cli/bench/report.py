@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rangelog_cli.bench import measurement as m
+from rangelog_cli.bench.anchors import anchor_line
 from rangelog_cli.bench.measurement import Measurement
 
 Row = list[str]
@@ -102,6 +103,11 @@ def print_tables(results: Sequence[Measurement]) -> None:
         for row in rows:
             table.add_row(*row)
         console.print(table)
+
+
+def comparison(results: Sequence[Measurement]) -> str:
+    """What a comparison ends with: the line of the anchors, if any was measured, and the summary line as the last one."""
+    return "\n".join(filter(None, (anchor_line(results, OURS), summary_line(results))))
 
 
 def summary_line(results: Sequence[Measurement]) -> str:

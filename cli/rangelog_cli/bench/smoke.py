@@ -37,7 +37,7 @@ from rangelog_core.errors import ConfigInvalid
 
 SLOWER_MAX = 1.7
 """Fails when a ratio is worse than the kept one by more than this: below 2, above what noise does."""
-_EFFORT = replace(QUICK, seconds=1.0, rounds=5)
+_EFFORT = replace(QUICK, seconds=1.0, rounds=5, catchup_bytes=None)
 _SMALL = 100
 _OTHERS_CORES_MAX = 0.3
 _QUIET_ROUNDS_MIN = 2

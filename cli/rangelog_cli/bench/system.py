@@ -8,8 +8,68 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 Stop = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLoopSamples:
+    """Times in seconds."""
+
+    latencies_s: list[float]
+    """From when each append was due to its ack; fewer than were due when acks are missing."""
+    late_s: list[float]
+    """From when each append was due to when it was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class TailSamples:
+    """Times in seconds."""
+
+    latencies_s: list[float]
+    """From when each append was due until the reader had the record."""
+    seen_before_acked: int
+
+
+class Sampler(ABC):
+    """Runs the loops of the workload on the log in use and returns what each append took.
+
+    One is in Python (`sampling`) and serves every system with a client for Python; a system without one brings its own,
+    which does the same in a process of another language. Times of one clock: `time.perf_counter`.
+    """
+
+    @abstractmethod
+    async def one_in_flight(self, size: int, seconds: float) -> list[float]:
+        """Append one record at a time for so long, but one at least; return the seconds that each took."""
+
+    @abstractmethod
+    async def open_loop(self, size: int, rate_per_s: int, count: int, limit_s: float) -> OpenLoopSamples:
+        """Append `count` records at a fixed rate; wait for missing acks for up to `limit_s` after the last is due."""
+
+    @abstractmethod
+    async def start_reader(self, size: int, limit_s: float) -> None:
+        """Start a reader of new records, and return once it has one, or after `limit_s`."""
+
+    @abstractmethod
+    async def tail(self, size: int, rate_per_s: int, count: int, limit_s: float) -> TailSamples:
+        """The same as `open_loop`, seen by the reader."""
+
+    @abstractmethod
+    async def stop_reader(self) -> None:
+        """End the reader. Idempotent, also when none was started."""
+
+    @abstractmethod
+    async def start_appending(self, size: int) -> None:
+        """Append one record at a time in the background, a failed one again, until `stop_appending`."""
+
+    @abstractmethod
+    async def last_ack_s(self) -> float:
+        """When the last ack came; 0 before the first."""
+
+    @abstractmethod
+    async def stop_appending(self, limit_s: float) -> tuple[list[float], int]:
+        """End that, waiting up to `limit_s` for the append under way; (when each ack came, failed appends)."""
 
 
 class System(ABC):
@@ -23,6 +83,10 @@ class System(ABC):
     abilities: frozenset[str]
     append_timeout_s: float = 1.0
     """How long a failover measurement waits for one append before it sends it again."""
+    compiles_while_running: bool = False
+    """Its servers or its client are compiled while they run: they get a longer warm-up, of each kind of work."""
+    sampler: Sampler | None = None
+    """What runs the loops where the system has no client for Python; None: `append`, `send` and `tail` are called."""
 
     @abstractmethod
     async def start(self) -> None:

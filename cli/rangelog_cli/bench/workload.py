@@ -5,7 +5,7 @@
 - Open loop: appends due at a fixed rate whatever became of the earlier ones; counted from the moment each was due, so
   that a stall is charged to all that it delayed.
 - Tail: the same, until a reader in the same process has the record; how many it had before their ack is counted.
-- Catch-up: the whole log that the throughput measurement left, from its start.
+- Catch-up: the log from its start; the same number of bytes of every system, more is appended where that was not enough.
 - Failover: one in flight, the server in charge killed; the longest time between two acks.
 
 Standard library only: the peers' processes import this as well.
@@ -14,8 +14,6 @@ Standard library only: the peers' processes import this as well.
 from __future__ import annotations
 
 import asyncio
-import os
-import struct
 import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -24,8 +22,9 @@ from itertools import pairwise
 from rangelog_cli.bench import measurement as m
 from rangelog_cli.bench.measurement import Measurement
 from rangelog_cli.bench.meter import Meter
-from rangelog_cli.bench.system import System
-from rangelog_cli.bench.ticker import tick
+from rangelog_cli.bench.payload import WARM_UP, make_record
+from rangelog_cli.bench.sampling import InProcessSampler
+from rangelog_cli.bench.system import Sampler, System
 
 THROUGHPUT, LATENCY, OPEN_LOOP, TAIL, CATCHUP, FAILOVER = (
     "throughput", "latency", "open-loop", "tail", "catchup", "failover",
@@ -37,10 +36,9 @@ SIZES = (100, 1024, 16384)
 ONE_SIZE = 1024
 """Of the measurements that are made with one record size only."""
 
-_NOISE = os.urandom(1 << 20)
-_HEAD = struct.Struct("<Qd")
-_WARM_UP = (1 << 64) - 1
+_SMALL = 100
 _POLL_S = 0.01
+_TOP_UP_S_MIN, _TOP_UPS_MAX = 0.2, 50
 
 Emit = Callable[[Measurement], None]
 now = time.perf_counter
@@ -59,29 +57,25 @@ class Effort:
     stream_counts: tuple[int, ...] = (1, 100, 1_000)
     cold_bytes: int = 256 << 20
     sizes: tuple[int, ...] = SIZES
+    catchup_bytes: int | None = 256 << 20
+    """What is read from the start, of every system; None: all that the append measurement left."""
+    catchup_records_max: int = 500_000
+    """At most so many of them, where records are small."""
+    compile_s: float = 15.0
+    """How long each kind of work is done before anything is measured, where a system compiles while it runs."""
 
 
 QUICK = Effort(
-    seconds=1.5, rounds=1, before_kill_s=0.5, after_kill_s=2.0, stream_counts=(1, 100), cold_bytes=16 << 20
+    seconds=1.5, rounds=1, before_kill_s=0.5, after_kill_s=2.0, stream_counts=(1, 100), cold_bytes=16 << 20,
+    catchup_bytes=32 << 20, catchup_records_max=100_000, compile_s=4.0,
 )  # fmt: skip
-
-
-def make_record(size: int, number: int, stamp_s: float = 0.0) -> bytes:
-    """`size` bytes (16 or more) that do not compress: a number, a time and noise."""
-    return _HEAD.pack(number, stamp_s) + _NOISE[: size - _HEAD.size]
-
-
-def read_record(payload: bytes) -> tuple[int, float]:
-    """The number and the time in a record."""
-    return _HEAD.unpack_from(payload)
 
 
 async def run_round(system: System, effort: Effort, only: Collection[str], emit: Emit) -> list[str]:
     """Measure everything in `only` that the system can, once; it was started. Returns what failed, in words."""
     wanted = system.abilities & set(only)
     failed: list[str] = []
-    await system.fresh_log()
-    await system.pump(make_record(ONE_SIZE, _WARM_UP), min(1.0, effort.seconds / 2))
+    await warm_up(system, effort)
     if wanted & {THROUGHPUT, CATCHUP}:
         for size in effort.sizes:
             failed += await attempt(THROUGHPUT, measure_throughput(system, effort, size, wanted, emit))
@@ -109,8 +103,32 @@ async def attempt(name: str, measuring: Awaitable[None]) -> list[str]:
     return []
 
 
+def sampler_of(system: System) -> Sampler:
+    """The system's own, or the one that calls its client for Python."""
+    return system.sampler or InProcessSampler(system)
+
+
+async def warm_up(system: System, effort: Effort) -> None:
+    """Use the system for a moment; for `Effort.compile_s` with each kind of work if it compiles while it runs."""
+    await system.fresh_log()
+    await system.pump(make_record(ONE_SIZE, WARM_UP), min(1.0, effort.seconds / 2))
+    if system.compiles_while_running:
+        sampler = sampler_of(system)
+        for size in (_SMALL, ONE_SIZE):
+            await system.fresh_log()
+            acked = await system.pump(make_record(size, WARM_UP), effort.compile_s)
+            await system.read_all(min(acked, effort.catchup_records_max))
+        await sampler.one_in_flight(ONE_SIZE, effort.compile_s)
+        count = int(effort.rate_per_s * effort.compile_s)
+        try:
+            await sampler.start_reader(ONE_SIZE, effort.resume_s_max)
+            await sampler.tail(ONE_SIZE, effort.rate_per_s, count, effort.resume_s_max)
+        finally:
+            await sampler.stop_reader()
+
+
 async def measure_throughput(system: System, effort: Effort, size: int, wanted: Collection[str], emit: Emit) -> None:
-    """Append flat out, then read all of it."""
+    """Append flat out, then read from the start."""
     await system.fresh_log()
     meter, started_s = Meter(system.pids()), now()
     acked = await system.pump(make_record(size, 0), effort.seconds)
@@ -119,7 +137,26 @@ async def measure_throughput(system: System, effort: Effort, size: int, wanted: 
     if THROUGHPUT in wanted:
         emit(_rate(system, m.APPEND, size, acked, took_s, used))
     if CATCHUP in wanted:
-        await measure_catchup(system, m.CATCHUP, system.read_all, size, acked, emit)
+        count = catchup_records(effort, size, acked)
+        await top_up(system, size, acked, count, acked / took_s)
+        await measure_catchup(system, m.CATCHUP, system.read_all, size, count, emit)
+
+
+def catchup_records(effort: Effort, size: int, acked: int) -> int:
+    """How many records are read from the start: of one size the same for every system, unless `effort` wants all."""
+    if effort.catchup_bytes is None:
+        return acked
+    return min(effort.catchup_bytes // size, effort.catchup_records_max)
+
+
+async def top_up(system: System, size: int, acked: int, count: int, rate_per_s: float) -> None:
+    """Append until the log has `count` records; it has `acked`. Raises RuntimeError when it gets nowhere."""
+    for _ in range(_TOP_UPS_MAX):
+        if acked >= count:
+            return
+        seconds = (count - acked) / max(1.0, rate_per_s)
+        acked += await system.pump(make_record(size, 0), max(_TOP_UP_S_MIN, seconds))
+    raise RuntimeError(f"{system.name} has {acked} of {count} records to read after {_TOP_UPS_MAX} times of appending")
 
 
 async def measure_catchup(
@@ -131,79 +168,48 @@ async def measure_catchup(
     took_s = now() - started_s
     if came < count:
         raise RuntimeError(f"{system.name} gave {came} of {count} acked records back")
-    emit(_rate(system, metric, size, came, took_s, meter.stop(came * size)))
+    used = meter.stop(came * size) | {"bytes_read": came * size}
+    emit(_rate(system, metric, size, came, took_s, used))
 
 
 async def measure_latency(system: System, effort: Effort, size: int, emit: Emit) -> None:
     """One in flight."""
     await system.fresh_log()
-    latencies_s: list[float] = []
-    warm_s = now() + effort.seconds / 10
-    while now() < warm_s:
-        await system.append(make_record(size, _WARM_UP))
-    meter, end_s, number = Meter(system.pids()), now() + effort.seconds, 0
-    while (sent_s := now()) < end_s:
-        await system.append(make_record(size, number))
-        latencies_s.append(now() - sent_s)
-        number += 1
+    sampler = sampler_of(system)
+    await sampler.one_in_flight(size, effort.seconds / 10)
+    meter = Meter(system.pids())
+    latencies_s = await sampler.one_in_flight(size, effort.seconds)
     emit(_latency(system, m.LATENCY, size, latencies_s, meter.stop()))
 
 
 async def measure_open_loop(system: System, effort: Effort, emit: Emit) -> None:
     """Appends due at a fixed rate."""
     await system.fresh_log()
-    await system.append(make_record(ONE_SIZE, _WARM_UP))
+    sampler = sampler_of(system)
+    await sampler.one_in_flight(ONE_SIZE, 0)
     count = int(effort.rate_per_s * effort.seconds)
-    latencies_s: list[float] = []
-    late_s: list[float] = []
-
-    def send(number: int, due_s: float) -> None:
-        late_s.append(now() - due_s)
-        system.send(make_record(ONE_SIZE, number), lambda: latencies_s.append(now() - due_s))
-
     meter = Meter(system.pids())
-    await tick(effort.rate_per_s, count, send)
-    await _until(lambda: len(latencies_s) == count, effort.resume_s_max)
-    used = meter.stop() | {"rate_per_s": effort.rate_per_s, "missing": count - len(latencies_s)}
-    used["sender_late_p99"] = m.latency_details(late_s)["p99"]
-    emit(_latency(system, m.OPEN_LOOP, ONE_SIZE, latencies_s, used))
+    found = await sampler.open_loop(ONE_SIZE, effort.rate_per_s, count, effort.resume_s_max)
+    used = meter.stop() | {"rate_per_s": effort.rate_per_s, "missing": count - len(found.latencies_s)}
+    used["sender_late_p99"] = m.latency_details(found.late_s)["p99"]
+    emit(_latency(system, m.OPEN_LOOP, ONE_SIZE, found.latencies_s, used))
 
 
 async def measure_tail(system: System, effort: Effort, emit: Emit) -> None:
     """From when an append was due until a reader has the record."""
     await system.fresh_log()
-    await system.append(make_record(ONE_SIZE, _WARM_UP))
+    sampler = sampler_of(system)
+    await sampler.one_in_flight(ONE_SIZE, 0)
     count = int(effort.rate_per_s * effort.seconds)
-    latencies_s: list[float] = []
-    acked: set[int] = set()
-    early, ready = 0, False
-
-    def seen(payload: bytes) -> None:
-        nonlocal early, ready
-        seen_s = now()
-        number, due_s = read_record(payload)
-        if number == _WARM_UP:
-            ready = True
-            return
-        latencies_s.append(seen_s - due_s)
-        early += number not in acked
-
-    def send(number: int, due_s: float) -> None:
-        system.send(make_record(ONE_SIZE, number, due_s), lambda: acked.add(number))
-
-    stop = await system.tail(seen)
     try:
-        end_s = now() + effort.resume_s_max
-        while not ready and now() < end_s:  # until the reader is known to follow
-            await system.append(make_record(ONE_SIZE, _WARM_UP))
-            await asyncio.sleep(_POLL_S)
+        await sampler.start_reader(ONE_SIZE, effort.resume_s_max)
         meter = Meter(system.pids())
-        await tick(effort.rate_per_s, count, send)
-        await _until(lambda: len(latencies_s) >= count, effort.resume_s_max)
-        used = meter.stop() | {"rate_per_s": effort.rate_per_s, "missing": count - len(latencies_s)}
+        found = await sampler.tail(ONE_SIZE, effort.rate_per_s, count, effort.resume_s_max)
+        used = meter.stop() | {"rate_per_s": effort.rate_per_s, "missing": count - len(found.latencies_s)}
     finally:
-        await stop()
-    emit(_latency(system, m.TAIL, ONE_SIZE, latencies_s, used | {"seen_before_acked": early}))
+        await sampler.stop_reader()
+    used["seen_before_acked"] = found.seen_before_acked
+    emit(_latency(system, m.TAIL, ONE_SIZE, found.latencies_s, used))
 
 
 async def measure_failover(system: System, effort: Effort, emit: Emit) -> None:
@@ -231,7 +237,7 @@ class Gap:
     """Between acks before the kill."""
     acked: int
     found: int
-    """Records in the log at the end: more than were acked when something was sent again."""
+    """Records that were read back at the end: as many as were acked, or more."""
     failed_appends: int
 
 
@@ -240,37 +246,22 @@ async def longest_gap(system: System, effort: Effort, kill: Callable[[], Awaitab
 
     Raises RuntimeError when an acked record is gone, or acks do not come again.
     """
-    acks_s: list[float] = []
-    failed = 0
-    stopping = False
-
-    async def produce() -> None:
-        nonlocal failed
-        while not stopping:
-            try:
-                async with asyncio.timeout(system.append_timeout_s):
-                    await system.append(make_record(ONE_SIZE, len(acks_s)))
-            except Exception:
-                failed += 1
-                await system.after_failed_append()
-                await asyncio.sleep(0.002)
-                continue
-            acks_s.append(now())
-
-    producing = asyncio.ensure_future(produce())
+    sampler = sampler_of(system)
+    await sampler.start_appending(ONE_SIZE)
     try:
         await asyncio.sleep(effort.before_kill_s)
         killed_s = now()
         await kill()
         end_s = now() + effort.after_kill_s
-        await _until(
-            lambda: now() > end_s and bool(acks_s) and acks_s[-1] > now() - 0.5,
-            effort.after_kill_s + effort.resume_s_max,
-        )
-        stopping = True
-        await asyncio.wait([producing], timeout=effort.resume_s_max)
-    finally:
-        producing.cancel()
+        give_up_s = end_s + effort.resume_s_max
+        while now() < give_up_s:
+            if now() > end_s and await sampler.last_ack_s() > now() - 0.5:
+                break
+            await asyncio.sleep(_POLL_S)
+    except BaseException:
+        await sampler.stop_appending(0)
+        raise
+    acks_s, failed = await sampler.stop_appending(effort.resume_s_max)
     gaps = [(later, later - earlier) for earlier, later in pairwise(acks_s)]
     after = [gap for later, gap in gaps if later > killed_s]
     if not (after and acks_s[-1] > end_s - 1):
@@ -297,11 +288,3 @@ def _rate(system: System, metric: str, size: int, count: int, took_s: float, use
 def _latency(system: System, metric: str, size: int, latencies_s: list[float], used: dict[str, object]) -> Measurement:
     details = m.latency_details(latencies_s)
     return Measurement(system.name, system.setting, metric, size, details["p50"], m.MS, details | used)
-
-
-async def _until(condition: Callable[[], bool], limit_s: float) -> None:
-    end_s = now() + limit_s
-    while now() < end_s:
-        if condition():
-            return
-        await asyncio.sleep(_POLL_S)

@@ -10,22 +10,30 @@ import pytest
 
 from rangelog_cli.bench import measurement as m
 from rangelog_cli.bench.measurement import Measurement
-from rangelog_cli.bench.system import Stop, System
+from rangelog_cli.bench.payload import make_record, read_record
+from rangelog_cli.bench.sampling import InProcessSampler
+from rangelog_cli.bench.system import OpenLoopSamples, Stop, System, TailSamples
 from rangelog_cli.bench.ticker import tick
 from rangelog_cli.bench.workload import (
+    CATCHUP,
     FAILOVER,
+    LATENCY,
+    OPEN_LOOP,
     QUICK,
     SHARED,
     TAIL,
+    catchup_records,
     longest_gap,
-    make_record,
     measure_open_loop,
     measure_tail,
-    read_record,
     run_round,
+    top_up,
+    warm_up,
 )
 
-EFFORT = replace(QUICK, seconds=0.2, before_kill_s=0.05, after_kill_s=0.2, resume_s_max=2.0)
+EFFORT = replace(
+    QUICK, seconds=0.2, before_kill_s=0.05, after_kill_s=0.2, resume_s_max=2.0, catchup_bytes=5_000_000, compile_s=0.05
+)
 
 
 class MemorySystem(System):
@@ -44,6 +52,8 @@ class MemorySystem(System):
         self.show_before_ack = False
         self.forgets = 0
         self.restored: list[str] = []
+        self.pumped: list[tuple[int, float]] = []
+        self.read: list[int] = []
 
     async def start(self) -> None:
         pass
@@ -59,6 +69,7 @@ class MemorySystem(System):
 
     async def pump(self, payload: bytes, seconds: float) -> int:
         self.records += [payload] * 1_000
+        self.pumped.append((len(payload), seconds))
         await asyncio.sleep(seconds / 10)
         return 1_000
 
@@ -76,7 +87,8 @@ class MemorySystem(System):
             reader(payload)
 
     async def read_all(self, count: int) -> int:
-        return len(self.records) - self.forgets
+        self.read.append(count)
+        return min(count, len(self.records) - self.forgets)
 
     async def tail(self, on_record: Callable[[bytes], None]) -> Stop:
         self.readers.append(on_record)
@@ -209,6 +221,69 @@ async def test_a_round_measures_everything_and_restores_what_it_killed() -> None
     expected = {m.APPEND, m.CATCHUP, m.LATENCY, m.OPEN_LOOP, m.TAIL, m.GAP_SERVER}
     assert {each.metric for each in found} == expected
     assert system.restored == ["leader"]
+
+
+async def test_every_system_reads_the_same_number_of_bytes() -> None:
+    """What is read from the start depends on the record size only, and more is appended where the log is shorter."""
+    system, found = MemorySystem(), list[Measurement]()
+    assert await run_round(system, EFFORT, [CATCHUP], found.append) == []
+    assert system.read == [50_000, 5_000_000 // 1024, 5_000_000 // 16384]
+    assert [each.details["bytes_read"] for each in found] == [5_000_000, 4_882 * 1024, 305 * 16384]
+    assert len([size for size, _ in system.pumped if size == 100]) == 50
+
+
+def test_small_records_are_bounded_by_their_number_and_all_can_be_asked_for() -> None:
+    """A log of small records is read up to a number of them; without a bound everything that was acked is read."""
+    assert catchup_records(replace(EFFORT, catchup_records_max=700), 100, 5) == 700
+    assert catchup_records(replace(EFFORT, catchup_bytes=None), 100, 5) == 5
+
+
+async def test_a_log_that_does_not_grow_ends_the_top_up() -> None:
+    """A system that acks nothing more is an error, not an endless wait."""
+
+    class Full(MemorySystem):
+        async def pump(self, payload: bytes, seconds: float) -> int:
+            return 0
+
+    with pytest.raises(RuntimeError, match="5 of 10 records"):
+        await top_up(Full(), 100, 5, 10, 1.0)
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+async def test_what_compiles_while_it_runs_is_warmed_up_with_each_kind_of_work(compiles: bool) -> None:
+    """Appends of two sizes, reads, single appends and a reader come first where they change the speed of what follows."""
+    system = MemorySystem()
+    system.compiles_while_running = compiles
+    await warm_up(system, EFFORT)
+    assert [size for size, _ in system.pumped] == ([1024, 100, 1024] if compiles else [1024])
+    assert bool(system.read) == compiles
+
+
+class OtherSampler(InProcessSampler):
+    """A system's own loops, with figures that no clock gives."""
+
+    async def one_in_flight(self, size: int, seconds: float) -> list[float]:
+        return [0.25] * 4
+
+    async def open_loop(self, size: int, rate_per_s: int, count: int, limit_s: float) -> OpenLoopSamples:
+        return OpenLoopSamples([0.5] * (count - 1), [0.0] * count)
+
+    async def tail(self, size: int, rate_per_s: int, count: int, limit_s: float) -> TailSamples:
+        return TailSamples([0.75] * count, 3)
+
+
+async def test_a_system_that_samples_itself_gives_the_same_figures() -> None:
+    """Samples that another process took become measurements like all others, missing acks included."""
+    system, found = MemorySystem(), list[Measurement]()
+    system.sampler = OtherSampler(system)
+    assert await run_round(system, EFFORT, [LATENCY, OPEN_LOOP, TAIL], found.append) == []
+    assert [(each.metric, each.value) for each in found] == [
+        *[(m.LATENCY, 250.0)] * 3,
+        (m.OPEN_LOOP, 500.0),
+        (m.TAIL, 750.0),
+    ]
+    assert found[3].details["missing"] == 1
+    assert found[4].details["seen_before_acked"] == 3
 
 
 async def test_what_fails_does_not_stop_the_rest() -> None:
