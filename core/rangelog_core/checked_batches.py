@@ -27,7 +27,8 @@ class CheckedBatches(NamedTuple):
 def check_batches(payload: bytes, *, stream_id: int, range_index: int, offset: int) -> CheckedBatches:
     """Split a payload into its batches and check all of it; an empty payload holds none.
 
-    Raises Corruption where a checksum, the range or the offsets do not fit, ProtocolViolation where the bytes are no batches.
+    Raises Corruption where a checksum, the range or the offsets do not fit, ProtocolViolation where the bytes are no batches,
+    UnsupportedVersion where a batch is whole and of a newer version.
     """
     batches: list[tuple[BatchHeader, bytes]] = []
     end = offset

@@ -91,7 +91,7 @@ def range_key(of: common_pb2.Range) -> RangeKey:
 
 
 def decode_fetch_answer(frame: Frame, key: RangeKey, offset: int) -> FetchAnswer:
-    """Decode and check one reply to a fetch from `offset` on. Raises ProtocolViolation, Corruption."""
+    """Decode and check one reply to a fetch from `offset` on. Raises ProtocolViolation, Corruption, UnsupportedVersion."""
     reply = _decode(data_pb2.FetchReply, frame, "fetch")
     return FetchAnswer(
         reply.start_offset,
