@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from noting_connections import NotingConnection, NotingConnections, opened_writer, until
 
+from rangelog._append import runner
 from rangelog._append.writer import _BATCHES_IN_FLIGHT, _MANY_BATCHES_IN_FLIGHT, Writer
 
 
@@ -31,8 +33,9 @@ async def test_a_followed_replica_is_told_at_once() -> None:
     await writer.close()
 
 
-async def test_the_next_append_tells_it() -> None:
+async def test_the_next_append_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is appended before the others are told carries it, and nothing is said twice."""
+    monkeypatch.setattr(runner, "_CONFIRM_DELAY_S", 60.0)  # however slowly this test runs
     connections = NotingConnections()
     a, b, c = connections.of.values()
     writer = await acked_writer(connections, c)
