@@ -104,14 +104,17 @@ def _repairs(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_stat
         lost = [each for each in found.replicas if upkeep.is_lost(state, each.server, each.incarnation, now_ms)]
         if not lost and key not in state.short:
             continue
-        gone = lost[0] if lost else None
-        others = [each for each in found.replicas if gone is None or each != gone]
-        command = _with_another(state, candidates, found, others, gone)
-        if command is None:
+        places: list[common_pb2.Replica | None] = [*lost] if lost else [None]
+        made = [
+            _with_another(state, candidates, found, [each for each in found.replicas if each != gone], gone)
+            for gone in places  # each by itself: one that nobody can take does not keep another from being taken
+        ]
+        wanted = [each for each in made if each is not None]
+        if not wanted:
             upkeep.blocked[key] = None
         else:
             upkeep.repairs[key] = None  # until it is seen to be done
-            yield command
+            yield from wanted
 
 
 def _with_another(

@@ -343,6 +343,20 @@ def test_a_wiped_server_is_its_own_replacement_where_there_is_no_other(pd: Any, 
     assert [(each.server, each.incarnation) for each in replicas if each.server == "rs3"] == [("rs3", 77)]
 
 
+def test_a_lost_member_without_a_replacement_does_not_keep_another_from_one(pd: Any, whole: int) -> None:
+    """Of two lost members one has nowhere to go; the new incarnation of the other one takes its place all the same."""
+    for _ in range(int(REPLACE_AFTER_MS + 6_000) // 1_000):
+        pd.pass_ms(1_000)
+        pd.beat("rs2")
+        pd.beat("rs3")
+    pd.register("rs3", incarnation=77)
+    pd.beat("rs3")
+    assert pd.state.ranges.of(whole)[0].replicas[0].server == "rs1"
+    pd.reconcile()
+    replicas = pd.state.ranges.of(whole)[0].replicas
+    assert [(each.server, each.incarnation) for each in replicas if each.server == "rs3"] == [("rs3", 77)]
+
+
 def test_a_replacement_goes_to_another_zone(pd: Any, whole: int) -> None:
     """Anti-affinity holds in repair as well: a zone that has no replica of the range is preferred."""
     pd.register("rs5", zone="z1")
