@@ -21,7 +21,7 @@ from rangelog_core.batch import check_batch, split_batches
 from rangelog_core.errors import StorageFull
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.wal.committer import Committer, Pending
-from rangelog_server.wal.entry import BATCH_KINDS, ENTRY_HEADER_BYTES
+from rangelog_server.wal.entry import BATCH_KINDS, ENTRY_HEADER_BYTES, Kind
 from rangelog_server.wal.log import LoopCall, Wal
 from rangelog_server.wal.memory_io import SECTOR_BYTES, MemoryIo, PowerCut
 
@@ -67,6 +67,7 @@ class Written:
     payload: bytes
     spans: list[tuple[int, int]]
     number: int = 0  # in the order of writing
+    moved: bool = False  # a copy that compaction made
     was_durable: bool = False
     excused: bool = False  # the one disk that may be lost, is: what was durable there counts as such
 
@@ -147,11 +148,16 @@ class Disk:
 
     def rot_last(self, chance: Random) -> bool:
         """Flip bits of what was written last; return whether there was anything."""
-        places = [each for found in self.written.values() for each in found[-1:] if each.durable()]
-        if not places:
+        last = self.last_durable()
+        if last is None:
             return False
-        self._rot_at(max(places, key=lambda place: place.number), chance)
+        self._rot_at(last, chance)
         return True
+
+    def last_durable(self) -> Written | None:
+        """Return the batches that were written last, among those that are durable and not rotten."""
+        found = (each for places in self.written.values() for each in places if not each.excused and each.durable())
+        return max(found, key=lambda each: each.number, default=None)
 
     @staticmethod
     def _rot_at(place: Written, chance: Random) -> None:
@@ -215,7 +221,8 @@ class VirtualCommitter:
                 spans = [(each.base_offset, each.end_offset) for each in headers]
                 file = self._disk.io._open[segment.fd]
                 self._disk.written_count += 1
-                place = Written(file, position + ENTRY_HEADER_BYTES, payload, spans, self._disk.written_count)
+                number, moved = self._disk.written_count, kind is Kind.MOVED
+                place = Written(file, position + ENTRY_HEADER_BYTES, payload, spans, number, moved)
                 self._disk.written.setdefault((stream_id, index), []).append(place)
 
     def interrupt(self, chance: Random) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rotten_tail import RottenTail
 from story_of_the_far_drivers import FarDrivers
 from story_of_the_lost_acks import LostAcks
 from story_of_the_old_disk import OldDisk
@@ -40,6 +41,7 @@ class Faults:
         cluster.ambush = self._ambushes.ambush
         cluster.network.loss = self.chance.choice([0.0, 0.02, 0.1])
         cluster.network.jitter = self.chance.choice([0.02, 0.1, 0.3])
+        self._rotten_tail = RottenTail(self)
         self._rotten = False
         self._one_clock = False  # with a retention, one clock at a time is wrong
         self._images: dict[str, list[Disk]] = {}
@@ -143,7 +145,7 @@ class Faults:
         if not server.up:
             server.start()
 
-    def _disks_are_whole(self) -> bool:
+    def disks_are_whole(self) -> bool:
         """Every member of every range is who it was when it became one, and all sealed ranges are repaired."""
         if self._rotten:
             return False  # it may not have been noticed yet
@@ -327,7 +329,7 @@ class Faults:
 
     def lose_disk(self) -> None:
         """The data directory is gone."""
-        if self._disks_are_whole() and (server := self.living_server()):
+        if self.disks_are_whole() and (server := self.living_server()):
             self.cluster.note("disk lost")
             server.stop(power=True)
             server.lose_disk()
@@ -345,7 +347,7 @@ class Faults:
             or images[0].identity.incarnation != server.disk.identity.incarnation
         ):
             self._images[server.name] = [server.disk.copy()]
-        elif self._disks_are_whole() and images[0].identity.boot < server.disk.identity.boot:
+        elif self.disks_are_whole() and images[0].identity.boot < server.disk.identity.boot:
             self.cluster.note("disk rolled back")
             server.stop(power=True)
             self._put_back[server.name] = images.pop()
@@ -354,7 +356,7 @@ class Faults:
 
     def rot(self) -> None:
         """A bit flips, in one place on one disk."""
-        if not self._disks_are_whole():
+        if not self.disks_are_whole():
             return
         server = self.chance.choice(list(self.cluster.servers.values()))
         if server.disk.rot(self.chance):
@@ -362,23 +364,15 @@ class Faults:
             self.cluster.note("bit rot")
 
     def rot_tail(self) -> None:
-        """The power goes, and what one disk wrote last is rotten when it comes back; another server stays away."""
-        if not self._disks_are_whole():
-            return
-        rotten, away = self.chance.sample(list(self.cluster.servers.values()), 2)
-        self.cut_all()
-        if rotten.disk.rot_last(self.chance):
+        """The end of one disk's log rots. See RottenTail."""
+        if self.disks_are_whole():
+            self._rotten_tail.begin()
+
+    def rot_last(self, server: VirtualServer) -> None:
+        """A bit flips in what was written last."""
+        if server.disk.rot_last(self.chance):
             self._rotten = True
             self.cluster.note("bit rot")
-        self.client_kill()
-        self.loop.call_in(WORLD, 0.0, lambda: self._keep_away(away, self.loop.now + self.chance.uniform(0.5, 8.0)))
-
-    def _keep_away(self, server: VirtualServer, until: float) -> None:
-        if self.running and self.loop.now < until:
-            server.stop(power=True)
-            self.loop.call_in(WORLD, 0.05, lambda: self._keep_away(server, until))
-        elif self.running:
-            self.start_again(server)
 
     # ---- else
 
