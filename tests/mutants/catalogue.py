@@ -191,6 +191,8 @@ MUTANTS: tuple[Mutant, ...] = (
          "        if changes is None:\n            self._state = state\n"),
     _one("proposed-before-all-know", "one upgraded member is enough for a later cluster version", "rangelog_pd.driver",
          "common = min(levels, default=0)", "common = max(levels, default=0)"),
+    _one("lost-answer-is-an-answer", "an item of many whose answer was lost is answered for", "rangelog_pd.handlers.batches",
+         "    if error.retriable and not isinstance(error, NoPlacement):\n", "    if False:\n"),
     _one("commit-unverified", "an object counts although other bytes were stored", _UPLOAD,
          "    problem = _difference(objects, key, written)\n", '    problem = ""\n'),
     _one("short-is-whole", "a replica that lacks records counts as whole", _DIRECTIVES,

@@ -338,12 +338,12 @@ def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualClus
 def _watch_others(watch: Any, cluster: VirtualCluster) -> None:
     note = cluster.note
 
-    def run(self: Machine, inner: Any, command: Any, action: str) -> Any:
+    def run(self: Machine, inner: Any, action: str, operand: Any) -> Any:
         if action == "drop_hot":
             note("hot replicas dropped")
         elif action == "abandon_object":
             note("an upload was abandoned")
-        answer = inner(self, command, action)
+        answer = inner(self, action, operand)
         if action == "prove_end":
             note("an end proved by the placement driver")
         elif action == "set_cluster_version":

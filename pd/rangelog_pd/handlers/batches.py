@@ -1,7 +1,9 @@
 """Calls on many streams at once: what a client does when a server with a part of all its ranges dies.
 
 What holds: each item is answered as the single call would be. Items go into as few commands as their size allows, and a
-cluster whose members do not all know such commands gets the single ones.
+cluster whose members do not all know such commands gets the single ones. An item's request id follows from the one of the
+whole, so a repeat finds the first results whichever way the items went, also when the cluster version rises in between. A
+whole of which one item has no answer has none: its caller repeats it.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from rangelog_core.errors import InvalidArgument, RangelogError
-from rangelog_pd.driver import Driver
+from rangelog_core.errors import InvalidArgument, NoPlacement, RangelogError
+from rangelog_pd.driver import REQUEST_ID_LENGTH_MAX, Driver
 from rangelog_pd.handlers import ranges
 from rangelog_pd.placement import Placer
 from rangelog_pd.state.batches import call_error
@@ -26,20 +28,23 @@ COMMAND_ITEMS_BYTES_MAX = 40 * 1024
 """Below the size of one Raft command, with room for what surrounds the items."""
 SINGLES_AT_ONCE = 64
 
+_NUMBER_LENGTH = len(f"/{ITEMS_MAX}")
+
 _T = TypeVar("_T", bound=Message)
+_Item = TypeVar("_Item", pb.OpenWriterRequest, pb.SealRangeRequest)
 _R = TypeVar("_R")
 
 
 async def open_writers(driver: Driver, request: pb.OpenWritersRequest) -> pb.OpenWritersResponse:
     """Open many writers. Raises InvalidArgument for the whole; an item's error is its result."""
-    _check(len(request.writers), request.request_id)
+    _name_items(request.writers, request.request_id)
     if not driver.knows("open_writers"):
-        results = await _one_by_one(request.writers, request.request_id, lambda item: _open_one(driver, item))
+        results = await _one_by_one(request.writers, lambda item: _open_one(driver, item))
         return pb.OpenWritersResponse(results=results)
     answers = await asyncio.gather(
         *(
-            driver.propose(pb.OpenWritersResponse, request_id, open_writers=pb.OpenWritersRequest(writers=items))
-            for request_id, items in _parts(request.writers, request.request_id)
+            driver.propose(pb.OpenWritersResponse, "", open_writers=pb.OpenWritersRequest(writers=items))
+            for items in _parts(request.writers)
         )
     )
     response = pb.OpenWritersResponse(results=[result for answer in answers for result in answer.results])
@@ -49,16 +54,16 @@ async def open_writers(driver: Driver, request: pb.OpenWritersRequest) -> pb.Ope
 
 async def seal_ranges(driver: Driver, request: pb.SealRangesRequest) -> pb.SealRangesResponse:
     """Seal many ranges, and create the next ones where asked. Raises InvalidArgument for the whole."""
-    _check(len(request.seals), request.request_id)
+    _name_items(request.seals, request.request_id)
     if not driver.knows("seal_ranges"):
-        results = await _one_by_one(request.seals, request.request_id, lambda item: _seal_one(driver, item))
+        results = await _one_by_one(request.seals, lambda item: _seal_one(driver, item))
         return pb.SealRangesResponse(results=results)
     await driver.barrier()
     placed = _place_all(driver, request.seals)
     answers = await asyncio.gather(
         *(
-            driver.propose(pb.SealRangesResponse, request_id, seal_ranges=pd_state_pb2.PlacedSealRanges(seals=items))
-            for request_id, items in _parts(placed, request.request_id)
+            driver.propose(pb.SealRangesResponse, "", seal_ranges=pd_state_pb2.PlacedSealRanges(seals=items))
+            for items in _parts(placed)
         )
     )
     response = pb.SealRangesResponse(results=[result for answer in answers for result in answer.results])
@@ -79,35 +84,40 @@ def _place_all(driver: Driver, seals: Sequence[pb.SealRangeRequest]) -> list[pd_
     return placed
 
 
-def _check(count: int, request_id: str) -> None:
+def _name_items(items: Sequence[_Item], request_id: str) -> None:
+    """Give each item its request id, the same for a repeat of the same request. Raises InvalidArgument."""
     if not request_id:
         raise InvalidArgument("the request id is missing: a command is repeated under the one it was first sent with")
-    if not 1 <= count <= ITEMS_MAX:
-        raise InvalidArgument(f"{count} items in one call; 1 to {ITEMS_MAX} are allowed")
+    if len(request_id) > REQUEST_ID_LENGTH_MAX - _NUMBER_LENGTH:
+        raise InvalidArgument(
+            f"a request id of {len(request_id)} characters; the limit is {REQUEST_ID_LENGTH_MAX - _NUMBER_LENGTH}"
+        )
+    if not 1 <= len(items) <= ITEMS_MAX:
+        raise InvalidArgument(f"{len(items)} items in one call; 1 to {ITEMS_MAX} are allowed")
+    for number, item in enumerate(items):
+        item.request_id = f"{request_id}/{number}"
 
 
-def _parts(items: Sequence[_T], request_id: str) -> Iterator[tuple[str, list[_T]]]:
-    """Yield (request id, items) of each command, the same for a repeat of the same request."""
+def _parts(items: Sequence[_T]) -> Iterator[list[_T]]:
+    """Yield the items of each command."""
     part: list[_T] = []
-    size = number = 0
+    size = 0
     for item in items:
         item_size = item.ByteSize() + 8
         if part and size + item_size > COMMAND_ITEMS_BYTES_MAX:
-            yield f"{request_id}/{number}", part
-            part, size, number = [], 0, number + 1
+            yield part
+            part, size = [], 0
         part.append(item)
         size += item_size
-    yield f"{request_id}/{number}", part
+    yield part
 
 
-async def _one_by_one(items: Sequence[_T], request_id: str, call: Callable[[_T], Awaitable[_R]]) -> list[_R]:
+async def _one_by_one(items: Sequence[_Item], call: Callable[[_Item], Awaitable[_R]]) -> list[_R]:
     """For a cluster with members that know single commands only: bounded many at once, answers in order."""
     answers: list[_R] = []
-    numbered = iter(enumerate(items))
-    while group := list(islice(numbered, SINGLES_AT_ONCE)):
-        for number, item in group:
-            item.request_id = f"{request_id}/{number}"  # type: ignore[attr-defined]
-        answers += await asyncio.gather(*(call(item) for _, item in group))
+    remaining = iter(items)
+    while group := list(islice(remaining, SINGLES_AT_ONCE)):
+        answers += await asyncio.gather(*(call(item) for item in group))
     return answers
 
 
@@ -115,11 +125,18 @@ async def _open_one(driver: Driver, request: pb.OpenWriterRequest) -> pb.OpenWri
     try:
         return pb.OpenWriterResult(response=await ranges.open_writer(driver, request))
     except RangelogError as error:
-        return pb.OpenWriterResult(error=call_error(error))
+        return pb.OpenWriterResult(error=_answer(error))
 
 
 async def _seal_one(driver: Driver, request: pb.SealRangeRequest) -> pb.SealRangeResult:
     try:
         return pb.SealRangeResult(response=await ranges.seal_range(driver, request))
     except RangelogError as error:
-        return pb.SealRangeResult(error=call_error(error))
+        return pb.SealRangeResult(error=_answer(error))
+
+
+def _answer(error: RangelogError) -> pb.CallError:
+    """Return an item's error as its answer; raise it when it leaves open what became of the item."""
+    if error.retriable and not isinstance(error, NoPlacement):
+        raise error
+    return call_error(error)

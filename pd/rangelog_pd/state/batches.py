@@ -1,37 +1,49 @@
 """Many operations in one command: each as if it came alone, in order.
 
-What holds: an item that fails changes nothing and does not keep the next from being applied; its error is its answer.
+What holds: an item that fails changes nothing and does not keep the next from being applied; its error is its answer. An item
+has a request id of its own, under which its first result is kept: also where it came alone before, or with other items.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from google.protobuf.message import Message
+
 from rangelog_core.errors import RangelogError
-from rangelog_pd.state.ranges import seal_range
-from rangelog_pd.state.store import State
-from rangelog_pd.state.streams import open_writer
 from rangelog_proto.v1 import pd_pb2, pd_state_pb2
 
+Decide = Callable[[str, str, Message], bytes]
+"""From an action, a request id and the operand to the encoded CommandResult: of now, or of the first time."""
 
-def seal_ranges(state: State, command: pd_state_pb2.PlacedSealRanges, now_ms: int) -> pd_pb2.SealRangesResponse:
+
+def seal_ranges(decide: Decide, command: pd_state_pb2.PlacedSealRanges) -> pd_pb2.SealRangesResponse:
     """See seal_range."""
     results = []
     for each in command.seals:
-        try:
-            results.append(pd_pb2.SealRangeResult(response=seal_range(state, each, now_ms)))
-        except RangelogError as error:
-            results.append(pd_pb2.SealRangeResult(error=call_error(error)))
+        found = pd_state_pb2.CommandResult.FromString(decide("seal_range", each.request.request_id, each))
+        if found.error_code:
+            results.append(pd_pb2.SealRangeResult(error=_item_error(found)))
+        else:
+            response = pd_pb2.SealRangeResponse.FromString(found.response)
+            results.append(pd_pb2.SealRangeResult(response=response))
     return pd_pb2.SealRangesResponse(results=results)
 
 
-def open_writers(state: State, request: pd_pb2.OpenWritersRequest, now_ms: int) -> pd_pb2.OpenWritersResponse:
+def open_writers(decide: Decide, command: pd_pb2.OpenWritersRequest) -> pd_pb2.OpenWritersResponse:
     """See open_writer."""
     results = []
-    for each in request.writers:
-        try:
-            results.append(pd_pb2.OpenWriterResult(response=open_writer(state, each, now_ms)))
-        except RangelogError as error:
-            results.append(pd_pb2.OpenWriterResult(error=call_error(error)))
+    for each in command.writers:
+        found = pd_state_pb2.CommandResult.FromString(decide("open_writer", each.request_id, each))
+        if found.error_code:
+            results.append(pd_pb2.OpenWriterResult(error=_item_error(found)))
+        else:
+            response = pd_pb2.OpenWriterResponse.FromString(found.response)
+            results.append(pd_pb2.OpenWriterResult(response=response))
     return pd_pb2.OpenWritersResponse(results=results)
+
+
+BATCHES: dict[str, Callable[..., Message]] = {"seal_ranges": seal_ranges, "open_writers": open_writers}
 
 
 def call_error(error: RangelogError) -> pd_pb2.CallError:
@@ -42,4 +54,14 @@ def call_error(error: RangelogError) -> pd_pb2.CallError:
         epoch=error.epoch or 0,
         offset=error.offset or 0,
         has_offset=error.offset is not None,
+    )
+
+
+def _item_error(found: pd_state_pb2.CommandResult) -> pd_pb2.CallError:
+    return pd_pb2.CallError(
+        code=found.error_code,
+        message=found.error_message,
+        epoch=found.error_epoch,
+        offset=found.error_offset,
+        has_offset=found.has_error_offset,
     )

@@ -15,7 +15,8 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from rangelog_core.errors import InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
-from rangelog_pd.state import batches, objects, ranges, servers, streams
+from rangelog_pd.state import objects, ranges, servers, streams
+from rangelog_pd.state.batches import BATCHES
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.snapshot import Frozen, freeze, thaw
 from rangelog_pd.state.store import State
@@ -41,8 +42,6 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "open_writer": streams.open_writer,
     "create_range": ranges.create_range,
     "seal_range": ranges.seal_range,
-    "seal_ranges": batches.seal_ranges,
-    "open_writers": batches.open_writers,
     "prove_end": ranges.prove_end,
     "drop_hot": ranges.drop_hot,
     "replace_replica": ranges.replace_replica,
@@ -75,28 +74,37 @@ class Machine:
         check_known(parsed.version, self.feature_level, f"log entry {index}")
         if action is None or not parsed.version or parsed.version < needed_level(parsed):
             return _failed(InternalError(f"log entry {index} is not a command"))
-        request = f"{action} {parsed.request_id}"
-        kept = self._results.find(request) if parsed.request_id else None
+        kept = self._results.find(_key(action, parsed.request_id))
         if kept is not None:
             return kept
         self.state.advance(parsed.now_ms, provisional=parsed.time_is_provisional)
-        if parsed.request_id and not self._results.has_room(self.state.time_ms):
+        operand = getattr(parsed, action)
+        if action in BATCHES:
+            return _succeeded(BATCHES[action](self._decide, operand))
+        return self._decide(action, parsed.request_id, operand)
+
+    def _decide(self, action: str, request_id: str, operand: Message) -> bytes:
+        """Run one operation and keep its result, or return the result that the request had before."""
+        request = _key(action, request_id)
+        kept = self._results.find(request)
+        if kept is not None:
+            return kept
+        if request and not self._results.has_room(self.state.time_ms):
             return _failed(Overloaded("too many commands within a minute: try again in a while"))
-        result, final = self._run(parsed, action)
-        if parsed.request_id and final:
+        result, final = self._run(action, operand)
+        if request and final:
             self._results.keep(request, self.state.time_ms, result)
         return result
 
-    def _run(self, command: pd_state_pb2.Command, action: str) -> tuple[bytes, bool]:
+    def _run(self, action: str, operand: Message) -> tuple[bytes, bool]:
         """Return the result, and whether it is the last word on its request."""
         try:
-            response = _OPERATIONS[action](self.state, getattr(command, action), self.state.time_ms)
+            response = _OPERATIONS[action](self.state, operand, self.state.time_ms)
         except RangelogError as error:
             return _failed(error), not error.retriable or (action == "seal_range" and isinstance(error, NoPlacement))
         except Exception as error:  # the same on every member: the command is answered, the cluster lives
             return _failed(InternalError(f"{action} failed: {type(error).__name__}")), True
-        encoded = response.SerializeToString() if response is not None else b""
-        return pd_state_pb2.CommandResult(response=encoded).SerializeToString(), True
+        return _succeeded(response), True
 
     def freeze(self) -> Frozen:
         """Return the whole state as it is now, to be encoded at leisure."""
@@ -109,6 +117,16 @@ class Machine:
     def restore(self, data: bytes) -> None:
         """Replace the whole state. Raises Corruption or UnsupportedVersion before anything is changed."""
         self.state, self._results = thaw(data, self.feature_level)
+
+
+def _key(action: str, request_id: str) -> str:
+    """Return what a result is kept under; nothing where a command has no request id."""
+    return f"{action} {request_id}" if request_id else ""
+
+
+def _succeeded(response: Message | None) -> bytes:
+    encoded = response.SerializeToString() if response is not None else b""
+    return pd_state_pb2.CommandResult(response=encoded).SerializeToString()
 
 
 def _failed(error: RangelogError) -> bytes:
