@@ -34,9 +34,9 @@ class Numbers:
         self.applied += command[: _NUMBER.size]
         return _NUMBER.pack(len(self.applied) // _NUMBER.size)
 
-    def snapshot(self) -> bytes:
-        """All of them."""
-        return bytes(self.applied)
+    def freeze(self) -> list[bytes]:
+        """Return all of them, as they are now."""
+        return [bytes(self.applied)]
 
     def restore(self, data: bytes) -> None:
         """All of them."""
