@@ -5,7 +5,7 @@ third hears nothing. So two disks hold what was never acked. Readers ask for the
 until the placement driver seals the range; then the writer dies, everything heals, and an heir appends.
 
 Told late, the readers begin only when the writer is about to seal: they hear from the disks before, and their questions and
-the seal reach the placement driver at about the same time.
+the seal reach the placement driver at about the same time. Mostly the seal comes a little later and overtakes their proof.
 """
 
 from __future__ import annotations
@@ -19,12 +19,18 @@ from virtual_time import WORLD
 
 from rangelog_proto.v1 import common_pb2
 
-_TRY_AGAIN_S = 0.2
+_TRY_AGAIN_S = 0.01
 _GIVE_UP_S = 8.0
 _SLOW_S = (0.1, 0.13)
 """What the writer's seal takes: about as long as a reader waits for the writer before it asks the placement driver."""
-ACKED_MIN = 20
-"""In the range: all its replicas are connected."""
+_OVERTAKING_S = (0.15, 0.3)
+"""Longer than that: the proof is under way when the seal comes."""
+_LATE_SHARE = 0.7
+_OVERTAKING_SHARE = 0.8
+"""Of those told late."""
+ACKED_MIN = 10
+ACKED_MAX = 15
+"""In the range: all its replicas are connected, and it is not nearly full."""
 READERS = 2
 
 
@@ -36,7 +42,8 @@ class LostAcks:
     def __init__(self, cluster: VirtualCluster, clients: Clients, chance: Random) -> None:
         self._cluster, self._clients, self._chance = cluster, clients, chance
         self._loop = cluster.loop
-        self._late = chance.random() < 0.5
+        self._late = chance.random() < _LATE_SHARE
+        self._overtaking = chance.random() < _OVERTAKING_SHARE
 
     def begin(self) -> None:
         """Tell it."""
@@ -49,8 +56,8 @@ class LostAcks:
     def _lose_acks(self) -> None:
         source = self._range()
         writers = [name for name in self._clients.holders if self._clients.processes[name].alive]
-        acked = max(self._clients.main.acked, default=0)
-        if source is None or not writers or len(source.replicas) < 3 or acked < source.start_offset + ACKED_MIN:
+        acked = max(self._clients.main.acked, default=0) - (source.start_offset if source is not None else 0)
+        if source is None or not writers or len(source.replicas) < 3 or not ACKED_MIN <= acked <= ACKED_MAX:
             self._loop.call_in(WORLD, _TRY_AGAIN_S, self._lose_acks)
             return
         writer = writers[-1]
@@ -68,8 +75,11 @@ class LostAcks:
     def _struck(self, moment: str, host: str, writer: str) -> None:
         if moment == "frozen" and host == writer and self._late:
             self._late = False
-            self._cluster.network.slow_s[writer] = self._chance.uniform(*_SLOW_S)
+            self._cluster.network.slow_s[writer] = self._chance.uniform(
+                *(_OVERTAKING_S if self._overtaking else _SLOW_S)
+            )
             self._cluster.group.slow_action = "prove_end"
+            self._cluster.group.overtaking_action = "seal_range" if self._overtaking else ""
             self._loop.call_in(WORLD, 0.0, self._start_readers)
 
     def _start_readers(self) -> None:
@@ -87,5 +97,5 @@ class LostAcks:
             return
         self._clients.kill(writer)
         self._cluster.network.heal()
-        self._cluster.group.slow_action = ""
+        self._cluster.group.slow_action = self._cluster.group.overtaking_action = ""
         self._clients.start("heir", self._clients.write("heir", 100, 0.02))

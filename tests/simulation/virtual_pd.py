@@ -30,6 +30,7 @@ from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
 API_PORT = 2379
 ELECTION_S = (0.2, 0.8)
 SLOW_S = 0.05
+OVERTAKEN_S = 0.5
 
 
 class FiatGroup:
@@ -48,6 +49,8 @@ class FiatGroup:
         """The feature level of each member's program."""
         self.slow_action = ""
         """Commands of this kind take so long that others overtake them."""
+        self.overtaking_action = ""
+        """Where it is given, such a command waits until one of this kind is applied, for OVERTAKEN_S at most."""
 
     def begin_at_an_earlier_level(self) -> None:
         """All members run the earlier program; each that is started again runs the new one."""
@@ -129,7 +132,10 @@ class FiatConsensus:
         """See Consensus.propose."""
         group = self.group
         self._check_leader()
-        slow = group.slow_action and pd_state_pb2.Command.FromString(command).WhichOneof("action") == group.slow_action
+        slow = group.slow_action and _action_of(command) == group.slow_action
+        if slow and group.overtaking_action:
+            await self._until_overtaken()
+            slow = False
         await asyncio.sleep(group.loop.chance.expovariate(1 / (SLOW_S if slow else 0.001)))
         if group.leader != self.process.name or not group.reaches_majority(self.process.name):
             applied = group.leader == self.process.name and group.loop.chance.random() < 0.5
@@ -142,6 +148,15 @@ class FiatConsensus:
         result = self._append(command)
         await asyncio.sleep(group.loop.chance.expovariate(1 / 0.0005))
         return result
+
+    async def _until_overtaken(self) -> None:
+        group, action = self.group, self.group.overtaking_action
+        looked_at, until_s = len(group.log), group.loop.now + OVERTAKEN_S
+        while group.loop.now < until_s:
+            if any(_action_of(each) == action for each in group.log[looked_at:]):
+                return
+            looked_at = len(group.log)
+            await asyncio.sleep(0.001)
 
     def _append(self, command: bytes) -> bytes:
         self.catch_up()
@@ -182,6 +197,10 @@ class FiatConsensus:
 
     async def close(self) -> None:
         """Nothing."""
+
+
+def _action_of(command: bytes) -> str:
+    return pd_state_pb2.Command.FromString(command).WhichOneof("action") or ""
 
 
 def start_member(loop: VirtualLoop, network: Network, group: FiatGroup, name: str, *, tier_url: str) -> Process:
