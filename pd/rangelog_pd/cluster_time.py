@@ -7,9 +7,9 @@ What holds, while at most one clock among the leader's and the servers' is wrong
 * It steps forward only to where the middle one of the wall clocks is, of at least two range servers (or the one that is
   registered, or left while the others are dead) and, where their number is even or one, the leader's. Two clocks that differ
   cannot be told apart: the earlier one counts.
-* Of three clocks or more, a step needs a second clock within AGREEMENT_MS of the middle one. Clocks are known from heartbeats, so
-  two that were wrong one after the other look wrong at once, and the middle of three is one of them; but they do not agree. Without
-  agreement the time goes to the middle after APART_MS, in which every living server is heard many times.
+* Of three clocks or more, a step needs a second clock within AGREEMENT_MS of the middle one. Clocks are known from heartbeats,
+  so two that were wrong one after the other look wrong at once, and the middle of three is one of them; but they do not
+  agree. Without agreement the time goes to the middle after APART_MS, in which every living server is heard many times.
 * Ahead of the middle it runs at nine tenths of the rate until the clocks have caught up.
 * A leader begins at the highest time of all commands, which is old if nothing was done for days or all was off. Until
   enough servers were heard, its time is provisional: good for measuring ages, which come out too small at worst, but what
