@@ -72,9 +72,7 @@ class VirtualCluster:
             server.moments = lambda moment, host: self.ambush(moment, host)
         self.ambush: Callable[[str, str], None] = _nothing
         self.sealed_ends: dict[tuple[int, int], int] = {}
-        self._copies_at_seal: dict[
-            tuple[int, int], int
-        ] = {}  # of ranges sealed when fewer disks than acks were left of them
+        self._copies_at_seal: dict[tuple[int, int], int] = {}
         self.lives: dict[int, Life] = {}
         """Streams by their ids, those that were deleted too."""
 
