@@ -155,7 +155,7 @@ class VirtualCluster:
         return None
 
     def check_durable(self, offset: int, what: str, stream_id: int = 1) -> None:
-        """Two disks of the range's set hold this offset, or as many as were left of it when it was sealed, or the object store."""
+        """Two disks of the range's set hold this offset, or those that were left at its seal, or the object store does."""
         source = self.range_at(offset, stream_id)
         if source is None:
             if stream_id not in self.state.streams or offset < self.state.streams[stream_id].trim_offset:
