@@ -31,7 +31,7 @@ class Faults:
         self.running = False
         kinds: list[Callable[[], None]] = [
             self.crash, self.power_cut, self.power_cut_all, self.pause, self.partition, self.one_way, self.reset,
-            self.pd_crash, self.pd_pause, self.client_pause, self.client_kill, self.lose_disk, self.roll_back,
+            self.pd_crash, self.pd_pause, self.client_pause, self.client_kill, self.lose_disk, self.roll_back, self.roll_back,
             self.rot, self.rot_tail, self.flush_fails, self.disk_full, self.refuse_append, self.slow_disk, self.slow_host,
             self.object_trouble, self.skew,
         ]  # fmt: skip
@@ -342,8 +342,7 @@ class Faults:
             return
         image, log_end = self._images.get(server.name, (None, 0))
         if image is None or image.identity is None or image.identity.incarnation != server.disk.identity.incarnation:
-            if server.store is not None:
-                self._images[server.name] = server.disk.copy(), server.store.wal.log_end
+            self._copy_disks()
         elif self._disks_are_whole() and self._is_found_out(server.name, image.identity, log_end):
             self.cluster.note("disk rolled back")
             if image.identity.boot == server.disk.identity.boot:
@@ -353,6 +352,11 @@ class Faults:
             self._put_back[server.name] = image
             server.roll_back(image)
             self.later(lambda: self.start_again(server))
+
+    def _copy_disks(self) -> None:
+        for server in self.cluster.servers.values():
+            if server.store is not None:
+                self._images[server.name] = server.disk.copy(), server.store.wal.log_end
 
     def _is_found_out(self, name: str, image: Identity, log_end: int) -> bool:
         """Whether the placement drivers have heard of what came after the copy: a later start, or a longer log.
