@@ -7,6 +7,9 @@ What holds, while at most one clock among the leader's and the servers' is wrong
 * It steps forward only to where the middle one of the wall clocks is, of at least two range servers (or the one that is
   registered, or left while the others are dead) and, where their number is even or one, the leader's. Two clocks that differ
   cannot be told apart: the earlier one counts.
+* Of three clocks or more, a step needs a second clock within AGREEMENT_MS of the middle one. Clocks are known from heartbeats,
+  so two that were wrong one after the other look wrong at once, and the middle of three is one of them; but they do not
+  agree. Without agreement the time goes to the middle after APART_MS, in which every living server is heard many times.
 * Ahead of the middle it runs at nine tenths of the rate until the clocks have caught up.
 * A leader begins at the highest time of all commands, which is old if nothing was done for days or all was off. Until
   enough servers were heard, its time is provisional: good for measuring ages, which come out too small at worst, but what
@@ -24,6 +27,12 @@ from dataclasses import dataclass, field
 TOLERANCE_MS = 1_000.0
 """A heartbeat may be this long on its way; below it nothing is worth a step."""
 
+AGREEMENT_MS = 60_000.0
+"""Clocks that are kept by anything at all are closer to each other than this."""
+
+APART_MS = 60_000.0
+"""So long a step waits when the middle clock stands alone."""
+
 SLEW_RATE = 0.9
 WITNESSES_MIN = 2
 
@@ -37,6 +46,8 @@ class ClusterTime:
     _own_ms: float = 0.0  # the leader's wall clock less its monotonic one
     _heard: dict[str, float] = field(default_factory=dict)  # the servers', the same way
     _middle_ms: float | None = None
+    _middle_alone: bool = False  # no other clock agrees with the middle one
+    _apart_since_ms: float | None = None  # a step has waited since then for a clock that agrees
     _witnesses: int = 0  # how many took part at once, at most
     _needed: int = 0
 
@@ -65,7 +76,11 @@ class ClusterTime:
         self._witnesses = max(self._witnesses, len(witnesses))
         if len(witnesses) % 2 == 0 or len(witnesses) == 1:
             witnesses.append(self._own_ms)
-        self._middle_ms = sorted(witnesses)[(len(witnesses) - 1) // 2]
+        witnesses.sort()
+        middle = (len(witnesses) - 1) // 2
+        self._middle_ms = witnesses[middle]
+        others = witnesses[:middle] + witnesses[middle + 1 :]
+        self._middle_alone = len(others) > 1 and all(abs(each - self._middle_ms) > AGREEMENT_MS for each in others)
 
     def read(self, now_ms: float, wall_ms: float) -> int:
         """Return the time now."""
@@ -75,10 +90,14 @@ class ClusterTime:
         elapsed_ms = max(0.0, now_ms - self._read_ms)
         self._read_ms = max(now_ms, self._read_ms)
         run_ms = self._time_ms + elapsed_ms
+        waits_since_ms, self._apart_since_ms = self._apart_since_ms, None
         if self._middle_ms is not None:
             middle_ms = self._middle_ms + now_ms
             if middle_ms > run_ms + TOLERANCE_MS:
-                run_ms = middle_ms
+                if self._middle_alone:
+                    self._apart_since_ms = now_ms if waits_since_ms is None else waits_since_ms
+                if self._apart_since_ms is None or now_ms - self._apart_since_ms >= APART_MS:
+                    run_ms = middle_ms
             elif middle_ms < run_ms - TOLERANCE_MS:
                 run_ms = max(middle_ms, self._time_ms + elapsed_ms * SLEW_RATE)
         self._time_ms = run_ms
@@ -86,8 +105,8 @@ class ClusterTime:
 
     @property
     def provisional(self) -> bool:
-        """Whether a step may still come because servers were not heard."""
-        return self._witnesses < self._needed
+        """Whether a step may still come because servers were not heard, or because the clocks are far apart."""
+        return self._witnesses < self._needed or self._apart_since_ms is not None
 
     def leader_is_off_by_ms(self, now_ms: float) -> float:
         """How far the leader's wall clock is ahead of the time last read, or (negative) behind it."""
@@ -96,4 +115,6 @@ class ClusterTime:
     def _forget(self) -> None:
         self._heard.clear()
         self._middle_ms = None
+        self._middle_alone = False
+        self._apart_since_ms = None
         self._witnesses = 0

@@ -30,7 +30,8 @@ TWICE = 20
 FAULTS = (
     "crash", "power cut", "power cut of all", "pause", "pd crash", "pd pause", "client killed", "client paused",
     "partition", "one-way partition", "connections reset", "slow host", "slow disk", "call lost", "answer lost",
-    "flush failed: the process ended", "disk full", "append refused", "disk lost", "disk rolled back", "bit rot",
+    "flush failed: the process ended", "disk full", "append refused", "disk lost", "disk rolled back",
+    "disk rolled back within one run", "bit rot",
     "object store in trouble", "object store unavailable", "object stored wrong", "object stored, answer lost",
     "object read wrong", "clock skew",
 )  # fmt: skip

@@ -75,6 +75,7 @@ class VirtualCluster:
             server.moments = lambda moment, host: self.ambush(moment, host)
         self.ambush: Callable[[str, str], None] = _nothing
         self.sealed_ends: dict[tuple[int, int], int] = {}
+        self._copies_at_seal: dict[tuple[int, int], int] = {}
         self.lives: dict[int, Life] = {}
         """Streams by their ids, those that were deleted too."""
 
@@ -161,7 +162,7 @@ class VirtualCluster:
         return None
 
     def check_durable(self, offset: int, what: str, stream_id: int = 1) -> None:
-        """Two disks of the range's set hold this offset (or the object store does)."""
+        """Two disks of the range's set hold this offset, or those that were left at its seal, or the object store does."""
         source = self.range_at(offset, stream_id)
         if source is None:
             if stream_id not in self.state.streams or offset < self.state.streams[stream_id].trim_offset:
@@ -174,7 +175,7 @@ class VirtualCluster:
         for member in source.replicas:
             disks = self.servers[member.server].disks_of(member.incarnation)
             copies += any(disk.holds(key, offset) for disk in disks)
-        if copies < source.acks:
+        if copies < self._copies_at_seal.get(key, source.acks):
             self.fail(f"{what}: offset {offset} of range {source.index} is durable on {copies} disks")
 
     def _applied(self, machine: Machine, command: bytes, result: bytes) -> None:
@@ -242,6 +243,8 @@ class VirtualCluster:
                 left.append(ends[-1])
         held = sum(end >= source.end_offset for end in ends)
         held_left = sum(end >= source.end_offset for end in left)
+        if held < source.acks:
+            self._copies_at_seal[span[0]] = max(1, min(source.acks, len(left)))
         if held < source.acks and held_left < min(source.acks, len(left)):
             self.fail(f"range {source.index} was sealed at {source.end_offset}, but the disks hold it up to {ends}")
 

@@ -16,6 +16,8 @@ from virtual_disk import Disk
 from virtual_server import VirtualServer
 from virtual_time import WORLD
 
+from rangelog_server.identity import DirectoryIdentity
+
 DOWN_MAX = 2
 WRITERS_MAX = 10
 
@@ -30,7 +32,7 @@ class Faults:
         self.running = False
         kinds: list[Callable[[], None]] = [
             self.crash, self.power_cut, self.power_cut_all, self.pause, self.partition, self.one_way, self.reset,
-            self.pd_crash, self.pd_pause, self.client_pause, self.client_kill, self.lose_disk, self.roll_back,
+            self.pd_crash, self.pd_pause, self.client_pause, self.client_kill, self.lose_disk, self.roll_back, self.roll_back,
             self.rot, self.rot_tail, self.flush_fails, self.disk_full, self.refuse_append, self.slow_disk, self.slow_host,
             self.object_trouble, self.skew,
         ]  # fmt: skip
@@ -44,7 +46,7 @@ class Faults:
         self._rotten_tail = RottenTail(self)
         self._rotten = False
         self._one_clock = False  # with a retention, one clock at a time is wrong
-        self._images: dict[str, list[Disk]] = {}
+        self._images: dict[str, tuple[Disk, int]] = {}  # an older copy, and where its log ended
         self._put_back: dict[str, Disk] = {}  # copies that are the disks of their servers, until they are found out
 
     def tell(self, story: str) -> None:
@@ -340,19 +342,35 @@ class Faults:
         server = self.living_server()
         if server is None or server.disk.identity is None:
             return
-        images = self._images.setdefault(server.name, [])
-        if (
-            not images
-            or images[0].identity is None
-            or images[0].identity.incarnation != server.disk.identity.incarnation
-        ):
-            self._images[server.name] = [server.disk.copy()]
-        elif self.disks_are_whole() and images[0].identity.boot < server.disk.identity.boot:
+        image, log_end = self._images.get(server.name, (None, 0))
+        if image is None or image.identity is None or image.identity.incarnation != server.disk.identity.incarnation:
+            self._copy_disks()
+        elif self.disks_are_whole() and self._is_found_out(server.name, image.identity, log_end):
             self.cluster.note("disk rolled back")
+            if image.identity.boot == server.disk.identity.boot:
+                self.cluster.note("disk rolled back within one run")
             server.stop(power=True)
-            self._put_back[server.name] = images.pop()
-            server.roll_back(self._put_back[server.name])
+            del self._images[server.name]
+            self._put_back[server.name] = image
+            server.roll_back(image)
             self.later(lambda: self.start_again(server))
+
+    def _copy_disks(self) -> None:
+        for server in self.cluster.servers.values():
+            if server.store is not None:
+                self._images[server.name] = server.disk.copy(), server.store.wal.log_end
+
+    def _is_found_out(self, name: str, image: DirectoryIdentity, log_end: int) -> bool:
+        """Whether the placement drivers have heard of what came after the copy: a later start, or a longer log.
+
+        A later start of which they never heard took no appends, and what an earlier one wrote without their hearing of it is
+        what they cannot miss: see "Not covered" in docs/decisions/2026-11-21-protocol-choices.md.
+        """
+        state: Any = self.cluster.state
+        known = state.servers.get(name)
+        if known is None or known.server.incarnation != image.incarnation:
+            return False
+        return known.server.boot > image.boot or known.log_end > log_end
 
     def rot(self) -> None:
         """A bit flips, in one place on one disk."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rangelog_pd.cluster_time import TOLERANCE_MS, ClusterTime
+from rangelog_pd.cluster_time import APART_MS, TOLERANCE_MS, ClusterTime
 
 DAY_MS = 86_400_000
 TRUTH_MS = 1_700_000_000_000
@@ -67,6 +67,32 @@ def test_one_wrong_clock_moves_nothing(who: str, off_ms: int) -> None:
     clocks = Clocks(**{who: off_ms})
     clocks.begin(clocks.truth_ms)
     assert abs(clocks.pass_ms(10 * 60_000) - clocks.truth_ms) <= TOLERANCE_MS
+
+
+@pytest.mark.parametrize("first_ms", [600_000, 8 * DAY_MS])
+def test_two_clocks_that_were_wrong_one_after_the_other_move_nothing(first_ms: int) -> None:
+    """The leader knows a clock from its last heartbeat: the first was set right since, when the second jumps."""
+    clocks = Clocks()
+    clocks.begin(clocks.truth_ms)
+    clocks.pass_ms(10_000)
+    clocks.off_ms["rs1"] = first_ms
+    clocks.hear("rs1")
+    clocks.off_ms["rs1"], clocks.off_ms["rs2"] = 0, first_ms + 200_000
+    clocks.hear("rs2")
+    assert abs(clocks.read() - clocks.truth_ms) <= TOLERANCE_MS
+    assert clocks.clock.provisional, "what is sealed now must not be dated before it is clear what the time is"
+    assert abs(clocks.pass_ms(10 * 60_000) - clocks.truth_ms) <= TOLERANCE_MS
+    assert not clocks.clock.provisional
+
+
+def test_clocks_that_stay_apart_hold_time_up_for_a_minute_only() -> None:
+    """All three differ by minutes and the cluster was off for a day: the middle one is believed in the end."""
+    clocks = Clocks(rs1=-600_000, rs3=600_000)
+    clocks.begin(clocks.truth_ms - DAY_MS)
+    assert clocks.pass_ms(APART_MS / 2) < clocks.truth_ms - DAY_MS / 2
+    assert clocks.clock.provisional
+    assert abs(clocks.pass_ms(APART_MS) - clocks.truth_ms) <= TOLERANCE_MS
+    assert not clocks.clock.provisional
 
 
 @pytest.mark.parametrize("off_ms", [8 * DAY_MS, -8 * DAY_MS])
