@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from rangelog._append.fencing import fence_deleted
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
+from rangelog._append.shared_dials import SharedDials
 from rangelog._append.takeover import take_over
 from rangelog._append.writer import Writer
 from rangelog._metadata import CALL_TIMEOUT_S, Metadata
@@ -44,6 +45,7 @@ class Client:
         )
         self._watches = StreamWatches(self._metadata)
         self._placement_calls = PlacementCalls(self._metadata)
+        self._dials = SharedDials(self._connections, self._placement_calls)
         self._writers: dict[Writer, None] = {}
 
     async def __aenter__(self) -> Client:
@@ -56,6 +58,7 @@ class Client:
         """Close writers (without flushing), connections and channels. Idempotent."""
         for writer in list(self._writers):
             await writer.close(flush=False)
+        self._dials.close()
         self._placement_calls.close()
         self._watches.close()
         self._cold_stores.close()
@@ -139,6 +142,7 @@ class Client:
             self._metadata,
             self._connections,
             self._placement_calls,
+            self._dials,
             check_name("stream", stream),
             append_timeout_s=append_timeout_s,
             open_timeout_s=open_timeout_s,
