@@ -12,6 +12,7 @@ from rangelog._append.roll import leave_range
 from rangelog._append.shared_dials import SharedDials
 from rangelog._append.takeover import take_over
 from rangelog._append.writer import Writer
+from rangelog._garbage import MANY_WRITERS, spare_many_writers
 from rangelog._metadata import CALL_TIMEOUT_S, Metadata
 from rangelog._read.cold import ColdReader, ColdStores
 from rangelog._read.reader import Reader, Start, StreamView, confirmed_end
@@ -137,7 +138,10 @@ class Client:
         open_timeout_s: float = 30.0,
         inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
     ) -> Writer:
-        """Return the stream's writer, to be used with `async with`: opening it fences any earlier one."""
+        """Return the stream's writer, to be used with `async with`: opening it fences any earlier one.
+
+        The hundredth open at once raises the thresholds of Python's garbage collector, unless the program has set its own.
+        """
         writer = Writer(
             self._metadata,
             self._connections,
@@ -149,6 +153,8 @@ class Client:
             inflight_bytes_max=inflight_bytes_max,
         )
         self._writers[writer] = None
+        if len(self._writers) == MANY_WRITERS:
+            spare_many_writers()
         writer.on_closed = self._writers.pop
         return writer
 
