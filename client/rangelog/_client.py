@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from rangelog._append.fencing import fence_deleted
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
+from rangelog._append.shared_dials import SharedDials
 from rangelog._append.takeover import take_over
 from rangelog._append.writer import Writer
+from rangelog._garbage import MANY_WRITERS, spare_many_writers
 from rangelog._metadata import CALL_TIMEOUT_S, Metadata
 from rangelog._read.cold import ColdReader, ColdStores
 from rangelog._read.reader import Reader, Start, StreamView, confirmed_end
@@ -44,6 +46,7 @@ class Client:
         )
         self._watches = StreamWatches(self._metadata)
         self._placement_calls = PlacementCalls(self._metadata)
+        self._dials = SharedDials(self._connections, self._placement_calls)
         self._writers: dict[Writer, None] = {}
 
     async def __aenter__(self) -> Client:
@@ -56,6 +59,7 @@ class Client:
         """Close writers (without flushing), connections and channels. Idempotent."""
         for writer in list(self._writers):
             await writer.close(flush=False)
+        self._dials.close()
         self._placement_calls.close()
         self._watches.close()
         self._cold_stores.close()
@@ -134,17 +138,23 @@ class Client:
         open_timeout_s: float = 30.0,
         inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
     ) -> Writer:
-        """Return the stream's writer, to be used with `async with`: opening it fences any earlier one."""
+        """Return the stream's writer, to be used with `async with`: opening it fences any earlier one.
+
+        The hundredth open at once raises the thresholds of Python's garbage collector, unless the program has set its own.
+        """
         writer = Writer(
             self._metadata,
             self._connections,
             self._placement_calls,
+            self._dials,
             check_name("stream", stream),
             append_timeout_s=append_timeout_s,
             open_timeout_s=open_timeout_s,
             inflight_bytes_max=inflight_bytes_max,
         )
         self._writers[writer] = None
+        if len(self._writers) == MANY_WRITERS:
+            spare_many_writers()
         writer.on_closed = self._writers.pop
         return writer
 

@@ -143,4 +143,9 @@ class Metadata:
 
 async def backoff(attempt: int) -> None:
     """Wait before try number `attempt` + 1: 50 ms, doubling up to 1 s."""
-    await asyncio.sleep(min(1.0, 0.05 * 2.0 ** min(attempt, 5)))
+    await asyncio.sleep(backoff_s(attempt))
+
+
+def backoff_s(attempt: int) -> float:
+    """Return how long to wait before try number `attempt` + 1."""
+    return min(1.0, 0.05 * 2.0 ** min(attempt, 5))

@@ -12,11 +12,12 @@ import grpc
 import pytest
 from figures import publish
 from pd_checker import check_pd
-from pd_group import FakeServers, Group, channel, running_group
+from pd_group import FakeServers, Group, channel, running_group, wait_for_version
 from pd_history import Call, NotingPd, PdHistory, Reply
 
 from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.pd_client import PdClient
+from rangelog_pd.state.versions import FEATURE_LEVEL
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -204,6 +205,7 @@ async def test_calls_on_contended_streams_have_one_order(tmp_path: Path) -> None
     """Opens, seals, creates, trims and commits of five clients fit one order per stream, through five lost leaders."""
     history, seed = PdHistory(), random.SystemRandom().randrange(1_000_000)
     with running_group(tmp_path / "group") as group:
+        await wait_for_version(group.cluster, FEATURE_LEVEL)  # the model has the rules of this level
         faults = await contend(group, history, seed)
     report = check_pd(history.calls)
     print(f"\n{report.summary()} faults={faults} seed={seed}")

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pd_group import channel
+from pd_group import described, wait_for_version
 
 import rangelog
 from rangelog import StreamConfig
 from rangelog.errors import RangelogError
 from rangelog_pd.state.versions import FEATURE_LEVEL
-from rangelog_proto.v1 import pd_pb2 as pb
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -47,29 +46,6 @@ class Load:
         while len(self.acked) < wanted:
             assert time.monotonic() < end_s, "no acks"
             await asyncio.sleep(0.05)
-
-
-async def described(cluster: Any) -> pb.DescribeClusterResponse:
-    """As the leader describes the cluster; waits for one."""
-    end_s = time.monotonic() + 20
-    while time.monotonic() < end_s:
-        for address in cluster.pd_addresses:
-            with contextlib.suppress(Exception):
-                async with channel(address) as stub:
-                    found = await stub.DescribeCluster(pb.DescribeClusterRequest(), timeout=2)
-                    if found.has_majority:
-                        return found
-        await asyncio.sleep(0.1)
-    raise AssertionError("nobody leads")
-
-
-async def wait_for_version(cluster: Any, version: int) -> pb.DescribeClusterResponse:
-    """Until the cluster is at a version."""
-    end_s = time.monotonic() + 20
-    while (found := await described(cluster)).cluster_version != version:
-        assert time.monotonic() < end_s, f"the cluster stays at version {found.cluster_version}"
-        await asyncio.sleep(0.1)
-    return found
 
 
 async def test_members_of_two_levels_are_one_group_and_the_cluster_goes_on_when_all_are_new(

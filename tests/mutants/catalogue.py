@@ -38,6 +38,7 @@ _SPACE = "rangelog_server.ranges.space"
 _COMMITTER = "rangelog_server.wal.committer"
 _UPLOAD = "rangelog_server.tier.upload"
 _PD_RANGES = "rangelog_pd.state.ranges"
+_PD_STORE = "rangelog_pd.state.store"
 _ATTENTION = "rangelog_pd.reconcile.attention"
 _DIRECTIVES = "rangelog_pd.reconcile.directives"
 _PROOF = "rangelog._read.proof"
@@ -130,6 +131,21 @@ MUTANTS: tuple[Mutant, ...] = (
          "    state.check_epoch(stream, request.epoch)\n    sealed = state.range", "    sealed = state.range"),
     _one("open-without-epoch", "opening a stream fences nobody", "rangelog_pd.state.streams",
          "    stream.epoch += 1\n", "    stream.epoch = max(stream.epoch, 1)\n"),
+    _one("empty-without-a-look", "the last sealed range makes room for the next one, whatever it holds", _PD_STORE,
+         "            if last.state != common_pb2.RANGE_STATE_SEALED or last.start_offset != last.end_offset:\n",
+         "            if last.state != common_pb2.RANGE_STATE_SEALED:\n"),
+    Mutant("open-is-empty", "a range that is not sealed is taken for empty, and makes room for the next one", (
+        Edit("rangelog._append.takeover", "    if last.state == common_pb2.RANGE_STATE_SEALED:\n        return TakenOver("
+             "opened.stream, last.end_offset, None, {})\n",
+             "    if last.end_offset <= last.start_offset:\n"
+             "        return TakenOver(opened.stream, last.start_offset, None, {})\n"
+             "    if last.state == common_pb2.RANGE_STATE_SEALED:\n        return TakenOver("
+             "opened.stream, last.end_offset, None, {})\n"),
+        Edit(_PD_RANGES, "    if last is not None and is_open:\n        raise",
+             "    if last is not None and is_open and request.start_offset != last.start_offset:\n        raise"),
+        Edit(_PD_STORE,
+             "            if last.state != common_pb2.RANGE_STATE_SEALED or last.start_offset != last.end_offset:\n",
+             "            if last.end_offset > last.start_offset:\n"))),
     # ---- reads
     _one("read-log-end", "readers are served what is not acked", _REPLICA,
          "        return min(self.durable_offset, max(self.confirm_offset, known))\n",

@@ -20,6 +20,8 @@ STORY_WRITERS = {LostAcks.STORY: 1}
 """In other stories four writers take the stream from each other."""
 HUB = "h0"
 """The process in which several roles share one client."""
+OPENED_AGAIN_EVERY = 8
+"""In so many seeds one has a stream that is opened again and again. Not drawn: that would change all other seeds."""
 RETENTION_S = 30.0
 RETENTION_KEPT_S = 15.0
 """Judged by this: cluster time may have stood still while the placement drivers were away, and then catches up."""
@@ -100,6 +102,8 @@ class Load:
             clients.start("maker", self._second(), self._where())
         if chance.random() < 0.04:
             clients.start("host", virtual_streams.gather(clients, "quiet"))
+        if clients.cluster.seed % OPENED_AGAIN_EVERY == 3:
+            clients.start("opener", virtual_streams.open_again(clients, "idle"))
 
     async def _second(self) -> None:
         """A second stream that lives for ever, with a writer and a reader of its own beside those of the main one."""

@@ -30,6 +30,7 @@ from rangelog.protocol.recovery import Answer, Recovery
 from rangelog_core.errors import AppendConflict, PreconditionFailed, RangelogError, StorageFull, WriterFenced
 from rangelog_core.net.data_connection import DataConnection
 from rangelog_pd.state.machine import Machine
+from rangelog_pd.state.store import State
 from rangelog_proto.v1 import pd_state_pb2
 from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.ranges.store import Store
@@ -102,6 +103,7 @@ CORNER_CASES = (
     "a moved batch was read",
     "a moved batch was recovered",
     "a moved batch was cut",
+    "an empty range gave way to the next one",
 )
 
 
@@ -366,6 +368,13 @@ def _watch_others(watch: Any, cluster: VirtualCluster) -> None:
         await inner(self, *args)
         note("range uploaded")
 
+    def forget_empty(self: State, inner: Any, stream_id: int) -> None:
+        before = len(self.ranges.of(stream_id))
+        inner(self, stream_id)
+        if len(self.ranges.of(stream_id)) < before:
+            note("an empty range gave way to the next one")
+
+    watch(State, "forget_empty", forget_empty)
     watch(Machine, "_run", run)
     watch(Machine, "apply", apply)
     watch(ColdReader, "read", read_cold)

@@ -35,7 +35,7 @@ from rangelog.tier.parquet import write_object
 from rangelog_core.batch import encode_batch, encode_headers
 from rangelog_core.errors import SealBelowFloor, WriterFenced
 from rangelog_pd.state.machine import Machine
-from rangelog_pd.state.versions import FEATURE_LEVEL
+from rangelog_pd.state.versions import FEATURE_LEVEL, LEVEL_EMPTY_RANGES
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 PDS = ["pd1", "pd2", "pd3"]
@@ -76,6 +76,7 @@ class VirtualCluster:
         self.ambush: Callable[[str, str], None] = _nothing
         self.sealed_ends: dict[tuple[int, int], int] = {}
         self._copies_at_seal: dict[tuple[int, int], int] = {}
+        self.range_counts: dict[int, int] = {}
         self.lives: dict[int, Life] = {}
         """Streams by their ids, those that were deleted too."""
 
@@ -187,6 +188,8 @@ class VirtualCluster:
                 self.note("an old epoch's seal was refused")
             if pd_state_pb2.CommandResult.FromString(result).error_code == SealBelowFloor.code:
                 self.note("a seal refused below the floor")
+        if action in ("create_range", "seal_range", "seal_ranges"):
+            self._check_no_empty_ranges(machine)
         if action == "commit_object":
             object_id = pd_state_pb2.Command.FromString(command).commit_object.object_id
             self._check_object(machine.state.objects.get(object_id))
@@ -199,6 +202,16 @@ class VirtualCluster:
                 self._check_two_copies(each)
             elif known != each.end_offset:
                 self.fail(f"the end of range {each.index} changed from {known} to {each.end_offset}")
+
+    def _check_no_empty_ranges(self, machine: Machine) -> None:
+        """A new range takes the place of an empty one, once all placement drivers know of it."""
+        for stream_id, stream in machine.state.streams.items():
+            known, self.range_counts[stream_id] = self.range_counts.get(stream_id, 0), stream.range_count
+            if stream.range_count == known or machine.state.cluster_version < LEVEL_EMPTY_RANGES:
+                continue
+            before = list(machine.state.ranges.of(stream_id).values())[-2:-1]
+            if before and before[0].start_offset == before[0].end_offset:
+                self.fail(f"range {before[0].index} of stream {stream_id} is empty and was left in the list")
 
     def _check_object(self, described: common_pb2.Object | None) -> None:
         """As an object begins to count, the store holds just the bytes that it is described by."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 CERTAIN_S = 4.0
 """A deletion that took longer may have given up waiting for a server that did not answer."""
 CROWD = 300
+OPENED_AGAIN = 9
 
 
 async def create(clients: Clients, name: str) -> Life:
@@ -112,6 +113,27 @@ async def trim(clients: Clients, life: Life) -> None:
             with contextlib.suppress(RangelogError):  # it may be trimmed, or not
                 await client.trim_stream(life.name, target)
                 clients.cluster.note("stream trimmed")
+
+
+async def open_again(clients: Clients, name: str) -> None:
+    """A stream that is nearly idle, with a follower: its writer appends now and then, and others open it for nothing."""
+    chance = clients.chance
+    life = await create(clients, name)
+    follower = f"f-{life.label}"
+    clients.start(follower, virtual_reading.follow(clients, life, follower))
+    client = await clients.client()
+    for number in range(OPENED_AGAIN):
+        if number % 3 == 0:
+            writer = f"v-{life.label}-{number}"
+            clients.start(writer, write(clients, life, writer, chance.randrange(1, 4), 0.05))
+        await asyncio.sleep(chance.choice([0.0, 0.05, 0.5]))
+        if clients.stopping:
+            return
+        idle = client.writer(life.name, open_timeout_s=8.0)
+        with contextlib.suppress(RangelogError):
+            await idle.open()
+            clients.cluster.note("a stream opened and nothing appended")
+        await idle.close(flush=False)
 
 
 async def gather(clients: Clients, name: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from rangelog._append.runner import AppenderRunner
+from rangelog._append.shared_dials import SharedDials
 from rangelog._append.writer import Writer
 from rangelog.protocol.appender import OpenRange
 from rangelog_core.batch import CODEC_NONE
@@ -65,14 +66,15 @@ class NotingConnections:
 async def opened_writer(connections: NotingConnections) -> Writer:
     """A writer whose range is open on three servers; no placement driver stands behind it."""
     shared = cast(DataConnections, connections)
-    writer = Writer(cast(Any, None), shared, cast(Any, None), "s", append_timeout_s=5, open_timeout_s=5)
+    dials = SharedDials(shared, cast(Any, None))
+    writer = Writer(cast(Any, None), shared, cast(Any, None), dials, "s", append_timeout_s=5, open_timeout_s=5)
     replicas = [common_pb2.Replica(server=name, incarnation=1, data_address="h:1") for name in SERVERS]
     created = common_pb2.Range(stream_id=1, index=0, epoch=1, acks=2, replicas=replicas)
     config = common_pb2.StreamConfig(range_size_bytes_max=1 << 40)
     stream = common_pb2.Stream(stream_id=1, name="s", epoch=1, config=config)
     writer._loop, writer._stream, writer._codec = asyncio.get_running_loop(), stream, CODEC_NONE
     writer._runner = AppenderRunner(
-        cast(Any, None), shared, cast(Any, None), stream, created,
+        cast(Any, None), shared, cast(Any, None), dials, stream, created,
         confirmed=writer._resolve, stopping=writer._stopping, stopped=writer._stopped, send_gathered=writer._pump,
     )  # fmt: skip
     writer._accepting = True

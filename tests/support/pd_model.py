@@ -27,13 +27,16 @@ class StreamState(NamedTuple):
 
     def range(self, index: int) -> RangeView | None:
         """By index."""
-        place = index - self.ranges[0].index if self.ranges else -1
-        return self.ranges[place] if 0 <= place < len(self.ranges) else None
+        return next((each for each in self.ranges if each.index == index), None)
+
+    def after(self, index: int) -> RangeView | None:
+        """The range that follows an index."""
+        return next((each for each in self.ranges if each.index > index), None)
 
     def with_range(self, changed: RangeView) -> StreamState:
         """One range replaced."""
-        place = changed.index - self.ranges[0].index
-        return self._replace(ranges=(*self.ranges[:place], changed, *self.ranges[place + 1 :]))
+        ranges = tuple(changed if each.index == changed.index else each for each in self.ranges)
+        return self._replace(ranges=ranges)
 
     @property
     def last(self) -> RangeView | None:
@@ -127,7 +130,10 @@ def _wrong_epoch(state: StreamState, arguments: Mapping[str, Any]) -> str | None
 
 def _append_range(state: StreamState) -> tuple[RangeView, StreamState]:
     added = RangeView(state.range_count, state.epoch, state.next_offset, None, state.next_offset)
-    state = state._replace(range_count=state.range_count + 1, ranges=(*state.ranges, added))
+    kept = list(state.ranges)
+    while kept and kept[-1].start == kept[-1].end:  # the new range takes the place of empty ones
+        del kept[-1]
+    state = state._replace(range_count=state.range_count + 1, ranges=(*kept, added))
     return added, _forget_trimmed(state)
 
 
@@ -148,11 +154,14 @@ def _seal_range(state: StreamState, call: Call, facts: Facts) -> tuple[Answer, S
     asked = call.arguments
     if (wrong := _wrong_epoch(state, asked)) is not None:
         return wrong, state
-    found = state.range(asked["range_index"])
-    if found is None:
-        return "RANGE_NOT_FOUND", state
-    following = state.range(found.index + 1)
+    found, following = state.range(asked["range_index"]), state.after(asked["range_index"])
     wants_next = bool(asked.get("create_next"))
+    end = asked["end_offset"]
+    if found is None:
+        if following is None or not wants_next or (following.start, following.epoch) != (end, asked["epoch"]):
+            return "RANGE_NOT_FOUND", state
+        replaced = RangeView(asked["range_index"], asked["epoch"], end, end, end)
+        return Reply(ranges=(replaced,), next_range=following), state
     if found.end is None:
         if asked["end_offset"] < found.start:
             return "INVALID_ARGUMENT", state

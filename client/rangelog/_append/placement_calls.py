@@ -9,7 +9,8 @@ carried out; the calls under way are bounded.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from rangelog._metadata import SEAL_TRY_TIMEOUT_S, Metadata, backoff, new_request_id
 from rangelog.protocol.appender import Probe, SealRange
@@ -19,7 +20,10 @@ from rangelog_core.net.data_connection import replica_id
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 LIST_TIMEOUT_S = 2.0
-SEALS_PER_CALL = 250
+TURNS_MAX = 400
+"""Ranges that are left at a time although they still work. The others go on acking until it is their turn: the placement driver
+seals them one after the other, however many ask, and a range that waits for its seal is frozen."""
+SEALS_PER_CALL = 200
 CALLS_MAX = 4
 """Of many seals, under way at a time."""
 
@@ -34,7 +38,21 @@ class PlacementCalls:
         self._listing: asyncio.Task[list[common_pb2.Server]] | None = None
         self._asked: list[_Asked] = []
         self._slots = asyncio.Semaphore(CALLS_MAX)
+        self._turns = asyncio.Semaphore(TURNS_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def turn(self, *, urgent: bool) -> AsyncIterator[bool]:
+        """Wait for one's turn to leave a range, and hold it while that lasts; give whether there was a wait.
+
+        Urgent: the range does not work any more.
+        """
+        if urgent:
+            yield False
+            return
+        waits = self._turns.locked()
+        async with self._turns:
+            yield waits
 
     async def probe(self, effect: Probe) -> bool:
         """Return whether the placement driver answers and has enough servers to go to."""

@@ -1,24 +1,22 @@
 """Keeps the writer connected to the replicas of its open range, and passes events on to the core.
 
-A replica whose server is connected already is taken at once and costs no task. Otherwise one task for it: connect, report;
-and when the connection breaks, report, back off, connect again, until the range is left.
+A replica whose server is connected already is taken at once; any other is dialed (`shared_dials`), and again when the
+connection breaks, until the range is left. Each failure is reported.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from rangelog._metadata import backoff
+from rangelog._append.shared_dials import SharedDials
 from rangelog_core.errors import InternalError, RangelogError, UnsupportedVersion, WriterFenced
 from rangelog_core.frame import Opcode, encode_head
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnection, DataConnections
 from rangelog_proto.v1 import data_pb2
 
-_STABLE_S = 1.0
 _log = logging.getLogger("rangelog.writer")
 
 
@@ -84,29 +82,27 @@ class ReplicaLinks:
         self,
         events: RangeEvents,
         connections: DataConnections,
+        dials: SharedDials,
         *,
         stream_id: int,
         range_index: int,
         start_offset: int,
         epoch: int,
         memory: bool,
-        refresh: Callable[[], object],
     ) -> None:
         self._events = events
         self._connections = connections
+        self._dials = dials
         self._stream_id = stream_id
         self._range_index = range_index
         self._head = data_pb2.Append(
             stream_id=stream_id, range_index=range_index, epoch=epoch, start_offset=start_offset, memory=memory
         )
         self._open: dict[ReplicaId, DataConnection] = {}
-        self._since_s: dict[ReplicaId, float] = {}
-        self._attempts: dict[ReplicaId, int] = {}
+        self._dialed: dict[ReplicaId, None] = {}
+        self._unsupported: set[ReplicaId] = set()
         self._left = False
         self.followed: set[ReplicaId] = set()  # where readers wait, as far as replies said
-        self._tasks: dict[ReplicaId, asyncio.Task[None]] = {}
-        self._refresh = refresh
-        self.addresses: Mapping[ReplicaId, str] = {}
 
     def connect(self, replica: ReplicaId) -> None:
         """Start and keep up the link to one replica."""
@@ -114,7 +110,7 @@ class ReplicaLinks:
         if connection is not None:
             self._attach(replica, connection)
         else:
-            self._tasks[replica] = asyncio.create_task(self._make(replica))
+            self._dial(replica)
 
     def send(self, replicas: Sequence[ReplicaId], batches: Sequence[bytes], confirm_offset: int) -> None:
         """Send batches; silently nothing where the connection just broke (the core hears of that)."""
@@ -135,11 +131,30 @@ class ReplicaLinks:
     def close(self) -> None:
         """Stop; connections stay for others."""
         self._left = True
-        for task in self._tasks.values():
-            task.cancel()
+        for replica in self._dialed:
+            self._dials.forget(replica, self)
         for connection in self._open.values():
             connection.unlisten(self._stream_id, self._range_index)
         self._open.clear()
+
+    # ---- DialWaiter
+
+    def dialed(self, replica: ReplicaId, connection: DataConnection) -> None:
+        """See DialWaiter."""
+        self._dialed.pop(replica, None)
+        if not self._left:
+            self._attach(replica, connection)
+
+    def not_dialed(self, replica: ReplicaId, error: RangelogError) -> None:
+        """See DialWaiter."""
+        if self._left:
+            return
+        if isinstance(error, WriterFenced | InternalError):
+            self._events.refused(self._range_index, replica, error)
+        elif isinstance(error, UnsupportedVersion) and replica not in self._unsupported:
+            self._unsupported.add(replica)
+            _log.warning("%s cannot be written to: %s", replica, error)
+        self._events.disconnected(self._range_index, replica)
 
     # ---- inside
 
@@ -147,39 +162,15 @@ class ReplicaLinks:
         listener = _Listener(self._events, self._range_index, replica, self.followed, self._broke)
         connection.listen(self._stream_id, self._range_index, listener)
         self._open[replica] = connection
-        self._since_s[replica] = asyncio.get_running_loop().time()
         self._events.connected(self._range_index, replica)
 
     def _broke(self, replica: ReplicaId) -> None:
-        """The connection ended: report, and make another one after a while."""
+        """The connection ended: report, and dial again."""
         if self._left or self._open.pop(replica, None) is None:
             return
-        lasted_s = asyncio.get_running_loop().time() - self._since_s[replica]
-        self._attempts[replica] = 0 if lasted_s > _STABLE_S else self._attempts.get(replica, 0) + 1
-        self._tasks[replica] = asyncio.create_task(self._make_again(replica))
+        self._dial(replica, broke=True)
         self._events.disconnected(self._range_index, replica)
 
-    async def _make_again(self, replica: ReplicaId) -> None:
-        await backoff(self._attempts[replica])
-        await self._make(replica)
-
-    async def _make(self, replica: ReplicaId) -> None:
-        """Connect; try for as long as it takes."""
-        while True:
-            try:
-                connection = await self._connections.get(replica, self.addresses.get(replica, ""))
-                if connection.closed is None:
-                    self._attach(replica, connection)
-                    return
-            except WriterFenced as error:
-                self._events.refused(self._range_index, replica, error)
-            except UnsupportedVersion as error:
-                if not self._attempts.get(replica):
-                    _log.warning("%s cannot be written to: %s", replica, error)
-            except RangelogError:
-                self._refresh()  # its address may be another by now
-            except Exception as error:
-                self._events.refused(self._range_index, replica, InternalError(f"a link failed: {error!r}"))
-            self._events.disconnected(self._range_index, replica)
-            self._attempts[replica] = self._attempts.get(replica, 0) + 1
-            await backoff(self._attempts[replica])
+    def _dial(self, replica: ReplicaId, *, broke: bool = False) -> None:
+        self._dialed[replica] = None
+        self._dials.wait(replica, self, broke=broke)

@@ -1,4 +1,4 @@
-"""Leaving a range: its replicas are told where it ended."""
+"""Leaving a range: its replicas are told where it ended. Best effort: the placement driver tells them as well."""
 
 from __future__ import annotations
 
@@ -14,10 +14,19 @@ from rangelog_core.net.replica_client import RangeKey, ReplicaClient
 _LEAVE_TIMEOUT_S = 2.0
 
 
+def send_end(connections: DataConnections, stream_id: int, epoch: int, effect: Leave) -> None:
+    """Send the committed end to the old range's replicas that are connected; waits for no answer."""
+    key = RangeKey(stream_id, effect.range_index, effect.start_offset)
+    for replica in effect.replicas:
+        connection = connections.existing(replica)
+        if connection is not None:
+            ReplicaClient(connection, key).send_end(epoch, effect.end_offset)
+
+
 async def leave_range(
     connections: DataConnections, stream_id: int, epoch: int, effect: Leave, addresses: Mapping[ReplicaId, str]
 ) -> None:
-    """Tell the old range's replicas the committed end. Best effort: the placement driver tells them as well."""
+    """Tell the old range's replicas the committed end, and wait for a while until they know it."""
     key = RangeKey(stream_id, effect.range_index, effect.start_offset)
 
     async def tell(replica: ReplicaId) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.replica_links import ReplicaLinks
-from rangelog._append.roll import leave_range
+from rangelog._append.roll import send_end
+from rangelog._append.shared_dials import SharedDials
 from rangelog._metadata import Metadata
 from rangelog.protocol.appender import (
     TICK_CALM_MS,
@@ -51,6 +52,7 @@ class AppenderRunner:
         metadata: Metadata,
         connections: DataConnections,
         calls: PlacementCalls,
+        dials: SharedDials,
         stream: common_pb2.Stream,
         created: common_pb2.Range,
         *,
@@ -66,6 +68,7 @@ class AppenderRunner:
         self._metadata = metadata
         self._connections = connections
         self._calls = calls
+        self._dials = dials
         self._stream = stream
         self._confirmed = confirmed
         self._stopping = stopping
@@ -79,6 +82,7 @@ class AppenderRunner:
         self._confirm_later: asyncio.TimerHandle | None = None
         self._performing = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sealing: asyncio.Task[None] | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._tick_due_s = self._tick_delay_ms = 0.0
         self._closed = False
@@ -107,12 +111,12 @@ class AppenderRunner:
         for task in list(self._tasks):
             task.cancel()
 
-    def spawn(self, work: Coroutine[Any, Any, None], name: str = "work") -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something beside; its failure stops the writer."""
         task: asyncio.Task[None] = asyncio.create_task(work)
-        task.set_name(name)
         self._tasks.add(task)
         task.add_done_callback(self._task_ended)
+        return task
 
     # ---- events of the links
 
@@ -228,20 +232,25 @@ class AppenderRunner:
         elif isinstance(effect, Probe):
             self.spawn(self._probe(effect))
         elif isinstance(effect, SealRange):
-            self.spawn(self._seal(core, effect))
+            self._sealing = self.spawn(self._seal(core, effect))
         else:
             self._asked.clear()  # the old range's readers hear of its end instead
             links = self._links.pop(effect.range_index, None)
-            addresses = links.addresses if links is not None else {}
             if links is not None:
                 links.close()
-            self.spawn(leave_range(self._connections, self._stream.stream_id, core.epoch, effect, addresses))
+            send_end(self._connections, self._stream.stream_id, core.epoch, effect)
 
     async def _probe(self, effect: Probe) -> None:
-        possible = await self._calls.probe(effect)
-        self.core.probed(_now_ms(), possible=possible)
-        self._tick_in_time()
-        self._perform()
+        """Ask, and leave: a range that still works waits for its turn before it is frozen, and goes on acking meanwhile."""
+        async with self._calls.turn(urgent=not effect.strictly) as waited:
+            possible = await self._calls.probe(effect)
+            if waited and not self.core.should_leave(_now_ms()):
+                possible = False  # the replica is back
+            self.core.probed(_now_ms(), possible=possible)
+            self._tick_in_time()
+            self._perform()
+            if self._sealing is not None:
+                await asyncio.wait([self._sealing])
 
     async def _seal(self, core: Appender, effect: SealRange) -> None:
         try:
@@ -278,17 +287,17 @@ class AppenderRunner:
     def _enter(self, created: common_pb2.Range) -> OpenRange:
         """Make the links of a new range; the core's Connect effects start them."""
         config = self._stream.config
+        self._dials.learn(created)
         links = ReplicaLinks(
             self,
             self._connections,
+            self._dials,
             stream_id=created.stream_id,
             range_index=created.index,
             start_offset=created.start_offset,
             epoch=created.epoch,
             memory=(created.durability or config.durability) == common_pb2.DURABILITY_MEMORY,
-            refresh=self._refresh_addresses,
         )
-        links.addresses = {replica_id(each.server, each.incarnation): each.data_address for each in created.replicas}
         self._links[created.index] = links
         return OpenRange(
             created.index,
@@ -299,16 +308,6 @@ class AppenderRunner:
             config.range_size_bytes_max,
             config.range_age_ms_max,
         )
-
-    def _refresh_addresses(self) -> None:
-        """A server that came back may listen elsewhere: ask the placement driver, at most once at a time."""
-        if not any(task.get_name() == "refresh" for task in self._tasks):
-            self.spawn(self._refresh(), name="refresh")
-
-    async def _refresh(self) -> None:
-        addresses = await self._calls.addresses()
-        for links in self._links.values():
-            links.addresses = {replica: addresses.get(replica, old) for replica, old in links.addresses.items()}
 
     def _tick_in_time(self) -> None:
         """See to it that the next tick comes as early as the core wants it."""
@@ -330,6 +329,8 @@ class AppenderRunner:
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        if task is self._sealing:
+            self._sealing = None
         if not task.cancelled() and task.exception() is not None:
             _log.error("a writer task failed", exc_info=task.exception())
             self.core.fail(InternalError(f"a writer task failed: {task.exception()!r}"))

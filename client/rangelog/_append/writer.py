@@ -21,6 +21,7 @@ from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, 
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
 from rangelog._append.runner import AppenderRunner
+from rangelog._append.shared_dials import SharedDials
 from rangelog._append.takeover import take_over
 from rangelog._metadata import Metadata
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
@@ -46,6 +47,7 @@ class Writer:
         metadata: Metadata,
         connections: DataConnections,
         calls: PlacementCalls,
+        dials: SharedDials,
         stream: str,
         *,
         append_timeout_s: float,
@@ -56,6 +58,7 @@ class Writer:
         self._metadata = metadata
         self._connections = connections
         self._calls = calls
+        self._dials = dials
         self._append_timeout_s = append_timeout_s
         self._open_timeout_s = open_timeout_s
         self._inflight_bytes_max = inflight_bytes_max
@@ -102,6 +105,7 @@ class Writer:
             self._metadata,
             self._connections,
             self._calls,
+            self._dials,
             stream,
             created,
             confirmed=self._resolve,

@@ -187,6 +187,11 @@ class Appender:
         """The range that is written to."""
         return self._range
 
+    def should_leave(self, now_ms: float) -> bool:
+        """Whether a replica is lost or slow, or the range is full or old; an empty one does not age."""
+        aged = self._range.age_ms_max and now_ms - self._range.created_ms > self._range.age_ms_max
+        return self._in_trouble() or self._full() or bool(aged and self._window.confirmed_bytes)
+
     @property
     def holds_much(self) -> bool:
         """So much is kept for replicas that lack it that one of them may be slow: ticks are due soon."""
@@ -288,12 +293,9 @@ class Appender:
             return
         for progress in self._window.replicas.values():
             self._judge(progress, now_ms)
-        replicas = self._window.replicas.values()
-        trouble = any(progress.failed or progress.slow or progress.unreachable for progress in replicas)
-        if not trouble and now_ms - self._entered_ms > CALM_MS:
+        if not self._in_trouble() and now_ms - self._entered_ms > CALM_MS:
             self._troubles = 0
-        aged = self._range.age_ms_max and now_ms - self._range.created_ms > self._range.age_ms_max
-        if trouble or self._full() or (aged and self._window.confirmed_bytes):
+        if self.should_leave(now_ms):
             self._want_roll(now_ms)
 
     def probed(self, now_ms: float, *, possible: bool) -> None:
@@ -427,6 +429,9 @@ class Appender:
             not progress.unreachable and not progress.slow for progress in replicas
         )  # those that failed could be of use again
         return bad, bool(bad) and not back and not self._full() and self._goes_on_without()
+
+    def _in_trouble(self) -> bool:
+        return any(each.failed or each.slow or each.unreachable for each in self._window.replicas.values())
 
     def _full(self) -> bool:
         """Counts what is confirmed: what is in flight moves on to the next range."""

@@ -175,17 +175,24 @@ class ReplicaClient:
 
     async def commit_end(self, epoch: int, end_offset: int, *, timeout_s: float = REPLY_TIMEOUT_S) -> CommitEndAnswer:
         """Report the committed end of the range: the replica cuts what lies beyond it."""
+        request = self._commit_end(epoch, end_offset)
+        frame = await self._connection.request(Opcode.COMMIT_END, request, timeout_s=timeout_s)
+        reply = _decode(data_pb2.CommitEndReply, frame, "committed end")
+        return CommitEndAnswer(reply.complete, reply.durable_offset)
+
+    def send_end(self, epoch: int, end_offset: int) -> None:
+        """Report the committed end without waiting; what is answered is dropped, an error as well."""
+        self._connection.send(Opcode.COMMIT_END, self._commit_end(epoch, end_offset))
+
+    def _commit_end(self, epoch: int, end_offset: int) -> bytes:
         stream_id, range_index, start_offset = self._key
-        request = data_pb2.CommitEnd(
+        return data_pb2.CommitEnd(
             stream_id=stream_id,
             range_index=range_index,
             epoch=epoch,
             start_offset=start_offset,
             end_offset=end_offset,
-        )
-        frame = await self._connection.request(Opcode.COMMIT_END, request.SerializeToString(), timeout_s=timeout_s)
-        reply = _decode(data_pb2.CommitEndReply, frame, "committed end")
-        return CommitEndAnswer(reply.complete, reply.durable_offset)
+        ).SerializeToString()
 
     async def append_copy(
         self, epoch: int, batches: Sequence[bytes], end_offset: int, *, timeout_s: float = REPLY_TIMEOUT_S

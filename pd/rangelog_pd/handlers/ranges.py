@@ -85,11 +85,9 @@ async def list_ranges(driver: Driver, request: pb.ListRangesRequest) -> pb.ListR
             first = max(first, ranges.index_beyond(request.from_offset))
         if request.last_only:
             first = max(first, stream.range_count - 1)
-        found = [ranges[index] for index in islice(ranges.indexes_from(first), size)]
-        more = bool(found) and found[-1].index + 1 in ranges
-        return pb.ListRangesResponse(
-            ranges=driver.view.fill_in(state, found, driver.now_ms()), more=more, stream=stream
-        )
+        found = [ranges[index] for index in islice(ranges.indexes_from(first), size + 1)]
+        listed = driver.view.fill_in(state, found[:size], driver.now_ms())
+        return pb.ListRangesResponse(ranges=listed, more=len(found) > size, stream=stream)
 
 
 def _place(

@@ -1,6 +1,8 @@
-"""Calls on streams."""
+"""Calls on streams. Defaults are filled in here, by the proposer: all members apply what the command has."""
 
 from __future__ import annotations
+
+from zlib import crc32
 
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.ids import check_name
@@ -9,6 +11,10 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.state.streams import with_defaults
 from rangelog_proto.v1 import pd_pb2 as pb
 
+RANGE_AGE_MS_DEFAULT = 3_600_000
+"""Records of a slow stream get to the tier within about this time, and its ranges do not hold segments of the logs for ever."""
+_AGE_JITTER_MS = 360_000
+
 
 async def create_stream(driver: Driver, request: pb.CreateStreamRequest) -> pb.CreateStreamResponse:
     """Raises StreamExists, InvalidArgument."""
@@ -16,6 +22,8 @@ async def create_stream(driver: Driver, request: pb.CreateStreamRequest) -> pb.C
     with_defaults(request.config)
     if not request.config.HasField("tiered"):
         request.config.tiered = bool(driver.settings.tier_url)
+    if not request.config.HasField("range_age_ms_max"):
+        request.config.range_age_ms_max = range_age_ms(request.name)
     return await driver.propose_request(pb.CreateStreamResponse, request.request_id, create_stream=request)
 
 
@@ -56,3 +64,11 @@ async def delete_stream(driver: Driver, request: pb.DeleteStreamRequest) -> pb.D
 async def trim_stream(driver: Driver, request: pb.TrimStreamRequest) -> pb.TrimStreamResponse:
     """Raises StreamNotFound, OffsetOutOfRange."""
     return await driver.propose_request(pb.TrimStreamResponse, request.request_id, trim_stream=request)
+
+
+def range_age_ms(name: str) -> int:
+    """Return the default age of a stream's ranges: an hour less up to a tenth, by its name and in whole seconds.
+
+    Streams that were created together do not roll together.
+    """
+    return RANGE_AGE_MS_DEFAULT - crc32(name.encode()) % _AGE_JITTER_MS // 1_000 * 1_000

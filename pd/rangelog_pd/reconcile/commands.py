@@ -79,7 +79,7 @@ def _end_of_old(state: State, stream_id: int, time_ms: int) -> int:
     stream = state.streams[stream_id]
     ranges = state.ranges.of(stream_id)
     end = stream.trim_offset
-    for index in range(ranges.index_beyond(stream.trim_offset), stream.range_count):
+    for index in ranges.indexes_from(ranges.index_beyond(stream.trim_offset)):
         each = ranges[index]
         if each.state != common_pb2.RANGE_STATE_SEALED or not each.sealed_ms:
             break

@@ -1,17 +1,19 @@
 """Ranges: create and seal, epoch-checked, first wins; the replicas were chosen by whoever proposed.
 
 What holds: a range is created where the last one ended; a seal's end, once committed, is what every later seal is told; no
-range ends below its floor, up to which readers may have been shown records.
+range ends below its floor, up to which readers may have been shown records. A new range takes the place of the empty sealed
+ranges that it follows, so a stream that is opened again and again without an append does not grow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rangelog_core.errors import InvalidArgument, NoPlacement, PreconditionFailed, SealBelowFloor
+from rangelog_core.errors import InvalidArgument, NoPlacement, PreconditionFailed, RangeNotFound, SealBelowFloor
 from rangelog_core.limits import OFFSET_MAX
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
+from rangelog_pd.state.versions import LEVEL_EMPTY_RANGES
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 
@@ -43,8 +45,10 @@ def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int)
     request = command.request
     stream = state.stream_by_id(request.stream_id)
     state.check_epoch(stream, request.epoch)
-    sealed = state.range(request.stream_id, request.range_index)
-    follower = state.ranges.find((request.stream_id, request.range_index + 1))
+    sealed = state.ranges.find((request.stream_id, request.range_index))
+    follower = state.ranges.of(request.stream_id).first_from(request.range_index + 1)
+    if sealed is None:
+        return _sealed_and_replaced(request, follower)
     if sealed.state == common_pb2.RANGE_STATE_SEALED:
         if request.create_next and follower is None and request.end_offset == sealed.end_offset:
             follower = _append_range(state, stream, request.epoch, command.replicas, now_ms)
@@ -148,6 +152,29 @@ def _made_before(state: State, request: pd_pb2.CreateRangeRequest) -> common_pb2
     return None
 
 
+def _sealed_and_replaced(
+    request: pd_pb2.SealRangeRequest, follower: common_pb2.Range | None
+) -> pd_pb2.SealRangeResponse:
+    """Answer a repeated seal of a range whose place the next one took: the result of the first try may be forgotten.
+
+    Only the holder of an epoch creates ranges of that epoch, and it does so where its own seal ended the range.
+    Raises RangeNotFound.
+    """
+    follows = follower is not None and (follower.epoch, follower.start_offset) == (request.epoch, request.end_offset)
+    if not follows or not request.create_next:
+        raise RangeNotFound(f"stream {request.stream_id} has no range {request.range_index}: it is gone, or never was")
+    replaced = common_pb2.Range(
+        stream_id=request.stream_id,
+        index=request.range_index,
+        epoch=request.epoch,
+        start_offset=request.end_offset,
+        end_offset=request.end_offset,
+        tiered_end_offset=request.end_offset,
+        state=common_pb2.RANGE_STATE_SEALED,
+    )
+    return pd_pb2.SealRangeResponse(range=replaced, next_range=follower)
+
+
 def _check_placed(
     state: State, stream: common_pb2.Stream, replicas: Iterable[common_pb2.Replica]
 ) -> list[common_pb2.Replica]:
@@ -174,6 +201,8 @@ def _append_range(
     now_ms: int,
 ) -> common_pb2.Range:
     placed = _check_placed(state, stream, replicas)
+    if state.cluster_version >= LEVEL_EMPTY_RANGES:
+        state.forget_empty(stream.stream_id)
     added = common_pb2.Range(
         stream_id=stream.stream_id,
         index=stream.range_count,

@@ -4,6 +4,8 @@ What holds after every command (`validate` asserts it):
 
 * The ranges of a stream tile its offsets: each starts where the one before ended. Only the last can be open.
 * A sealed range's end never changes, and is not below the floor that was put under it while it was open.
+* An empty sealed range is the last one of its stream, or was made at a cluster version below 3: the next range takes its place
+  under an index of its own. Indexes rise and are not reused.
 * A stream's epoch never falls, and a range's epoch is at most its stream's.
 * Time does not go back. What happens while it is provisional is dated 0, and again once it is confirmed: never too early.
 * Committed objects tile [start, tiered end) of their range; ids of streams and objects are never reused.
@@ -168,6 +170,13 @@ class State:
                 return
             self.remove_range(ranges[index])
 
+    def forget_empty(self, stream_id: int) -> None:
+        """Forget the last ranges of a stream that are sealed and empty: the next one is about to start where they do."""
+        while (last := self.last_range(stream_id)) is not None:
+            if last.state != common_pb2.RANGE_STATE_SEALED or last.start_offset != last.end_offset:
+                return
+            self.remove_range(last)
+
     # ---- indexes that need more than one table
 
     def _stream_changed(self, before: common_pb2.Stream | None, after: common_pb2.Stream | None) -> None:
@@ -232,7 +241,7 @@ class State:
                     assert each.floor_offset <= each.end_offset, "a reader was shown more"
                 if number:
                     assert each.start_offset == ranges[number - 1].end_offset, "ranges tile"
-                    assert each.index == ranges[number - 1].index + 1
+                    assert each.index > ranges[number - 1].index
                 self._validate_objects(each)
 
     def _validate_objects(self, of: common_pb2.Range) -> None:

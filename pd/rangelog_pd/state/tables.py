@@ -6,7 +6,9 @@ what it was, and a snapshot of a table costs one list of its rows, however long 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Generic, TypeVar
 
 from google.protobuf.message import Message
@@ -73,80 +75,105 @@ class Table(Mapping[K, V], Generic[K, V]):
 
 
 class RangeTable(Table[RangeKey, common_pb2.Range]):
-    """Ranges by stream and index. The ranges of a stream have consecutive indexes: they are put at the end and removed from
-    the front, or all of them."""
+    """Ranges by stream and index. Indexes rise within a stream and are not reused; where a range was removed from the middle,
+    they leave a gap."""
 
     def __init__(self, *hooks: Hook[common_pb2.Range]) -> None:
         super().__init__(*hooks)
-        self._spans: dict[int, tuple[int, int]] = {}
+        self._runs: dict[int, Runs] = {}
 
     def put(self, key: RangeKey, row: common_pb2.Range) -> None:
-        """See Table.put."""
+        """Insert the next range of its stream, or replace one."""
         stream_id, index = key
-        first, end = self._spans.get(stream_id, (index, index))
-        if index >= end:
-            self._spans[stream_id] = (first, index + 1)
+        runs = self._runs.get(stream_id, ())
+        if not runs or index > runs[-1].stop:
+            self._runs[stream_id] = (*runs, range(index, index + 1))
+        elif index == runs[-1].stop:
+            self._runs[stream_id] = (*runs[:-1], range(runs[-1].start, index + 1))
         super().put(key, row)
 
     def remove(self, key: RangeKey) -> common_pb2.Range | None:
-        """Remove the first range of a stream, or any while all of them go."""
+        """Remove a range and return it; None where there is none."""
         stream_id, index = key
-        first, end = self._spans.get(stream_id, (index, index))
-        if first == index:
-            first += 1
-        if first >= end:
-            self._spans.pop(stream_id, None)
-        else:
-            self._spans[stream_id] = (first, end)
+        if key in self:
+            runs = _without(self._runs[stream_id], index)
+            if runs:
+                self._runs[stream_id] = runs
+            else:
+                del self._runs[stream_id]
         return super().remove(key)
 
     def of(self, stream_id: int) -> StreamRanges:
         """Return the ranges of one stream, by index."""
-        return StreamRanges(self, stream_id, *self._spans.get(stream_id, (0, 0)))
+        return StreamRanges(self, stream_id, self._runs.get(stream_id, ()))
+
+
+Runs = tuple[range, ...]
+"""Indexes of one stream's ranges: consecutive ones in one run, runs in order, none of them empty. One run in most streams."""
+
+
+def _without(runs: Runs, index: int) -> Runs:
+    at = bisect_right(runs, index, key=_start_of) - 1
+    run = runs[at]
+    parts = (range(run.start, index), range(index + 1, run.stop))
+    return (*runs[:at], *(part for part in parts if part), *runs[at + 1 :])
+
+
+def _start_of(run: range) -> int:
+    return run.start
 
 
 class StreamRanges(Mapping[int, common_pb2.Range]):
     """The ranges of one stream when it was asked for, in order."""
 
-    __slots__ = ("_end", "_first", "_stream_id", "_table")
+    __slots__ = ("_runs", "_stream_id", "_table")
 
-    def __init__(self, table: RangeTable, stream_id: int, first: int, end: int) -> None:
-        self._table, self._stream_id, self._first, self._end = table, stream_id, first, end
+    def __init__(self, table: RangeTable, stream_id: int, runs: Runs) -> None:
+        self._table, self._stream_id, self._runs = table, stream_id, runs
 
     def __getitem__(self, index: int) -> common_pb2.Range:
         return self._table[self._stream_id, index]
 
     def __len__(self) -> int:
-        return self._end - self._first
+        return sum(map(len, self._runs))
 
     def __iter__(self) -> Iterator[int]:
-        return iter(range(self._first, self._end))
+        return chain.from_iterable(self._runs)
 
     def __reversed__(self) -> Iterator[int]:
-        return iter(range(self._end - 1, self._first - 1, -1))
+        return chain.from_iterable(map(reversed, reversed(self._runs)))
 
     def __contains__(self, index: object) -> bool:
-        return isinstance(index, int) and self._first <= index < self._end
+        return isinstance(index, int) and any(index in run for run in self._runs)
 
-    def indexes_from(self, index: int) -> range:
+    def indexes_from(self, index: int) -> Iterator[int]:
         """Return the indexes from `index` on."""
-        return range(max(index, self._first), self._end)
+        for run in self._runs[max(0, bisect_right(self._runs, index, key=_start_of) - 1) :]:
+            yield from range(max(index, run.start), run.stop)
+
+    def first_from(self, index: int) -> common_pb2.Range | None:
+        """Return the first range whose index is `index` or above, or None."""
+        found = next(self.indexes_from(index), None)
+        return self[found] if found is not None else None
 
     def last(self) -> common_pb2.Range | None:
         """Return the last range, or None."""
-        return self[self._end - 1] if self._end > self._first else None
+        return self[self._runs[-1][-1]] if self._runs else None
 
     def index_beyond(self, offset: int) -> int:
-        """Return the index of the first range that is open or ends beyond `offset`, by bisection: ranges tile."""
-        low, high = self._first, self._end
-        while low < high:
-            middle = (low + high) // 2
-            each = self[middle]
-            if each.state == common_pb2.RANGE_STATE_OPEN or each.end_offset > offset:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        """Return the index of the first range that is open or ends beyond `offset`, by bisection: ranges tile. One past the
+        last index when there is none."""
+        if not self._runs:
+            return 0
+        at = bisect_left(self._runs, True, key=lambda run: self._is_beyond(run[-1], offset))
+        if at == len(self._runs):
+            return self._runs[-1].stop
+        run = self._runs[at]
+        return run[bisect_left(run, True, key=lambda index: self._is_beyond(index, offset))]
+
+    def _is_beyond(self, index: int, offset: int) -> bool:
+        each = self[index]
+        return each.state == common_pb2.RANGE_STATE_OPEN or each.end_offset > offset
 
 
 def copy_of(row: V) -> V:

@@ -9,6 +9,8 @@ What holds:
 * The cluster version rises, once all members announce a higher level, and never falls: from then on earlier programs are out.
 * A member that meets a command or a snapshot beyond its own level stops and changes nothing. To answer and to go on would
   make its state another one than its peers'. Its log is kept: a newer program reads it.
+* A rule of applying that has changed holds from a cluster version on: that is in the state, so all members follow it from the
+  same command on.
 * Defaults are filled in by the proposer, so a program with other defaults applies a command to the same effect.
 """
 
@@ -18,8 +20,11 @@ from rangelog_core.errors import Unavailable, UnsupportedVersion
 from rangelog_proto.v1 import pd_state_pb2
 
 FEATURE_LEVEL_MIN = 1
-FEATURE_LEVEL = 2
+FEATURE_LEVEL = 3
 """Of this program."""
+
+LEVEL_EMPTY_RANGES = 3
+"""From this cluster version on, a new range takes the place of the empty sealed ranges before it."""
 
 _LEVELS = {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2}
 """By action; 1 where none is given."""

@@ -57,6 +57,29 @@ class Group:
         raise AssertionError("nobody leads")
 
 
+async def described(cluster: Any) -> pb.DescribeClusterResponse:
+    """As the leader describes the cluster; waits for one."""
+    end_s = time.monotonic() + 20
+    while time.monotonic() < end_s:
+        for address in cluster.pd_addresses:
+            with contextlib.suppress(Exception):
+                async with channel(address) as stub:
+                    found = await stub.DescribeCluster(pb.DescribeClusterRequest(), timeout=2)
+                    if found.has_majority:
+                        return found
+        await asyncio.sleep(0.1)
+    raise AssertionError("nobody leads")
+
+
+async def wait_for_version(cluster: Any, version: int) -> pb.DescribeClusterResponse:
+    """Until the cluster is at a version."""
+    end_s = time.monotonic() + 20
+    while (found := await described(cluster)).cluster_version != version:
+        assert time.monotonic() < end_s, f"the cluster stays at version {found.cluster_version}"
+        await asyncio.sleep(0.1)
+    return found
+
+
 @contextlib.asynccontextmanager
 async def channel(address: str) -> AsyncIterator[Any]:
     """A stub for one member, without finding or following the leader."""

@@ -65,6 +65,7 @@ class Story:
         self.epochs: dict[str, list[int]] = {name: [0] for name in NAMES}
         self.objects: list[tuple[str, int, int]] = []
         """Stream, range's epoch, id."""
+        self._apply("", set_cluster_version=pd_state_pb2.SetClusterVersion(version=FEATURE_LEVEL))
         for replica in SERVERS:
             action = pb.RegisterServerRequest(server=replica.server, incarnation=1, boot=1, data_address="h:1")
             self._apply("", register_server=action)

@@ -311,3 +311,15 @@ async def test_a_failing_upload_is_listed_with_its_last_error(ready: Any) -> Non
     assert "no such bucket" in listed[0].last_error
     described = await cluster.describe_cluster(ready.driver, pb.DescribeClusterRequest())
     assert described.failing_task_count == 1
+
+
+async def test_ranges_have_an_age_by_default_and_streams_do_not_roll_together(api: Any) -> None:
+    """The proposer fills in about an hour, spread by name; a stream of its own age, or of none, keeps that."""
+    made = [await api.create(f"s{number}", f"c{number}") for number in range(50)]
+    ages_ms = [each.config.range_age_ms_max for each in made]
+    assert all(3_240_000 <= each <= 3_600_000 and each % 1_000 == 0 for each in ages_ms)
+    assert len(set(ages_ms)) > 30
+    assert (await api.create("never", "n", range_age_ms_max=0)).config.range_age_ms_max == 0
+    assert (await api.create("day", "d", range_age_ms_max=86_400_000)).config.range_age_ms_max == 86_400_000
+    request = pb.UpdateStreamRequest(request_id="u", name="day", fields=["range_age_ms_max"])
+    assert (await streams.update_stream(api.driver, request)).stream.config.range_age_ms_max == 0

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pd_rows import level_1_snapshot
 
 from rangelog_pd.state.machine import Machine
-from rangelog_pd.state.versions import FEATURE_LEVEL
+from rangelog_pd.state.versions import FEATURE_LEVEL, LEVEL_EMPTY_RANGES
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 NAMES = st.sampled_from(["a", "b"])
@@ -33,6 +33,8 @@ class ModelRange:
     epoch: int
     start: int
     end: int | None = None
+    replaced: bool = False
+    """It was empty, and the next one took its place."""
 
 
 @dataclass
@@ -43,6 +45,15 @@ class ModelStream:
     epoch: int = 0
     trim: int = 0
     ranges: list[ModelRange] = field(default_factory=list)
+
+    def append(self, epoch: int, *, drops_empty: bool) -> None:
+        """The next range begins where the last one ended."""
+        start = self.next_offset
+        for each in reversed(self.ranges if drops_empty else ()):
+            if each.end != each.start:
+                break
+            each.replaced = True
+        self.ranges.append(ModelRange(epoch, start))
 
     @property
     def next_offset(self) -> int:
@@ -60,6 +71,7 @@ class PlacementDriver(RuleBasedStateMachine):
         self.now_ms = 1_000
         self.streams: dict[str, ModelStream] = {}
         self.used_ids = 0
+        self.drops_empty = False
         self.ends: dict[tuple[int, int], int] = {}
         self.objects: dict[int, str] = {}
         self.answered: list[tuple[bytes, bytes]] = []
@@ -107,9 +119,11 @@ class PlacementDriver(RuleBasedStateMachine):
 
     # ---- streams and writers
 
-    @initialize(end=st.integers(0, 9))
-    def begin(self, end: int) -> None:
+    @initialize(end=st.integers(0, 9), level=st.sampled_from([FEATURE_LEVEL, LEVEL_EMPTY_RANGES - 1]))
+    def begin(self, end: int, level: int) -> None:
         """A stream whose writer sealed a range and opened the next: where most of it happens."""
+        self.apply(set_cluster_version=pd_state_pb2.SetClusterVersion(version=level))
+        self.drops_empty = level >= LEVEL_EMPTY_RANGES
         self.create_stream("a")
         self.open_writer("a")
         stream = self.streams["a"]
@@ -171,7 +185,7 @@ class PlacementDriver(RuleBasedStateMachine):
                 assert not is_open
                 assert start == stream.next_offset
                 assert self.can_place(names)
-                stream.ranges.append(ModelRange(epoch, start))
+                stream.append(epoch, drops_empty=self.drops_empty)
             else:
                 known = stream.ranges[made.index]
                 assert (known.epoch, known.start) == (epoch, start), "what an earlier try made"
@@ -208,8 +222,10 @@ class PlacementDriver(RuleBasedStateMachine):
             return
         if result.error_code:
             trimmed = index < len(stream.ranges) - 1 and known.end is not None and known.end <= stream.trim
-            assert trimmed == (result.error_code == "RANGE_NOT_FOUND")
-            if not trimmed:
+            if result.error_code == "RANGE_NOT_FOUND":
+                assert trimmed or known.replaced
+            else:
+                assert not trimmed
                 assert result.error_code == "NO_PLACEMENT"
                 assert create
                 assert not self.can_place(names)
@@ -222,8 +238,9 @@ class PlacementDriver(RuleBasedStateMachine):
             assert answer.next_range.epoch == epoch
             if index + 1 == len(stream.ranges):
                 assert create
-                stream.ranges.append(ModelRange(epoch, known.end))
-            assert stream.ranges[index + 1].start == answer.next_range.start_offset == known.end
+                stream.append(epoch, drops_empty=self.drops_empty)
+            following = next(each for each in stream.ranges[index + 1 :] if not each.replaced)
+            assert following.start == answer.next_range.start_offset == known.end
 
     @precondition(lambda self: self.streams)
     @rule(data=st.data(), offset=OFFSETS)
@@ -355,9 +372,10 @@ class PlacementDriver(RuleBasedStateMachine):
             for index, known in enumerate(stream.ranges):
                 if index not in kept:
                     assert known.end is not None
-                    assert known.end <= stream.trim, "only what was trimmed is forgotten"
+                    assert known.replaced or known.end <= stream.trim, "only what was trimmed or empty is forgotten"
                     assert index < len(stream.ranges) - 1, "the last range stays"
                     continue
+                assert not known.replaced, "the next range took its place"
                 found = kept[index]
                 is_open = found.state == common_pb2.RANGE_STATE_OPEN
                 assert (found.epoch, found.start_offset) == (known.epoch, known.start)

@@ -47,6 +47,31 @@ def test_ranges_are_found_by_offset_without_walking_them() -> None:
     assert len(table.of(8)) == 0 and table.of(8).last() is None
 
 
+@given(st.integers(1, 12), st.sets(st.integers(0, 11)), st.integers(0, 13), st.integers(0, 130))
+def test_ranges_with_gaps_are_as_a_list_has_them(count: int, removed: set[int], index: int, offset: int) -> None:
+    """Whatever was removed, from the front, the middle or the end: order, length, first, last, and the search by offset."""
+    table = RangeTable()
+    for each in range(count):
+        row = common_pb2.Range(
+            stream_id=7, index=each, start_offset=each * 10, end_offset=each * 10 + 10, state="RANGE_STATE_SEALED"
+        )
+        table.put((7, each), row)
+    for each in removed:
+        table.remove((7, each))
+    table.put((7, 12), common_pb2.Range(stream_id=7, index=12, start_offset=120, state="RANGE_STATE_OPEN"))
+    kept = [each for each in range(count) if each not in removed] + [12]
+    ranges = table.of(7)
+    assert list(ranges) == kept and len(ranges) == len(kept)
+    assert list(reversed(ranges)) == kept[::-1]
+    assert [each for each in range(14) if each in ranges] == kept
+    assert list(ranges.indexes_from(index)) == [each for each in kept if each >= index]
+    first = ranges.first_from(index)
+    assert (first.index if first is not None else None) == next((each for each in kept if each >= index), None)
+    last = ranges.last()
+    assert last is not None and last.index == 12
+    assert ranges.index_beyond(offset) == next(each for each in kept if each == 12 or each * 10 + 10 > offset)
+
+
 @given(st.lists(st.tuples(st.booleans(), st.text("abc", min_size=1, max_size=3)), max_size=200), st.integers(1, 5))
 def test_names_come_in_order_page_by_page(changes: list[tuple[bool, str]], size: int) -> None:
     """Whatever was added and removed, the pages of a prefix are the sorted names with it."""

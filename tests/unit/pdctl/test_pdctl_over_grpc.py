@@ -29,6 +29,7 @@ from rangelog_core.net.grpc_options import SERVER_OPTIONS
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import service
+from rangelog_pd.handlers.streams import range_age_ms
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL
@@ -205,7 +206,7 @@ def test_stream_life(run: Pdctl) -> None:
         "durability": "flushed",
         "compression": "none",
         "range_size_bytes_max": 64 * 1024 * 1024,
-        "range_age_ms_max": 0,
+        "range_age_ms_max": range_age_ms("flights"),
         "retention_ms": 7 * 86_400_000,
         "retention_bytes": 0,
         "hot_retention_ms": 600_000,

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from rangelog._append import placement_calls
-from rangelog._append.placement_calls import SEALS_PER_CALL, PlacementCalls
+from rangelog._append.placement_calls import SEALS_PER_CALL, TURNS_MAX, PlacementCalls
 from rangelog.protocol.appender import Probe, SealRange
 from rangelog_core.errors import NoPlacement, RangelogError, RequestTimeout, SealBelowFloor, Unavailable, WriterFenced
 from rangelog_core.ids import Incarnation, ReplicaId
@@ -166,3 +166,26 @@ async def test_a_retriable_refusal_of_one_item_is_asked_again(pd: FakePd, calls:
     found = await asyncio.gather(*(calls.seal_and_create(number, 1, SEAL) for number in (1, 2, 3)))
     assert all(found)
     assert len(pd.calls) == 1 and [each.stream_id for each in pd.singles] == [2]
+
+
+async def test_ranges_that_still_work_are_left_in_turn(calls: PlacementCalls) -> None:
+    """So many are frozen at a time as have a turn; one that does not work any more does not wait for one."""
+    began: list[int] = []
+    go_on = asyncio.Event()
+
+    async def leave(number: int, *, urgent: bool) -> bool:
+        async with calls.turn(urgent=urgent) as waited:
+            began.append(number)
+            await go_on.wait()
+            return waited
+
+    leaving = [asyncio.create_task(leave(number, urgent=False)) for number in range(TURNS_MAX + 2)]
+    await asyncio.sleep(0)
+    leaving.append(asyncio.create_task(leave(9_999, urgent=True)))
+    await asyncio.sleep(0)
+    assert began == [*range(TURNS_MAX), 9_999]
+    leaving[TURNS_MAX].cancel()  # a writer that is closed gives its place in the queue up
+    go_on.set()
+    waited = await asyncio.gather(*leaving, return_exceptions=True)
+    assert [number for number, each in enumerate(waited) if each is True] == [TURNS_MAX + 1]
+    assert began[-1] == TURNS_MAX + 1
