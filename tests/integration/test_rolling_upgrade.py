@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pd_group import channel
 
 import rangelog
 from rangelog.errors import RangelogError
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import pd_pb2 as pb
+from tests.integration.helpers.pd_group import channel
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -368,6 +368,35 @@ def test_every_package_is_built_typed_linted_and_under_contract() -> None:
     assert roots <= set(SOURCE_ROOTS)
 
 
+UNIT_FOLDERS = {
+    "cli": "cli/rangelog_cli",
+    "client": "client/rangelog",
+    "core": "core/rangelog_core",
+    "pd": "pd/rangelog_pd",
+    "pdctl": "pd/pdctl",
+    "range_server": "range_server/rangelog_server",
+    "server_common": "server_common/rangelog_server_common",
+}
+"""Where the sources are that a folder of unit tests is about."""
+UNIT_FOLDERS_OF_NO_PACKAGE = {"checkers", "golden"}
+"""Tests of the harness itself, and of bytes that several packages write."""
+
+
+def test_unit_tests_lie_where_their_sources_do() -> None:
+    """Each folder of unit tests has the name of the source folder it is about, without a leading underscore."""
+    astray: list[str] = []
+    for path in tracked("tests/unit/*.py"):
+        package, *folders = path.relative_to(ROOT / "tests" / "unit").parts[:-1] or ("checkers",)
+        if package in UNIT_FOLDERS_OF_NO_PACKAGE:
+            continue
+        source = ROOT / UNIT_FOLDERS.get(package, package)
+        for folder in folders:
+            source = source / folder if (source / folder).is_dir() else source / f"_{folder}"
+        if not source.is_dir():
+            astray.append(name_of(path))
+    assert not astray, astray
+
+
 def test_one_class_name_one_meaning() -> None:
     """No two public classes of the product have the same name, but for the few pairs that are each other's counterpart."""
     homes: dict[str, list[str]] = {}
