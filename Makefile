@@ -33,8 +33,9 @@ quick: $(READY) ## house rules and unit tests alone, under a minute
 unit: $(READY) ## cores, codecs, state machines, simulation
 	$(PYTEST) -n 2 --dist loadfile tests/unit tests/simulation tests/fuzz tests/crash_points tests/corruption tests/model
 
-integration: $(READY) ## real processes on loopback
-	$(PYTEST) tests/integration
+integration: $(READY) ## real processes on loopback: two files at a time, then those that measure
+	$(PYTEST) -n 2 --dist loadfile -m "not alone" tests/integration
+	$(PYTEST) -m alone tests/integration
 
 spark: $(READY) ## Spark over hot and tiered ranges
 	$(PYTEST) tests/spark
