@@ -8,7 +8,7 @@ PYTEST := $(PY) -m pytest -q
 SEEDS  ?= 300
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
-.PHONY: help demo test unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
+.PHONY: help demo test quick unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
 	pd-histories whole reliability reliability-table pd-scale storm bench bench-smoke proto lock clean
 
 help: ## list the targets
@@ -27,11 +27,15 @@ demo: $(READY) ## the main job: 336,776 flights through failures, tiering and Sp
 
 test: check unit integration spark ## everything that must hold
 
+quick: $(READY) ## house rules and unit tests alone, under a minute
+	$(PYTEST) -n 2 --dist worksteal tests/tidy tests/unit
+
 unit: $(READY) ## cores, codecs, state machines, simulation
 	$(PYTEST) -n 2 --dist loadfile tests/unit tests/simulation tests/fuzz tests/crash_points tests/corruption tests/model
 
-integration: $(READY) ## real processes on loopback
-	$(PYTEST) tests/integration
+integration: $(READY) ## real processes on loopback: two files at a time, then those that measure
+	$(PYTEST) -n 2 --dist loadfile -m "not alone" tests/integration
+	$(PYTEST) -m alone tests/integration
 
 spark: $(READY) ## Spark over hot and tiered ranges
 	$(PYTEST) tests/spark

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from rangelog._append.fencing import fence_deleted
 from rangelog._append.placement_calls import PlacementCalls
@@ -34,12 +34,24 @@ DEFAULT_CONFIG = StreamConfig()
 class Client:
     """A connection to one cluster. Make it with `rangelog.connect`, use it with `async with`; one per process is enough."""
 
-    def __init__(self, endpoints: Endpoints, *, token: str | None, tls: TlsConfig | None, tier_url: str | None) -> None:
+    _writer_class: Callable[..., Writer] = Writer
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        *,
+        token: str | None,
+        tls: TlsConfig | None,
+        tier_url: str | None,
+        pd: PdClient | None = None,
+        connections: DataConnections | None = None,
+    ) -> None:
+        """`pd`, `connections`: used in place of those that would be made (see rangelog.testing)."""
         listed = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
-        self._pd = PdClient([each.strip() for each in listed if each.strip()], token=token, tls=tls)
+        self._pd = pd or PdClient([each.strip() for each in listed if each.strip()], token=token, tls=tls)
         self._metadata = Metadata(self._pd)
         self._cold_stores = ColdStores(self._metadata, tier_url)
-        self._connections = DataConnections(
+        self._connections = connections or DataConnections(
             token=token,
             tls=tls.ssl_context() if tls is not None else None,
             client_name=f"{socket.gethostname()}/{os.getpid()}",
@@ -142,7 +154,7 @@ class Client:
 
         The hundredth open at once raises the thresholds of Python's garbage collector, unless the program has set its own.
         """
-        writer = Writer(
+        writer = self._writer_class(
             self._metadata,
             self._connections,
             self._placement_calls,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
-
 import rangelog
 from rangelog_cli.local.process import wait_until
+from tests.chaos.chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
 
 STREAM = "aging"
 JUMP_S = 8 * 86_400.0

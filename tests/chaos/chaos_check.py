@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import chaos_history
-from chaos_load import Client, Load
-from chaos_reading import ReadBack
-from history import Ended, Event, Retained, read_history
-from log_checker import check_log
-from log_report import Report
+from tests.chaos import chaos_history
+from tests.chaos.chaos_load import Client, Load
+from tests.chaos.chaos_reading import ReadBack
+from tests.support.history import Ended, Event, Retained, read_history
+from tests.support.log_checker import check_log
+from tests.support.log_report import Report
 
 
 @dataclass

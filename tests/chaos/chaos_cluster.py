@@ -13,14 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from chaos_disks import Disks
-from chaos_load import READER_HOST, Load, StreamPlan
-from chaos_network import Network, hosts_of, open_network
-from chaos_trace import can_trace
-
 from rangelog_cli.local.health import describe, leader, wait_healthy
 from rangelog_cli.local.processes import Cluster, Launch
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_pb2_grpc
+from tests.chaos.chaos_disks import Disks
+from tests.chaos.chaos_load import READER_HOST, Load, StreamPlan
+from tests.chaos.chaos_network import Network, hosts_of, open_network
+from tests.chaos.chaos_trace import can_trace
 
 PDS = ("pd1", "pd2", "pd3")
 RANGE_SERVERS = ("rs1", "rs2", "rs3", "rs4")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shutil
 
-from chaos_cluster import PDS
-from chaos_faults import BURST, FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault, Restarted
-from chaos_trace import Tracer
-
 from rangelog_cli.local.process import wait_until
+from tests.chaos.chaos_cluster import PDS
+from tests.chaos.chaos_faults import BURST, FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault, Restarted
+from tests.chaos.chaos_trace import Tracer
 
 SLOW_FLUSH_US = 200_000
 EIO_CALLS_MAX = 12

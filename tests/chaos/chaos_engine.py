@@ -12,21 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import chaos_aging  # noqa: F401 - registers its kinds
-import chaos_check
-import chaos_disk_faults  # noqa: F401 - registers its kinds
-import chaos_far  # noqa: F401 - registers its kinds
-import chaos_lives  # noqa: F401 - registers its kinds
-import chaos_partitions  # noqa: F401 - registers its kinds
-import chaos_reading
-import chaos_report
-import chaos_storms  # noqa: F401 - registers its kinds
-import chaos_vanished  # noqa: F401 - registers its kinds
-from chaos_cluster import System
-from chaos_faults import REGISTRY, Fault
-from chaos_health import ONCE_MORE, Examination
-from chaos_outcome import Injected, Run
-from log_report import Report
+from tests.chaos import (
+    chaos_aging,  # noqa: F401 - registers its kinds
+    chaos_check,
+    chaos_disk_faults,  # noqa: F401 - registers its kinds
+    chaos_far,  # noqa: F401 - registers its kinds
+    chaos_lives,  # noqa: F401 - registers its kinds
+    chaos_partitions,  # noqa: F401 - registers its kinds
+    chaos_reading,
+    chaos_report,
+    chaos_storms,  # noqa: F401 - registers its kinds
+    chaos_vanished,  # noqa: F401 - registers its kinds
+)
+from tests.chaos.chaos_cluster import System
+from tests.chaos.chaos_faults import REGISTRY, Fault
+from tests.chaos.chaos_health import ONCE_MORE, Examination
+from tests.chaos.chaos_outcome import Injected, Run
+from tests.support.log_report import Report
 
 HEALED_WITHIN_S = 60.0
 HEALTHY_AT_START_S = 60.0

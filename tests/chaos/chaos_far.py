@@ -6,12 +6,11 @@ two of them are near the placement drivers, so that they start often.
 
 from __future__ import annotations
 
-from chaos_cluster import PDS, SIDE_HOSTS
-from chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
-from chaos_load import READER_HOST, Client
-from chaos_proxy import DelayProxy
-
 from rangelog_cli.local.process import wait_until
+from tests.chaos.chaos_cluster import PDS, SIDE_HOSTS
+from tests.chaos.chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
+from tests.chaos.chaos_load import READER_HOST, Client
+from tests.chaos.chaos_proxy import DelayProxy
 
 DELAY_S = 0.05
 STREAM = "far"

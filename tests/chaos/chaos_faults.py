@@ -12,13 +12,12 @@ import threading
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-import chaos_history as history
-from chaos_cluster import PDS, RANGE_SERVERS, System
-from chaos_load import Client
-
 from rangelog_cli.local.process import wait_until
 from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2, pd_pb2
+from tests.chaos import chaos_history as history
+from tests.chaos.chaos_cluster import PDS, RANGE_SERVERS, System
+from tests.chaos.chaos_load import Client
 
 FENCED_WITHIN_S = 20.0
 OPENS_WITHIN_S = 20.0

@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-import chaos_history as history
 import grpc
-from chaos_cluster import System
 
 from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2, pd_pb2, range_server_pb2, range_server_pb2_grpc
+from tests.chaos import chaos_history as history
+from tests.chaos.chaos_cluster import System
 
 ACK_AGE_NS_MAX = 1_000_000_000
 _CALL_TIMEOUT_S = 2.0

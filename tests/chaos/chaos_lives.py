@@ -6,14 +6,13 @@ import asyncio
 import itertools
 import time
 
-from chaos_cluster import SIDE_HOSTS
-from chaos_faults import OPENS_WITHIN_S, Fault
-from chaos_history import GONE, STATES
-from chaos_load import Client, StreamPlan
-from history import Deleted
-
 import rangelog
 from rangelog_cli.local.process import wait_until
+from tests.chaos.chaos_cluster import SIDE_HOSTS
+from tests.chaos.chaos_faults import OPENS_WITHIN_S, Fault
+from tests.chaos.chaos_history import GONE, STATES
+from tests.chaos.chaos_load import Client, StreamPlan
+from tests.support.history import Deleted
 
 PLAN = StreamPlan("brief", rate=400, record_bytes=200, range_bytes=64 * 1024, hot_retention_s=5.0, steady=False)
 BEGIN_ANEW = ("windows", "starts")

@@ -14,12 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import chaos_history
-from chaos_network import Network
-from history import Event
-
 import rangelog
 from rangelog_cli.local.processes import Process, stop_all, wait_until
+from tests.chaos import chaos_history
+from tests.chaos.chaos_network import Network
+from tests.support.history import Event
 
 READY_TIMEOUT_S = 60.0
 READER_HOST = "reader"

@@ -6,10 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import chaos_history
-from history import Bounded, EndTold, FileHistory, Refused, Started
-
 from rangelog_core.errors import OffsetOutOfRange, OffsetTrimmed, RangelogError
+from tests.chaos import chaos_history
+from tests.support.history import Bounded, EndTold, FileHistory, Refused, Started
 
 
 class Noting:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import ClassVar
 
-from chaos_cluster import PDS, RANGE_SERVERS
-from chaos_faults import Fault, Replaced
+from tests.chaos.chaos_cluster import PDS, RANGE_SERVERS
+from tests.chaos.chaos_faults import Fault, Replaced
 
 LOSS_ON_S = (0.02, 0.08)
 LOSS_OFF_S = (0.1, 0.3)

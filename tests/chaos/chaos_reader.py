@@ -17,16 +17,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
-
-import chaos_history
-from chaos_noting import Noting
-from chaos_starts import Starts
-from history import FileHistory
+if not __package__:  # run by its path: imports begin at the project's folder
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 import rangelog
 from rangelog_cli.local.lifeline import follow_parent
 from rangelog_core.errors import OffsetOutOfRange, RangelogError, StreamNotFound
+from tests.chaos import chaos_history
+from tests.chaos.chaos_noting import Noting
+from tests.chaos.chaos_starts import Starts
+from tests.support.history import FileHistory
 
 PAUSE_S = 0.4
 WINDOW_RECORDS_MAX = 3_000

@@ -6,14 +6,13 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-import chaos_history
-from chaos_cluster import System
-from chaos_health import is_gone
-from history import Final
-
 import rangelog
 from rangelog_core.errors import OffsetTrimmed
 from rangelog_proto.v1 import pd_pb2
+from tests.chaos import chaos_history
+from tests.chaos.chaos_cluster import System
+from tests.chaos.chaos_health import is_gone
+from tests.support.history import Final
 
 FLUSHED_WITHIN_S = 30.0
 TIERED_WITHIN_S = 60.0

@@ -8,8 +8,8 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from chaos_outcome import Injected, Run
-from log_report import Report
+from tests.chaos.chaos_outcome import Injected, Run
+from tests.support.log_report import Report
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -13,10 +13,9 @@ from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from chaos_noting import Noting
-
 from rangelog._read.reader import StreamView, confirmed_end
 from rangelog_core.errors import OffsetOutOfRange, RangelogError, StreamNotFound
+from tests.chaos.chaos_noting import Noting
 
 READ_TIMEOUT_S = 5.0
 AGE_MS_MAX = 20_000

@@ -8,12 +8,11 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
-import chaos_history
-from chaos_cluster import PDS, RANGE_SERVERS
-from chaos_faults import FENCED_WITHIN_S, REGISTRY, Fault, Replaced, Restarted
-from chaos_load import Client
-
 from rangelog_cli.local.process import wait_until
+from tests.chaos import chaos_history
+from tests.chaos.chaos_cluster import PDS, RANGE_SERVERS
+from tests.chaos.chaos_faults import FENCED_WITHIN_S, REGISTRY, Fault, Replaced, Restarted
+from tests.chaos.chaos_load import Client
 
 STEP_S = (0.2, 0.8)
 STARTS_WITHIN_S = 60.0

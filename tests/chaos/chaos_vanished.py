@@ -6,14 +6,13 @@ import itertools
 import time
 from pathlib import Path
 
-from chaos_cluster import RANGE_SERVERS
-from chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
-from chaos_load import Client
-from chaos_partitions import both_ways
-
 from rangelog_cli.local.process import wait_until
 from rangelog_core.errors import RequestTimeout
 from rangelog_server.serving import connection as serving
+from tests.chaos.chaos_cluster import RANGE_SERVERS
+from tests.chaos.chaos_faults import FLUSHES_WITHIN_S, OPENS_WITHIN_S, Fault
+from tests.chaos.chaos_load import Client
+from tests.chaos.chaos_partitions import both_ways
 
 STREAM = "far"
 RECORDS = 500

@@ -16,14 +16,14 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
-
-import chaos_history
-from history import Ended, FileHistory, Invoked, Outcome
+if not __package__:  # run by its path: imports begin at the project's folder
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 import rangelog
 from rangelog_cli.local.lifeline import follow_parent
 from rangelog_core.errors import RangelogError, StreamNotFound, WriterFenced
+from tests.chaos import chaos_history
+from tests.support.history import Ended, FileHistory, Invoked, Outcome
 
 TICK_S = 0.01
 PENDING_MAX = 1_000

@@ -17,12 +17,14 @@ import time
 from pathlib import Path
 from types import FrameType
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
+if not __package__:  # run by its path: imports begin at the project's folder
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-import chaos_engine  # noqa: E402
-from chaos_faults import REGISTRY  # noqa: E402
-from figures import publish  # noqa: E402
+from tests.chaos import chaos_engine
+from tests.chaos.chaos_faults import REGISTRY
+from tests.support.figures import publish
+
+ROOT = Path(__file__).resolve().parents[2]
 
 OUTPUT = ROOT / "build" / "chaos"
 

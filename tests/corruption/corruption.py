@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from damage_member import MemberDamage
-from damage_object import ObjectDamage
-from damage_store import LogDamage
-from damage_tally import SHORT, WHOLE, Damages
-from s3_faults import S3Faults, S3Outcome, impatient
+from tests.corruption.damage_member import MemberDamage
+from tests.corruption.damage_object import ObjectDamage
+from tests.corruption.damage_store import LogDamage
+from tests.corruption.damage_tally import SHORT, WHOLE, Damages
+from tests.corruption.s3_faults import S3Faults, S3Outcome, impatient
 
 S3_SHARE = 0.4
 """Of the requests that go wrong."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from random import Random
 
-from crash_disk import CrashFile, DiskState
-from crash_faces import CrashFiles
-from damage_tally import Damages, Thoroughness
-from journal_workload import Member, MemberPromises, MemberWorkload
-
 from rangelog_core.errors import RangelogError
+from tests.corruption.damage_tally import Damages, Thoroughness
+from tests.crash_points.crash_disk import CrashFile, DiskState
+from tests.crash_points.crash_faces import CrashFiles
+from tests.crash_points.journal_workload import Member, MemberPromises, MemberWorkload
 
 
 class MemberDamage:

@@ -6,8 +6,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from damage_tally import Damages, Thoroughness
-
 from rangelog._read.arrow_chunk import read_object, records_from_arrow
 from rangelog.tier import parquet
 from rangelog.tier.object_reader import ObjectReader
@@ -17,6 +15,7 @@ from rangelog_core.batch_extension import Producer, Tag, encode_extension, encod
 from rangelog_core.errors import Corruption, InvalidArgument
 from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
+from tests.corruption.damage_tally import Damages, Thoroughness
 
 KEY = "streams/1/ranges/0/object.parquet"
 PER_BATCH = 10

@@ -13,9 +13,6 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
-from damage_tally import Damages, Thoroughness
-from eager_compaction import EagerCompaction, compact, submit_moves
-
 from rangelog_core.batch import batch_crc, check_batch
 from rangelog_core.batch_extension import encode_extension
 from rangelog_core.errors import Corruption, RangelogError
@@ -26,6 +23,8 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
+from tests.corruption.damage_tally import Damages, Thoroughness
+from tests.support.eager_compaction import EagerCompaction, compact, submit_moves
 
 SEGMENT_BYTES = 4096
 BATCHES = 10

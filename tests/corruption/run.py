@@ -7,11 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "crash_points"), str(HERE.parent / "support")]
+if not __package__:  # run by its path: imports begin at the project's folder
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from corruption import Results, figures, last_line, run  # noqa: E402
-from figures import publish  # noqa: E402
+from tests.corruption.corruption import Results, figures, last_line, run
+from tests.support.figures import publish
 
 
 def main() -> int:

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lying_s3 import LyingS3
 
 from rangelog._read.arrow_chunk import read_object, records_from_arrow
 from rangelog._read.look_ahead import LookAhead
@@ -36,6 +35,7 @@ from rangelog_server.tier import upload
 from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
+from tests.corruption.lying_s3 import LyingS3
 
 TRIES_MAX = 60
 TRIES_WITH_FAULTS = 25

@@ -6,19 +6,19 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from corruption import S3_SHARE, Results, figures, last_line, run
-from damage_member import MemberDamage
-from damage_object import ObjectDamage
-from damage_store import LogDamage
-from damage_tally import Thoroughness
-from figures import publish
-from lying_s3 import READING, WRITING
-from s3_faults import S3Faults, impatient
 
 from rangelog.tier.object_reader import ByteSpan, ObjectReader
 from rangelog_pd.consensus.files import journal
 from rangelog_server.ranges import reading, replay
 from rangelog_server.tier import upload
+from tests.corruption.corruption import S3_SHARE, Results, figures, last_line, run
+from tests.corruption.damage_member import MemberDamage
+from tests.corruption.damage_object import ObjectDamage
+from tests.corruption.damage_store import LogDamage
+from tests.corruption.damage_tally import Thoroughness
+from tests.corruption.lying_s3 import READING, WRITING
+from tests.corruption.s3_faults import S3Faults, impatient
+from tests.support.figures import publish
 
 COARSE = Thoroughness(29, 1, 97)
 

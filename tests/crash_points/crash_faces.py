@@ -6,10 +6,9 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
-from crash_disk import CrashDisk, DiskState
-
 from rangelog_pd.consensus.files.disk import Files
 from rangelog_server.wal.io import Io
+from tests.crash_points.crash_disk import CrashDisk, DiskState
 
 
 class CrashIo(Io):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from crash_tally import Tally
-from journal_crash import MemberCrashes
-from store_crash import StoreCrashes
-from store_workload import Scenario
+from tests.crash_points.crash_tally import Tally
+from tests.crash_points.journal_crash import MemberCrashes
+from tests.crash_points.store_crash import StoreCrashes
+from tests.crash_points.store_workload import Scenario
 
 SMALL_SEGMENT_BYTES = 4096
 LARGE_SEGMENT_BYTES = 24 * 1024

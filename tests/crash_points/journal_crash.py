@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
-from crash_disk import DiskState, Step, crashed
-from crash_faces import CrashFiles
-from crash_tally import Tally
-from journal_workload import Member, MemberPromises, MemberWorkload
-
 from rangelog_core.errors import RangelogError
+from tests.crash_points.crash_disk import DiskState, Step, crashed
+from tests.crash_points.crash_faces import CrashFiles
+from tests.crash_points.crash_tally import Tally
+from tests.crash_points.journal_workload import Member, MemberPromises, MemberWorkload
 
 
 class MemberCrashes:

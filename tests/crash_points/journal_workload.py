@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from crash_faces import CrashFiles
-
 from rangelog_pd.consensus.files.journal import JournalEntry
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
 from rangelog_pd.consensus.network.messages import KIND_COMMAND, KIND_NO_OP
 from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.consensus.rules.snapshots import Snapshots
+from tests.crash_points.crash_faces import CrashFiles
 
 DIRECTORY = Path("/raft")
 NAME = "a"

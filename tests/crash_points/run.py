@@ -8,12 +8,12 @@ import sys
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
+if not __package__:  # run by its path: imports begin at the project's folder
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from crash_points import figures, last_line, short_form, whole_form  # noqa: E402
-from crash_tally import Tally  # noqa: E402
-from figures import publish  # noqa: E402
+from tests.crash_points.crash_points import figures, last_line, short_form, whole_form
+from tests.crash_points.crash_tally import Tally
+from tests.support.figures import publish
 
 SEEDS_DEFAULT = 10
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from random import Random
 
-from crash_disk import DiskState, Step, crashed
-from crash_faces import CrashIo
-from crash_tally import Tally
-from store_promises import Promises
-from store_workload import Scenario, SteppedWal, Workload, open_store
-
 from rangelog_core.errors import RangelogError
 from rangelog_server.ranges.store import Store
+from tests.crash_points.crash_disk import DiskState, Step, crashed
+from tests.crash_points.crash_faces import CrashIo
+from tests.crash_points.crash_tally import Tally
+from tests.crash_points.store_promises import Promises
+from tests.crash_points.store_workload import Scenario, SteppedWal, Workload, open_store
 
 KILLED_AGAIN = 5
 """A process that was killed finds bytes and names that were never flushed: one of so many is worked on with."""

@@ -13,10 +13,6 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
-from crash_faces import CrashIo
-from eager_compaction import EagerCompaction, submit_moves
-from store_promises import Acks, Key, Promises
-
 from rangelog_core.batch import batch_crc, check_batch
 from rangelog_core.batch_extension import encode_extension
 from rangelog_core.errors import RangelogError, StorageFull
@@ -26,6 +22,9 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.committer import Committer, Pending
 from rangelog_server.wal.log import LoopCall, Wal
+from tests.crash_points.crash_faces import CrashIo
+from tests.crash_points.store_promises import Acks, Key, Promises
+from tests.support.eager_compaction import EagerCompaction, submit_moves
 
 SALT = 77
 RANGES: tuple[Key, ...] = ((1, 0), (1, 1), (2, 0), (3, 0))

@@ -6,12 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import crash_tally
 import pytest
-from crash_faces import CrashFiles, CrashIo
-from crash_points import small
-from journal_crash import MemberCrashes
-from store_crash import StoreCrashes
 
 from rangelog_pd.consensus.files import hard_state, journal, snapshot_file
 from rangelog_pd.consensus.files.disk import Files
@@ -24,6 +19,11 @@ from rangelog_server.wal.committer import Committer, Pending
 from rangelog_server.wal.entry import SEGMENT_HEADER_BYTES, Kind, make_lsn, pack_header, pack_segment_header
 from rangelog_server.wal.files import Segment, SegmentFiles
 from rangelog_server.wal.io import write_all
+from tests.crash_points import crash_tally
+from tests.crash_points.crash_faces import CrashFiles, CrashIo
+from tests.crash_points.crash_points import small
+from tests.crash_points.journal_crash import MemberCrashes
+from tests.crash_points.store_crash import StoreCrashes
 
 Patch = pytest.MonkeyPatch
 

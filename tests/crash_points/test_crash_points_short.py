@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from crash_points import figures, last_line, short_form
-from crash_tally import Tally
-from figures import publish
+
+from tests.crash_points.crash_points import figures, last_line, short_form
+from tests.crash_points.crash_tally import Tally
+from tests.support.figures import publish
 
 
 def test_nothing_promised_is_lost_at_any_crash_point(capsys: pytest.CaptureFixture[str]) -> None:

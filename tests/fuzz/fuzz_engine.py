@@ -20,9 +20,8 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-from fuzz_mutation import Mutator, mutated
-
 from rangelog_core.errors import RangelogError
+from tests.fuzz.fuzz_mutation import Mutator, mutated
 
 MIB = 1024 * 1024
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import fuzz_targets_batches
-import fuzz_targets_control_plane
-import fuzz_targets_data_plane
-import fuzz_targets_log
-import fuzz_targets_raft
-import fuzz_targets_state
-import fuzz_targets_text
-import fuzz_targets_tier
-from fuzz_engine import Target
+from tests.fuzz import (
+    fuzz_targets_batches,
+    fuzz_targets_control_plane,
+    fuzz_targets_data_plane,
+    fuzz_targets_log,
+    fuzz_targets_raft,
+    fuzz_targets_state,
+    fuzz_targets_text,
+    fuzz_targets_tier,
+)
+from tests.fuzz.fuzz_engine import Target
 
 _FAMILIES = (
     fuzz_targets_batches,

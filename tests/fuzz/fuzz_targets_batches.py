@@ -7,8 +7,6 @@ from random import Random
 
 import google_crc32c
 import zstandard
-from fuzz_engine import MIB, Target
-from fuzz_mutation import BORDERS, fields_changed
 
 from rangelog._read.record_chunk import RecordChunk
 from rangelog_core import frame as frames
@@ -33,6 +31,8 @@ from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_
 from rangelog_core.limits import BATCH_SIZE_BYTES_MAX, FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
 from rangelog_core.net.replica_client import RangeKey, decode_fetch_answer
 from rangelog_proto.v1 import data_pb2
+from tests.fuzz.fuzz_engine import MIB, Target
+from tests.fuzz.fuzz_mutation import BORDERS, fields_changed
 
 BATCH_FIELDS = (
     (4, 1), (5, 1), (6, 2), (8, 4), (12, 4), (16, 8), (24, 4), (28, 4), (32, 8), (40, 8), (48, 8), (56, 8),

@@ -13,13 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import fuzz_loop
 import grpc
-from fuzz_engine import MIB, Target
-from fuzz_mutation import encoded_changed, message_changed
-from fuzz_targets_data_plane import IDENTITY, SEGMENT_BYTES
-from fuzz_targets_log import append
-from fuzz_targets_state import KNOWN, SERVERS, framed, history, unframed
 from google.protobuf.message import Message
 from google.rpc import code_pb2
 from grpc_status import rpc_status
@@ -41,6 +35,12 @@ from rangelog_server.settings import RangeServerSettings
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
 from rangelog_server_common.grpc_server import GrpcServer
+from tests.fuzz import fuzz_loop
+from tests.fuzz.fuzz_engine import MIB, Target
+from tests.fuzz.fuzz_mutation import encoded_changed, message_changed
+from tests.fuzz.fuzz_targets_data_plane import IDENTITY, SEGMENT_BYTES
+from tests.fuzz.fuzz_targets_log import append
+from tests.fuzz.fuzz_targets_state import KNOWN, SERVERS, framed, history, unframed
 
 TIMEOUT_S = 10.0
 _servers: list[Any] = []

@@ -12,19 +12,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import fuzz_loop
-from fuzz_engine import MIB, Target
-from fuzz_mutation import encoded_changed
-from fuzz_targets_batches import (
-    batch_seeds,
-    change_columns,
-    change_frame_header,
-    change_header,
-    repair_batch,
-    repair_frames,
-)
-from fuzz_targets_log import check_store
-
 from rangelog_core.errors import InternalError, ProtocolViolation, RangelogError
 from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
 from rangelog_core.ids import Incarnation, ReplicaId
@@ -38,6 +25,18 @@ from rangelog_server.serving.handlers import HANDLERS
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
+from tests.fuzz import fuzz_loop
+from tests.fuzz.fuzz_engine import MIB, Target
+from tests.fuzz.fuzz_mutation import encoded_changed
+from tests.fuzz.fuzz_targets_batches import (
+    batch_seeds,
+    change_columns,
+    change_frame_header,
+    change_header,
+    repair_batch,
+    repair_frames,
+)
+from tests.fuzz.fuzz_targets_log import check_store
 
 SEGMENT_BYTES = 1 << 18
 IDENTITY = DirectoryIdentity("rs1", 9, 1, 3)

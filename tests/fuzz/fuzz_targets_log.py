@@ -10,9 +10,6 @@ from random import Random
 from types import SimpleNamespace
 
 import google_crc32c
-from fuzz_engine import MIB, Target
-from fuzz_mutation import fields_changed, text_mutated
-from fuzz_targets_batches import BATCH_FIELDS, EXTENSIONS
 
 from rangelog_core.batch import MAGIC as BATCH_MAGIC
 from rangelog_core.batch import WHOLE_CRC, batch_crc, check_batch
@@ -36,6 +33,9 @@ from rangelog_server.wal.files import rows_of
 from rangelog_server.wal.log import Wal
 from rangelog_server.wal.memory_io import MemoryIo
 from rangelog_server.wal.scan import Ending, SegmentLog, judge, scan_segment
+from tests.fuzz.fuzz_engine import MIB, Target
+from tests.fuzz.fuzz_mutation import fields_changed, text_mutated
+from tests.fuzz.fuzz_targets_batches import BATCH_FIELDS, EXTENSIONS
 
 SALT = 5
 SEGMENT_BYTES = 4 * 1024

@@ -11,8 +11,6 @@ from pathlib import Path
 from random import Random
 
 import google_crc32c
-from fuzz_engine import MIB, Target
-from fuzz_mutation import BORDERS, fields_changed
 
 from rangelog_core.errors import Corruption
 from rangelog_pd.consensus.files import hard_state, snapshot_file
@@ -24,6 +22,8 @@ from rangelog_pd.consensus.network import messages
 from rangelog_pd.consensus.network.connection import PeerConnection
 from rangelog_pd.consensus.network.handshake import MemberIdentity, SessionKeys, group_digest, listen
 from rangelog_pd.consensus.rules.snapshots import Snapshots
+from tests.fuzz.fuzz_engine import MIB, Target
+from tests.fuzz.fuzz_mutation import BORDERS, fields_changed
 
 PATH = Path("/raft/file")
 

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from fuzz_engine import MIB, Target
-from fuzz_mutation import encoded_changed, message_changed
-
 from rangelog_core.errors import Corruption, UnsupportedVersion
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
+from tests.fuzz.fuzz_engine import MIB, Target
+from tests.fuzz.fuzz_mutation import encoded_changed, message_changed
 
 NOW_MS = 1_700_000_000_000
 DIGEST = "sha256:" + "ab" * 32

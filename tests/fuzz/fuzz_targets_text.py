@@ -13,8 +13,6 @@ from random import Random
 from typing import Any
 
 import click
-from fuzz_engine import MIB, Target
-from fuzz_mutation import text_mutated
 from google.rpc import error_details_pb2, status_pb2
 
 from pdctl.lines import LineSplitter
@@ -37,6 +35,8 @@ from rangelog_pd.consensus.network.dialing import parse_address
 from rangelog_pd.settings import PdSettings
 from rangelog_server.settings import RangeServerSettings, split_listen
 from rangelog_server_common.settings import load_settings
+from tests.fuzz.fuzz_engine import MIB, Target
+from tests.fuzz.fuzz_mutation import text_mutated
 
 DEEP = b"[" * 50_000
 

@@ -16,8 +16,6 @@ from typing import Any
 import google_crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fuzz_engine import MIB, Target
-from fuzz_mutation import encoded_changed
 from google.protobuf.message import DecodeError
 
 from rangelog._read.arrow_chunk import read_object, records_from_arrow
@@ -29,6 +27,8 @@ from rangelog_core.batch import encode_batch, encode_headers
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
 from rangelog_core.errors import InvalidArgument, ObjectNotFound, ProtocolViolation
 from rangelog_proto.v1 import common_pb2
+from tests.fuzz.fuzz_engine import MIB, Target
+from tests.fuzz.fuzz_mutation import encoded_changed
 
 KEY = "streams/1/ranges/00000000/object.parquet"
 START, COUNT = 100, 12

@@ -27,12 +27,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+if not __package__:  # run by its path: imports begin at the project's folder
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from tests.fuzz import fuzz_corpus
+from tests.fuzz.fuzz_engine import Campaign, Crash, Tally, Target, judge, label, minimised
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
-
-import fuzz_corpus  # noqa: E402
-from fuzz_engine import Campaign, Crash, Tally, Target, judge, label, minimised  # noqa: E402
 
 CRASHES = ROOT / "build" / "fuzz" / "crashes"
 ADDRESS_SPACE_BYTES = 6 << 30
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parse(arguments)
     if asked.child:
         return child(asked)
-    from fuzz_targets import TARGETS
+    from tests.fuzz.fuzz_targets import TARGETS
 
     if asked.list:
         print("\n".join(TARGETS))
@@ -133,7 +135,7 @@ def run_child(name: str, asked: argparse.Namespace) -> dict[str, Any]:
 
 def child(asked: argparse.Namespace) -> int:
     """Run one target here and write what came of it."""
-    from fuzz_targets import TARGETS
+    from tests.fuzz.fuzz_targets import TARGETS
 
     logging.disable(logging.WARNING)
     (name,) = asked.target
@@ -241,7 +243,7 @@ def figures_of(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def publish_figures(totals: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
     """Write the figures of the run."""
-    from figures import publish
+    from tests.support.figures import publish
 
     publish("fuzz", totals | {"inputs_by_target": {name: each["inputs"] for name, each in results.items()}})
 

@@ -13,10 +13,6 @@ from random import Random
 import google_crc32c
 import grpc
 import pytest
-from fuzz_targets_data_plane import HELLO, request, run_requests
-from fuzz_targets_log import SALT, SEQUENCE, repair_sidecar, sidecar_seeds
-from fuzz_targets_raft import PATH, MemoryFiles, journal_seeds, repair_journal, repair_snapshot
-from fuzz_targets_tier import written
 
 from rangelog.arrow import batch_to_arrow
 from rangelog_core.batch import check_batch, encode_batch
@@ -38,6 +34,10 @@ from rangelog_server.testing import batch
 from rangelog_server.wal.entry import Kind, make_lsn, pack_header, unpack_sidecar
 from rangelog_server.wal.scan import scan_segment
 from rangelog_server_common.grpc_server import GrpcServer
+from tests.fuzz.fuzz_targets_data_plane import HELLO, request, run_requests
+from tests.fuzz.fuzz_targets_log import SALT, SEQUENCE, repair_sidecar, sidecar_seeds
+from tests.fuzz.fuzz_targets_raft import PATH, MemoryFiles, journal_seeds, repair_journal, repair_snapshot
+from tests.fuzz.fuzz_targets_tier import written
 
 RUN = Path(__file__).with_name("run.py")
 BEYOND = (OFFSET_MAX, (1 << 64) - 1)

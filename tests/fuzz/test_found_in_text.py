@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from fuzz_targets_text import status_seeds
 
 from rangelog import context
 from rangelog._append.batch_builder import check_record
@@ -23,6 +22,7 @@ from rangelog_pd.consensus.network.dialing import parse_address
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server_common.settings import load_settings
+from tests.fuzz.fuzz_targets_text import status_seeds
 
 MANY_DIGITS = "9" * 5_000
 BAD_HOSTS = ("a..b", "x" * 64 + ".example", "h\0st", "\u0627a.example", "")

@@ -9,10 +9,11 @@ import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
-import fuzz_corpus
 import pytest
-from fuzz_engine import Campaign, Tally, Target, judge
-from fuzz_targets import TARGETS
+
+from tests.fuzz import fuzz_corpus
+from tests.fuzz.fuzz_engine import Campaign, Tally, Target, judge
+from tests.fuzz.fuzz_targets import TARGETS
 
 HERE = Path(__file__).resolve().parent
 SEED = 20_261

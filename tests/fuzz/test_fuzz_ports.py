@@ -10,16 +10,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from fuzz_mutation import mutated
-from fuzz_targets_batches import repair_frames
-from fuzz_targets_data_plane import HELLO, change_append, change_frames, request, request_seeds
-from fuzz_targets_raft import hello_seeds
 
 import rangelog
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.frame import Opcode
 from rangelog_core.net.addresses import split_address
+from tests.fuzz.fuzz_mutation import mutated
+from tests.fuzz.fuzz_targets_batches import repair_frames
+from tests.fuzz.fuzz_targets_data_plane import HELLO, change_append, change_frames, request, request_seeds
+from tests.fuzz.fuzz_targets_raft import hello_seeds
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

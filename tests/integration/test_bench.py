@@ -13,7 +13,7 @@ import pytest
 from rangelog_cli.bench.measurement import read_lines
 from rangelog_cli.local.processes import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.alone]
 COMMAND = [sys.executable, "-m", "rangelog_cli", "bench", "--json", "--seconds", "0.3", "--rounds", "1"]
 
 

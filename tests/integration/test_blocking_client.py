@@ -17,7 +17,7 @@ import rangelog
 import rangelog.sync
 from rangelog_cli.local.processes import Cluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.alone]
 _T = TypeVar("_T")
 WAIT_S = 20.0
 

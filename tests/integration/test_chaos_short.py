@@ -8,14 +8,13 @@ import socket
 import time
 from pathlib import Path
 
-import chaos_engine
-import chaos_report
-import chaos_vanished
 import pytest
-from chaos_faults import REGISTRY
-from chaos_proxy import DelayProxy
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+from tests.chaos import chaos_engine, chaos_report, chaos_vanished
+from tests.chaos.chaos_faults import REGISTRY
+from tests.chaos.chaos_proxy import DelayProxy
+
+pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(240)]
 
 KINDS = (
     "range-server-killed",

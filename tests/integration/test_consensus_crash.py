@@ -21,7 +21,7 @@ import pytest
 
 WORKER = Path(__file__).parent / "helpers" / "consensus_worker.py"
 ROUNDS = int(os.environ.get("RANGELOG_ROUNDS", "4"))
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120 + 10 * ROUNDS)]
+pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(120 + 10 * ROUNDS)]
 SECRET = "a secret for tests"
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from figures import publish
 
 import rangelog
 from rangelog_cli.local.processes import Cluster
@@ -17,6 +16,7 @@ from rangelog_core.errors import Corruption, RangelogError
 from rangelog_core.stream_config import StreamConfig
 from rangelog_proto.v1 import pd_pb2, range_server_pb2
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
+from tests.support.figures import publish
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 

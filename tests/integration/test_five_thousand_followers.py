@@ -16,7 +16,7 @@ from rangelog_core.frame import Opcode
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.testing import RawClient, ServerProcess, batch
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(120)]
 
 STREAMS = 5_000
 WAIT_MS = 2_000

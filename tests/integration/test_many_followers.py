@@ -13,7 +13,7 @@ from rangelog_cli.local.processes import Cluster
 from rangelog_core.net.data_connection import replica_id
 from rangelog_core.net.replica_client import ReplicaClient, range_key
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(60)]
 
 FOLLOWERS = 600
 BUSY_S = 1.5

@@ -10,14 +10,14 @@ from typing import Any
 
 import grpc
 import pytest
-from figures import publish
-from pd_checker import check_pd
-from pd_group import FakeServers, Group, channel, running_group, wait_for_version
-from pd_history import Call, NotingPd, PdHistory, Reply
 
 from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.pd_client import PdClient
 from rangelog_pd.state.versions import FEATURE_LEVEL
+from tests.integration.helpers.pd_group import FakeServers, Group, channel, running_group, wait_for_version
+from tests.support.figures import publish
+from tests.support.pd_checker import check_pd
+from tests.support.pd_history import Call, NotingPd, PdHistory, Reply
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pd_group import CALL_S, Group, new_stream, running_group
 
 from rangelog_cli.local.processes import Process, wait_until
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
+from tests.integration.helpers.pd_group import CALL_S, Group, new_stream, running_group
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(120)]
 
 
 @pytest.fixture

@@ -10,24 +10,24 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import chaos_history
 import pytest
-from chaos_load import Client, Load, StreamPlan
-from chaos_network import Loopback
-from chaos_noting import Noting
-from chaos_proxy import DelayProxy
-from chaos_reading import read_back
-from chaos_starts import Starts
-from history import Event, FileHistory, read_history
-from holding_driver import HoldingDriver
-from log_checker import check_log
-from log_report import Report
 
 import rangelog
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.errors import RangelogError, StreamNotFound
 from rangelog_core.stream_config import StreamConfig
+from tests.chaos import chaos_history
+from tests.chaos.chaos_load import Client, Load, StreamPlan
+from tests.chaos.chaos_network import Loopback
+from tests.chaos.chaos_noting import Noting
+from tests.chaos.chaos_proxy import DelayProxy
+from tests.chaos.chaos_reading import read_back
+from tests.chaos.chaos_starts import Starts
+from tests.integration.helpers.holding_driver import HoldingDriver
+from tests.support.history import Event, FileHistory, read_history
+from tests.support.log_checker import check_log
+from tests.support.log_report import Report
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pd_group import described, wait_for_version
 
 import rangelog
 from rangelog import StreamConfig
 from rangelog.errors import RangelogError
 from rangelog_pd.state.versions import FEATURE_LEVEL
+from tests.integration.helpers.pd_group import described, wait_for_version
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

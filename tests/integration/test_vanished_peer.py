@@ -12,13 +12,13 @@ import socket
 import struct
 
 import pytest
-from memory_server import MemoryServer, memory_plane
 
 from rangelog_core.errors import RangeNotFound
 from rangelog_core.frame import Opcode
 from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.serving import connection as serving
+from tests.support.memory_server import MemoryServer, memory_plane
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

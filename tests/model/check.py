@@ -12,11 +12,12 @@ import sys
 import time
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
+if not __package__:  # run by its path: imports begin at the project's folder
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from figures import publish  # noqa: E402
-from model_cases import CASES, Case  # noqa: E402
-from search import Result  # noqa: E402
+from tests.model.model_cases import CASES, Case
+from tests.model.search import Result
+from tests.support.figures import publish
 
 FIGURES = (
     "cases", "as_expected", "states", "transitions", "right_instances", "wrong_choices", "wrong_choices_found", "bounds"

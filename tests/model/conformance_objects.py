@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tier_state as t
-from conformance_driver import Driver
-
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
+from tests.model import tier_state as t
+from tests.model.conformance_driver import Driver
 
 END = 2
 TTL_MS = 60_000

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from conformance_driver import Driver
-from conformance_servers import Server
-from seal_state import AT_ONCE, Seal
-
 from rangelog.protocol.proof import Evidence, Told, weigh
 from rangelog_core.errors import Corruption
 from rangelog_core.ids import ReplicaId
+from tests.model.conformance_driver import Driver
+from tests.model.conformance_servers import Server
+from tests.model.seal_state import AT_ONCE, Seal
 
 
 class ReaderSide:

@@ -11,13 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-import seal_state as m
-from conformance_driver import Driver
-from conformance_readers import ReaderSide
-from conformance_servers import Server, record
-from conformance_walks import Step
-from seal_model import SealModel
-
 from rangelog.protocol.appender import ROLL_RETRY_MS, Appender, Confirmed, OpenRange, Probe, SealRange
 from rangelog.protocol.appender import AppenderPhase as WriterPhase
 from rangelog.protocol.recovery import Answer, Commit, Copy, Recovery, RecoveryPhase
@@ -31,6 +24,12 @@ from rangelog_core.errors import (
 )
 from rangelog_core.ids import ReplicaId
 from rangelog_server.ranges.replica import DiskTrust, SealOutcome
+from tests.model import seal_state as m
+from tests.model.conformance_driver import Driver
+from tests.model.conformance_readers import ReaderSide
+from tests.model.conformance_servers import Server, record
+from tests.model.conformance_walks import Step
+from tests.model.seal_model import SealModel
 
 GRACE_MS = 1_000.0
 WEIGHTS = {

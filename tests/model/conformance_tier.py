@@ -10,13 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from random import Random
 
-import tier_state as t
-from conformance_driver import Driver
-from conformance_objects import Objects
-from conformance_servers import Server
-from conformance_walks import Step
-from tier_steps import TierModel
-
 from rangelog_core.errors import Corruption, PreconditionFailed, RangelogError
 from rangelog_core.ids import ReplicaId
 from rangelog_pd.reconcile.commands import commands
@@ -24,6 +17,12 @@ from rangelog_pd.reconcile.directives import Planner
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
 from rangelog_pd.reconcile.view import ClusterView, drop_task_id
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
+from tests.model import tier_state as t
+from tests.model.conformance_driver import Driver
+from tests.model.conformance_objects import Objects
+from tests.model.conformance_servers import Server
+from tests.model.conformance_walks import Step
+from tests.model.tier_steps import TierModel
 
 END, KEY = 2, (1, 0)
 SUSPECT_MS, DEAD_MS = 1_500.0, 5_000.0

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
-from conformance_servers import record
-
 from rangelog_core.batch import batch_crc, check_batch
 from rangelog_core.errors import PreconditionFailed, ProtocolViolation, RangelogError, WriterFenced
 from rangelog_server.ranges.replica import NewBatch, Replica
+from tests.model.conformance_servers import record
 
 RECORDS, REPLICAS, ACKS = 3, 3, 2
 UNKNOWN = -1

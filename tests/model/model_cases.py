@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ending_model import Ending
-from reports_model import Reports
-from seal_model import SealModel
-from seal_state import AT_ONCE, IN_TURN, Seal
-from search import Result, explore
-from tier_state import Instance
-from tier_steps import TierModel
+from tests.model.ending_model import Ending
+from tests.model.reports_model import Reports
+from tests.model.seal_model import SealModel
+from tests.model.seal_state import AT_ONCE, IN_TURN, Seal
+from tests.model.search import Result, explore
+from tests.model.tier_state import Instance
+from tests.model.tier_steps import TierModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from seal_decision import DOUBTFUL, GONE, NO_ANSWER, TRUTHFUL, UNKNOWN, Decision, decide, decide_wrong
-from seal_readers import Readers
-from seal_state import (
+from tests.model.seal_decision import DOUBTFUL, GONE, NO_ANSWER, TRUTHFUL, UNKNOWN, Decision, decide, decide_wrong
+from tests.model.seal_readers import Readers
+from tests.model.seal_state import (
     ACKED,
     ANSWER,
     ASKED,

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seal_state import (
+from rangelog.protocol.quorum import confirmed_offset, seal_end_offset, seal_quorum
+from tests.model.seal_state import (
     AT_ONCE,
     DAMAGED,
     DISK,
@@ -32,8 +33,6 @@ from seal_state import (
     Seal,
     replaced,
 )
-
-from rangelog.protocol.quorum import confirmed_offset, seal_end_offset, seal_quorum
 
 Step = tuple[str, bytearray]
 

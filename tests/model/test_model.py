@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent)]
-
-from model_cases import CASES, Case  # noqa: E402
-from search import explore  # noqa: E402
+from tests.model.model_cases import CASES, Case
+from tests.model.search import explore
 
 QUICK = [case for case in CASES if not case.large]
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,17 +15,14 @@ from rangelog_pd.state import machine, objects, ranges
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_server.ranges.replica import Replica
-
-sys.path[:0] = [str(Path(__file__).parent)]
-
-from conformance_seal import WEIGHTS as SEAL_WEIGHTS  # noqa: E402
-from conformance_seal import SealWalk  # noqa: E402
-from conformance_tier import WEIGHTS as TIER_WEIGHTS  # noqa: E402
-from conformance_tier import TierWalk  # noqa: E402
-from conformance_walks import OutOfStep, follow, walk  # noqa: E402
-from model_cases import CASES, Case  # noqa: E402
-from seal_state import IN_TURN, Seal  # noqa: E402
-from tier_state import Instance  # noqa: E402
+from tests.model.conformance_seal import WEIGHTS as SEAL_WEIGHTS
+from tests.model.conformance_seal import SealWalk
+from tests.model.conformance_tier import WEIGHTS as TIER_WEIGHTS
+from tests.model.conformance_tier import TierWalk
+from tests.model.conformance_walks import OutOfStep, follow, walk
+from tests.model.model_cases import CASES, Case
+from tests.model.seal_state import IN_TURN, Seal
+from tests.model.tier_state import Instance
 
 SEAL_WALKS, TIER_WALKS = 40, 25
 """Of each instance. A walk takes some 10 ms; thousands more were taken while this was written."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import tier_state as t
-from tier_uploads import Uploads
+from tests.model import tier_state as t
+from tests.model.tier_uploads import Uploads
 
 Step = tuple[str, bytes]
 ACKS = 2

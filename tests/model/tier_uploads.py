@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import tier_state as t
-from tier_state import Instance
+from tests.model import tier_state as t
+from tests.model.tier_state import Instance
 
 
 class Uploads:

@@ -15,11 +15,13 @@ import sys
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "simulation"), str(HERE.parent / "support")]
+if not __package__:  # run by its path: imports begin at the project's folder
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from catalogue import MUTANTS  # noqa: E402
-from mutating import StaleMutant, install  # noqa: E402
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.mutating import StaleMutant, install
+
+HERE = Path(__file__).parent
 
 SEEDS_MAX = 240
 """As many as `make test` runs on the right code."""
@@ -30,7 +32,7 @@ def hunt(name: str, seeds_max: int) -> dict[str, object]:
     raft = name.removeprefix("raft:")
     began = time.monotonic()
     if raft != name:
-        from raft_mutants import RAFT_MUTANTS, run_seed
+        from tests.simulation.raft_mutants import RAFT_MUTANTS, run_seed
 
         with RAFT_MUTANTS[raft]():
             for seed in range(seeds_max):
@@ -38,8 +40,8 @@ def hunt(name: str, seeds_max: int) -> dict[str, object]:
                     return {"name": name, "seeds": seed + 1, "found": found[0], "wall_s": time.monotonic() - began}
         return {"name": name, "seeds": seeds_max, "found": "", "wall_s": time.monotonic() - began}
     install(next(each for each in MUTANTS if each.name == name))
-    from run_quiet import quiet
-    from simulate import run_seed as run_cluster_seed
+    from tests.simulation.run_quiet import quiet
+    from tests.simulation.simulate import run_seed as run_cluster_seed
 
     quiet()
     for seed in range(seeds_max):
@@ -66,7 +68,7 @@ def start_hunt(name: str, seeds_max: int, timeout_s: float) -> dict[str, object]
 
 def raft_names() -> list[str]:
     """The wrong choices of consensus, which has a simulation of its own."""
-    from raft_mutants import RAFT_MUTANTS
+    from tests.simulation.raft_mutants import RAFT_MUTANTS
 
     return [f"raft:{name}" for name in RAFT_MUTANTS]
 
@@ -109,7 +111,7 @@ def report(names: list[str], seeds_max: int, processes: int, *, whole: bool) -> 
                 why = result.get("error") or f"{seeds_max} seeds saw nothing wrong ({harms.get(name, '')})"
                 print(f"{name:24} MISSED  {why}", flush=True)
     if whole:
-        from figures import publish
+        from tests.support.figures import publish
 
         publish("mutants", {"caught": len(caught), "of": len(names), "seeds_taken": caught})
     print(f"mutants: caught={len(caught)} of={len(names)}")

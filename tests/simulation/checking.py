@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from virtual_cluster import VirtualCluster
-from virtual_fields import check_batch_fields, check_object_fields
-
 from rangelog_core.batch import decode_records
 from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2
 from rangelog_server.ranges.reading import make_plan, read_batches
+from tests.simulation.virtual_cluster import VirtualCluster
+from tests.simulation.virtual_fields import check_batch_fields, check_object_fields
 
 
 def check_copies(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes]) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import virtual_planning
-import virtual_reading
-import virtual_streams
-from story_of_the_lost_acks import LostAcks
-from virtual_clients import STREAM, Clients
-from virtual_life import Life
-from virtual_writing import write
-
 import rangelog
 from rangelog_core.stream_config import StreamConfig
+from tests.simulation import virtual_planning, virtual_reading, virtual_streams
+from tests.simulation.story_of_the_lost_acks import LostAcks
+from tests.simulation.virtual_clients import STREAM, Clients
+from tests.simulation.virtual_life import Life
+from tests.simulation.virtual_writing import write
 
 STORY_WRITERS = {LostAcks.STORY: 1}
 """In other stories four writers take the stream from each other."""

@@ -9,11 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from probes_of_moves import watch_moves
-from virtual_cluster import VirtualCluster
-from virtual_passes import TOLD
-from virtual_time import here
-
 import rangelog._client
 import rangelog._read.reader
 import rangelog.protocol.recovery
@@ -36,6 +31,10 @@ from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.ranges.store import Store
 from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
+from tests.simulation.probes_of_moves import watch_moves
+from tests.simulation.virtual_cluster import VirtualCluster
+from tests.simulation.virtual_passes import TOLD
+from tests.simulation.virtual_time import here
 
 CORNER_CASES = (
     "answers differ: copied before the commit",

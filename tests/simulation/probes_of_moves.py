@@ -6,13 +6,12 @@ import contextlib
 from typing import Any
 from unittest import mock
 
-from virtual_cluster import VirtualCluster
-from virtual_time import here
-
 import rangelog_server.serving.handlers.fetch
 from rangelog_server.ranges.space import LogSpace
 from rangelog_server.ranges.store import Store
 from rangelog_server.wal.entry import split_lsn
+from tests.simulation.virtual_cluster import VirtualCluster
+from tests.simulation.virtual_time import here
 
 
 def watch_moves(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluster) -> None:

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from raft_group import RaftGroup
-from raft_process import Answer
-from raft_world import World
-
 from rangelog_core.errors import RangelogError, Unavailable
 from rangelog_pd.state.machine import response_of
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
+from tests.simulation.raft_group import RaftGroup
+from tests.simulation.raft_process import Answer
+from tests.simulation.raft_world import World
 
 PATIENCE_S = 3.0
 TRIES_MAX = 12

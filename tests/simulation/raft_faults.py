@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from raft_clients import Clients
-from raft_group import RaftGroup
-from raft_world import PlainWorld
+from tests.simulation.raft_clients import Clients
+from tests.simulation.raft_group import RaftGroup
+from tests.simulation.raft_world import PlainWorld
 
 RESTART_S_MAX = 2.0
 _COMPACTION_CALLS = [

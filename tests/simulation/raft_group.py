@@ -13,14 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from raft_network import WINDOW_BYTES, VirtualSocket
-from raft_process import Answer, RaftProcess
-from raft_seams import limits_of
-from raft_watch import Promises, Recorder, Watch
-from raft_world import World
-
 from rangelog_core.errors import Corruption
 from rangelog_pd.driver import BARRIER_TIMEOUT_S, PROPOSE_TIMEOUT_S
+from tests.simulation.raft_network import WINDOW_BYTES, VirtualSocket
+from tests.simulation.raft_process import Answer, RaftProcess
+from tests.simulation.raft_seams import limits_of
+from tests.simulation.raft_watch import Promises, Recorder, Watch
+from tests.simulation.raft_world import World
 
 
 class MachineLike(Protocol):

@@ -9,7 +9,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from raft_process import RaftProcess
+    from tests.simulation.raft_process import RaftProcess
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from raft_plays import read_at_a_deposed_leader
-from raft_scenario import run_seed as run_drawn_seed
-
 from rangelog_core.errors import Unavailable
 from rangelog_pd.consensus.files import durable_file, hard_state, snapshot_file
 from rangelog_pd.consensus.files.disk import Files
@@ -31,6 +28,8 @@ from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.snapshot import Frozen
+from tests.simulation.raft_plays import read_at_a_deposed_leader
+from tests.simulation.raft_scenario import run_seed as run_drawn_seed
 
 __all__ = ["RAFT_MUTANTS", "run_seed"]
 

@@ -14,7 +14,7 @@ from rangelog_pd.consensus.network.dialing import HANDSHAKE_TIMEOUT_S
 from rangelog_pd.consensus.network.handshake import SessionKeys
 
 if TYPE_CHECKING:
-    from raft_process import RaftProcess
+    from tests.simulation.raft_process import RaftProcess
 
 WINDOW_BYTES = 1024 * 1024
 RESEND_MIN_S, RESEND_MAX_S = 0.2, 1.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from raft_group import RaftGroup
-from raft_process import Answer
-from raft_world import PlainWorld
+from tests.simulation.raft_group import RaftGroup
+from tests.simulation.raft_process import Answer
+from tests.simulation.raft_world import PlainWorld
 
 NAMES = ["pd1", "pd2", "pd3"]
 

@@ -14,19 +14,18 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import raft_seams
-from raft_disk import ProcessGone, VirtualDisk
-from raft_loop import VirtualLoop
-from raft_network import VirtualDialing, VirtualSocket
-from raft_seams import VirtualPoller
-from raft_world import World
-
 from rangelog_core.errors import OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.consensus.rules.raft import Raft
+from tests.simulation import raft_seams
+from tests.simulation.raft_disk import ProcessGone, VirtualDisk
+from tests.simulation.raft_loop import VirtualLoop
+from tests.simulation.raft_network import VirtualDialing, VirtualSocket
+from tests.simulation.raft_seams import VirtualPoller
+from tests.simulation.raft_world import World
 
 if TYPE_CHECKING:
-    from raft_group import RaftGroup
+    from tests.simulation.raft_group import RaftGroup
 
 STEP_S = 0.00003
 NEXT_STEP_S = 0.00005

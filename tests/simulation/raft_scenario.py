@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from raft_clients import PATIENCE_S, Clients
-from raft_faults import Faults
-from raft_group import RaftGroup
-from raft_world import PlainWorld
-
 from rangelog_core.errors import RangelogError
 from rangelog_pd.state.machine import Machine, response_of
+from tests.simulation.raft_clients import PATIENCE_S, Clients
+from tests.simulation.raft_faults import Faults
+from tests.simulation.raft_group import RaftGroup
+from tests.simulation.raft_world import PlainWorld
 
 NAMES = ("pd1", "pd2", "pd3", "pd4", "pd5")
 SIZES = [3] * 8 + [1, 5]

@@ -19,7 +19,7 @@ from rangelog_pd.consensus.network import connection, transport
 from rangelog_pd.consensus.rules import raft, snapshots
 
 if TYPE_CHECKING:
-    from raft_process import RaftProcess
+    from tests.simulation.raft_process import RaftProcess
 
 _inside: list[RaftProcess] = []
 

@@ -14,13 +14,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from raft_network import VirtualSocket
-
 from rangelog_pd.consensus.network.messages import Position, Vote, VoteRequest, decode
+from tests.simulation.raft_network import VirtualSocket
 
 if TYPE_CHECKING:
-    from raft_group import MachineLike
-    from raft_process import RaftProcess
+    from tests.simulation.raft_group import MachineLike
+    from tests.simulation.raft_process import RaftProcess
 
 _FRAME_HEAD_BYTES = 20
 _LENGTH = struct.Struct("<I")

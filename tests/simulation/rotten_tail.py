@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from virtual_server import VirtualServer
-from virtual_time import WORLD
+from tests.simulation.virtual_server import VirtualServer
+from tests.simulation.virtual_time import WORLD
 
 if TYPE_CHECKING:
-    from virtual_faults import Faults
+    from tests.simulation.virtual_faults import Faults
 
 ANYWHERE_SHARE = 0.3
 """How often two servers are taken at random, whatever they hold."""

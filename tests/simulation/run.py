@@ -16,13 +16,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
+if not __package__:  # run by its path: imports begin at the project's folder
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from figures import publish  # noqa: E402
-from fresh_seeds import commit_id, fresh_seed  # noqa: E402
-from probes import CORNER_CASES  # noqa: E402
-from run_quiet import quiet  # noqa: E402
-from simulate import Outcome, run_seed  # noqa: E402
+from tests.simulation.fresh_seeds import commit_id, fresh_seed
+from tests.simulation.probes import CORNER_CASES
+from tests.simulation.run_quiet import quiet
+from tests.simulation.simulate import Outcome, run_seed
+from tests.support.figures import publish
 
 TWICE = 20
 """So many seeds are run again in another process; their traces must be the same."""

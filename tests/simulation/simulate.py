@@ -7,18 +7,17 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-from checking import check_copies, check_objects
-from load import Load
-from probes import probes
-from story_of_the_lost_acks import LostAcks
-from virtual_clients import Clients
-from virtual_cluster import VirtualCluster, virtual_cluster
-from virtual_faults import Faults
-from virtual_life import Life
-from virtual_writing import LAST, write
-
 from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2
+from tests.simulation.checking import check_copies, check_objects
+from tests.simulation.load import Load
+from tests.simulation.probes import probes
+from tests.simulation.story_of_the_lost_acks import LostAcks
+from tests.simulation.virtual_clients import Clients
+from tests.simulation.virtual_cluster import VirtualCluster, virtual_cluster
+from tests.simulation.virtual_faults import Faults
+from tests.simulation.virtual_life import Life
+from tests.simulation.virtual_writing import LAST, write
 
 HEAL_S = 240.0
 """Longer than any lease, backoff, replacement delay and deletion grace of the product together."""

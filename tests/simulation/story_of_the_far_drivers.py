@@ -6,10 +6,9 @@ ask for the end; and now and then the writer dies in it.
 
 from __future__ import annotations
 
-import virtual_planning
-import virtual_reading
-from virtual_clients import Clients
-from virtual_cluster import VirtualCluster
+from tests.simulation import virtual_planning, virtual_reading
+from tests.simulation.virtual_clients import Clients
+from tests.simulation.virtual_cluster import VirtualCluster
 
 FAR_S = 0.05
 VALUE_BYTES = 4_000

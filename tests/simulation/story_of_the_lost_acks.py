@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from random import Random
 
-import virtual_reading
-from virtual_clients import Clients
-from virtual_cluster import VirtualCluster
-from virtual_time import WORLD
-
 from rangelog_proto.v1 import common_pb2
+from tests.simulation import virtual_reading
+from tests.simulation.virtual_clients import Clients
+from tests.simulation.virtual_cluster import VirtualCluster
+from tests.simulation.virtual_time import WORLD
 
 _TRY_AGAIN_S = 0.01
 _GIVE_UP_S = 8.0

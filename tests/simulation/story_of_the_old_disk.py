@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from random import Random
 
-from virtual_clients import Clients
-from virtual_cluster import VirtualCluster
-from virtual_disk import Disk
-from virtual_server import VirtualServer
-from virtual_time import WORLD
-
 from rangelog_proto.v1 import common_pb2
+from tests.simulation.virtual_clients import Clients
+from tests.simulation.virtual_cluster import VirtualCluster
+from tests.simulation.virtual_disk import Disk
+from tests.simulation.virtual_server import VirtualServer
+from tests.simulation.virtual_time import WORLD
 
 _TRY_AGAIN_S = 0.3
 _LAG_S = 0.2

@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from fresh_seeds import FRESH_FROM, FRESH_TO, fresh_seed
-from simulate import run_seed
+
+from tests.simulation.fresh_seeds import FRESH_FROM, FRESH_TO, fresh_seed
+from tests.simulation.simulate import run_seed
 
 RUN = Path(__file__).with_name("run.py")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raft_plays import NAMES, Play, read_at_a_deposed_leader
+from tests.simulation.raft_plays import NAMES, Play, read_at_a_deposed_leader
 
 
 def test_a_member_with_a_new_disk_does_not_lead_with_half_of_the_log() -> None:

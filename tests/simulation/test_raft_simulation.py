@@ -10,8 +10,9 @@ import time
 from collections import Counter
 
 import pytest
-from figures import publish
-from raft_scenario import Outcome, run_scenario
+
+from tests.simulation.raft_scenario import Outcome, run_scenario
+from tests.support.figures import publish
 
 SEEDS = int(os.environ.get("SEEDS", "45"))
 RUN = [int(os.environ["SEED"])] if "SEED" in os.environ else list(range(SEEDS))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from virtual_server import VirtualServer
-from virtual_time import WORLD
+from tests.simulation.virtual_server import VirtualServer
+from tests.simulation.virtual_time import WORLD
 
 if TYPE_CHECKING:
-    from virtual_faults import Faults
+    from tests.simulation.virtual_faults import Faults
 
 MAIN_WRITERS = ("w", "heir")
 """So the processes of the main stream's writers are called."""

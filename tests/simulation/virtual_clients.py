@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
-from virtual_cluster import VirtualCluster
-from virtual_life import Life
-from virtual_time import Process, here
-from virtual_writing import write
-
 import rangelog
+from tests.simulation.virtual_cluster import VirtualCluster
+from tests.simulation.virtual_life import Life
+from tests.simulation.virtual_time import Process, here
+from tests.simulation.virtual_writing import write
 
 STREAM = "s"
 

@@ -19,13 +19,6 @@ from unittest import mock
 
 import grpc
 import pyarrow.parquet as pq
-from virtual_fields import with_fields
-from virtual_life import Life
-from virtual_network import Channel, Network
-from virtual_objects import VirtualObjects
-from virtual_pd import API_PORT, FiatGroup, start_member
-from virtual_server import VirtualServer, virtual_servers
-from virtual_time import Process, VirtualLoop, virtual_world
 
 import rangelog._append.batch_builder
 import rangelog.tier
@@ -37,6 +30,13 @@ from rangelog_core.errors import SealBelowFloor, WriterFenced
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL, LEVEL_EMPTY_RANGES
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from tests.simulation.virtual_fields import with_fields
+from tests.simulation.virtual_life import Life
+from tests.simulation.virtual_network import Channel, Network
+from tests.simulation.virtual_objects import VirtualObjects
+from tests.simulation.virtual_pd import API_PORT, FiatGroup, start_member
+from tests.simulation.virtual_server import VirtualServer, virtual_servers
+from tests.simulation.virtual_time import Process, VirtualLoop, virtual_world
 
 PDS = ["pd1", "pd2", "pd3"]
 SERVERS = 5

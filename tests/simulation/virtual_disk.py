@@ -15,8 +15,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from virtual_time import VirtualLoop, here
-
 from rangelog_core.batch import check_batch, split_batches
 from rangelog_core.errors import StorageFull
 from rangelog_server.identity import DirectoryIdentity
@@ -24,6 +22,7 @@ from rangelog_server.wal.committer import Committer, Pending
 from rangelog_server.wal.entry import BATCH_KINDS, ENTRY_HEADER_BYTES, Kind
 from rangelog_server.wal.log import LoopCall, Wal
 from rangelog_server.wal.memory_io import SECTOR_BYTES, MemoryIo, PowerCut
+from tests.simulation.virtual_time import VirtualLoop, here
 
 SEGMENT_BYTES = 128 * 1024
 

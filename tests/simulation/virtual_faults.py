@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rotten_tail import RottenTail
-from story_of_the_far_drivers import FarDrivers
-from story_of_the_lost_acks import LostAcks
-from story_of_the_old_disk import OldDisk
-from virtual_ambushes import Ambushes
-from virtual_clients import Clients
-from virtual_cluster import VirtualCluster
-from virtual_disk import Disk
-from virtual_server import VirtualServer
-from virtual_time import WORLD
-
 from rangelog_server.identity import DirectoryIdentity
+from tests.simulation.rotten_tail import RottenTail
+from tests.simulation.story_of_the_far_drivers import FarDrivers
+from tests.simulation.story_of_the_lost_acks import LostAcks
+from tests.simulation.story_of_the_old_disk import OldDisk
+from tests.simulation.virtual_ambushes import Ambushes
+from tests.simulation.virtual_clients import Clients
+from tests.simulation.virtual_cluster import VirtualCluster
+from tests.simulation.virtual_disk import Disk
+from tests.simulation.virtual_server import VirtualServer
+from tests.simulation.virtual_time import WORLD
 
 DOWN_MAX = 2
 WRITERS_MAX = 10

@@ -10,8 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from history import Bounded, Deleted, Ended, EndTold, Event, Final, History, Invoked, Refused, Retained, Started
-from log_checker import check_log
+from tests.support.history import (
+    Bounded,
+    Deleted,
+    Ended,
+    EndTold,
+    Event,
+    Final,
+    History,
+    Invoked,
+    Refused,
+    Retained,
+    Started,
+)
+from tests.support.log_checker import check_log
 
 
 @dataclass

@@ -16,9 +16,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import grpc
-from virtual_time import Process, VirtualLoop, here
 
 from rangelog_server_common.grpc_server import ErrorInterceptor
+from tests.simulation.virtual_time import Process, VirtualLoop, here
 
 RTT_S = 0.0002
 PIECE_BYTES_MAX = 256 * 1024

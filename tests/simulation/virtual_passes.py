@@ -11,12 +11,12 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from virtual_life import Life
 
 from rangelog_core.errors import OffsetOutOfRange, OffsetTrimmed, RangelogError, StreamNotFound
+from tests.simulation.virtual_life import Life
 
 if TYPE_CHECKING:
-    from virtual_clients import Clients
+    from tests.simulation.virtual_clients import Clients
 
 TOLD: contextvars.ContextVar[list[int] | None] = contextvars.ContextVar("TOLD", default=None)
 """Ends that were told to the role that runs, since it put an empty list here."""

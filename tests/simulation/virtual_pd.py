@@ -13,9 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from virtual_network import Network, Service
-from virtual_time import Process, VirtualLoop
-
 from rangelog_core.errors import NotLeader, OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus
 from rangelog_pd.driver import Driver
@@ -26,6 +23,8 @@ from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 from rangelog_proto.v1 import pd_state_pb2
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
+from tests.simulation.virtual_network import Network, Service
+from tests.simulation.virtual_time import Process, VirtualLoop
 
 API_PORT = 2379
 ELECTION_S = (0.2, 0.8)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from virtual_life import Life
-from virtual_passes import Pass
-
 from rangelog.spark.options import parse_options
 from rangelog.spark.reading import plan, span_reader
 from rangelog_core.errors import RangelogError
+from tests.simulation.virtual_life import Life
+from tests.simulation.virtual_passes import Pass
 
 if TYPE_CHECKING:
-    from virtual_clients import Clients
+    from tests.simulation.virtual_clients import Clients
 
 SPANS_READ_MAX = 2
 TASK_S = 20.0

@@ -6,14 +6,13 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from virtual_life import Life
-from virtual_passes import Pass
-from virtual_time import WALL_S
-
 from rangelog_core.errors import OffsetTrimmed, RangelogError
+from tests.simulation.virtual_life import Life
+from tests.simulation.virtual_passes import Pass
+from tests.simulation.virtual_time import WALL_S
 
 if TYPE_CHECKING:
-    from virtual_clients import Clients
+    from tests.simulation.virtual_clients import Clients
 
 TRY_S = 5.0
 """So long a reader goes on trying where no copy can be read."""

@@ -10,11 +10,6 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 from unittest import mock
 
-from hasty_compaction import HastyCompaction
-from virtual_disk import Disk, VirtualWal
-from virtual_network import Network
-from virtual_time import Process, VirtualLoop, here
-
 import rangelog._append.failover_seal
 import rangelog_server.agent.directives.copy
 import rangelog_server.runtime
@@ -26,6 +21,10 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.runtime import Runtime
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.wal.log import LogFailed
+from tests.simulation.hasty_compaction import HastyCompaction
+from tests.simulation.virtual_disk import Disk, VirtualWal
+from tests.simulation.virtual_network import Network
+from tests.simulation.virtual_time import Process, VirtualLoop, here
 
 DATA_PORT = 7000
 

@@ -9,16 +9,15 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-import virtual_reading
-from virtual_life import Life
-from virtual_time import WORLD, here
-from virtual_writing import write
-
 from rangelog_core.errors import RangelogError, StreamExists, StreamNotFound
 from rangelog_core.stream_config import StreamConfig
+from tests.simulation import virtual_reading
+from tests.simulation.virtual_life import Life
+from tests.simulation.virtual_time import WORLD, here
+from tests.simulation.virtual_writing import write
 
 if TYPE_CHECKING:
-    from virtual_clients import Clients
+    from tests.simulation.virtual_clients import Clients
 
 CERTAIN_S = 4.0
 """A deletion that took longer may have given up waiting for a server that did not answer."""

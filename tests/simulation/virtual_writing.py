@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from virtual_life import Append, Life
-from virtual_time import WALL_S, here
-
 from rangelog_core.errors import AppendTimeout, RangelogError, StreamNotFound, WriterClosed, WriterFenced
+from tests.simulation.virtual_life import Append, Life
+from tests.simulation.virtual_time import WALL_S, here
 
 if TYPE_CHECKING:
-    from virtual_clients import Clients
+    from tests.simulation.virtual_clients import Clients
 
 LAST = "last"
 """The writer of the calm: it must get the stream and be acked."""

@@ -11,10 +11,10 @@ from array import array
 from collections.abc import Iterable, Iterator
 from itertools import repeat
 
-from history import Event
-from log_claims import Claims
-from log_facts import FAILED, NOBODY, OK, Facts, Piece
-from log_report import Report
+from tests.support.history import Event
+from tests.support.log_claims import Claims
+from tests.support.log_facts import FAILED, NOBODY, OK, Facts, Piece
+from tests.support.log_report import Report
 
 HOLE_MAX = 1_000_000
 """Offsets further apart are not compared, to bound the memory that a wild offset takes."""

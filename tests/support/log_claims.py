@@ -11,8 +11,8 @@ from array import array
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from history import Bounded, EndTold, Started
-from log_facts import NOBODY, OK, Facts
+from tests.support.history import Bounded, EndTold, Started
+from tests.support.log_facts import NOBODY, OK, Facts
 
 BLOCK = 1024
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import accumulate, repeat
 from typing import NamedTuple
 
-from history import (
+from tests.support.history import (
     Bounded,
     Deleted,
     Ended,

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from unittest.mock import Mock
 
-from memory_server import MemoryServer
-
 from rangelog._read.hot import HotRange
 from rangelog._read.reader import Reader
 from rangelog._read.stream_watches import StreamWatches
@@ -17,6 +15,7 @@ from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_server.testing import batch
+from tests.support.memory_server import MemoryServer
 
 
 class Cluster:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from pd_history import READS, Call, ObjectView, RangeView, by_stream
-from pd_model import Facts, StreamState, next_states
+from tests.support.pd_history import READS, Call, ObjectView, RangeView, by_stream
+from tests.support.pd_model import Facts, StreamState, next_states
 
 PLACES_MAX = 300_000
 """Of the search, per stream; beyond it the stream counts as undecided."""

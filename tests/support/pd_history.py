@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from history import cut_off_a_torn_line, open_for_appending, write_all
-
 from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
+from tests.support.history import cut_off_a_torn_line, open_for_appending, write_all
 
 Outcome = Literal["ok", "refused", "unknown"]
 

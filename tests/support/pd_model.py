@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from pd_history import Call, ObjectView, RangeView, Reply, StreamView
+from tests.support.pd_history import Call, ObjectView, RangeView, Reply, StreamView
 
 
 class StreamState(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import tomllib
@@ -107,6 +108,7 @@ def _test_files() -> list[Path]:
     return tracked("tests/*.py")
 
 
+@functools.cache
 def tree_of(path: Path) -> ast.Module:
     """The parsed file."""
     return ast.parse(path.read_text())
@@ -189,7 +191,7 @@ def test_nothing_unfinished_and_no_pickle() -> None:
         found += [
             f"{name_of(path)}: {word}" for word in ("TODO", "FIXME", "XXX", "NotImplementedError") if word in text
         ]
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(tree_of(path)):
             imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             imported += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             found += [
@@ -268,7 +270,9 @@ def test_tests_do_not_sleep() -> None:
     assert not sleeping, sleeping
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/ARCHITECTURE.md", "docs/PROTOCOL.md", "CHANGELOG.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/ARCHITECTURE.md", "docs/PROTOCOL.md", "CHANGELOG.md", "tests/README.md"]
+)
 def test_make_targets_that_are_named_exist(page: str) -> None:
     """Every `make …` that a page tells a reader to type is a target of the Makefile."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -305,7 +309,9 @@ def test_the_readme_names_commands_that_exist() -> None:
     assert checked >= 5
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/ARCHITECTURE.md", "docs/PROTOCOL.md", "docs/FORMATS.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/ARCHITECTURE.md", "docs/PROTOCOL.md", "docs/FORMATS.md", "tests/README.md"]
+)
 def test_files_that_are_named_exist(page: str) -> None:
     """A page names only modules, folders and pages that are there."""
     known = ["/" + name_of(path) for path in tracked()]
@@ -362,6 +368,35 @@ def test_every_package_is_built_typed_linted_and_under_contract() -> None:
     assert roots <= set(config["ruff"]["src"])
     assert roots <= {*config["mypy"]["files"], "proto"} and roots <= set(config["mypy"]["mypy_path"])
     assert roots <= set(SOURCE_ROOTS)
+
+
+UNIT_FOLDERS = {
+    "cli": "cli/rangelog_cli",
+    "client": "client/rangelog",
+    "core": "core/rangelog_core",
+    "pd": "pd/rangelog_pd",
+    "pdctl": "pd/pdctl",
+    "range_server": "range_server/rangelog_server",
+    "server_common": "server_common/rangelog_server_common",
+}
+"""Where the sources are that a folder of unit tests is about."""
+UNIT_FOLDERS_OF_NO_PACKAGE = {"checkers", "golden"}
+"""Tests of the harness itself, and of bytes that several packages write."""
+
+
+def test_unit_tests_lie_where_their_sources_do() -> None:
+    """Each folder of unit tests has the name of the source folder it is about, without a leading underscore."""
+    astray: list[str] = []
+    for path in tracked("tests/unit/*.py"):
+        package, *folders = path.relative_to(ROOT / "tests" / "unit").parts[:-1] or ("checkers",)
+        if package in UNIT_FOLDERS_OF_NO_PACKAGE:
+            continue
+        source = ROOT / UNIT_FOLDERS.get(package, package)
+        for folder in folders:
+            source = source / folder if (source / folder).is_dir() else source / f"_{folder}"
+        if not source.is_dir():
+            astray.append(name_of(path))
+    assert not astray, astray
 
 
 def test_one_class_name_one_meaning() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from history import (
+
+from tests.support.history import (
     TAGS,
     Bounded,
     Deleted,

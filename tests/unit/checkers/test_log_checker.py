@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from history import Ended, Event, Final, History, Invoked, Saw
-from log_checker import check_log
-from log_report import EXAMPLES_MAX, KINDS, Report
+
+from tests.support.history import Ended, Event, Final, History, Invoked, Saw
+from tests.support.log_checker import check_log
+from tests.support.log_report import EXAMPLES_MAX, KINDS, Report
 
 S = "s"
 

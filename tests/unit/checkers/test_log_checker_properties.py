@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from history import Bounded, Ended, EndTold, Event, Final, History, Invoked, Refused, Saw, Started
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_checker import check_log
+
+from tests.support.history import Bounded, Ended, EndTold, Event, Final, History, Invoked, Refused, Saw, Started
+from tests.support.log_checker import check_log
 
 S = "s"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from history import Bounded, Deleted, EndTold, Event, Final, History, Invoked, Refused, Retained, Started
-from log_checker import check_log
+
+from tests.support.history import Bounded, Deleted, EndTold, Event, Final, History, Invoked, Refused, Retained, Started
+from tests.support.log_checker import check_log
 
 S = "s"
 

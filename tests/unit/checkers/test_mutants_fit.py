@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from catalogue import MUTANTS, Mutant
-from mutating import edited, source_of
+
+from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.mutating import edited, source_of
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

@@ -12,8 +12,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pd_checker import Applied, check_applied, check_pd
-from pd_history import (
+
+from rangelog_core.errors import RangelogError
+from rangelog_pd.state import machine as machine_module
+from rangelog_pd.state.machine import Machine, response_of
+from rangelog_pd.state.results import Results
+from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import copy_of
+from rangelog_pd.state.versions import FEATURE_LEVEL
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from rangelog_proto.v1 import pd_pb2 as pb
+from tests.support.pd_checker import Applied, check_applied, check_pd
+from tests.support.pd_history import (
     READS,
     Call,
     FilePdHistory,
@@ -27,16 +37,6 @@ from pd_history import (
     view_of_range,
     view_of_stream,
 )
-
-from rangelog_core.errors import RangelogError
-from rangelog_pd.state import machine as machine_module
-from rangelog_pd.state.machine import Machine, response_of
-from rangelog_pd.state.results import Results
-from rangelog_pd.state.store import State
-from rangelog_pd.state.tables import copy_of
-from rangelog_pd.state.versions import FEATURE_LEVEL
-from rangelog_proto.v1 import common_pb2, pd_state_pb2
-from rangelog_proto.v1 import pd_pb2 as pb
 
 SERVERS = [common_pb2.Replica(server=name, incarnation=1) for name in ("rs1", "rs2", "rs3")]
 NAMES = ("a", "b")

@@ -22,6 +22,7 @@ PUBLIC_MODULES = (
     "rangelog.limits",
     "rangelog.spark",
     "rangelog.sync",
+    "rangelog.testing",
     "rangelog.tier",
     "rangelog._read.arrow_chunk",
     "rangelog.tier.object_store",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from memory_server import memory_plane
 
 from rangelog_server.serving.connection import DataPlane
+from tests.support.memory_server import memory_plane
 
 
 @pytest.fixture
