@@ -268,7 +268,9 @@ def test_tests_do_not_sleep() -> None:
     assert not sleeping, sleeping
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/ARCHITECTURE.md", "docs/PROTOCOL.md", "CHANGELOG.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/ARCHITECTURE.md", "docs/PROTOCOL.md", "docs/OPERATIONS.md", "CHANGELOG.md"]
+)
 def test_make_targets_that_are_named_exist(page: str) -> None:
     """Every `make …` that a page tells a reader to type is a target of the Makefile."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -305,7 +307,9 @@ def test_the_readme_names_commands_that_exist() -> None:
     assert checked >= 5
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/ARCHITECTURE.md", "docs/PROTOCOL.md", "docs/FORMATS.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/ARCHITECTURE.md", "docs/PROTOCOL.md", "docs/FORMATS.md", "docs/OPERATIONS.md"]
+)
 def test_files_that_are_named_exist(page: str) -> None:
     """A page names only modules, folders and pages that are there."""
     known = ["/" + name_of(path) for path in tracked()]
