@@ -115,16 +115,16 @@ class NotedReplies:
         self.errors: list[RangelogError] = []
 
     def append_replied(self, reply: data_pb2.AppendReply) -> None:
-        """See RangeListener."""
+        """The replica holds everything below its durable offset."""
         self.durable_offset = max(self.durable_offset, reply.durable_offset)
         self.replies += 1
 
     def append_refused(self, error: RangelogError) -> None:
-        """See RangeListener."""
+        """The replica refused an append."""
         self.errors.append(error)
 
     def connection_closed(self, error: RangelogError) -> None:
-        """See RangeListener."""
+        """No reply will come any more."""
         self.errors.append(error)
 
 

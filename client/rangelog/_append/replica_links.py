@@ -1,7 +1,7 @@
-"""Keeps the writer connected to the replicas of its open range, and passes events on to the core.
+"""Keeps the writer connected to the replicas of its open range, and passes events to the core.
 
-A replica whose server is connected already is taken at once and costs no task. Otherwise one task for it: connect, report;
-and when the connection breaks, report, back off, connect again, until the range is left.
+A replica whose server is connected already is used at once, without a task. For any other replica a task connects and
+reports; when the connection breaks, it reports, backs off and connects again, until the writer leaves the range.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _log = logging.getLogger("rangelog.writer")
 
 
 class RangeEvents(Protocol):
-    """What the links report; called on the event loop."""
+    """The events that the links report; called on the event loop."""
 
     def connected(self, range_index: int, replica: ReplicaId) -> None:
-        """The replica can be sent to."""
+        """The replica is connected."""
 
     def disconnected(self, range_index: int, replica: ReplicaId) -> None:
-        """It cannot."""
+        """The replica is not connected."""
 
     def acked(self, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
-        """The replica holds everything below."""
+        """The replica holds all records below `durable_offset` durably."""
 
     def refused(self, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
         """The replica refused an append."""
 
     def confirm_wanted(self, range_index: int, replica: ReplicaId) -> None:
-        """A reader waits at the replica for the confirm offset to move."""
+        """A reader waits at the replica until the confirm offset moves."""
 
 
 class _Listener:
-    """One connection's replies for one range."""
+    """The listener for the replies of one connection about one range."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class _Listener:
         self._closed = closed
 
     def append_replied(self, reply: data_pb2.AppendReply) -> None:
-        """See RangeListener."""
+        """The replica holds everything below its durable offset."""
         if reply.followed:
             self._followed.add(self._replica)
         elif self._followed:
@@ -69,11 +69,11 @@ class _Listener:
             self._events.confirm_wanted(self._range_index, self._replica)
 
     def append_refused(self, error: RangelogError) -> None:
-        """See RangeListener."""
+        """The replica refused an append."""
         self._events.refused(self._range_index, self._replica, error)
 
     def connection_closed(self, error: RangelogError) -> None:
-        """See RangeListener."""
+        """No reply will come any more."""
         self._closed(self._replica)
 
 
@@ -103,13 +103,13 @@ class ReplicaLinks:
         self._since_s: dict[ReplicaId, float] = {}
         self._attempts: dict[ReplicaId, int] = {}
         self._left = False
-        self.followed: set[ReplicaId] = set()  # where readers wait, as far as replies said
+        self.followed: set[ReplicaId] = set()  # replicas where readers wait, according to their replies
         self._tasks: dict[ReplicaId, asyncio.Task[None]] = {}
         self._refresh = refresh
         self.addresses: Mapping[ReplicaId, str] = {}
 
     def connect(self, replica: ReplicaId) -> None:
-        """Start and keep up the link to one replica."""
+        """Connect to one replica, and again whenever the connection breaks."""
         connection = self._connections.existing(replica)
         if connection is not None:
             self._attach(replica, connection)
@@ -117,7 +117,7 @@ class ReplicaLinks:
             self._tasks[replica] = asyncio.create_task(self._make(replica))
 
     def send(self, replicas: Sequence[ReplicaId], batches: Sequence[bytes], confirm_offset: int) -> None:
-        """Send batches; silently nothing where the connection just broke (the core hears of that)."""
+        """Send batches. Does nothing where the connection has just broken, which the core learns by an event."""
         self._head.confirm_offset = confirm_offset
         head = encode_head(Opcode.APPEND, 0, self._head.SerializeToString(), sum(map(len, batches)))
         frame = (head, *batches)
@@ -127,13 +127,13 @@ class ReplicaLinks:
                 connection.send_encoded(frame)
 
     def send_confirm(self, replica: ReplicaId, confirm_offset: int) -> None:
-        """Tell a replica what is acked."""
+        """Send the confirm offset to a replica."""
         connection = self._open.get(replica)
         if connection is not None:
             connection.confirm(self._stream_id, self._range_index, self._head.epoch, confirm_offset)
 
     def close(self) -> None:
-        """Stop; connections stay for others."""
+        """Stop; the connections stay open for other writers."""
         self._left = True
         for task in self._tasks.values():
             task.cancel()
@@ -151,7 +151,7 @@ class ReplicaLinks:
         self._events.connected(self._range_index, replica)
 
     def _broke(self, replica: ReplicaId) -> None:
-        """The connection ended: report, and make another one after a while."""
+        """Report the end of a connection, and connect again after a pause."""
         if self._left or self._open.pop(replica, None) is None:
             return
         lasted_s = asyncio.get_running_loop().time() - self._since_s[replica]
@@ -164,7 +164,7 @@ class ReplicaLinks:
         await self._make(replica)
 
     async def _make(self, replica: ReplicaId) -> None:
-        """Connect; try for as long as it takes."""
+        """Connect, with retries until it succeeds."""
         while True:
             try:
                 connection = await self._connections.get(replica, self.addresses.get(replica, ""))
@@ -177,7 +177,7 @@ class ReplicaLinks:
                 if not self._attempts.get(replica):
                     _log.warning("%s cannot be written to: %s", replica, error)
             except RangelogError:
-                self._refresh()  # its address may be another by now
+                self._refresh()  # its address may have changed
             except Exception as error:
                 self._events.refused(self._range_index, replica, InternalError(f"a link failed: {error!r}"))
             self._events.disconnected(self._range_index, replica)

@@ -1,4 +1,4 @@
-"""Leaving a range: its replicas are told where it ended."""
+"""Leaving a range: its replicas get the committed end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAVE_TIMEOUT_S = 2.0
 async def leave_range(
     connections: DataConnections, stream_id: int, epoch: int, effect: Leave, addresses: Mapping[ReplicaId, str]
 ) -> None:
-    """Tell the old range's replicas the committed end. Best effort: the placement driver tells them as well."""
+    """Send the committed end to the old range's replicas. Best effort: the placement driver sends it as well."""
     key = RangeKey(stream_id, effect.range_index, effect.start_offset)
 
     async def tell(replica: ReplicaId) -> None:

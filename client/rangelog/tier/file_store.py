@@ -48,7 +48,7 @@ class FileStore:
         return f"{key} in {self._root}"
 
     def put_if_absent(self, key: str, source: bytes | Path) -> None:
-        """See ObjectStore."""
+        """Store bytes or a file under a new key."""
         path = self._path(key)
         source_size(source)
         aside = self._root / _ASIDE / uuid.uuid4().hex
@@ -79,12 +79,12 @@ class FileStore:
             self._flush_directories(directory.parent)
 
     def get(self, key: str) -> bytes:
-        """See ObjectStore."""
+        """Return the whole object. Raises ObjectNotFound, Unavailable."""
         with _mapped(self._named(key)):
             return self._path(key).read_bytes()
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """See ObjectStore."""
+        """Return exactly these bytes. Raises ObjectNotFound, InvalidArgument (beyond the end), Unavailable."""
         check_span(key, start, length)
         with _mapped(self._named(key)), self._path(key).open("rb") as source:
             source.seek(start)
@@ -94,14 +94,14 @@ class FileStore:
         return data
 
     def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
-        """See ObjectStore."""
+        """Fill `target` with the bytes from `start` on, piece by piece; ends early when it is told to stop."""
         check_span(key, start, len(target))
         with _mapped(self._named(key)), self._path(key).open("rb", buffering=0) as source:
             source.seek(start)
             return fill(target, source.read, stopped, key)
 
     def head(self, key: str) -> ObjectInfo:
-        """See ObjectStore."""
+        """Raises ObjectNotFound, Unavailable."""
         with _mapped(self._named(key)):
             found = self._path(key).stat()
         if not stat.S_ISREG(found.st_mode):
@@ -109,7 +109,7 @@ class FileStore:
         return ObjectInfo(key, found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}")
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See ObjectStore."""
+        """Yield the objects whose keys start with `prefix`, by key. Raises Unavailable."""
         with _mapped(self._named(prefix)):
             keys = sorted(
                 path.relative_to(self._root).as_posix()
@@ -122,7 +122,7 @@ class FileStore:
                     yield self.head(key)
 
     def delete(self, key: str) -> None:
-        """See ObjectStore."""
+        """Remove an object; idempotent. Raises Unavailable."""
         with _mapped(self._named(key)):
             self._path(key).unlink(missing_ok=True)
 

@@ -92,7 +92,7 @@ class S3Store:
         return self._prefix + check_key(key)
 
     def put_if_absent(self, key: str, source: bytes | Path) -> None:
-        """See ObjectStore."""
+        """Store bytes or a file under a new key."""
         if source_size(source) > PART_BYTES and isinstance(source, Path):
             self._put_parts(key, source)
             return
@@ -126,13 +126,13 @@ class S3Store:
             return
 
     def get(self, key: str) -> bytes:
-        """See ObjectStore."""
+        """Return the whole object. Raises ObjectNotFound, Unavailable."""
         with self._mapped(key):
             data: bytes = self._client.get_object(Bucket=self._bucket, Key=self._key(key))["Body"].read()
         return data
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """See ObjectStore."""
+        """Return exactly these bytes. Raises ObjectNotFound, InvalidArgument (beyond the end), Unavailable."""
         check_span(key, start, length)
         if not length:
             return b""
@@ -145,7 +145,7 @@ class S3Store:
         return data
 
     def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
-        """See ObjectStore."""
+        """Fill `target` with the bytes from `start` on, piece by piece; ends early when it is told to stop."""
         check_span(key, start, len(target))
         if not len(target):
             return 0.0
@@ -158,13 +158,13 @@ class S3Store:
                 return fill(target, body.read, stopped, key)
 
     def head(self, key: str) -> ObjectInfo:
-        """See ObjectStore."""
+        """Raises ObjectNotFound, Unavailable."""
         with self._mapped(key):
             answer = self._client.head_object(Bucket=self._bucket, Key=self._key(key))
         return ObjectInfo(key, answer["ContentLength"], answer["ETag"].strip('"'))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See ObjectStore."""
+        """Yield the objects whose keys start with `prefix`, by key. Raises Unavailable."""
         with self._mapped(prefix):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix + prefix
@@ -175,12 +175,12 @@ class S3Store:
                     yield ObjectInfo(key, each["Size"], each["ETag"].strip('"'))
 
     def delete(self, key: str) -> None:
-        """See ObjectStore."""
+        """Remove an object; idempotent. Raises Unavailable."""
         with self._mapped(key):
             self._client.delete_object(Bucket=self._bucket, Key=self._key(key))
 
     def close(self) -> None:
-        """See ObjectStore."""
+        """Let go of connections; idempotent."""
         self._client.close()
 
     @contextmanager

@@ -218,17 +218,17 @@ class _CopyWaiter:
         self.future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def append_replied(self, reply: data_pb2.AppendReply) -> None:
-        """See RangeListener."""
+        """The replica holds everything below its durable offset."""
         if reply.durable_offset >= self._end_offset and not self.future.done():
             self.future.set_result(reply.durable_offset)
 
     def append_refused(self, error: RangelogError) -> None:
-        """See RangeListener."""
+        """The replica refused an append."""
         if not self.future.done():
             self.future.set_exception(error)
 
     def connection_closed(self, error: RangelogError) -> None:
-        """See RangeListener."""
+        """No reply will come any more."""
         self.append_refused(error)
 
 

@@ -13,7 +13,7 @@ from rangelog_proto.v1 import pd_pb2, pd_state_pb2
 
 
 def seal_ranges(state: State, command: pd_state_pb2.PlacedSealRanges, now_ms: int) -> pd_pb2.SealRangesResponse:
-    """See seal_range."""
+    """Apply each seal as `seal_range` does."""
     results = []
     for each in command.seals:
         try:
@@ -24,7 +24,7 @@ def seal_ranges(state: State, command: pd_state_pb2.PlacedSealRanges, now_ms: in
 
 
 def open_writers(state: State, request: pd_pb2.OpenWritersRequest, now_ms: int) -> pd_pb2.OpenWritersResponse:
-    """See open_writer."""
+    """Apply each opening as `open_writer` does."""
     results = []
     for each in request.writers:
         try:

@@ -94,23 +94,23 @@ class MemoryIo(Io):
             self.cut_after -= 1
 
     def list(self, directory: Path) -> list[str]:
-        """See Io."""
+        """Return the names in a directory, sorted."""
         return sorted(self.names)
 
     def open(self, path: Path) -> int:
-        """See Io."""
+        """Open an existing file for reading and writing."""
         self._fd += 1
         self._open[self._fd] = self.names[path.name]
         return self._fd
 
     def open_direct(self, path: Path) -> int:
-        """See Io."""
+        """Open an existing file to write and read it past the page cache; -1 where the file system has no such thing."""
         fd = self.open(path)
         self._direct.add(fd)
         return fd
 
     def create(self, path: Path, size_bytes: int) -> int:
-        """See Io."""
+        """Make a file whose blocks are all reserved. Nothing is left behind on failure."""
         self._change("create")
         if size_bytes > self.free_bytes:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -119,16 +119,16 @@ class MemoryIo(Io):
         return self.open(path)
 
     def close(self, fd: int) -> None:
-        """See Io."""
+        """Close a file."""
         del self._open[fd]
         self._direct.discard(fd)
 
     def size(self, fd: int) -> int:
-        """See Io."""
+        """Return a file's length."""
         return len(self._open[fd].now)
 
     def pwritev(self, fd: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
-        """See Io."""
+        """Write; may write less than asked. Direct: from aligned memory, whole blocks at a block."""
         data = b"".join(buffers)
         if fd in self._direct and (position | len(data)) % 4096:
             raise OSError(errno.EINVAL, "a direct write that is not aligned")
@@ -148,12 +148,12 @@ class MemoryIo(Io):
         return len(data)
 
     def pread(self, fd: int, length: int, position: int) -> bytes:
-        """See Io."""
+        """Read; may read less than asked."""
         self.fail("pread")
         return bytes(self._open[fd].now[position : position + length])
 
     def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
-        """See Io."""
+        """Read into memory; may read less than there is room for. Direct: whole blocks at a block into aligned memory."""
         if fd in self._direct and (position | len(buffer)) % 4096:
             raise OSError(errno.EINVAL, "a direct read that is not aligned")
         data = self.pread(fd, len(buffer), position)
@@ -161,7 +161,7 @@ class MemoryIo(Io):
         return len(data)
 
     def fdatasync(self, fd: int) -> None:
-        """See Io."""
+        """Return once what was written is on the disk."""
         self._change("fdatasync")
         file = self._open[fd]
         for sector in file.dirty:
@@ -170,15 +170,15 @@ class MemoryIo(Io):
         file.dirty.clear()
 
     def drop_cache(self, fd: int, position: int = 0, length: int = 0) -> None:
-        """See Io."""
+        """Forget clean cached pages (length 0: all from there on), so that the next read comes from the disk."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """See Io."""
+        """Rename a file; durable after sync_directory."""
         self._change("rename")
         self.names[target.name] = self.names.pop(source.name)
 
     def truncate(self, path: Path, size_bytes: int) -> None:
-        """See Io."""
+        """Cut a file."""
         self._change("truncate")
         file = self.names[path.name]
         self.free_bytes += len(file.now) - size_bytes
@@ -188,11 +188,11 @@ class MemoryIo(Io):
             del file.dirty[sector]
 
     def unlink(self, path: Path) -> None:
-        """See Io."""
+        """Remove a file."""
         self._change("unlink")
         self.free_bytes += len(self.names.pop(path.name).now)
 
     def sync_directory(self, directory: Path) -> None:
-        """See Io."""
+        """Make renames in a directory durable."""
         self._change("sync_directory")
         self.durable_names = dict(self.names)
