@@ -102,7 +102,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "        if entry.kind in BATCH_KINDS:\n",
          "        if entry.kind is Kind.MOVED:\n            pass\n        elif entry.kind is Kind.BATCHES:\n"),
     _one("copy-of-what-was-cut", "a copy counts although its batch was cut or dropped meanwhile", _SPACE,
-         "        count = count_current(hosted, plan)  # what was cut, was cut at the end\n",
+         "        count = count_current(hosted, plan)  # batches are cut at the end only\n",
          "        count = len(wanted)\n"),
     # ---- acks
     _one("ack-before-fsync", "the log is written and never flushed", _COMMITTER,

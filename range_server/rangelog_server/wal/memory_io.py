@@ -1,8 +1,8 @@
-"""A disk in memory that forgets what was not flushed, for tests and simulation: the same calls as the real one.
+"""A disk in memory that loses unflushed writes, for tests and simulation: the same calls as the real one.
 
-`kill` is what a process's death leaves (all that was written), `power_loss` what a power cut leaves: flushed bytes, and of
-the others any selection of 512-byte sectors; renames that were not made durable may be undone. `cut_after` stops the disk
-in the middle of the work, in the middle of a write even.
+`kill` leaves the state after the end of a process (all written bytes), `power_loss` that after a power cut: flushed bytes, and
+of the others any selection of 512-byte sectors; renames that are not durable may be undone. `cut_after` stops the disk
+after a number of calls, even in the middle of a write.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class _File:
 
 
 class MemoryIo(Io):
-    """See the module. Paths count by name: one directory."""
+    """A disk in memory with one directory: only the names of paths count."""
 
     def __init__(self) -> None:
         self.names: dict[str, _File] = {}
         self.durable_names: dict[str, _File] = {}
-        self.cut_after = -1  # so many changing calls still work; -1: all
+        self.cut_after = -1  # so many more changing calls work; -1: all
         self.free_bytes = 1 << 40
         self.fail: Callable[[str], None] = lambda call: None  # raises OSError to inject a fault
         self._open: dict[int, _File] = {}
@@ -44,13 +44,13 @@ class MemoryIo(Io):
     # ---- what tests do to it
 
     def kill(self) -> None:
-        """The process died: open files are closed, written bytes stay."""
+        """End the process: open files are closed, written bytes stay."""
         self._open.clear()
         self.cut_after = -1
         self.fail = lambda call: None
 
     def power_loss(self, random: Random) -> None:
-        """The machine lost power."""
+        """Cut the power: unflushed bytes and renames may be lost."""
         self.kill()
         if random.random() < 0.5:
             self.names = dict(self.durable_names)
@@ -64,11 +64,11 @@ class MemoryIo(Io):
         self.durable_names = dict(self.names)
 
     def content(self, name: str) -> bytearray:
-        """Return a file's bytes, to be damaged: changes count as flushed after `settle`."""
+        """Return a file's bytes, for tests to damage: changes count as flushed after `settle`."""
         return self.names[name].now
 
     def settle(self) -> None:
-        """Everything written counts as flushed."""
+        """Count all written bytes as flushed."""
         for file in self.names.values():
             file.flushed = bytearray(file.now)
             file.dirty.clear()
@@ -104,13 +104,13 @@ class MemoryIo(Io):
         return self._fd
 
     def open_direct(self, path: Path) -> int:
-        """Open an existing file to write and read it past the page cache; -1 where the file system has no such thing."""
+        """Open an existing file for reading and writing past the page cache; -1 where the file system does not support it."""
         fd = self.open(path)
         self._direct.add(fd)
         return fd
 
     def create(self, path: Path, size_bytes: int) -> int:
-        """Make a file whose blocks are all reserved. Nothing is left behind on failure."""
+        """Create a file whose blocks are all reserved. A failure leaves no file."""
         self._change("create")
         if size_bytes > self.free_bytes:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -153,7 +153,7 @@ class MemoryIo(Io):
         return bytes(self._open[fd].now[position : position + length])
 
     def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
-        """Read into memory; may read less than there is room for. Direct: whole blocks at a block into aligned memory."""
+        """Read into memory; may read less than fits. Direct: whole blocks at a block into aligned memory."""
         if fd in self._direct and (position | len(buffer)) % 4096:
             raise OSError(errno.EINVAL, "a direct read that is not aligned")
         data = self.pread(fd, len(buffer), position)
@@ -161,7 +161,7 @@ class MemoryIo(Io):
         return len(data)
 
     def fdatasync(self, fd: int) -> None:
-        """Return once what was written is on the disk."""
+        """Return once all written bytes are on the disk."""
         self._change("fdatasync")
         file = self._open[fd]
         for sector in file.dirty:
@@ -170,7 +170,7 @@ class MemoryIo(Io):
         file.dirty.clear()
 
     def drop_cache(self, fd: int, position: int = 0, length: int = 0) -> None:
-        """Forget clean cached pages (length 0: all from there on), so that the next read comes from the disk."""
+        """Drop clean cached pages (length 0: all from there on), so that the next read comes from the disk."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename a file; durable after sync_directory."""
@@ -178,7 +178,7 @@ class MemoryIo(Io):
         self.names[target.name] = self.names.pop(source.name)
 
     def truncate(self, path: Path, size_bytes: int) -> None:
-        """Cut a file."""
+        """Truncate a file to a length."""
         self._change("truncate")
         file = self.names[path.name]
         self.free_bytes += len(file.now) - size_bytes
