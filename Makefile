@@ -9,7 +9,7 @@ SEEDS  ?= 300
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
 .PHONY: help demo test quick unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
-	pd-histories whole reliability reliability-table pd-scale storm bench bench-smoke proto lock clean
+	pd-histories whole reliability reliability-table pd-scale storm bench bench-smoke docs proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ integration: $(READY) ## real processes on loopback: two files at a time, then t
 spark: $(READY) ## Spark over hot and tiered ranges
 	$(PYTEST) tests/spark
 
-check: $(READY) ## format, lint, types, import contracts, stubs, lock file, house rules
+check: $(READY) ## format, lint, types, import contracts, stubs, lock file, house rules, site
 	$(PY) -m ruff format --check --quiet .
 	$(PY) -m ruff check --quiet .
 	$(PY) -m mypy --no-error-summary
@@ -48,7 +48,8 @@ check: $(READY) ## format, lint, types, import contracts, stubs, lock file, hous
 	$(PY) tools/generate_stubs.py --check
 	$(PY) tools/check_lock.py
 	$(PYTEST) tests/tidy
-	@echo "check: format, lint, types, import contracts, stubs, lock file and house rules are in order"
+	@$(MAKE) --no-print-directory docs
+	@echo "check: format, lint, types, import contracts, stubs, lock file, house rules and site are in order"
 
 sim: $(READY) ## simulated clusters: SEEDS=n of them, or SEED=k alone with its trace
 	$(PY) tests/simulation/run.py $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
@@ -103,6 +104,10 @@ storm: $(READY) ## a range server dies under 10,000 open streams: how long until
 
 bench-smoke: $(READY) ## one minute: whether anything became twice as slow as it was
 	$(VENV)/bin/rangelog bench --smoke bench/baseline.json
+
+docs: $(READY) ## the site of docs/ and of the public docstrings, into build/site; a warning fails it
+	@printed=$$(NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict 2>&1) || { echo "$$printed"; exit 1; }
+	@echo "docs: build/site/index.html"
 
 proto: $(READY) ## generate the stubs from the .proto files
 	$(PY) tools/generate_stubs.py

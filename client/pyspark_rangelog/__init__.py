@@ -1,4 +1,4 @@
-"""The name by which Spark finds the data source by itself. Nothing else belongs here."""
+"""The module by whose name Spark finds the data source without registration. It holds nothing else."""
 
 from __future__ import annotations
 

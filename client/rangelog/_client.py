@@ -1,4 +1,4 @@
-"""The client: connections to a cluster, and the verbs on streams."""
+"""The client: connections to a cluster, and the operations on streams."""
 
 from __future__ import annotations
 
@@ -32,7 +32,16 @@ DEFAULT_CONFIG = StreamConfig()
 
 
 class Client:
-    """A connection to one cluster. Make it with `rangelog.connect`, use it with `async with`; one per process is enough."""
+    """The client of one cluster. Make it with `rangelog.connect`, use it with `async with`; one per process is enough.
+
+    Every method may raise InvalidArgument for a bad name, Unauthorized, Unavailable and RequestTimeout. Times are in seconds.
+
+    Example:
+        ```python
+        async with await rangelog.connect("127.0.0.1:7100") as client:
+            await client.create_stream("flights")
+        ```
+    """
 
     _writer_class: Callable[..., Writer] = Writer
 
@@ -68,7 +77,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close writers (without flushing), connections and channels. Idempotent."""
+        """Close writers, without a flush, and all connections. Idempotent."""
         for writer in list(self._writers):
             await writer.close(flush=False)
         self._dials.close()
@@ -85,30 +94,58 @@ class Client:
     ) -> StreamInfo:
         """Create a stream.
 
-            await client.create_stream("clicks", StreamConfig(retention_seconds=timedelta(days=7)))
+        Args:
+            name: Letters, digits, ".", "_" and "-".
+            config: The stream's configuration.
+            timeout_s: Limit in seconds.
 
-        Raises StreamExists, InvalidArgument, Unavailable, OutcomeUnknown.
+        Returns:
+            The stream, with the cluster's defaults filled in.
+
+        Raises:
+            StreamExists: A stream with this name exists.
+            InvalidArgument: The name or the configuration is not valid.
+            OutcomeUnknown: The stream may or may not have been created.
+
+        Example:
+            ```python
+            await client.create_stream("clicks", StreamConfig(retention_seconds=timedelta(days=7)))
+            ```
         """
         message, _ = config_message(config)
         return stream_info(await self._metadata.create_stream(check_name("stream", name), message, timeout_s))
 
     async def describe_stream(self, name: str, *, timeout_s: float = CALL_TIMEOUT_S) -> StreamInfo:
-        """Return a stream as it is now. Raises StreamNotFound, Unavailable."""
+        """Return the current state of a stream. Raises StreamNotFound, Unavailable."""
         return stream_info(await self._metadata.describe_stream(check_name("stream", name), timeout_s))
 
     async def list_streams(self, prefix: str = "") -> AsyncIterator[StreamInfo]:
-        """Yield the streams whose names start with `prefix`, by name."""
+        """Yield the streams whose names start with `prefix`, in order of names."""
         async for stream in self._metadata.list_streams(prefix):
             yield stream_info(stream)
 
     async def update_stream(
         self, name: str, change: StreamConfigChange, *, timeout_s: float = CALL_TIMEOUT_S
     ) -> StreamInfo:
-        """Change what `change` gives; the rest stays. Writers see the change at their next open.
+        """Change a stream's configuration. A writer applies the change when it next opens the stream.
 
+        Args:
+            name: The stream.
+            change: The fields to change; at least one.
+            timeout_s: Limit in seconds.
+
+        Returns:
+            The stream after the change.
+
+        Raises:
+            StreamNotFound: The stream does not exist.
+            InvalidArgument: The change is empty or not valid.
+            OutcomeUnknown: The change may or may not have been made.
+
+        Example:
+            ```python
             await client.update_stream("clicks", StreamConfigChange(hot_retention_seconds=3600))
-
-        Raises StreamNotFound, InvalidArgument (a change of nothing, too), Unavailable, OutcomeUnknown.
+            ```
         """
         message, fields = config_message(change)
         if not fields:
@@ -116,23 +153,39 @@ class Client:
         return stream_info(await self._metadata.update_stream(check_name("stream", name), message, fields, timeout_s))
 
     async def delete_stream(self, name: str, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
-        """Delete a stream and all it holds. An append that begins after this returned is not acked, whoever wrote.
+        """Delete a stream and all its records. An append that begins after the return is not acked, by any writer.
 
-        Where too few of the range servers answer that held its open range, it returns after 5 s all the same; a writer that
-        is cut off together with them may then still get acks, until they hear of the deletion. `timeout_s` bounds the
-        placement driver's part. Raises StreamNotFound, OutcomeUnknown.
+        If too few servers of the open range answer, the call returns after 5 s. A writer that is partitioned together with
+        them may then still get acks, until they learn of the deletion.
+
+        Args:
+            name: The stream.
+            timeout_s: Limit of the placement driver's part in seconds.
+
+        Raises:
+            StreamNotFound: The stream does not exist.
+            OutcomeUnknown: The stream may or may not have been deleted.
         """
         deleted = await self._metadata.delete_stream(check_name("stream", name), timeout_s)
         await fence_deleted(self._connections, deleted)
 
     async def trim_stream(self, name: str, trim_offset: int) -> StreamInfo:
-        """Let everything below `trim_offset` go. Raises StreamNotFound, OffsetOutOfRange."""
+        """Remove all records below `trim_offset`; return the stream. Raises StreamNotFound, OffsetOutOfRange."""
         return stream_info(await self._metadata.trim_stream(check_name("stream", name), trim_offset))
 
     async def seal_stream(self, name: str, *, timeout_s: float = 30.0) -> int:
-        """Fence whoever writes, seal the open range if there is one, and return where the stream ends.
+        """Fence the stream's writer and seal the open range, if there is one.
 
-        Raises SealBlocked when too few replicas answer.
+        Args:
+            name: The stream.
+            timeout_s: Limit in seconds.
+
+        Returns:
+            The end offset of the stream.
+
+        Raises:
+            StreamNotFound: The stream does not exist.
+            SealBlocked: Too few replicas answer.
         """
         taken = await take_over(self._metadata, self._connections, check_name("stream", name), timeout_s=timeout_s)
         if taken.left is not None:
@@ -150,9 +203,15 @@ class Client:
         open_timeout_s: float = 30.0,
         inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
     ) -> Writer:
-        """Return the stream's writer, to be used with `async with`: opening it fences any earlier one.
+        """Return a writer of the stream, to be used with `async with`. Its opening fences any earlier writer.
 
-        The hundredth open at once raises the thresholds of Python's garbage collector, unless the program has set its own.
+        The hundredth open writer raises the thresholds of Python's garbage collector, unless the program has set its own.
+
+        Args:
+            stream: The stream's name.
+            append_timeout_s: Default limit of an append, flush or wait in seconds.
+            open_timeout_s: Limit of the opening in seconds.
+            inflight_bytes_max: Bytes that may be appended and not acked before `ready` waits.
         """
         writer = self._writer_class(
             self._metadata,
@@ -180,11 +239,18 @@ class Client:
         read_preference: str = "hot_first",
         timeout_s: float = 30.0,
     ) -> Reader:
-        """Return an asynchronous iterator of records.
+        """Return a reader: an asynchronous iterator of records in offset order.
 
-        `start`: an offset, "earliest", "latest", or a datetime (the first record at or after it). `end`: stop before this
-        offset. Without `follow` it ends at what is acked when it starts; with it, it waits for more. `timeout_s`: how
-        long to go on trying where no copy can be read.
+        Args:
+            stream: The stream's name.
+            start: An offset, "earliest", "latest", or a datetime: the first record at or after that time.
+            end: Stop before this offset; None: no such bound.
+            follow: Wait for new records. Otherwise the reader ends at the last record that is acked when it starts.
+            read_preference: "hot_first", "cold_first", "hot_only" or "cold_only".
+            timeout_s: How long to retry while no copy can be read, in seconds.
+
+        Raises:
+            InvalidArgument: `read_preference` is not valid. The reader itself raises the errors of `Reader.chunks`.
         """
         return Reader(
             self._metadata,
@@ -200,12 +266,12 @@ class Client:
         )
 
     def cold_reader(self) -> ColdReader:
-        """Return something to read tiered ranges with; one per reader. For the package's own use."""
+        """Return a reader of tiered ranges; one per Reader. For the package's own use."""
         return ColdReader(self._metadata, self._cold_stores)
 
     @property
     def metadata(self) -> Metadata:
-        """What the placement driver is asked through. For the package's own use."""
+        """The calls on the placement driver. For the package's own use."""
         return self._metadata
 
     @property
@@ -215,11 +281,11 @@ class Client:
 
     @property
     def watches(self) -> StreamWatches:
-        """What tells readers of changes. For the package's own use."""
+        """The watches of streams. For the package's own use."""
         return self._watches
 
     async def end_offset(self, stream: str) -> int:
-        """Return one past the last acked record; with a replica silent, what was acked a moment ago may be missing.
+        """Return one past the offset of the last acked record. With a silent replica the most recent acks may be missing.
 
         Raises StreamNotFound, Unavailable.
         """
@@ -227,7 +293,7 @@ class Client:
         return (await confirmed_end(view, self._connections)).offset
 
     async def append(self, stream: str, values: Iterable[bytes]) -> int:
-        """Open a writer, append, close it; returns the first offset. For scripts: a writer kept open is far cheaper."""
+        """Open a writer, append `values`, close it; return the first offset. For scripts: an open writer is far cheaper."""
         async with self.writer(stream) as writer:
             first = writer.next_offset
             await writer.append_batch(values)
@@ -237,9 +303,20 @@ class Client:
 async def connect(
     endpoints: Endpoints, *, token: str | None = None, tls: TlsConfig | None = None, tier_url: str | None = None
 ) -> Client:
-    """Connect to a cluster by its placement drivers: "host:port,host:port".
+    """Return a client of a cluster. No request is sent: the first call finds the leader of the placement drivers.
 
-    Nothing is sent yet: the first call finds the leader. `tier_url` overrides the object store's address as the cluster
-    knows it. Raises InvalidArgument on bad endpoints.
+    Args:
+        endpoints: Addresses of placement drivers: "host:port,host:port", or a sequence of them.
+        token: The cluster's token, if it requires one.
+        tls: Certificates, where a TLS proxy is in front of the cluster.
+        tier_url: The object store's URL, where this program reaches it by another URL than the cluster.
+
+    Raises:
+        InvalidArgument: An address is not valid.
+
+    Example:
+        ```python
+        client = await rangelog.connect("127.0.0.1:7100,127.0.0.1:7101,127.0.0.1:7102")
+        ```
     """
     return Client(endpoints, token=token, tls=tls, tier_url=tier_url)

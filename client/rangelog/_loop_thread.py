@@ -1,9 +1,9 @@
 """One event loop on a thread of its own, and calls on it for which other threads wait.
 
-What holds: a call ends with its result, its error, or a typed error that says why it cannot be made: on the loop's own
-thread it would wait for itself, in a process forked since the thread is not there, after `stop` nothing runs. `stop` ends
-every task, and every thread that waits for one goes on with an error. What a generator leaves behind is cleared away without
-waiting, for the garbage collector may end it on any thread, the loop's own among them.
+What holds: a call ends with its result, its error, or a typed error for a call that is impossible: on the loop's own thread
+it would wait for itself, in a forked process the thread does not exist, and after `stop` the loop has ended. `stop` ends
+every task, and every thread that waits for one gets an error. An abandoned generator is closed without waiting, since the
+garbage collector may end it on any thread, the loop's own among them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rangelog_core.errors import InvalidArgument, RangelogError, Unavailable
 from rangelog_core.net.fork_guard import never_free_in_children
 
 END_TIMEOUT_S = 5.0
-"""For each step of ending: the last call, the tasks that were cancelled, the generators; and for a call after Ctrl-C."""
+"""The limit of each step of `stop`: the last call, the cancelled tasks, the generators; and of a call after Ctrl-C."""
 
 _T = TypeVar("_T")
 _END = object()
@@ -29,7 +29,7 @@ _log = logging.getLogger("rangelog.sync")
 
 
 class LoopThread:
-    """See the module. Calls from any number of threads; `stop` it."""
+    """An event loop on its own thread. Any number of threads may call; `stop` it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -45,11 +45,11 @@ class LoopThread:
 
     @property
     def forked(self) -> bool:
-        """Whether this is a copy in a child process, where nothing of it runs."""
+        """Whether this process was forked from the one that made the loop, so that the loop does not run here."""
         return os.getpid() != self._pid
 
     def run(self, work: Coroutine[Any, Any, _T], *, reads: bool = False) -> _T:
-        """Run a coroutine there and wait for it; an interrupt cancels it. `reads`: it changes nothing.
+        """Run a coroutine on the loop and wait for it; an interrupt cancels it. `reads`: it changes nothing in the cluster.
 
         Raises InvalidArgument on the loop's own thread and in a forked process, Unavailable when the loop is stopped.
         """
@@ -68,7 +68,7 @@ class LoopThread:
             del call  # its result may be the exception that holds this frame
 
     def iterate(self, items: AsyncIterator[_T]) -> Iterator[_T]:
-        """Run an asynchronous iterator from here. Raises as `run` does."""
+        """Yield the items of an asynchronous iterator that runs on the loop. Raises as `run` does."""
         iterator = items.__aiter__()
 
         async def step() -> Any:
@@ -81,7 +81,7 @@ class LoopThread:
             self._clear_away(iterator)
 
     def stop(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
-        """Run `last`, cancel what still runs, end the thread. Idempotent, from several threads as well; nothing in a fork.
+        """Run `last`, cancel all tasks, end the thread. Idempotent, also from several threads; does nothing in a fork.
 
         Raises InvalidArgument on the loop's own thread.
         """
@@ -93,7 +93,7 @@ class LoopThread:
                 self._stopping, self._last = True, last
                 self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(4 * END_TIMEOUT_S)
-        self._fail_calls()  # there are some only when a callback keeps the thread, which then ends by itself or never
+        self._fail_calls()  # there are some only when a callback blocks the thread, which then ends by itself or never
 
     # ---- on the caller's thread
 
@@ -116,16 +116,16 @@ class LoopThread:
             raise
 
     def _refuse_own_thread(self) -> None:
-        if threading.current_thread() is self._thread:  # not by its number, which a later thread may get
+        if threading.current_thread() is self._thread:  # not by its number, which a later thread may have
             raise InvalidArgument(
                 "a blocking call on the client's own thread (in a future's callback?) would wait for itself: "
                 "hand it to another thread"
             )
 
     def _give_up(self, call: _Call[Any]) -> None:
-        """Cancel an interrupted call and wait until it ended: what it ran in can be used again then."""
+        """Cancel an interrupted call and wait for its end, so that its objects can be used again."""
         with self._lock:
-            if not self._stopping:  # else it is cancelled anyway
+            if not self._stopping:  # otherwise `stop` cancels it
                 self._loop.call_soon_threadsafe(call.cancel)
         concurrent.futures.wait([call.ended], END_TIMEOUT_S)
 
@@ -134,7 +134,7 @@ class LoopThread:
         if close is None or self.forked:
             return
         with self._lock:
-            if not self._stopping:  # else the loop ends it with all others
+            if not self._stopping:  # otherwise the loop closes it with all others
                 self._loop.call_soon_threadsafe(self._start_clearing, close)
 
     # ---- on the loop's thread
@@ -144,7 +144,7 @@ class LoopThread:
             try:
                 await close()
             except Exception as error:
-                _log.debug("a generator that was given up ended with %r", error)
+                _log.debug("an abandoned generator ended with %r", error)
 
         task = self._loop.create_task(clear())
         self._clearing.add(task)
@@ -174,7 +174,7 @@ class LoopThread:
             self._finish(asyncio.wait(tasks))
         for task in tasks:
             if task.done() and not task.cancelled():
-                task.exception()  # nobody waits for it
+                task.exception()  # marked as retrieved: it has no waiter
         self._finish(self._loop.shutdown_asyncgens())
 
     def _finish(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -193,7 +193,7 @@ class LoopThread:
 
 
 class _Call(Generic[_T]):
-    """A coroutine on its way through the loop; `ended` says how it went."""
+    """A coroutine that runs on the loop; `ended` is the future of its result."""
 
     def __init__(self, work: Coroutine[Any, Any, _T], closed: RangelogError) -> None:
         self.work = work
@@ -204,25 +204,25 @@ class _Call(Generic[_T]):
         self._task: asyncio.Task[_T] | None = None
 
     def start(self) -> None:
-        """Make a task of it. On the loop's thread, as `cancel`."""
+        """Start the coroutine as a task. For the loop's thread, as `cancel`."""
         self._task = asyncio.get_running_loop().create_task(self.work)
         self._task.add_done_callback(self._tell)
 
     def cancel(self) -> None:
-        """Cancel it, on the word of who waits for it."""
+        """Cancel the coroutine on behalf of its caller."""
         if self._task is not None:
             self._task.cancel()
-        else:  # interrupted on its way here
+        else:  # interrupted before its start
             self.work.close()
             self.ended.cancel()
 
     def fail(self) -> None:
-        """It will not end any more."""
+        """Fail the call: the loop has ended."""
         with suppress(concurrent.futures.InvalidStateError):
             self.ended.set_exception(self._closed)
 
     def _tell(self, task: asyncio.Task[_T]) -> None:
-        with suppress(concurrent.futures.InvalidStateError):  # failed before: a callback had kept the thread
+        with suppress(concurrent.futures.InvalidStateError):  # failed before, while a callback blocked the thread
             if not task.cancelled():
                 error = task.exception()
                 if error is not None:

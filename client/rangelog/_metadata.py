@@ -1,6 +1,6 @@
-"""What the client asks the placement driver, in the client's own words.
+"""The client's calls on the placement driver, with the client's own types.
 
-Commands carry a request id made once per call, so the transport may repeat them; every call has a deadline.
+Commands carry a request id made once per call, so the transport may retry them; every call has a deadline.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ SEAL_TRY_TIMEOUT_S = 5.0
 
 
 def new_request_id() -> str:
-    """Return an id that no other command ever had."""
+    """Return an id that no other command has."""
     return uuid.uuid4().hex
 
 
 class Metadata:
-    """Typed calls on the placement driver. All raise what the driver answered, Unavailable or RequestTimeout.
+    """Typed calls on the placement driver. All raise the error in the reply, Unavailable or RequestTimeout.
 
-    A command that may have been carried out although no try was answered raises OutcomeUnknown.
+    A command without a reply that may have been carried out raises OutcomeUnknown.
     """
 
     def __init__(self, pd: PdClient) -> None:
@@ -40,7 +40,7 @@ class Metadata:
         return (await self.pd.create_stream(request, timeout_s=timeout_s)).stream
 
     async def describe_stream(self, name: str, timeout_s: float = CALL_TIMEOUT_S) -> common_pb2.Stream:
-        """Return a stream as it is now."""
+        """Return the current state of a stream."""
         response = await self.pd.describe_stream(pd_pb2.DescribeStreamRequest(name=name), timeout_s=timeout_s)
         return response.stream
 
@@ -64,12 +64,12 @@ class Metadata:
         return (await self.pd.update_stream(request, timeout_s=timeout_s)).stream
 
     async def delete_stream(self, name: str, timeout_s: float = CALL_TIMEOUT_S) -> pd_pb2.DeleteStreamResponse:
-        """Delete a stream and all it holds; what was open is in the answer, to be fenced."""
+        """Delete a stream and all its records; the reply holds its open range, to be fenced."""
         request = pd_pb2.DeleteStreamRequest(request_id=new_request_id(), name=name)
         return await self.pd.delete_stream(request, timeout_s=timeout_s)
 
     async def trim_stream(self, name: str, trim_offset: int) -> common_pb2.Stream:
-        """Let everything below an offset go."""
+        """Remove all records below an offset."""
         request = pd_pb2.TrimStreamRequest(request_id=new_request_id(), name=name, trim_offset=trim_offset)
         return (await self.pd.trim_stream(request, timeout_s=CALL_TIMEOUT_S)).stream
 
@@ -86,13 +86,13 @@ class Metadata:
         return (await self.pd.create_range(request, timeout_s=timeout_s)).range
 
     async def seal_range(self, request: pd_pb2.SealRangeRequest, timeout_s: float) -> pd_pb2.SealRangeResponse:
-        """Seal a range, and create the next one if the request says so."""
+        """Seal a range, and create the next one if requested."""
         return await self.pd.seal_range(request, timeout_s=timeout_s)
 
     async def prove_end(
         self, source: common_pb2.Range, end_offset: int, holders: Sequence[ReplicaId], timeout_s: float
     ) -> common_pb2.Range:
-        """Have it arbitrated that an open range does not end below what `holders` hold durably."""
+        """Have the placement driver put a floor under an open range at the records that `holders` hold durably."""
         request = pd_pb2.ProveEndRequest(
             request_id=new_request_id(),
             stream_id=source.stream_id,
@@ -107,7 +107,7 @@ class Metadata:
     ) -> tuple[common_pb2.Stream, list[common_pb2.Range]]:
         """Return a stream and all its ranges that end beyond `from_offset`, in order.
 
-        `stream_id`: of the stream that the name was resolved to before; then the name is for messages only. Raises
+        `stream_id`: the id that the name was resolved to before; then the name is for messages only. Raises
         StreamNotFound.
         """
         ranges: list[common_pb2.Range] = []
@@ -131,12 +131,12 @@ class Metadata:
         return list((await self.pd.list_objects(request, timeout_s=CALL_TIMEOUT_S)).objects)
 
     async def servers(self, timeout_s: float) -> list[common_pb2.Server]:
-        """Return the range servers as the placement driver sees them."""
+        """Return the range servers and their health."""
         response = await self.pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=timeout_s)
         return list(response.servers)
 
     async def tier_url(self) -> str:
-        """Return where the cluster's objects are; empty when it has no tier."""
+        """Return the URL of the cluster's object store; empty when it has no tier."""
         response = await self.pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=CALL_TIMEOUT_S)
         return response.tier_url
 

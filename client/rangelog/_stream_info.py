@@ -1,4 +1,4 @@
-"""What the SDK returns of a stream."""
+"""StreamInfo: the state and configuration of a stream, as the client returns them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,26 @@ from rangelog_proto.v1 import common_pb2
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """A stream as the placement driver has it. Sizes in bytes, times in ms; 0 is "no bound"."""
+    """The state and configuration of a stream.
+
+    Attributes:
+        name: The name.
+        stream_id: The id; never reused, unlike the name.
+        epoch: The epoch of the latest writer; 0 before the first.
+        trim_offset: The first offset that is not trimmed.
+        next_offset: The end of the last sealed range. `Client.end_offset` includes the open range.
+        range_count: Ranges created so far.
+        created_ms: Time of creation, milliseconds since the Unix epoch.
+        replicas: Replicas of each range.
+        acks: Replicas that hold a record durably before it is acked.
+        range_size_bytes_max: Size in bytes at which the writer seals a range.
+        retention_ms: Age in milliseconds at which records are trimmed; 0: never.
+        retention_bytes: Size in bytes above which the oldest records are trimmed; 0: never.
+        hot_retention_ms: Time in milliseconds that a tiered range stays on range servers; -1: for ever.
+        durability: "flushed" or "memory".
+        compression: "none" or "zstd".
+        tiered: Whether sealed ranges are uploaded to the object store.
+    """
 
     name: str
     stream_id: int
@@ -30,7 +49,7 @@ class StreamInfo:
 
 
 def stream_info(stream: common_pb2.Stream) -> StreamInfo:
-    """Translate from the wire."""
+    """Return a StreamInfo for the placement driver's message."""
     config = stream.config
     return StreamInfo(
         name=stream.name,

@@ -1,7 +1,9 @@
-"""Record batches as Arrow, column for column: no step per record, and nothing copied but timestamps.
+"""Record batches as Arrow, column by column: without a step per record, and without a copy except of timestamps.
 
-What holds: the batch's checksum and all its offsets were checked before Arrow sees a buffer, so bytes from a hostile peer
-cannot make it read beyond one. Needs pyarrow (extra `tier` or `spark`).
+What holds: the batch's checksum and all its offsets are checked before Arrow gets a buffer, so bytes from a hostile peer
+cannot make Arrow read beyond a buffer. Needs pyarrow (extra `tier` or `spark`).
+
+    table = pyarrow.Table.from_batches([batch_to_arrow(data) for data in batches], schema=SCHEMA)
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ SCHEMA = pa.schema(
         pa.field("headers", HEADERS_TYPE, nullable=False),
     ]
 )
-"""What a stream is as a table. Timestamps are stored in ms; Arrow, Parquet and Spark see µs."""
+"""The schema of a stream as a table. Timestamps are stored in milliseconds; Arrow, Parquet and Spark get microseconds."""
 
 _TIMESTAMP = SCHEMA.field("timestamp").type
 _US_PER_MS = pa.scalar(1000, pa.int64())
@@ -35,19 +37,32 @@ _NO_OFFSETS = pa.py_buffer(bytes(4 * (BATCH_RECORDS_MAX + 1)))
 _NO_ENTRIES = pa.StructArray.from_arrays(
     [pa.array([], pa.string()), pa.array([], pa.binary())], fields=[HEADERS_TYPE.key_field, HEADERS_TYPE.item_field]
 )
-_FROM_ZERO = pa.array(array("q", range(BATCH_RECORDS_MAX)))  # offsets are dense: a batch's are these, moved
+_FROM_ZERO = pa.array(
+    array("q", range(BATCH_RECORDS_MAX))
+)  # offsets are dense: a batch's are these plus its base offset
 
 
 def batch_to_arrow(data: bytes, start: int = 0, end: int | None = None) -> pa.RecordBatch:
     """Return the records of one encoded batch whose offsets are in [start, end).
 
-    Raises Corruption or ProtocolViolation when the batch is damaged.
+    Args:
+        data: The whole batch.
+        start: The lowest offset.
+        end: One past the highest offset; None: up to the end of the batch.
+
+    Returns:
+        A RecordBatch with the columns of SCHEMA, one row per record, in offset order.
+
+    Raises:
+        Corruption: The checksum does not fit.
+        ProtocolViolation: The batch is malformed.
+        UnsupportedVersion: The batch is of a newer version.
     """
     return columns_to_arrow(decode_columns(data), start, end)
 
 
 def columns_to_arrow(columns: Columns, start: int = 0, end: int | None = None) -> pa.RecordBatch:
-    """Return the records of one opened batch whose offsets are in [start, end). Raises ProtocolViolation."""
+    """Return the records of one opened batch in [start, end), with the columns of SCHEMA. Raises ProtocolViolation."""
     header = columns.header
     count = header.count
     offsets = pc.add(_FROM_ZERO.slice(0, count), header.base_offset)
@@ -72,7 +87,7 @@ def _timestamps(columns: Columns) -> pa.Array:
 
 
 def _binary(count: int, offsets: array[int], data: memoryview, validity: bytes | None) -> pa.Array:
-    # A batch is at most 8 MiB, so unsigned offsets are signed ones.
+    # A batch is at most 8 MiB, so its unsigned offsets are valid as signed ones.
     valid = pa.py_buffer(validity) if validity is not None else None
     return pa.Array.from_buffers(pa.binary(), count, [valid, pa.py_buffer(offsets), pa.py_buffer(data)])
 

@@ -1,4 +1,4 @@
-"""The context file: which cluster the commands talk to when nobody says.
+"""The context file: the cluster that the commands use when no other is given.
 
 `rangelog local` writes it, `pdctl` reads it: `$XDG_CONFIG_HOME/rangelog/context.json` (default `~/.config`), for example
 `{"name": "local", "pd": ["127.0.0.1:7100", "127.0.0.1:7101"]}`. Written whole or not at all.
@@ -19,14 +19,14 @@ _SIZE_BYTES_MAX = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One cluster: what people call it, and its placement drivers as host:port."""
+    """One cluster: its name for people, and its placement drivers as host:port."""
 
     name: str
     pd: tuple[str, ...]
 
 
 def context_path() -> Path:
-    """Return where the file is, or would be."""
+    """Return the path of the context file, whether it exists or not."""
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return Path(base) / "rangelog" / "context.json"
 
@@ -46,7 +46,7 @@ def read_context() -> Context | None:
     path = context_path()
     try:
         if path.stat().st_size > _SIZE_BYTES_MAX:
-            raise ConfigInvalid(f"{path} is no context file: remove it, or pass --pd")
+            raise ConfigInvalid(f"{path} is not a context file: remove it, or pass --pd")
         parsed = json.loads(path.read_text())
     except FileNotFoundError:
         return None

@@ -1,4 +1,4 @@
-"""The errors that a program catches: the tree below RangelogError. `rangelog_core.errors` draws it and says what each means."""
+"""The errors that a program catches: the tree below RangelogError. `rangelog_core.errors` draws the tree and defines them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limits a program may want to know; `rangelog_core.limits` gives the reason of each. Bytes, unless the name says else."""
+"""The limits that a program may need; `rangelog_core.limits` has the reason of each. In bytes, unless the name has a unit."""
 
 from __future__ import annotations
 

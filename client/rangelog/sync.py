@@ -1,13 +1,13 @@
-"""The blocking facade: the same verbs, run on one background event loop per client.
+"""The blocking client: the operations of the asynchronous client, run on one background event loop per client.
 
-A call may come from any thread but the client's own (on which the callbacks of futures run), and only in the process that
-connected: elsewhere it raises InvalidArgument. Once the client is closed, whoever waits and whoever comes later gets an error.
+Calls are allowed from any thread but the client's own, on which the callbacks of futures run, and only in the process that
+connected: other calls raise InvalidArgument. `close` ends waiting calls with an error, and later calls raise one.
 
-with rangelog.sync.connect("127.0.0.1:7100") as client:
-    with client.writer("flights") as writer:
-        writer.append(b"…")
-    for record in client.reader("flights"):
-        ...
+    with rangelog.sync.connect("127.0.0.1:7100") as client:
+        with client.writer("flights") as writer:
+            writer.append(b"…")
+        for record in client.reader("flights"):
+            ...
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 
 class Writer:
-    """The blocking writer. Safe to use from several threads."""
+    """The blocking writer; make it with `client.writer(name)` and use it with `with`. Safe to use from several threads."""
 
     def __init__(self, loop: LoopThread, writer: AsyncWriter) -> None:
         self._loop = loop
@@ -48,7 +48,7 @@ class Writer:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._loop.forked and kind is not None:
-            return  # a child that leaves by an exception: the writer is its parent's
+            return  # a forked child that ends by an exception: the writer belongs to its parent
         self._close(flush=kind is None)
 
     def append(
@@ -59,7 +59,7 @@ class Writer:
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
     ) -> Ack:
-        """Append one record and wait for its ack. Raises as the asynchronous writer does."""
+        """Append one record and wait for its ack. Arguments and errors are those of `rangelog.Writer.append`."""
         return self._loop.run(self._writer.append(value, key=key, headers=headers, timestamp=timestamp))
 
     def submit(
@@ -70,9 +70,10 @@ class Writer:
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
     ) -> concurrent.futures.Future[Ack]:
-        """Append one record; the future gives its ack. Blocks only while too much is not acked yet.
+        """Append one record; return a future of its ack. Blocks only while `inflight_bytes_max` bytes are not acked.
 
-        The future cannot be cancelled. Its callbacks run on the client's own thread: they must not block, nor append.
+        The future cannot be cancelled. Its callbacks run on the client's own thread: they must neither block nor append.
+        Arguments and errors are those of `rangelog.Writer.submit`.
         """
         result: concurrent.futures.Future[Ack] = concurrent.futures.Future()
         result.set_running_or_notify_cancel()
@@ -91,19 +92,19 @@ class Writer:
         return result
 
     def append_batch(self, records: Iterable[bytes | AppendRecord]) -> list[Ack]:
-        """Append records in order and wait for all their acks."""
+        """Append records in order and return one ack per record, once all are acked. Errors as `append`."""
         return self._loop.run(self._writer.append_batch(list(records)))
 
     def flush(self) -> None:
-        """Wait until everything submitted is acked."""
+        """Wait until all appended records are acked. Raises AppendTimeout, WriterFenced, WriterClosed, StreamNotFound."""
         self._loop.run(self._writer.flush())
 
     def close(self) -> None:
-        """Flush and let go; idempotent."""
+        """Flush and close; idempotent. Raises the errors of `flush`, after closing."""
         self._close(flush=True)
 
     def _close(self, *, flush: bool) -> None:
-        if not self._writer.closed:  # by the client's close, perhaps, which does not flush
+        if not self._writer.closed:  # perhaps by the client's close, which does not flush
             self._loop.run(self._writer.close(flush=flush))
 
     @property
@@ -113,7 +114,7 @@ class Writer:
 
 
 class Client:
-    """The blocking client; see rangelog.Client for what each verb does and raises."""
+    """The blocking client of one cluster. Its methods have the arguments, results and errors of those of `rangelog.Client`."""
 
     def __init__(self, loop: LoopThread, client: _client.Client) -> None:
         self._loop = loop
@@ -128,9 +129,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close everything, without flushing writers; whoever waits in another thread gets an error.
+        """Close writers, without a flush, and all connections; calls that wait in other threads raise an error.
 
-        Idempotent, from several threads as well. Does nothing in a forked process: the client is its parent's.
+        Idempotent, also from several threads. Does nothing in a forked process: the client belongs to its parent.
         """
         self._loop.stop(self._client.close)
         _open_clients.discard(self)
@@ -138,35 +139,35 @@ class Client:
     def create_stream(
         self, name: str, config: StreamConfig = _client.DEFAULT_CONFIG, *, timeout_s: float = CALL_TIMEOUT_S
     ) -> StreamInfo:
-        """Create a stream."""
+        """Create a stream. Raises StreamExists, InvalidArgument, Unavailable, OutcomeUnknown."""
         return self._loop.run(self._client.create_stream(name, config, timeout_s=timeout_s))
 
     def describe_stream(self, name: str) -> StreamInfo:
-        """Return a stream as it is now."""
+        """Return the current state of a stream. Raises StreamNotFound, Unavailable."""
         return self._loop.run(self._client.describe_stream(name), reads=True)
 
     def list_streams(self, prefix: str = "") -> Iterator[StreamInfo]:
-        """Yield the streams whose names start with `prefix`."""
+        """Yield the streams whose names start with `prefix`, in order of names."""
         return self._loop.iterate(self._client.list_streams(prefix))
 
     def update_stream(self, name: str, change: StreamConfigChange, *, timeout_s: float = CALL_TIMEOUT_S) -> StreamInfo:
-        """Change what `change` gives; the rest stays."""
+        """Change a stream's configuration. Raises StreamNotFound, InvalidArgument, Unavailable, OutcomeUnknown."""
         return self._loop.run(self._client.update_stream(name, change, timeout_s=timeout_s))
 
     def delete_stream(self, name: str) -> None:
-        """Delete a stream and all it holds."""
+        """Delete a stream and all its records. Raises StreamNotFound, OutcomeUnknown."""
         self._loop.run(self._client.delete_stream(name))
 
     def trim_stream(self, name: str, trim_offset: int) -> StreamInfo:
-        """Let everything below an offset go."""
+        """Remove all records below `trim_offset`; return the stream. Raises StreamNotFound, OffsetOutOfRange."""
         return self._loop.run(self._client.trim_stream(name, trim_offset))
 
     def seal_stream(self, name: str) -> int:
-        """Fence whoever writes, seal the open range, return where the stream ends."""
+        """Fence the stream's writer, seal the open range, return the stream's end offset. Raises SealBlocked."""
         return self._loop.run(self._client.seal_stream(name))
 
     def end_offset(self, stream: str) -> int:
-        """Return one past the last acked record."""
+        """Return one past the offset of the last acked record. Raises StreamNotFound, Unavailable."""
         return self._loop.run(self._client.end_offset(stream), reads=True)
 
     def writer(
@@ -177,7 +178,7 @@ class Client:
         open_timeout_s: float = 30.0,
         inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
     ) -> Writer:
-        """Return the stream's writer, to be used with `with`."""
+        """Return a writer of the stream, to be used with `with`. Times are in seconds."""
         writer = self._client.writer(
             stream,
             append_timeout_s=append_timeout_s,
@@ -195,22 +196,22 @@ class Client:
         follow: bool = False,
         read_preference: str = "hot_first",
     ) -> Iterator[Record]:
-        """Iterate over records."""
+        """Yield the stream's records in offset order. The arguments are those of `rangelog.Client.reader`."""
         reader = self._client.reader(stream, start=start, end=end, follow=follow, read_preference=read_preference)
         for chunk in self._loop.iterate(reader.chunks()):
             yield from chunk
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine of the asynchronous API on this client's loop."""
+        """Run a coroutine of the asynchronous API on this client's loop and return its result."""
         return self._loop.run(work)
 
     def iterate(self, items: AsyncIterator[_T]) -> Iterator[_T]:
-        """Iterate over something asynchronous of this client's."""
+        """Yield the items of an asynchronous iterator of this client's `asynchronous` API."""
         return self._loop.iterate(items)
 
     @property
     def asynchronous(self) -> _client.Client:
-        """The client underneath; its coroutines run with `run`."""
+        """The asynchronous client underneath; its coroutines run with `run`."""
         return self._client
 
 
@@ -219,7 +220,7 @@ _open_clients: set[Client] = set()
 
 @atexit.register
 def _close_all() -> None:
-    """A program may end without `close`: quietly."""
+    """Close all clients at exit, so that a program without `close` ends without a message."""
     for client in list(_open_clients):
         client.close()
 
@@ -231,7 +232,7 @@ def connect(
     tls: TlsConfig | None = None,
     tier_url: str | None = None,
 ) -> Client:
-    """Connect to a cluster; see rangelog.connect."""
+    """Return a blocking client of a cluster. The arguments and errors are those of `rangelog.connect`."""
     loop = LoopThread()
     try:
         return Client(loop, loop.run(_client.connect(endpoints, token=token, tls=tls, tier_url=tier_url)))

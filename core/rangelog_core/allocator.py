@@ -1,6 +1,6 @@
-"""Keeps the C allocator from giving large blocks back to the kernel after every batch.
+"""Keeps the C allocator from returning large blocks to the kernel after every batch.
 
-What holds: nothing is changed for a program that never moves batches; on an allocator other than glibc's nothing happens.
+What holds: a program that does not call `keep_large_blocks` is unaffected; an allocator other than glibc's is unchanged.
 
 glibc maps blocks above a threshold afresh and unmaps them when freed, so each batch of a MiB would cost the page faults of
 its 256 pages: eight times what filling it costs. The threshold rises to the size of the largest mapped block that was
@@ -20,5 +20,5 @@ _BLOCK_BYTES = 32 * MIB - 64 * 1024
 
 @cache
 def keep_large_blocks() -> None:
-    """Do it, once a process. Call before the first batch is moved."""
-    bytes(_BLOCK_BYTES)  # zeroed by the kernel when touched: it never is
+    """Raise the allocator's threshold for mapped blocks, for the whole process. Call it before the first batch is read."""
+    bytes(_BLOCK_BYTES)  # zeroed by the kernel when touched, which never happens

@@ -34,7 +34,7 @@ In every version: magic, version and length keep their places, and the checksum 
 counts only where the bytes are undamaged. Attributes and the extension matter to readers of records: `check_batch`, which
 servers use, accepts unknown ones; `open_columns` refuses them.
 
-What holds: every function that takes bytes from outside checks them before it allocates by what they say, and raises
+What holds: every function that takes bytes from outside checks them before it allocates by their lengths, and raises
 Corruption (checksum), ProtocolViolation (a well-summed batch that breaks the format) or UnsupportedVersion (a well-summed
 batch of a newer program).
 """
@@ -139,7 +139,7 @@ def peek_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     if not 0 < header.count <= BATCH_RECORDS_MAX:
         raise ProtocolViolation(f"a record batch of {header.count} records; the limit is {BATCH_RECORDS_MAX}")
     if header.end_offset > OFFSET_MAX:
-        raise ProtocolViolation(f"a record batch at offset {header.base_offset} goes beyond the last offset there is")
+        raise ProtocolViolation(f"a record batch at offset {header.base_offset} exceeds the highest possible offset")
     if header.columns_size > BATCH_SIZE_BYTES_MAX:
         raise ProtocolViolation(
             f"record batch columns of {header.columns_size} bytes; the limit is {BATCH_SIZE_BYTES_MAX}"
@@ -152,11 +152,11 @@ def _other_version(version: int) -> ProtocolViolation | UnsupportedVersion:
         return UnsupportedVersion(
             f"a record batch is of version {version}, this program reads {VERSION}: upgrade this program"
         )
-    return ProtocolViolation(f"a record batch of version {version}, which there never was")
+    return ProtocolViolation(f"a record batch of version {version}, which does not exist")
 
 
 def check_batch(data: bytes) -> BatchHeader:
-    """Check one whole batch: header, its extension's form, and checksum; not the columns, nor what the fields mean.
+    """Check one whole batch: header, form of the extension, and checksum; neither the columns nor the extension's fields.
 
     Raises ProtocolViolation, Corruption or UnsupportedVersion.
     """
@@ -167,7 +167,7 @@ def check_batch(data: bytes) -> BatchHeader:
             raise Corruption("the checksum of a batch does not fit") from None
         raise
     if header.length != len(data):
-        raise ProtocolViolation(f"a record batch says {header.length} bytes and has {len(data)}")
+        raise ProtocolViolation(f"a record batch states a length of {header.length} bytes and has {len(data)}")
     if google_crc32c.value(data) != WHOLE_CRC:
         raise Corruption(f"the checksum of the batch at offset {header.base_offset} does not fit")
     if header.header_size != HEADER_BYTES:
@@ -186,9 +186,9 @@ def batch_crc(data: bytes) -> int:
 
 
 def split_batches(payload: bytes) -> list[bytes]:
-    """Cut a payload of consecutive batches into them, headers checked, checksums not.
+    """Split a payload into its consecutive batches. Headers are checked, checksums are not.
 
-    Raises ProtocolViolation; of a batch with another version what `check_batch` raises.
+    Raises ProtocolViolation; for a batch of another version, the errors of `check_batch`.
     """
     batches: list[bytes] = []
     position = 0
@@ -328,7 +328,7 @@ def restamp(data: bytes, *, range_index: int, epoch: int) -> bytes:
 
 
 class Columns(NamedTuple):
-    """One batch's columns, as views of one buffer. Offsets were checked: they rise and stay inside."""
+    """One batch's columns, as views of one buffer. The offsets are checked: they rise and stay inside the buffer."""
 
     header: BatchHeader
     timestamps_ms: array[int]
@@ -438,9 +438,9 @@ def _keys(columns: Columns, low: int, high: int) -> Iterator[bytes | None]:
 
 
 def iterate_records(columns: Columns, low: int, high: int) -> Iterator[Record]:
-    """Make the records with the numbers [low, high) of a batch, one when it is asked for.
+    """Yield the records with the numbers [low, high) of a batch, each made on demand.
 
-    Raises ProtocolViolation when it comes upon headers that are none; see `check_record_headers`.
+    Raises ProtocolViolation at a record whose headers are malformed; `check_record_headers` finds these in advance.
     """
     base = columns.header.base_offset
     headers: Iterator[Mapping[str, bytes]] = repeat(_NO_HEADERS)
@@ -453,7 +453,7 @@ def iterate_records(columns: Columns, low: int, high: int) -> Iterator[Record]:
 
 
 def check_record_headers(columns: Columns, low: int, high: int) -> None:
-    """Check the headers of the records [low, high), so that none fails later. Raises ProtocolViolation."""
+    """Check the headers of the records [low, high), so that `iterate_records` succeeds. Raises ProtocolViolation."""
     if columns.header_offsets is not None:
         deque(map(decode_headers, _slices(columns.headers, columns.header_offsets, low, high)), 0)
 

@@ -33,7 +33,7 @@ _U32_MAX = (1 << 32) - 1
 
 
 class Tag(IntEnum):
-    """Every tag that is given out. A number is never used for something else."""
+    """Every assigned tag. A number is never reused."""
 
     BODY_ENCODING = 1  # reserved: the body is not this program's columns
     CONTROL = 2  # reserved: the records are not a user's

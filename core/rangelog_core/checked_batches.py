@@ -1,7 +1,7 @@
-"""The one check of batches that a replica sent: reading, sealing and copying use nothing else.
+"""The check of batches that a replica sent; reads, seals and copies all use it.
 
-What holds: every batch is whole, its checksum fits, it belongs to the range that was asked for; the first batch holds the
-offset that was asked for, and each further one starts where the one before ended.
+What holds: every batch is whole, its checksum fits, it belongs to the requested range; the first batch holds the requested
+offset, and each further one starts where the one before ended.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rangelog_core.errors import Corruption
 
 
 class CheckedBatches(NamedTuple):
-    """Consecutive batches of one range, each with its header. `end_offset`: one past the last record, or where to go on."""
+    """Consecutive batches of one range, each with its header. `end_offset`: the next offset to read."""
 
     batches: Sequence[tuple[BatchHeader, bytes]]
     end_offset: int
@@ -35,10 +35,10 @@ def check_batches(payload: bytes, *, stream_id: int, range_index: int, offset: i
     for data in split_batches(payload):
         header = check_batch(data)
         if header.stream_id != stream_id or header.range_index != range_index:
-            raise Corruption(f"a batch of range {header.stream_id}/{header.range_index} was served for another")
+            raise Corruption(f"the reply holds a batch of another range, {header.stream_id}/{header.range_index}")
         fits = header.base_offset == end if batches else header.base_offset <= offset < header.end_offset
         if not fits:
-            raise Corruption(f"batches do not lie end to end: {header.base_offset} at {end}")
+            raise Corruption(f"batches are not contiguous: one starts at {header.base_offset}, expected {end}")
         end = header.end_offset
         batches.append((header, data))
     return CheckedBatches(batches, end)

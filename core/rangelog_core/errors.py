@@ -1,42 +1,42 @@
 """The tree of errors, their stable codes, and how they travel.
 
     RangelogError
-    ├── InvalidArgument             what was passed cannot be right
+    ├── InvalidArgument             an argument is not valid
     │   ├── RecordTooLarge          above the record or batch limit
     │   └── ConfigInvalid           unknown key or bad value in a configuration
     ├── StreamNotFound
     ├── StreamExists
     ├── ObjectNotFound              the store has no such object
     ├── RangeNotFound               this server holds no replica of the range
-    │   └── RangeDropped            it held one, or of a later range: this one is sealed, or its stream deleted
+    │   └── RangeDropped            its replica, or that of a later range, was dropped: it is sealed, or its stream deleted
     ├── OffsetOutOfRange            beyond the end, or below the start: carries the nearest readable offset
-    │   └── OffsetTrimmed           below the trim offset: gone on purpose
-    ├── WriterFenced                a later writer owns the stream: carries its epoch
+    │   └── OffsetTrimmed           below the trim offset: the records were removed on request
+    ├── WriterFenced                a later writer owns the stream: carries that writer's epoch
     ├── WriterClosed                used after close
-    ├── Unavailable                 retriable: not now
+    ├── Unavailable                 retriable: not possible now
     │   ├── NotLeader               carries the leader's address where known
-    │   ├── AppendTimeout           not acked in time; the outcome is unknown until the writer says
-    │   ├── RequestTimeout          an answer did not come in time; the outcome is unknown
+    │   ├── AppendTimeout           not acked in time; the append may still be acked
+    │   ├── RequestTimeout          no reply in time; the outcome is unknown
     │   ├── NoPlacement             too few range servers to place a range
-    │   ├── SealBlocked             too few truthful replicas to seal: nothing was guessed
-    │   ├── StorageFull             the disk is full; reads go on
+    │   ├── SealBlocked             too few replicas with a trusted answer: the range stays unsealed
+    │   ├── StorageFull             the disk is full; reads continue
     │   └── Overloaded              a bounded queue is full
-    ├── OutcomeUnknown              a command may or may not have been applied: read, do not assume
-    ├── PreconditionFailed          somebody else was first (compare-and-set, seal, object key)
-    │   └── SealBelowFloor          a reader was shown more than this seal would keep: carries the floor
+    ├── OutcomeUnknown              a command may or may not have been applied: read the state
+    ├── PreconditionFailed          another caller was first (compare-and-set, seal, object key)
+    │   └── SealBelowFloor          readers have seen records above the requested end: carries the floor
     ├── ProtocolViolation           bytes that the protocol does not allow
     │   ├── OutOfOrder              an append that is not at the log end: carries the expected offset
     │   ├── AppendConflict          other bytes at an offset already written
-    │   └── WrongServer             another server or incarnation than the caller meant
+    │   └── WrongServer             another server or incarnation than the request names
     ├── UnsupportedVersion          written or sent by another version; the message names what to upgrade
-    ├── Corruption                  a checksum does not fit: never served, never taken for absence
+    ├── Corruption                  a checksum does not fit: the bytes are neither served nor treated as absent
     ├── Unauthorized
-    ├── MissingExtra                an optional part is not installed: says which
+    ├── MissingExtra                an optional part is not installed: the message names it
     └── InternalError
 
 Rules: a class has one stable `code`; callers match on class or code, never on text. `retriable`: the same call may
-succeed later. `outcome_unknown`: it may have happened; an instance may know better than its class. A message says what
-happened and what to do, in one line.
+succeed later. `outcome_unknown`: the operation may have been carried out; an instance may be more precise than its class.
+A message states what happened and what to do, in one line.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from typing import ClassVar, Self
 
 
 class RangelogError(Exception):
-    """Base of all errors. `epoch`, `offset` and `address` are set where the class says so."""
+    """Base of all errors. `epoch`, `offset` and `address` are set where the subclass documents them."""
 
     code: ClassVar[str] = "INTERNAL"
     retriable: ClassVar[bool] = False
@@ -69,7 +69,7 @@ class RangelogError(Exception):
             self.outcome_unknown = outcome_unknown
 
     def with_outcome(self, *, unknown: bool) -> Self:
-        """Return the same error, said of something whose outcome is unknown, or known to be nothing."""
+        """Return the same error with `outcome_unknown` set to `unknown`; False: nothing was carried out."""
         if self.outcome_unknown == unknown:
             return self
         told = type(self)(
@@ -79,13 +79,13 @@ class RangelogError(Exception):
         return told
 
     def details(self) -> dict[str, str]:
-        """What travels beside code and message."""
+        """Return the fields that are sent beside code and message: those of epoch, offset and address that are set."""
         fields = {"epoch": self.epoch, "offset": self.offset, "address": self.address}
         return {name: str(value) for name, value in fields.items() if value is not None}
 
 
 class InvalidArgument(RangelogError):
-    """What was passed cannot be right."""
+    """An argument is not valid."""
 
     code = "INVALID_ARGUMENT"
 
@@ -103,13 +103,13 @@ class ConfigInvalid(InvalidArgument):
 
 
 class StreamNotFound(RangelogError):
-    """No stream of that name."""
+    """No stream has this name."""
 
     code = "STREAM_NOT_FOUND"
 
 
 class StreamExists(RangelogError):
-    """A stream of that name exists already."""
+    """A stream with this name exists already."""
 
     code = "STREAM_EXISTS"
 
@@ -127,25 +127,25 @@ class RangeNotFound(RangelogError):
 
 
 class RangeDropped(RangeNotFound):
-    """This server gave up its replicas of the stream up to this range: it is sealed and lives elsewhere, or is gone."""
+    """This server dropped its replicas of the stream up to this range: the range is sealed, or its stream deleted."""
 
     code = "RANGE_DROPPED"
 
 
 class OffsetOutOfRange(RangelogError):
-    """An offset that is not readable; `offset` is the nearest one that is."""
+    """The offset is not readable; `offset` is the nearest readable one."""
 
     code = "OFFSET_OUT_OF_RANGE"
 
 
 class OffsetTrimmed(OffsetOutOfRange):
-    """An offset below the trim offset, which is `offset`."""
+    """The offset is below the trim offset; `offset` is the trim offset."""
 
     code = "OFFSET_TRIMMED"
 
 
 class WriterFenced(RangelogError):
-    """A later writer owns the stream; `epoch` is its."""
+    """A later writer owns the stream; `epoch` is the epoch of that writer."""
 
     code = "FENCED"
 
@@ -157,27 +157,27 @@ class WriterClosed(RangelogError):
 
 
 class Unavailable(RangelogError):
-    """Not now; the same call may succeed later."""
+    """The operation is not possible now; the same call may succeed later."""
 
     code = "UNAVAILABLE"
     retriable = True
 
 
 class NotLeader(Unavailable):
-    """This member does not lead; `address` is who does, where known."""
+    """This member is not the leader; `address` is the leader's address, where known."""
 
     code = "NOT_LEADER"
 
 
 class AppendTimeout(Unavailable):
-    """Not acked in time. Whether it will be is unknown: the writer goes on trying until it is closed."""
+    """The append was not acked in time. It may still be acked: the writer retries until it is closed."""
 
     code = "APPEND_TIMEOUT"
     outcome_unknown = True
 
 
 class RequestTimeout(Unavailable):
-    """No answer in time; the outcome is unknown."""
+    """No reply arrived in time; the outcome is unknown."""
 
     code = "REQUEST_TIMEOUT"
     outcome_unknown = True
@@ -190,13 +190,13 @@ class NoPlacement(Unavailable):
 
 
 class SealBlocked(Unavailable):
-    """Too few truthful replicas to seal the range. Nothing was guessed and nothing is lost."""
+    """Too few replicas give a trusted answer to seal the range. The range stays unsealed and no record is lost."""
 
     code = "SEAL_BLOCKED"
 
 
 class StorageFull(Unavailable):
-    """The disk is full. Reads go on; appends come back when there is room."""
+    """The disk is full. Reads continue; appends are accepted again when there is space."""
 
     code = "STORAGE_FULL"
 
@@ -208,7 +208,7 @@ class Overloaded(Unavailable):
 
 
 class OutcomeUnknown(RangelogError):
-    """A command may or may not have been applied: read the state, do not assume."""
+    """A command may or may not have been applied: read the state before a retry."""
 
     code = "OUTCOME_UNKNOWN"
     retriable = True
@@ -216,13 +216,13 @@ class OutcomeUnknown(RangelogError):
 
 
 class PreconditionFailed(RangelogError):
-    """Somebody else was first."""
+    """Another caller was first."""
 
     code = "PRECONDITION_FAILED"
 
 
 class SealBelowFloor(PreconditionFailed):
-    """A reader was shown records up to `offset`: the range cannot end below it."""
+    """Readers have seen records up to `offset`: the range cannot end below it."""
 
     code = "SEAL_BELOW_FLOOR"
 
@@ -246,7 +246,7 @@ class AppendConflict(ProtocolViolation):
 
 
 class WrongServer(ProtocolViolation):
-    """Another server or incarnation than the caller meant."""
+    """The server or its incarnation differs from the one that the request names."""
 
     code = "WRONG_SERVER"
 
@@ -254,7 +254,7 @@ class WrongServer(ProtocolViolation):
 class UnsupportedVersion(RangelogError):
     """A peer, a file or data of a version that this program does not support; the message names what to upgrade.
 
-    What is refused so is undamaged: it is neither changed nor quarantined.
+    Refused data is undamaged: it is neither changed nor quarantined.
     """
 
     code = "UNSUPPORTED_VERSION"
@@ -294,7 +294,7 @@ _BY_CODE: dict[str, type[RangelogError]] = _tree(RangelogError) | {InternalError
 def error_from_code(
     code: str, message: str, *, epoch: int | None = None, offset: int | None = None, address: str | None = None
 ) -> RangelogError:
-    """Rebuild an error that came over the wire. A code of a newer peer becomes a plain RangelogError that names it."""
+    """Rebuild an error that came over the wire. An unknown code becomes a plain RangelogError whose message holds the code."""
     cls = _BY_CODE.get(code)
     if cls is None:
         return RangelogError(f"{code}: {message}", epoch=epoch, offset=offset, address=address)

@@ -6,8 +6,9 @@
      │u16   │u8     │u8    │u32       │u32           │u32           │u32 (crc32c) │u32 (crc32c)│
      └──────┴───────┴──────┴──────────┴──────────────┴──────────────┴─────────────┴────────────┘
 
-Little-endian. The header's crc covers its first 20 bytes, so a length is believed, and a limit applied, before anything
-is buffered for it. A payload's integrity is its batches' own. Pure: bytes in, frames out; FrameError closes the connection.
+Little-endian. The header's crc covers its first 20 bytes, so a length is verified and a limit applied before anything is
+buffered. Batches carry their own checksums, so the payload has none. Pure: bytes in, frames out; FrameError closes the
+connection.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _UNCHECKED = struct.Struct("<HBBIIII")
 _CRC = struct.Struct("<I")
 _BUFFER_BYTES = 256 * 1024
 _SMALL_IN_A_ROW = 64
-"""After so many without a large frame the large buffer goes."""
+"""After so many frames without a large one the large buffer is released."""
 
 
 class Opcode(IntEnum):
-    """What a frame's message is."""
+    """The kind of a frame's message."""
 
     HELLO = 1
     HELLO_REPLY = 2
@@ -50,7 +51,7 @@ class Opcode(IntEnum):
 
 
 RESERVED_OPCODES = {15: "GRANT", 16: "GRANT_REPLY"}
-"""Given out and not in use yet: see data.proto."""
+"""Assigned and not in use yet; data.proto lists them."""
 
 _OPCODES = {int(opcode): opcode for opcode in Opcode}
 
@@ -60,7 +61,7 @@ class FrameError(ValueError):
 
 
 class Frame(NamedTuple):
-    """One whole frame. `request_id` 0: not in answer to anything."""
+    """One whole frame. `request_id` 0: the frame is no reply."""
 
     opcode: Opcode
     request_id: int
@@ -83,7 +84,7 @@ def encode_frame(opcode: Opcode, request_id: int, message: bytes, payload: bytes
 
 
 class FrameDecoder:
-    """Cuts a byte stream into frames, for `asyncio.BufferedProtocol`: get_buffer, then received.
+    """Splits a byte stream into frames, for `asyncio.BufferedProtocol`: `get_buffer`, then `received`.
 
     Holds one buffer of 256 KiB, or of the largest frame among the last few, whichever is more: a fresh one for each large
     frame would have to be zeroed first.
@@ -99,7 +100,7 @@ class FrameDecoder:
         self._small_count = 0  # times in a row that the buffer was emptied without a frame that needed its size
 
     def get_buffer(self) -> memoryview:
-        """Return where to put the next bytes received; never empty."""
+        """Return the buffer for the next bytes received; never empty."""
         view, start, end = self._view, self._start, self._end
         if start + self._need > len(view) or end == len(view):
             held = end - start
@@ -111,7 +112,7 @@ class FrameDecoder:
     def received(self, count: int) -> list[Frame]:
         """Take `count` bytes that were put into the buffer; return the frames they complete.
 
-        Raises FrameError on bad magic, version, opcode, checksum or size: the stream cannot be read on.
+        Raises FrameError on bad magic, version, opcode, checksum or size: no later frame can be found then.
         """
         self._end += count
         frames: list[Frame] = []
@@ -132,7 +133,7 @@ class FrameDecoder:
         return frames
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take bytes from elsewhere: for tests, fuzzing and tools. Raises FrameError."""
+        """Decode bytes that no socket received, for tests, fuzzing and tools. Raises FrameError."""
         frames: list[Frame] = []
         position = 0
         while position < len(data):
@@ -152,7 +153,7 @@ class FrameDecoder:
         if google_crc32c.value(header[:20]) != crc:
             raise FrameError("the frame header's checksum does not fit")
         if version != VERSION:
-            raise FrameError(f"frame version {version}; this side speaks {VERSION}")
+            raise FrameError(f"frame version {version}; this side supports {VERSION}")
         if opcode not in _OPCODES:
             raise FrameError(f"unknown opcode {opcode}")
         if message_bytes > self._message_bytes_max:

@@ -1,4 +1,4 @@
-"""Who a replica is, and what a stream or a server may be called."""
+"""The identity of a replica, and the valid names of streams and servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rangelog_core.errors import InvalidArgument
 from rangelog_core.limits import NAME_LENGTH_MAX
 
 Incarnation = NewType("Incarnation", int)
-"""Which life of a data directory: never passed for an epoch or an offset."""
+"""The identity of one data directory. A type of its own, so that no epoch or offset takes its place."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
@@ -25,7 +25,7 @@ class ReplicaId(NamedTuple):
 
 
 def check_name(kind: str, name: str) -> str:
-    """Return `name` if it can name a stream or a server; raises InvalidArgument that says what is allowed."""
+    """Return `name` if it is valid for a stream or a server. Raises InvalidArgument, whose message lists what is allowed."""
     if not name:
         raise InvalidArgument(f"a {kind} needs a name")
     if len(name) > NAME_LENGTH_MAX:

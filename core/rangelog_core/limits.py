@@ -37,16 +37,16 @@ FETCH_BYTES_MAX = BATCH_SIZE_BYTES_MAX
 """A fetch answers at least one batch and at most this much beyond it."""
 
 FETCH_CREDIT_BYTES_MAX = 16 * MIB
-"""A fetch that goes on is answered at most so far ahead of its reader: more is memory, not speed."""
+"""A pushed fetch sends at most so many bytes ahead of its reader: more needs memory and adds no speed."""
 
 FETCH_WAIT_MS_MAX = 30_000
-"""A long poll ends by then, so that dead readers are forgotten."""
+"""The longest time of a long poll, so that the requests of dead readers end."""
 
 INFLIGHT_BYTES_MAX = 8 * MIB
 """Appended and not acked, per writer. Also bounds what a failover seal has to copy."""
 
 REPLICA_LAG_BYTES_MAX = 64 * MIB
-"""A replica this far behind the others is slow: the writer seals and leaves it. Bounds the writer's memory."""
+"""A replica this far behind the others is slow: the writer seals the range and leaves it. Bounds the writer's memory."""
 
 RANGE_SIZE_BYTES_MAX_DEFAULT = 512 * MIB
 RANGE_SIZE_BYTES_MIN = 64 * KIB

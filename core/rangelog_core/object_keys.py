@@ -2,7 +2,7 @@
 
     object_key(7, 3, 1000, 2000, 42) -> "streams/7/ranges/00000003/00000000000000001000-00000000000000002000-42.parquet"
 
-A key is never reused: the object id in it never is. Sorted by name, a range's objects are sorted by offset.
+A key is never reused, because its object id is not. Sorted by name, a range's objects are sorted by offset.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ def object_key(stream_id: int, range_index: int, start_offset: int, end_offset: 
 
 
 def stream_prefix(stream_id: int) -> str:
-    """Return what all keys of a stream start with."""
+    """Return the common prefix of a stream's keys."""
     return f"streams/{stream_id}/"
 
 
 def range_prefix(stream_id: int, range_index: int) -> str:
-    """Return what all keys of a range start with."""
+    """Return the common prefix of a range's keys."""
     return f"{stream_prefix(stream_id)}ranges/{range_index:08d}/"

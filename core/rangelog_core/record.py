@@ -1,4 +1,4 @@
-"""What a stream holds (Record), what an application hands in (AppendRecord), and a record's time in ms."""
+"""The records of a stream: as read (Record), as appended (AppendRecord), and as acked (Ack); timestamps in ms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ _MS = timedelta(milliseconds=1)
 class Record(NamedTuple):
     """One record of a stream, as read.
 
-    `offset` is dense and starts at 0; `timestamp_ms` counts from the Unix epoch; `key` is None when there is none.
+    Attributes:
+        offset: The record's number in its stream; dense, from 0.
+        timestamp_ms: Milliseconds since the Unix epoch.
+        key: The key, or None without one.
+        value: The value.
+        headers: Header names and values; empty without headers.
     """
 
     offset: int
@@ -27,12 +32,23 @@ class Record(NamedTuple):
 
     @property
     def timestamp(self) -> datetime:
-        """The timestamp in UTC."""
+        """The timestamp as a datetime in UTC."""
         return datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
 
 
 class AppendRecord(NamedTuple):
-    """One record to append. `timestamp_ms` None: the writer's clock."""
+    """One record to append, for `append_batch`.
+
+    Attributes:
+        value: The value.
+        key: The key, if any.
+        headers: Header names and values, at most 255 of them.
+        timestamp_ms: Milliseconds since the Unix epoch; None: the time of the writer's clock.
+
+    Example:
+        >>> AppendRecord(b"v", key=b"k", timestamp_ms=1_700_000_000_000).key
+        b'k'
+    """
 
     value: bytes
     key: bytes | None = None
@@ -41,15 +57,19 @@ class AppendRecord(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """A record is durable on enough replicas: `offset` is where it lies, for good."""
+    """The record at `offset` is durable on as many replicas as the stream's `acks`. Its offset never changes."""
 
     offset: int
 
 
 def ms_of(moment: datetime) -> int:
-    """Return the ms since 1970, rounded down. Without a zone it is local time.
+    """Return the milliseconds since the Unix epoch, rounded down.
 
-    Raises InvalidArgument for a local time so early that it has none in UTC.
+    Args:
+        moment: A time; without a time zone it is local time.
+
+    Raises:
+        InvalidArgument: The local time has no equivalent in UTC, since it is too early or too late.
     """
     try:
         if moment.utcoffset() is None:

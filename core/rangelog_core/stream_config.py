@@ -1,10 +1,10 @@
-"""How a stream is kept, as values: StreamConfig makes a stream, StreamConfigChange changes one.
+"""The configuration of a stream, as values: StreamConfig for a new stream, StreamConfigChange for an existing one.
 
     StreamConfig(retention_seconds=timedelta(days=7), compression="zstd")
     StreamConfigChange(hot_retention_seconds=3600)
 
-What holds: a value that exists was checked, so nothing is sent for a bad one; what depends on the cluster (its limits, and
-its defaults where a field is None) is checked and filled in by the placement driver.
+What holds: the constructor checks a value, so no request is sent for a bad one. The placement driver checks the cluster's
+limits, and fills in the cluster's defaults where a field is None.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _MS = timedelta(milliseconds=1)
 _FOR_EVER_MS = -1
 
 _INTEGERS = {"replicas": 1, "acks": 1, "range_size_bytes_max": 0, "retention_bytes": 0}
-"""With the least that each may be."""
+"""The integer fields, with the lowest value of each."""
 _TIMES = {
     "range_age_seconds": "range_age_ms_max",
     "retention_seconds": "retention_ms",
     "hot_retention_seconds": "hot_retention_ms",
 }
-"""With the field of the message."""
+"""The fields that are times, with their names in the message."""
 _WORDS: dict[str, dict[str, int]] = {
     "durability": {"flushed": common_pb2.DURABILITY_FLUSHED, "memory": common_pb2.DURABILITY_MEMORY},
     "compression": {"none": common_pb2.COMPRESSION_NONE, "zstd": common_pb2.COMPRESSION_ZSTD},
@@ -42,27 +42,35 @@ _WORDS: dict[str, dict[str, int]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamConfig:
-    """How a stream is kept. Times are seconds or timedeltas. Raises InvalidArgument for a value that cannot be right."""
+    """The configuration of a new stream. Times are seconds or timedeltas.
+
+    Raises:
+        InvalidArgument: A value is not valid.
+
+    Example:
+        >>> StreamConfig(replicas=3, retention_seconds=timedelta(days=7)).retention_seconds
+        datetime.timedelta(days=7)
+    """
 
     replicas: int = 3
-    """Copies of each record, 1 to 7."""
+    """Replicas of each range, 1 to 7."""
     acks: int | None = None
-    """Durable copies that make an ack, 1 to `replicas`. None: 2, or 1 where there is one replica."""
+    """Replicas that hold a record durably before it is acked, 1 to `replicas`. None: 2, or 1 with a single replica."""
     range_size_bytes_max: int | None = None
-    """A range of this size is sealed and the next one begun. None: the cluster's default, 256 MiB."""
+    """Size in bytes at which the writer seals a range and opens the next. None: the cluster's default, 256 MiB."""
     range_age_seconds: Seconds | None = None
-    """A range of this age that is not empty is sealed and the next one begun. None: the cluster's default, 54 to 60 minutes by
+    """Age at which a range that is not empty is sealed and the next one opened. None: the cluster's default, 54 to 60 minutes by
     the stream's name; 0: at no age."""
     retention_seconds: Seconds | None = None
-    """Records older than this go. None or 0: no record goes for its age."""
+    """Age at which records are trimmed. None or 0: never for their age."""
     retention_bytes: int | None = None
-    """The oldest records go while the stream is larger than this. None or 0: no record goes for the stream's size."""
+    """Size in bytes above which the oldest records are trimmed. None or 0: never for the stream's size."""
     hot_retention_seconds: Seconds | None = None
-    """How long a tiered range stays on range servers as well; float("inf"): for ever. None: the cluster's default, 600 s."""
+    """Time that a tiered range also stays on range servers; float("inf"): for ever. None: the cluster's default, 600 s."""
     durability: Durability = "flushed"
-    """What an ack means: "flushed", on disk; "memory", not yet, so that a power cut may lose what was acked."""
+    """"flushed": acked records are on disk. "memory": they may be in memory only, so a power cut may lose them."""
     compression: Compression = "none"
-    """Of the batches that writers send."""
+    """Compression of the batches that writers send."""
     tiered: bool = True
     """Whether sealed ranges are uploaded to the object store, where the cluster has one."""
 
@@ -74,9 +82,16 @@ class StreamConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamConfigChange:
-    """What of a stream's configuration is to change; None: it stays. The fields are those of StreamConfig.
+    """A change of a stream's configuration. The fields are those of StreamConfig; None leaves a field unchanged.
 
-    Replicas, acks and sizes hold for ranges that are made later. Raises InvalidArgument for a value that cannot be right.
+    `replicas`, `acks` and `range_size_bytes_max` hold for ranges that are created after the change.
+
+    Raises:
+        InvalidArgument: A value is not valid.
+
+    Example:
+        >>> StreamConfigChange(hot_retention_seconds=3600).replicas is None
+        True
     """
 
     replicas: int | None = None
@@ -95,7 +110,7 @@ class StreamConfigChange:
 
 
 def config_message(config: StreamConfig | StreamConfigChange) -> tuple[common_pb2.StreamConfig, list[str]]:
-    """Return the message for the placement driver, and the names of its fields that are set. Raises InvalidArgument."""
+    """Return the message for the placement driver, and the names of the fields that are set. Raises InvalidArgument."""
     given: dict[str, int] = {}
     for field in fields(config):
         value = getattr(config, field.name)

@@ -22,16 +22,16 @@ class VersionRange(NamedTuple):
 
 
 DATA_PLANE_VERSIONS = VersionRange(1, 1)
-"""Of the messages that follow Hello. Hello and its reply keep their form in all of them."""
+"""Versions of the messages after Hello. Hello and its reply have the same form in every version."""
 
 OBJECT_VERSIONS = VersionRange(1, 2)
-"""Of tiered objects (tier/parquet.py): all of them are read, the highest is written."""
+"""Versions of tiered objects (tier/parquet.py): all are read, the highest is written."""
 
 BATCH_HEADER_EXTENSION = "batch-header-extension"
 """A range server takes batches whose header has an extension."""
 
 FEATURES: frozenset[str] = frozenset({BATCH_HEADER_EXTENSION})
-"""What this program announces, as a client and as a range server."""
+"""The features that this program announces, as a client and as a range server."""
 
 
 def announced(lowest: int, highest: int) -> VersionRange:
@@ -55,5 +55,5 @@ def agreed(client: VersionRange, server: VersionRange) -> int:
 
 
 def unsupported(what: str, found: int, known: VersionRange, side: str) -> UnsupportedVersion:
-    """Return the error about something undamaged of another version. `side`: what to upgrade, such as "this server"."""
+    """Return the error for undamaged data of another version. `side`: the program to upgrade, such as "this server"."""
     return UnsupportedVersion(f"{what} is of version {found}, this program reads {known}: upgrade {side}")

@@ -24,7 +24,7 @@ _TOKEN = re.compile(r"([0-9]{1,20})/([0-9]{1,10})")
 
 
 class ControlPlane(RangeServerServicer):
-    """See the module. `agent` is set once there is one."""
+    """The control plane of one range server. `agent` is set once it exists."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ControlPlane(RangeServerServicer):
         return await self._server.start(self._listen, (SERVICE,))
 
     async def set_serving(self, serving: bool) -> None:
-        """Say on the health service whether the data plane serves."""
+        """Set the status of the health service to that of the data plane."""
         await self._server.set_serving(serving)
 
     async def stop(self) -> None:
@@ -56,7 +56,7 @@ class ControlPlane(RangeServerServicer):
         await self._server.stop()
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Any) -> pb.GetStatusResponse:
-        """What this server is at."""
+        """Return this server's status: identity, log, replicas and directives."""
         wal = self._store.wal
         return pb.GetStatusResponse(
             server=self._identity.name,
@@ -74,7 +74,7 @@ class ControlPlane(RangeServerServicer):
         )
 
     async def ListReplicas(self, request: pb.ListReplicasRequest, context: Any) -> pb.ListReplicasResponse:
-        """Every replica, by stream and range, in pages."""
+        """Return one page of the replicas, ordered by stream and range."""
         after = _parse_token(request.page_token)
         size = min(request.page_size or PAGE_SIZE_MAX, PAGE_SIZE_MAX)
         keys = sorted(

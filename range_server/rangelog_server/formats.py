@@ -1,4 +1,4 @@
-"""The formats that a range server reads and writes, as it reports them to the placement driver when it registers."""
+"""The formats that a range server reads and writes, as its registration reports them to the placement driver."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ FORMATS: dict[str, VersionRange] = {
     "log-entry": entry.ENTRY_VERSIONS,
     "tiered-object": OBJECT_VERSIONS,
 }
-"""By name, as docs/FORMATS.md has it: what is read; the highest version is written."""
+"""The versions that are read, by the format's name in docs/FORMATS.md; the highest version is written."""
 
 
 def reported_formats() -> list[common_pb2.FormatVersions]:
-    """Return the list that goes into a registration."""
+    """Return the formats for a registration."""
     return [
         common_pb2.FormatVersions(format=name, lowest=versions.lowest, highest=versions.highest)
         for name, versions in FORMATS.items()

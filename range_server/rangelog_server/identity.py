@@ -1,8 +1,8 @@
-"""Who this data directory is. Made with the directory, so that a wiped or replaced one is another server's memory.
+"""The identity of a data directory. It is created with the directory, so a wiped or replaced one has another identity.
 
-`incarnation` is drawn once; `boot` is raised and flushed before anything is served or registered, so the placement
-driver sees a directory that was rolled back to an older copy: its count is lower, or it is another process's. `salt`
-marks the bytes of this log as its own.
+`incarnation` is drawn once; `boot` is raised and flushed before the server registers or serves, so the placement driver
+detects a directory that was rolled back to an older copy: its count is lower, or belongs to another process. `salt` marks
+the entries of this directory's log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def pack_identity(identity: DirectoryIdentity) -> bytes:
 
 
 def unpack_identity(data: bytes) -> DirectoryIdentity:
-    """Read the content of identity.json; one without a version or a checksum is of the first.
+    """Decode the content of identity.json; without a version or a checksum it is of version 1.
 
     In every version it is a JSON object whose `crc` is that of all its other fields. Raises Corruption, UnsupportedVersion.
     """
@@ -79,17 +79,17 @@ class DataDirectory:
         self._lock = lock_directory(path)
 
     def close(self) -> None:
-        """Unlock."""
+        """Unlock the directory."""
         os.close(self._lock)
 
     @property
     def log_directory(self) -> Path:
-        """Where the write-ahead log lies."""
+        """The directory of the write-ahead log."""
         return self.path / "wal"
 
     @property
     def temporary_directory(self) -> Path:
-        """Where objects are built; emptied at each start."""
+        """The directory in which objects are built; emptied at each start."""
         return self.path / "tmp"
 
     def boot(self, name: str) -> DirectoryIdentity:
@@ -113,9 +113,9 @@ class DataDirectory:
         return identity
 
     def set_aside(self, identity: DirectoryIdentity) -> Path:
-        """Move this incarnation's log away: the next boot makes a new one. Returns where it lies now.
+        """Move this incarnation's log aside, so that the next boot creates another incarnation. Returns the log's new path.
 
-        The identity goes first, durably: beside an empty log it would be an incarnation that has forgotten everything.
+        The identity is removed first, durably: beside an empty log it would be an incarnation that lost all its records.
         """
         (self.path / _FILE).unlink(missing_ok=True)
         self._io.sync_directory(self.path)

@@ -1,4 +1,4 @@
-"""`run`: one range server from its settings until it is told to stop."""
+"""`run`: one range server from its settings until a signal stops it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = structlog.get_logger("range_server")
 
 
 def run(settings: RangeServerSettings) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code. What goes wrong is said in one line."""
+    """Serve until SIGTERM or SIGINT; return the exit code. An error is printed as one line."""
     log_to_stderr()
     keep_large_blocks()
     try:
@@ -61,7 +61,7 @@ def open_store(settings: RangeServerSettings, directory: DataDirectory, identity
         direct=settings.direct_io,
     )
     store = Store(wal, cache_bytes=settings.cache_bytes)
-    gc.disable()  # what is made here stays: to look for garbage among it takes half of the time
+    gc.disable()  # these objects stay: searching them for garbage would take half of the time
     try:
         replayed = store.open(started_before=identity.boot > 1)
     finally:
@@ -85,7 +85,7 @@ def _tune_process() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a file per segment, a socket per client
-    sys.setswitchinterval(0.001)  # the committer waits at most this long for its turn after a flush
+    sys.setswitchinterval(0.001)  # the committer waits at most this long for the interpreter after a flush
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

@@ -1,7 +1,7 @@
 """One running range server: the log's threads, the data plane, the control plane and the agent on one event loop.
 
-Order: sockets are bound, the log is recovered, the placement driver accepts the registration (a directory that was
-rolled back is found out there), and only then is anything served. Later it serves whether the driver is there or not.
+Order: sockets are bound, the log is recovered, the placement driver accepts the registration (which detects a directory that
+was rolled back), and only then the server serves. After that it serves with or without the placement driver.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = structlog.get_logger("range_server")
 
 
 def fatal(message: str) -> NoReturn:
-    """End the process at once: nothing may be answered any more. Any thread."""
+    """End the process at once, since no further reply is allowed. For any thread."""
     os.write(2, f"range-server: {message}\n".encode())
     os._exit(1)
 
@@ -56,7 +56,7 @@ def bind(listen: str) -> socket.socket:
 
 
 class Runtime:
-    """See the module."""
+    """One running range server."""
 
     def __init__(
         self, settings: RangeServerSettings, directory: DataDirectory, identity: DirectoryIdentity, store: Store
@@ -68,11 +68,11 @@ class Runtime:
         self._stop = asyncio.Event()
 
     def stop(self) -> None:
-        """End `run` soon."""
+        """Make `run` return soon."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Serve until stopped. Raises Unavailable (busy port), RolledBack, or what a refused registration says."""
+        """Serve until stopped. Raises Unavailable (port in use), RolledBack, or the error of a refused registration."""
         loop = asyncio.get_running_loop()
         store, settings = self._store, self._settings
         async with AsyncExitStack() as stack:
@@ -112,7 +112,7 @@ class Runtime:
     async def _serve(
         self, stack: AsyncExitStack, plane: DataPlane, agent: Agent | None, data_address: str, control_address: str
     ) -> None:
-        """Say where it listens, and stay until stopped, or until the placement driver does not want this server."""
+        """Write the endpoint file, and wait until stopped, or until the placement driver refuses this server."""
         sweeper = asyncio.create_task(self._sweep(plane))
         stack.callback(sweeper.cancel)
         if self._settings.scrub_bytes_per_s:

@@ -1,4 +1,4 @@
-"""What a range server can be told, and the defaults."""
+"""The settings of a range server, and their defaults."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class RangeServerSettings(BaseSettings):
     segment_size_bytes: int = Field(default=64 * MIB, ge=SEGMENT_SIZE_BYTES_MIN, le=SEGMENT_SIZE_BYTES_MAX)
     cache_bytes: int = Field(default=32 * MIB, ge=0)
     direct_io: bool = True
-    """Write and read the log past the page cache. Off: through it, where many readers lag behind and the disk is slow."""
+    """Write and read the log past the page cache. Off: through it, for a slow disk with many readers far behind the tail."""
     scrub_bytes_per_s: int = Field(default=8 * MIB, ge=0)
-    """How fast sealed replicas are read again and checked; 0: not at all."""
+    """The rate at which sealed replicas are read again and checked; 0: not at all."""
     compaction_bytes_per_s: int = Field(default=8 * MIB, ge=0)
-    """How fast batches are moved on so that segments of the log become free; 0: not at all."""
+    """The rate at which batches are moved so that segments of the log become free; 0: not at all."""
     scrub_interval_s: float = Field(default=3600.0, gt=0)
-    """From the beginning of one pass over all of them to the next, at least."""
+    """The least time from the start of one pass over all sealed replicas to the next."""
 
     @field_validator("name")
     @classmethod

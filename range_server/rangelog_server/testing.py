@@ -1,4 +1,4 @@
-"""For tests and benchmarks: a real range server process, and a raw client that speaks the data plane frame by frame."""
+"""For tests and benchmarks: a real range server process, and a raw client of the data plane that sends single frames."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class ServerProcess:
 
     @property
     def endpoint_file(self) -> Path:
-        """Where the process says that it is ready."""
+        """The file that exists while the process is ready."""
         return self.home / "endpoint.json"
 
     @property
     def endpoint(self) -> dict[str, Any]:
-        """What it says there."""
+        """The content of the endpoint file."""
         return dict(json.loads(self.endpoint_file.read_text()))
 
     def spawn(self) -> subprocess.Popen[bytes]:
@@ -71,7 +71,7 @@ class ServerProcess:
         return self
 
     def log(self) -> str:
-        """What it said so far."""
+        """The process's log so far."""
         return (self.home.parent / f"{self.name}.log").read_text()
 
     def signal(self, number: int) -> int:
@@ -81,11 +81,11 @@ class ServerProcess:
         return self.process.wait(20)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """End the process with SIGKILL."""
         self.signal(signal.SIGKILL)
 
     def stop(self) -> int:
-        """SIGTERM."""
+        """End the process with SIGTERM."""
         return self.signal(signal.SIGTERM)
 
     def close(self) -> None:
@@ -100,14 +100,14 @@ class ServerProcess:
         return socket.create_connection((host, int(port)), timeout=10)
 
     async def connect(self, *, token: str | None = None) -> RawClient:
-        """Return a client that said hello."""
+        """Return a client whose hello was accepted."""
         endpoint = self.endpoint
         replica = replica_id(endpoint["server"], endpoint["incarnation"])
         return RawClient(await DataConnection.connect(endpoint["data_address"], replica, token=token))
 
 
 class NotedReplies:
-    """Hears the replies to a range's appends."""
+    """Collects the replies to a range's appends."""
 
     def __init__(self) -> None:
         self.durable_offset = 0
@@ -115,16 +115,16 @@ class NotedReplies:
         self.errors: list[RangelogError] = []
 
     def append_replied(self, reply: data_pb2.AppendReply) -> None:
-        """See RangeListener."""
+        """The replica holds everything below its durable offset."""
         self.durable_offset = max(self.durable_offset, reply.durable_offset)
         self.replies += 1
 
     def append_refused(self, error: RangelogError) -> None:
-        """See RangeListener."""
+        """The replica refused an append."""
         self.errors.append(error)
 
     def connection_closed(self, error: RangelogError) -> None:
-        """See RangeListener."""
+        """No reply will come any more."""
         self.errors.append(error)
 
 
@@ -143,13 +143,13 @@ def batch(base_offset: int, values: Sequence[bytes], *, stream_id: int = 1, rang
 
 
 class RawClient:
-    """Speaks the data plane's operations, one call each."""
+    """The operations of the data plane, one method each."""
 
     def __init__(self, connection: DataConnection) -> None:
         self.connection = connection
 
     def listen(self, stream_id: int = 1, range_index: int = 0) -> NotedReplies:
-        """Hear the replies to a range's appends."""
+        """Collect the replies to a range's appends."""
         log = NotedReplies()
         self.connection.listen(stream_id, range_index, log)
         return log
@@ -197,7 +197,7 @@ class RawClient:
 
     async def commit_end(self, epoch: int, end_offset: int, *, stream_id: int = 1, range_index: int = 0,
                          start_offset: int = 0) -> data_pb2.CommitEndReply:  # fmt: skip
-        """Tell a range its end."""
+        """Send a range its committed end."""
         message = data_pb2.CommitEnd(
             stream_id=stream_id, range_index=range_index, epoch=epoch, start_offset=start_offset, end_offset=end_offset
         )

@@ -1,7 +1,7 @@
 """The server side of gRPC, shared by the placement driver and the range server.
 
-What holds: every error that leaves is one of ours, and the text of any other exception stays in the log; a wrong token is
-refused in constant time; a port that is taken is an error, not a second listener.
+What holds: every error that a client receives is a RangelogError, and the text of any other exception stays in the log; a
+wrong token is refused in constant time; a port in use is an error, not a second listener.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rangelog_core.net.grpc_options import SERVER_OPTIONS, TlsConfig
 _log = logging.getLogger("rangelog.grpc")
 
 CALL_TIMEOUT_S = 30.0
-"""A handler that takes longer is cut off, whatever the caller's deadline."""
+"""A handler that takes longer is cancelled, whatever the caller's deadline."""
 
 _OPEN_SERVICES = ("/grpc.health.", "/grpc.reflection.")
 
@@ -38,18 +38,18 @@ Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 
 
 async def abort_with(context: Any, error: RangelogError) -> None:
-    """End a call with one of our errors."""
+    """End a call with a RangelogError."""
     await context.abort_with_status(rpc_status.to_status(to_status(error)))
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
-    """Checks the token and maps errors, for every unary call that is ours."""
+    """Checks the token and maps errors, for every unary call but those of health and reflection."""
 
     def __init__(self, token: str | None) -> None:
         self._expected = f"Bearer {token}".encode() if token else None
 
     async def intercept_service(self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        """See grpc.aio.ServerInterceptor."""
+        """Return the handler of a call, wrapped in the checks. Part of grpc.aio.ServerInterceptor."""
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
         if handler is None or handler.unary_unary is None:
@@ -86,7 +86,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
 
 def _parsed(parse: Callable[[bytes], Any] | None, data: bytes) -> Any:
-    """Parsed here and not by the library, which answers what is no message with an error that is nobody's."""
+    """Parse a request. The library's own parser would end a malformed request with an untyped error."""
     try:
         return parse(data) if parse is not None else data
     except DecodeError as error:
@@ -106,7 +106,7 @@ class GrpcServer:
         self._names: tuple[str, ...] = ()
 
     async def start(self, listen: str, service_names: tuple[str, ...]) -> int:
-        """Listen on "host:port" (port 0: any) and return the port. Raises Unavailable when it is taken."""
+        """Listen on "host:port" (port 0: any free one) and return the port. Raises Unavailable when the port is in use."""
         from grpc_health.v1 import health
         from grpc_reflection.v1alpha import reflection
 
@@ -125,7 +125,7 @@ class GrpcServer:
         return int(port)
 
     async def set_serving(self, serving: bool) -> None:
-        """Say on the health service whether this server can do its work."""
+        """Set the status of the health service: SERVING or NOT_SERVING."""
         from grpc_health.v1 import health_pb2
 
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
@@ -133,5 +133,5 @@ class GrpcServer:
             await self._health.set(name, status)
 
     async def stop(self, grace_s: float = 1.0) -> None:
-        """Let calls end, then stop; idempotent."""
+        """Wait up to `grace_s` for calls in progress, then stop; idempotent."""
         await self.server.stop(grace_s)

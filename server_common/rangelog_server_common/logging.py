@@ -1,4 +1,4 @@
-"""How servers log: structured lines on stderr, for people on a terminal, JSON elsewhere. Needs structlog (a server extra)."""
+"""The log of servers: structured lines on stderr, readable on a terminal, JSON elsewhere. Needs structlog (a server extra)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import structlog
 
 
 def log_to_stderr() -> None:
-    """Set structlog up for this process."""
+    """Configure structlog for this process."""
     render: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     )

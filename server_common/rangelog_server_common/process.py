@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ENDPOINT_FILE = "endpoint.json"
-"""In the data directory while the server serves: the process id and the addresses, for whoever started the server."""
+"""In the data directory while the server runs: the process id and the addresses, for the program that started the server."""
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Settings of a server from what flags, environment and file gave: valid ones, or one line that names the key."""
+"""Settings of a server from flags, environment and file: valid ones, or an error of one line that names the key."""
 
 from __future__ import annotations
 

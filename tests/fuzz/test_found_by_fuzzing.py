@@ -53,7 +53,7 @@ def beyond(base_offset: int) -> bytes:
 def test_a_batch_beyond_the_last_offset_is_refused(base_offset: int) -> None:
     """Offsets are unsigned on the wire and signed in Arrow: OverflowError before."""
     for open_it in (check_batch, batch_to_arrow):
-        with pytest.raises(ProtocolViolation, match="beyond the last offset"):
+        with pytest.raises(ProtocolViolation, match="exceeds the highest possible offset"):
             open_it(beyond(base_offset))
 
 

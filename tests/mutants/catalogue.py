@@ -60,7 +60,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "return SealAnswer(outcome, self.durable_offset, crc, self.readable_end())",
          "return SealAnswer(outcome, self.readable_end(), crc, self.readable_end())"),
     Mutant("seal-one", "one answer of three is enough for a seal", (
-        Edit(_QUORUM, "    rank = acks - silent  # the silent ones are the largest\n", "    rank = acks - silent + 1\n"),
+        Edit(_QUORUM, "    rank = acks - silent  # silent replicas count as the largest\n", "    rank = acks - silent + 1\n"),
         Edit(_QUORUM, _END, "    return known[-max(1, rank - 1)] if known and rank > 0 else None\n"),
         Edit(_RECOVERY, "len(answers) < min(self.acks, left)", "len(answers) < min(self.acks - 1, left)"))),
     _one("no-copy", "a seal commits before two disks hold everything", _RECOVERY,
@@ -103,7 +103,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "        if entry.kind in BATCH_KINDS:\n",
          "        if entry.kind is Kind.MOVED:\n            pass\n        elif entry.kind is Kind.BATCHES:\n"),
     _one("copy-of-what-was-cut", "a copy counts although its batch was cut or dropped meanwhile", _SPACE,
-         "        count = count_current(hosted, plan)  # what was cut, was cut at the end\n",
+         "        count = count_current(hosted, plan)  # batches are cut at the end only\n",
          "        count = len(wanted)\n"),
     # ---- acks
     _one("ack-before-fsync", "the log is written and never flushed", _COMMITTER,

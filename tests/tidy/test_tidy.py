@@ -271,7 +271,8 @@ def test_tests_do_not_sleep() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/ARCHITECTURE.md", "docs/PROTOCOL.md", "CHANGELOG.md", "tests/README.md"]
+    "page",
+    ["README.md", "docs/ARCHITECTURE.md", "docs/PROTOCOL.md", "docs/OPERATIONS.md", "CHANGELOG.md", "tests/README.md"],
 )
 def test_make_targets_that_are_named_exist(page: str) -> None:
     """Every `make …` that a page tells a reader to type is a target of the Makefile."""
@@ -310,7 +311,15 @@ def test_the_readme_names_commands_that_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/ARCHITECTURE.md", "docs/PROTOCOL.md", "docs/FORMATS.md", "tests/README.md"]
+    "page",
+    [
+        "README.md",
+        "docs/ARCHITECTURE.md",
+        "docs/PROTOCOL.md",
+        "docs/FORMATS.md",
+        "docs/OPERATIONS.md",
+        "tests/README.md",
+    ],
 )
 def test_files_that_are_named_exist(page: str) -> None:
     """A page names only modules, folders and pages that are there."""

@@ -149,7 +149,7 @@ class Floor(System):
         self._record_size = 0
 
     async def start(self) -> None:
-        """See System."""
+        """Start the servers and connect."""
         self._directory.mkdir(parents=True, exist_ok=True)
         for process in self._processes:
             process.start()
@@ -159,13 +159,13 @@ class Floor(System):
         return all(process.ready() and not is_free(port) for process, port in zip(self._processes, self._ports))
 
     async def stop(self) -> None:
-        """See System."""
+        """End everything that `start` started and remove its files. Idempotent, also after a failed start."""
         self._disconnect()
         await asyncio.to_thread(stop_all, self._processes)
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def pids(self) -> Mapping[str, int]:
-        """See System."""
+        """Name → pid of the servers that run."""
         return {each.name: each.pid for each in self._processes if each.running}
 
     async def fresh_log(self) -> None:
@@ -199,7 +199,7 @@ class Floor(System):
         return take
 
     def send(self, payload: bytes, on_acked: Callable[[], None]) -> None:
-        """See System."""
+        """Append without waiting; `on_acked` is called once it is. By default a task for each record."""
         self._sent += 1
         self._due.append((self._sent, on_acked))
         head = len(payload).to_bytes(4, "little") + bytes([_APPEND])
@@ -207,7 +207,7 @@ class Floor(System):
             transport.writelines((head, payload))
 
     async def append(self, payload: bytes) -> None:
-        """See System."""
+        """Append one record and return once it is acked."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.send(payload, lambda: future.set_result(None))
         await future
@@ -252,19 +252,19 @@ class Floor(System):
         return came // self._record_size
 
     async def tail(self, on_record: Callable[[bytes], None]) -> Stop:
-        """See System."""
+        """Deliver every record that is appended from now on; returns what ends it."""
         raise InvalidArgument("the floor has no readers that follow")
 
     async def in_charge(self) -> str:
-        """See System."""
+        """Name of a server whose death hurts the log most."""
         raise InvalidArgument("nobody is in charge of the floor")
 
     def kill(self, name: str) -> None:
-        """See System."""
+        """`kill -9` it."""
         raise Unavailable(f"{name} does not come back")
 
     async def restore(self, name: str) -> None:
-        """See System."""
+        """Start it again and return once the log has all its copies."""
         raise Unavailable(f"{name} does not come back")
 
 

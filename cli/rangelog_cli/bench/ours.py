@@ -87,7 +87,7 @@ class Rangelog(System):
         return self._writer
 
     async def start(self) -> None:
-        """See System."""
+        """Start the servers and connect."""
         if self._against is None:
             await self.start_cluster(RANGE_SERVERS)
         else:
@@ -103,7 +103,7 @@ class Rangelog(System):
         self._client = await rangelog.connect(self._cluster.connect_string)
 
     async def stop(self) -> None:
-        """See System."""
+        """End everything that `start` started and remove its files. Idempotent, also after a failed start."""
         await self.stop_cluster()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -126,7 +126,7 @@ class Rangelog(System):
         return {name: each.pid for name, each in self._cluster.members.items() if each.running}
 
     async def fresh_log(self) -> None:
-        """See System."""
+        """Go on with a new, empty log; the old one may go."""
         if self._stream:
             await self._drop_stream()
         self._stream = await self.new_stream()
@@ -148,11 +148,11 @@ class Rangelog(System):
     # ---- the workload
 
     async def pump(self, payload: bytes, seconds: float) -> int:
-        """See System."""
+        """Append the payload as often as possible for so long; return how many were acked, once all sent are."""
         return await pump_writer(self.writer, payload, time.monotonic() + seconds)
 
     async def append(self, payload: bytes) -> None:
-        """See System."""
+        """Append one record and return once it is acked."""
         await self.writer.append(payload)
 
     def send(self, payload: bytes, on_acked: Callable[[], None]) -> None:
@@ -177,7 +177,7 @@ class Rangelog(System):
         return came
 
     async def tail(self, on_record: Callable[[bytes], None]) -> Stop:
-        """See System."""
+        """Deliver every record that is appended from now on; returns what ends it."""
         reader = self.client.reader(self._stream, start="latest", follow=True)
 
         async def follow() -> None:
@@ -210,11 +210,11 @@ class Rangelog(System):
         return await asyncio.to_thread(leader, self.cluster.pd_addresses)
 
     def kill(self, name: str) -> None:
-        """See System."""
+        """`kill -9` it."""
         self.cluster.kill(name)
 
     async def restore(self, name: str) -> None:
-        """See System."""
+        """Start it again and return once the log has all its copies."""
         await asyncio.to_thread(self.cluster.start_member, name)
         await asyncio.to_thread(wait_healthy, self.cluster)
 

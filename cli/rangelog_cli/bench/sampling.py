@@ -31,7 +31,7 @@ class InProcessSampler(Sampler):
         self._failed = 0
 
     async def one_in_flight(self, size: int, seconds: float) -> list[float]:
-        """See Sampler."""
+        """Append one record at a time for so long, but one at least; return the seconds that each took."""
         latencies_s: list[float] = []
         end_s = now() + seconds
         while not latencies_s or now() < end_s:
@@ -41,7 +41,7 @@ class InProcessSampler(Sampler):
         return latencies_s
 
     async def open_loop(self, size: int, rate_per_s: int, count: int, limit_s: float) -> OpenLoopSamples:
-        """See Sampler."""
+        """Append `count` records at a fixed rate; wait for missing acks for up to `limit_s` after the last is due."""
         latencies_s: list[float] = []
         late_s: list[float] = []
 
@@ -54,7 +54,7 @@ class InProcessSampler(Sampler):
         return OpenLoopSamples(latencies_s, late_s)
 
     async def start_reader(self, size: int, limit_s: float) -> None:
-        """See Sampler."""
+        """Start a reader of new records, and return once it has one, or after `limit_s`."""
         ready = False
 
         def waiting(_payload: bytes) -> None:
@@ -73,7 +73,7 @@ class InProcessSampler(Sampler):
             self._on_record(payload)
 
     async def tail(self, size: int, rate_per_s: int, count: int, limit_s: float) -> TailSamples:
-        """See Sampler."""
+        """The same as `open_loop`, seen by the reader."""
         latencies_s: list[float] = []
         acked: set[int] = set()
         early = 0
@@ -95,13 +95,13 @@ class InProcessSampler(Sampler):
         return TailSamples(latencies_s, early)
 
     async def stop_reader(self) -> None:
-        """See Sampler."""
+        """End the reader. Idempotent, also when none was started."""
         stop, self._stop_reader, self._on_record = self._stop_reader, None, None
         if stop is not None:
             await stop()
 
     async def start_appending(self, size: int) -> None:
-        """See Sampler."""
+        """Append one record at a time in the background, a failed one again, until `stop_appending`."""
         self._stopping, self._acks_s, self._failed = False, [], 0
         self._appending = asyncio.ensure_future(self._append(size))
 
@@ -119,11 +119,11 @@ class InProcessSampler(Sampler):
             self._acks_s.append(now())
 
     async def last_ack_s(self) -> float:
-        """See Sampler."""
+        """When the last ack came; 0 before the first."""
         return self._acks_s[-1] if self._acks_s else 0.0
 
     async def stop_appending(self, limit_s: float) -> tuple[list[float], int]:
-        """See Sampler."""
+        """End that, waiting up to `limit_s` for the append under way; (when each ack came, failed appends)."""
         self._stopping = True
         appending, self._appending = self._appending, None
         if appending is not None:

@@ -1,1 +1,1 @@
-"""The write side: the writer and what it needs to open, roll, seal and take over ranges."""
+"""The write side: the writer, and how it opens, rolls, seals and takes over ranges."""

@@ -1,7 +1,7 @@
-"""Records on their way into a batch: checked one by one, kept column by column, encoded once.
+"""The next batch: records are checked one by one, kept column by column, and encoded once.
 
-What holds: a record that is not allowed is refused before anything is kept. Every future resolves with the offset of its
-own record; who waits for the whole batch is told apart from that. A record that nobody waits for costs no future.
+What holds: an invalid record is refused before anything is kept. Every future resolves with the offset of its own record;
+waiters for the whole batch are kept separately. A record without a waiter needs no future.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RECORD_OVERHEAD_BYTES = 64
 
 
 class CheckedRecord(NamedTuple):
-    """A record that may be appended, and what it weighs."""
+    """A valid record, and its size in bytes as the writer counts it."""
 
     value: bytes
     key: bytes | None
@@ -34,7 +34,7 @@ class CheckedRecord(NamedTuple):
 def check_record(
     value: bytes, key: bytes | None, headers: Mapping[str, bytes] | None, timestamp: datetime | int | None
 ) -> CheckedRecord:
-    """Raises InvalidArgument, RecordTooLarge."""
+    """Return the record with its timestamp in ms. Raises InvalidArgument, RecordTooLarge."""
     if type(value) is not bytes or (key is not None and type(key) is not bytes):
         raise InvalidArgument("a record's value and key are bytes")
     encoded = encode_headers(headers) if headers else b""
@@ -56,7 +56,7 @@ def _timestamp_ms(timestamp: datetime | int | None) -> int:
 
 
 class BatchBuilder:
-    """Records that go out together, and who waits for them."""
+    """The records of one batch, and their waiters."""
 
     __slots__ = (
         "_futures",
@@ -74,9 +74,9 @@ class BatchBuilder:
         self.size_bytes = 0
         self.values: list[bytes] = []
         self.timestamps_ms: list[int] = []
-        self.keys: list[bytes | None] | None = None  # None until a record has one; then one a record
+        self.keys: list[bytes | None] | None = None  # None until a record has a key; then one per record
         self.headers: list[bytes] | None = None  # the same
-        self._futures: list[tuple[int, asyncio.Future[Ack]]] | None = None  # with the offset of their record
+        self._futures: list[tuple[int, asyncio.Future[Ack]]] | None = None  # each with the offset of its record
         self._waiters: list[asyncio.Future[None]] | None = None  # for the whole batch
 
     @property
@@ -86,28 +86,28 @@ class BatchBuilder:
 
     @property
     def unwatched(self) -> bool:
-        """Whether it has records of which nobody would hear how they ended."""
+        """Whether the batch has records without a waiter."""
         return not self._waiters and len(self.values) > len(self._futures or ())
 
     def notify(self, offset: int, future: asyncio.Future[Ack]) -> None:
-        """Resolve `future` with the record of that offset."""
+        """Resolve `future` when the record at `offset` is acked."""
         if self._futures is None:
             self._futures = []
         self._futures.append((offset, future))
 
     def wait(self, waiter: asyncio.Future[None]) -> None:
-        """Resolve `waiter` with the whole batch."""
+        """Resolve `waiter` when the whole batch is acked."""
         if self._waiters is None:
             self._waiters = []
         self._waiters.append(waiter)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether a record of that weight fits; an empty batch takes any."""
+        """Whether a record of this size fits; an empty batch has room for any record."""
         values = self.values
         return not values or (self.size_bytes + size_bytes <= BATCH_BYTES_MAX and len(values) < BATCH_RECORDS_MAX)
 
     def add_value(self, value: bytes, timestamp_ms: int, size_bytes: int) -> None:
-        """Take a checked record in that is a value and nothing else."""
+        """Add a checked record that has a value only."""
         self.values.append(value)
         self.timestamps_ms.append(timestamp_ms)
         self.size_bytes += size_bytes
@@ -117,7 +117,7 @@ class BatchBuilder:
             self.headers.append(b"")
 
     def add(self, record: CheckedRecord) -> None:
-        """Take any checked record in."""
+        """Add a checked record."""
         before = len(self.values)
         self.add_value(record.value, record.timestamp_ms, record.size_bytes)
         if record.key is not None:
@@ -144,7 +144,7 @@ class BatchBuilder:
         )
 
     def resolve(self) -> None:
-        """All of it is acked."""
+        """Resolve all futures: the batch is acked."""
         for offset, future in self._futures or ():
             if not future.done():
                 future.set_result(Ack(offset))
@@ -153,7 +153,7 @@ class BatchBuilder:
                 waiter.set_result(None)
 
     def fail(self, error: RangelogError, of_all: RangelogError) -> None:
-        """None of it will be acked: `error` for its records, `of_all` for who waits for it and all that went before."""
+        """Fail all futures: `error` for single records, `of_all` for waiters of this batch and all earlier ones."""
         for future in (future for _, future in self._futures or ()):
             _tell(future, error)
         for waiter in self._waiters or ():
@@ -163,4 +163,4 @@ class BatchBuilder:
 def _tell(future: asyncio.Future[Any], error: RangelogError) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # told; whoever awaits it still gets it
+        future.exception()  # marked as retrieved; a waiter still gets it

@@ -1,6 +1,6 @@
-"""Runs the failover seal of one range: performs what protocol.recovery decides.
+"""Runs the failover seal of one range: performs the effects of protocol.recovery.
 
-Raises SealBlocked, with what is missing, when the deadline passes; nothing was guessed then and it may be tried again.
+Raises SealBlocked, which names what is missing, when the deadline passes; the range is unsealed then, and a retry is safe.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FailoverSeal:
         self._failure: RangelogError | None = None
 
     async def run(self) -> int:
-        """Fence, decide, copy, commit. Raises SealBlocked, WriterFenced, or what the placement driver says."""
+        """Fence, decide, copy, commit. Raises SealBlocked, WriterFenced, and the errors of the placement driver."""
         retry_at = time.monotonic() + _RETRY_S
         try:
             while self._core.end_offset is None or self._core.phase is not RecoveryPhase.DONE:
@@ -107,13 +107,13 @@ class FailoverSeal:
         except WriterFenced:
             raise
         except RangelogError as error:
-            gone = not self._addresses[replica]  # the placement driver gives no address of an incarnation that is over
+            gone = not self._addresses[replica]  # the placement driver has no address of a retired incarnation
             self._core.lost(_now_ms(), replica, error.message, gone=gone)
             return
         self._core.answered(_now_ms(), replica, _ANSWERS[answer.outcome], answer.durable_offset)
 
     async def _copy(self, copy: Copy) -> None:
-        """Move [start, end) batch by batch; whoever fails is forgotten as an answer."""
+        """Copy [start, end) batch by batch; a failed source or target is reported to the core as lost."""
         at_fault = copy.source
         try:
             source = await self._client(copy.source)
@@ -125,7 +125,7 @@ class FailoverSeal:
                 )
                 batches = answer.batches.before(copy.end_offset)
                 if not batches:
-                    raise Corruption(f"{copy.source} has nothing at {position}, below its own end")
+                    raise Corruption(f"{copy.source} has no record at {position}, below its own end")
                 at_fault = copy.target
                 target = await self._client(copy.target)
                 end = batches[-1][0].end_offset
@@ -152,9 +152,9 @@ class FailoverSeal:
         )
         try:
             response = await self._metadata.seal_range(request, max(1.0, self._deadline - time.monotonic()))
-        except SealBelowFloor as error:  # never inside the promise: two of its disks forgot what they had flushed
+        except SealBelowFloor as error:  # beyond the promise: two of the range's disks lost flushed records
             raise SealBlocked(
-                f"range {self._range.stream_id}/{self._range.index} would end at {effect.end_offset}, but readers were shown "
+                f"range {self._range.stream_id}/{self._range.index} would end at {effect.end_offset}, but readers have seen "
                 f"records up to {error.offset}: more than one of its replicas lost data; bring their disks back"
             ) from error
         self._core.committed(response.range.end_offset)

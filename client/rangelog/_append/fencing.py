@@ -1,7 +1,7 @@
-"""Fencing a range's replicas: behind a fence nothing of a lower epoch is taken, so nothing of it is acked.
+"""Fences a range's replicas: a fenced replica refuses appends of lower epochs, so these are never acked.
 
-What holds: a replica is fenced when it has answered, and so has its fence on disk, or when it refuses because it dropped the
-range for good. A range is fenced when so many of its replicas are that the rest cannot give an ack.
+What holds: a replica counts as fenced when it has replied, since its fence is on disk then, or when it has dropped the range.
+A range is fenced when the replicas that are not fenced are too few for an ack.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RETRY_S = 0.2
 async def fence_replica(
     connections: DataConnections, replica: ReplicaId, address: str, of: common_pb2.Range, epoch: int
 ) -> FenceAnswer:
-    """Fence one replica; what it holds is in the answer. Raises WriterFenced (a higher fence, or dropped), Unavailable, …"""
+    """Fence one replica; the answer holds its durable offset. Raises WriterFenced (higher fence, or dropped), Unavailable, …"""
     client = ReplicaClient(await connections.get(replica, address), range_key(of))
     return await client.fence(epoch, timeout_s=FENCE_TIMEOUT_S)
 
@@ -60,6 +60,6 @@ async def fence_range(
 
 
 async def fence_deleted(connections: DataConnections, deleted: pd_pb2.DeleteStreamResponse) -> None:
-    """Fence what was open in a stream that is gone, above the epoch of whoever wrote. Best effort, for a bounded time."""
+    """Fence the open range of a deleted stream above the epoch of its writer. Best effort, for a bounded time."""
     if deleted.HasField("open_range"):
         await fence_range(connections, deleted.open_range, deleted.stream.epoch + 1)

@@ -1,9 +1,9 @@
-"""What the writers of one client ask the placement driver when they leave ranges: together, where they ask at once.
+"""The calls of one client's writers on the placement driver when they leave ranges; simultaneous calls are combined.
 
-What holds: a writer gets the answer that a call of its own would have brought. When a range server dies, all writers with a
-replica there leave their ranges in the same turn of the loop: they share one question for living servers, and their seals
-travel in few calls. A call of many seals is repeated as it was until it is answered, since an unanswered one may have been
-carried out; the calls under way are bounded.
+What holds: a writer gets the reply that a call of its own would have got. When a range server dies, all writers with a
+replica there leave their ranges in the same turn of the loop: they share one request for the living servers, and their seals
+are sent in few calls. A call of many seals is retried unchanged until there is a reply, since it may have been carried out;
+the number of calls in progress is bounded.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ TURNS_MAX = 400
 seals them one after the other, however many ask, and a range that waits for its seal is frozen."""
 SEALS_PER_CALL = 200
 CALLS_MAX = 4
-"""Of many seals, under way at a time."""
+"""Calls of many seals that are in progress at a time."""
 
 _Asked = tuple[pd_pb2.SealRangeRequest, asyncio.Future[pd_pb2.SealRangeResponse]]
 
 
 class PlacementCalls:
-    """Of one client. All methods are for its event loop."""
+    """The combined calls of one client. All methods are for its event loop."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
@@ -55,7 +55,7 @@ class PlacementCalls:
             yield waits
 
     async def probe(self, effect: Probe) -> bool:
-        """Return whether the placement driver answers and has enough servers to go to."""
+        """Return whether the placement driver answers and has enough servers for the next range."""
         try:
             servers = await self._servers()
         except RangelogError:
@@ -66,7 +66,7 @@ class PlacementCalls:
         return len(alive) >= effect.servers_min
 
     async def addresses(self) -> dict[ReplicaId, str]:
-        """Return where the servers listen now; nothing when the placement driver does not answer."""
+        """Return the servers' current addresses; none when the placement driver does not answer."""
         try:
             servers = await self._servers()
         except RangelogError:
@@ -74,10 +74,10 @@ class PlacementCalls:
         return {replica_id(each.name, each.incarnation): each.data_address for each in servers}
 
     async def seal_and_create(self, stream_id: int, epoch: int, effect: SealRange) -> pd_pb2.SealRangeResponse | None:
-        """Seal and create the next range; None: nothing was changed, there is no better place.
+        """Seal and create the next range; None: nothing was changed, there is no better placement.
 
-        The confirm offset is frozen meanwhile, and whether an unanswered try was applied is unknown: so the same command is
-        repeated until it is answered. Raises WriterFenced, StreamNotFound and whatever else is final.
+        The confirm offset is frozen meanwhile, and a try without a reply may have been applied: so the same command is
+        retried until there is a reply. Raises WriterFenced, StreamNotFound and other final errors.
         """
         request = pd_pb2.SealRangeRequest(
             request_id=new_request_id(),
@@ -102,7 +102,7 @@ class PlacementCalls:
             attempt += 1
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the calls in progress."""
         for task in self._tasks:
             task.cancel()
         if self._listing is not None:
@@ -111,7 +111,7 @@ class PlacementCalls:
     # ---- inside
 
     async def _servers(self) -> list[common_pb2.Server]:
-        """List the range servers, with all others who ask at the same time."""
+        """List the range servers, in one call for all simultaneous callers."""
         if self._listing is None:
             self._listing = asyncio.create_task(self._metadata.servers(LIST_TIMEOUT_S))
             self._listing.add_done_callback(self._listed)
@@ -120,10 +120,10 @@ class PlacementCalls:
     def _listed(self, task: asyncio.Task[list[common_pb2.Server]]) -> None:
         self._listing = None
         if not task.cancelled():
-            task.exception()  # those who asked have it
+            task.exception()  # its callers have the result
 
     async def _seal(self, request: pd_pb2.SealRangeRequest) -> pd_pb2.SealRangeResponse:
-        """Send it with all others of this turn of the loop."""
+        """Send a seal together with all others of this turn of the loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[pd_pb2.SealRangeResponse] = loop.create_future()
         self._asked.append((request, future))

@@ -1,4 +1,4 @@
-"""Keeps the writer connected to the replicas of its open range, and passes events on to the core.
+"""Keeps the writer connected to the replicas of its open range, and passes events to the core.
 
 A replica whose server is connected already is taken at once; any other is dialed (`shared_dials`), and again when the
 connection breaks, until the range is left. Each failure is reported.
@@ -21,26 +21,26 @@ _log = logging.getLogger("rangelog.writer")
 
 
 class RangeEvents(Protocol):
-    """What the links report; called on the event loop."""
+    """The events that the links report; called on the event loop."""
 
     def connected(self, range_index: int, replica: ReplicaId) -> None:
-        """The replica can be sent to."""
+        """The replica is connected."""
 
     def disconnected(self, range_index: int, replica: ReplicaId) -> None:
-        """It cannot."""
+        """The replica is not connected."""
 
     def acked(self, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
-        """The replica holds everything below."""
+        """The replica holds all records below `durable_offset` durably."""
 
     def refused(self, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
         """The replica refused an append."""
 
     def confirm_wanted(self, range_index: int, replica: ReplicaId) -> None:
-        """A reader waits at the replica for the confirm offset to move."""
+        """A reader waits at the replica until the confirm offset moves."""
 
 
 class _Listener:
-    """One connection's replies for one range."""
+    """The listener for the replies of one connection about one range."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class _Listener:
         self._closed = closed
 
     def append_replied(self, reply: data_pb2.AppendReply) -> None:
-        """See RangeListener."""
+        """The replica holds everything below its durable offset."""
         if reply.followed:
             self._followed.add(self._replica)
         elif self._followed:
@@ -67,11 +67,11 @@ class _Listener:
             self._events.confirm_wanted(self._range_index, self._replica)
 
     def append_refused(self, error: RangelogError) -> None:
-        """See RangeListener."""
+        """The replica refused an append."""
         self._events.refused(self._range_index, self._replica, error)
 
     def connection_closed(self, error: RangelogError) -> None:
-        """See RangeListener."""
+        """No reply will come any more."""
         self._closed(self._replica)
 
 
@@ -105,7 +105,7 @@ class ReplicaLinks:
         self.followed: set[ReplicaId] = set()  # where readers wait, as far as replies said
 
     def connect(self, replica: ReplicaId) -> None:
-        """Start and keep up the link to one replica."""
+        """Connect to one replica, and again whenever the connection breaks."""
         connection = self._connections.existing(replica)
         if connection is not None:
             self._attach(replica, connection)
@@ -113,7 +113,7 @@ class ReplicaLinks:
             self._dial(replica)
 
     def send(self, replicas: Sequence[ReplicaId], batches: Sequence[bytes], confirm_offset: int) -> None:
-        """Send batches; silently nothing where the connection just broke (the core hears of that)."""
+        """Send batches. Does nothing where the connection has just broken, which the core learns by an event."""
         self._head.confirm_offset = confirm_offset
         head = encode_head(Opcode.APPEND, 0, self._head.SerializeToString(), sum(map(len, batches)))
         frame = (head, *batches)
@@ -123,13 +123,13 @@ class ReplicaLinks:
                 connection.send_encoded(frame)
 
     def send_confirm(self, replica: ReplicaId, confirm_offset: int) -> None:
-        """Tell a replica what is acked."""
+        """Send the confirm offset to a replica."""
         connection = self._open.get(replica)
         if connection is not None:
             connection.confirm(self._stream_id, self._range_index, self._head.epoch, confirm_offset)
 
     def close(self) -> None:
-        """Stop; connections stay for others."""
+        """Stop; the connections stay open for other writers."""
         self._left = True
         for replica in self._dialed:
             self._dials.forget(replica, self)

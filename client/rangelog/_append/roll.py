@@ -26,7 +26,7 @@ def send_end(connections: DataConnections, stream_id: int, epoch: int, effect: L
 async def leave_range(
     connections: DataConnections, stream_id: int, epoch: int, effect: Leave, addresses: Mapping[ReplicaId, str]
 ) -> None:
-    """Tell the old range's replicas the committed end, and wait for a while until they know it."""
+    """Send the committed end to the old range's replicas. Best effort: the placement driver sends it as well."""
     key = RangeKey(stream_id, effect.range_index, effect.start_offset)
 
     async def tell(replica: ReplicaId) -> None:

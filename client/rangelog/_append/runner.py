@@ -1,8 +1,8 @@
-"""Runs the appender core: its effects become frames, calls to the placement driver and tasks; what they bring, events.
+"""Runs the appender core: its effects become frames, calls to the placement driver and tasks; their results become events.
 
-What holds: effects are done in the core's order; what doing one brings about is done after, not in between. A confirm
-offset goes out by itself only when no append is about to carry it, and to replicas that nobody follows a little later only;
-to one that asks for it, at once and each time it moves, until all that was sent when it asked is confirmed.
+What holds: effects are performed in the core's order; effects that follow from one are performed after it, not in between.
+A confirm offset is sent by itself only when no append is about to carry it, and with a delay to replicas without readers;
+to a replica that requests it, at once and each time it moves, until all batches sent before the request are confirmed.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from rangelog_proto.v1 import common_pb2
 _log = logging.getLogger("rangelog.writer")
 
 _CONFIRM_DELAY_S = 0.005
-"""For replicas where no reader waits: most often an append has carried it by then."""
+"""The delay for replicas where no reader waits: usually an append carries the confirm offset before it is over."""
 _WHY_TIMEOUT_S = 1.0
 
 
 class AppenderRunner:
-    """One writer's appender, running. All methods are for the event loop."""
+    """Runs one writer's appender. All methods are for the event loop."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class AppenderRunner:
         stopped: Callable[[RangelogError], None],
         send_gathered: Callable[[], None],
     ) -> None:
-        """`confirmed`: everything below is acked. `send_gathered`: submit what is there to be sent, if anything.
+        """`confirmed` gets each new confirm offset. `send_gathered` submits the gathered records, if any.
 
-        `stopping`: the core takes nothing more; `stopped`, now or soon after, says why.
+        `stopping`: the core accepts no more batches; `stopped`, now or soon after, gets the error.
         """
         self._metadata = metadata
         self._connections = connections
@@ -76,8 +76,8 @@ class AppenderRunner:
         self._send_gathered = send_gathered
         self._loop = asyncio.get_running_loop()
         self._links: dict[int, ReplicaLinks] = {}
-        self._confirms: dict[ReplicaId, tuple[int, int]] = {}  # range and offset, that wait for an append to carry them
-        self._asked: dict[ReplicaId, int] = {}  # for the confirm offset, and how far it has to get
+        self._confirms: dict[ReplicaId, tuple[int, int]] = {}  # range and offset of confirms that wait for an append
+        self._asked: dict[ReplicaId, int] = {}  # replicas that wait, with the confirm offset that they need
         self._confirm_soon = False
         self._confirm_later: asyncio.TimerHandle | None = None
         self._performing = False
@@ -89,19 +89,19 @@ class AppenderRunner:
         self.core = Appender(stream.epoch, self._enter(created), _now_ms())
 
     def start(self) -> None:
-        """Begin; everything after happens on the loop."""
+        """Start the core and its timer."""
         self._tick_in_time()
         self._perform()
 
     def submit(self, base_offset: int, end_offset: int, data: bytes) -> None:
-        """Send the next encoded batch. Raises what stopped the core."""
+        """Send the next encoded batch. Raises the error that stopped the core."""
         self.core.submit(_now_ms(), base_offset, end_offset, data)
         if self._tick_delay_ms == TICK_CALM_MS or self.core.holds_much:
             self._tick_in_time()
         self._perform()
 
     def close(self) -> None:
-        """Stop; connections stay for others. What is acked is still said: nobody else tells the replicas."""
+        """Stop; connections stay open for other writers. The last confirm offset is sent, since no other program sends it."""
         self._closed = True
         self._confirm_alone(followed_only=False)
         if self._ticker is not None:
@@ -112,7 +112,7 @@ class AppenderRunner:
             task.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something beside; its failure stops the writer."""
+        """Run a task; its failure stops the writer."""
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._task_ended)
@@ -121,30 +121,30 @@ class AppenderRunner:
     # ---- events of the links
 
     def connected(self, range_index: int, replica: ReplicaId) -> None:
-        """See RangeEvents."""
+        """The replica is connected."""
         self.core.connected(_now_ms(), range_index, replica)
         self._perform()
 
     def disconnected(self, range_index: int, replica: ReplicaId) -> None:
-        """See RangeEvents."""
+        """The replica is not connected."""
         self.core.disconnected(_now_ms(), range_index, replica)
         self._tick_in_time()
         self._perform()
 
     def acked(self, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
-        """See RangeEvents."""
+        """The replica holds all records below `durable_offset` durably."""
         self.core.acked(_now_ms(), range_index, replica, durable_offset)
         self._perform()
 
     def refused(self, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
-        """See RangeEvents."""
+        """The replica refused an append."""
         _log.info("%s refused an append of range %d: %s", replica, range_index, error)
         self.core.refused(_now_ms(), range_index, replica, error)
         self._tick_in_time()
         self._perform()
 
     def confirm_wanted(self, range_index: int, replica: ReplicaId) -> None:
-        """See RangeEvents."""
+        """A reader waits at the replica until the confirm offset moves."""
         if range_index == self.core.range_index:
             self._asked[replica] = self.core.next_offset
             self._answer_asked()
@@ -203,7 +203,7 @@ class AppenderRunner:
             self._perform_rare(core, effect)
 
     def _send_confirms(self) -> None:
-        """The application was told; what it appended since then carries the confirm offset, else it goes alone."""
+        """Send the confirm offset by itself, unless a batch that the application has appended since then carries it."""
         self._confirm_soon = False
         if self._confirms:
             self._send_gathered()
@@ -234,7 +234,7 @@ class AppenderRunner:
         elif isinstance(effect, SealRange):
             self._sealing = self.spawn(self._seal(core, effect))
         else:
-            self._asked.clear()  # the old range's readers hear of its end instead
+            self._asked.clear()  # readers of the old range get its end instead
             links = self._links.pop(effect.range_index, None)
             if links is not None:
                 links.close()
@@ -269,7 +269,7 @@ class AppenderRunner:
         self._perform()
 
     async def _tell_why(self, error: WriterFenced) -> None:
-        """Range servers fence the writer of a deleted stream, too: ask which it is, as long as that takes little time."""
+        """Replace WriterFenced by StreamNotFound where the stream was deleted, since range servers fence its writer too."""
         why: RangelogError = error
         try:
             await self._metadata.ranges(
@@ -285,7 +285,7 @@ class AppenderRunner:
         self._stopped(why)
 
     def _enter(self, created: common_pb2.Range) -> OpenRange:
-        """Make the links of a new range; the core's Connect effects start them."""
+        """Create the links of a new range; the core's Connect effects start them."""
         config = self._stream.config
         self._dials.learn(created)
         links = ReplicaLinks(
@@ -310,7 +310,7 @@ class AppenderRunner:
         )
 
     def _tick_in_time(self) -> None:
-        """See to it that the next tick comes as early as the core wants it."""
+        """Set the timer to the core's next tick."""
         delay_ms = self.core.tick_after_ms(_now_ms())
         due_s = self._loop.time() + delay_ms / 1000
         if self._ticker is not None:

@@ -1,6 +1,6 @@
-"""Becoming the writer of a stream: raise the epoch, and seal what an earlier writer left open.
+"""Becoming the writer of a stream: raise the epoch, and seal the range that an earlier writer left open.
 
-What holds: when it returns, nobody of a lower epoch can get another ack, and the stream's end is committed.
+What holds: when `take_over` returns, no writer of a lower epoch can get another ack, and the stream's end is committed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rangelog_proto.v1 import common_pb2
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """The stream, with the caller's epoch; where it ends; and the replicas to be told so, if a range was sealed."""
+    """The stream, with the caller's epoch; its end; and the sealed range, if any, whose replicas must get the end."""
 
     stream: common_pb2.Stream
     end_offset: int
@@ -30,7 +30,7 @@ class TakenOver:
 
 
 async def take_over(metadata: Metadata, connections: DataConnections, stream: str, *, timeout_s: float) -> TakenOver:
-    """Raises StreamNotFound, SealBlocked (too few truthful replicas), Unavailable, WriterFenced (a later one was faster)."""
+    """Take over a stream. Raises StreamNotFound, SealBlocked, Unavailable, WriterFenced (by a later takeover)."""
     deadline = time.monotonic() + timeout_s
     opened = await metadata.open_writer(stream, f"{socket.gethostname()}/{os.getpid()}", timeout_s)
     if not opened.HasField("last_range"):

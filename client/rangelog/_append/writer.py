@@ -1,11 +1,11 @@
-"""The writer of a stream: takes records, cuts them into batches, and runs the appender core.
+"""The writer of a stream: builds batches from records and runs the appender core.
 
-Batching is by what is in flight, not by a linger: while nothing is, a record goes out at once; while enough is, records
-gather, and go out together when an ack comes back or a batch is full. What the application has pending is bounded by
-`inflight_bytes_max`; a future resolves with the record's offset once enough replicas have it on disk.
+Batching follows the number of batches in flight; there is no linger time. A record is sent at once while few batches are in
+flight; otherwise records gather, and are sent together when an ack arrives or a batch is full. `inflight_bytes_max` bounds
+the bytes that are appended and not acked. A future resolves with the record's offset once enough replicas have it on disk.
 
-What an error says of an append: `outcome_unknown` where the record may be in the log, now or later; else it is not there and
-never will be, so it may be appended again.
+The outcome of a failed append: with `outcome_unknown` the record may be in the log, now or later; otherwise it is not there
+and never will be, so it may be appended again.
 """
 
 from __future__ import annotations
@@ -35,12 +35,23 @@ _T = TypeVar("_T")
 
 _BATCHES_IN_FLIGHT = 4
 _MANY_BATCHES_IN_FLIGHT = 64
-"""Of all writers on the same connections. Beyond it each keeps one: what gathers meanwhile makes larger batches."""
+"""Of all writers on the same connections. Above it each writer has one batch in flight, and builds larger batches."""
 _OVERSHOOT = 2
 
 
 class Writer:
-    """The single writer of a stream; make it with `client.writer(name)` and use it with `async with`."""
+    """The single writer of a stream. Make it with `client.writer(name)` and use it with `async with`.
+
+    Example:
+        ```python
+        async with client.writer("flights") as writer:
+            ack = await writer.append(b"first", key=b"UA")
+            for value in values:
+                writer.append_nowait(value)
+                await writer.ready()
+            await writer.flush()
+        ```
+    """
 
     def __init__(
         self,
@@ -75,8 +86,8 @@ class Writer:
         self._accepting = False
         self._closed = False
         self.on_closed: Callable[[Writer], object] = lambda _: None
-        self._left_unknown = False  # the writer ended with appends sent that were not acked
-        self._untold: RangelogError | None = None  # what ended appends that nobody waits for
+        self._left_unknown = False  # the writer ended while appends were sent and not acked
+        self._untold: RangelogError | None = None  # the error of appends without a waiter
 
     # ---- life
 
@@ -88,9 +99,14 @@ class Writer:
         await self.close(flush=kind is None)
 
     async def open(self) -> None:
-        """Become the stream's writer: fence and seal what an earlier one left, open a range.
+        """Become the stream's writer: fence the earlier writer, seal its range, and create the next range.
 
-        Raises StreamNotFound, SealBlocked, NoPlacement, Unavailable, WriterFenced (a later one was faster).
+        Raises:
+            StreamNotFound: The stream does not exist.
+            SealBlocked: Too few replicas of the open range answer to seal it.
+            NoPlacement: There are too few range servers for a new range.
+            WriterFenced: Another writer opened the stream after this call.
+            Unavailable: The placement driver does not answer in time.
         """
         self._loop = asyncio.get_running_loop()
         deadline = time.monotonic() + self._open_timeout_s
@@ -120,9 +136,14 @@ class Writer:
         runner.start()
 
     async def close(self, *, flush: bool = True, timeout_s: float | None = None) -> None:
-        """Flush (unless told not to) and let go. Idempotent. Raises what flush raises, after letting go.
+        """Flush, unless `flush` is False, and close. Idempotent; the writer is closed even when an error is raised.
 
-        So it does where another writer took the stream, and appends were lost of which nobody was told.
+        Args:
+            flush: Wait for the acks of all appends first.
+            timeout_s: Limit of the flush in seconds; None: the writer's `append_timeout_s`.
+
+        Raises:
+            RangelogError: An error of `flush`. Also the error that ended the writer, if it ended appends without a waiter.
         """
         if self._closed:
             return
@@ -146,12 +167,12 @@ class Writer:
 
     @property
     def closed(self) -> bool:
-        """Whether the writer was closed."""
+        """Whether the writer is closed."""
         return self._closed
 
     @property
     def epoch(self) -> int:
-        """The epoch this writer holds. Raises WriterClosed before `open`."""
+        """The epoch of this writer. Raises WriterClosed before `open`."""
         return self._running().core.epoch
 
     @property
@@ -162,7 +183,10 @@ class Writer:
 
     @property
     def confirm_offset(self) -> int:
-        """Everything below is acked. Raises WriterClosed before `open`."""
+        """The confirm offset: all records below it are acked (Kafka: high watermark, BookKeeper: LAC).
+
+        Raises WriterClosed before `open`.
+        """
         return self._running().core.confirm_offset
 
     async def append(
@@ -174,10 +198,25 @@ class Writer:
         timestamp: datetime | int | None = None,
         timeout_s: float | None = None,
     ) -> Ack:
-        """Append one record and return once it is acked. `timestamp`: a datetime, or ms since the epoch.
+        """Append one record and return once it is acked.
 
-        Raises AppendTimeout (where its outcome is unknown, the writer goes on trying), WriterFenced, RecordTooLarge,
-        WriterClosed, StreamNotFound (it was deleted).
+        Args:
+            value: The value.
+            key: The key, if any.
+            headers: Header names and values, at most 255 of them.
+            timestamp: A datetime, or milliseconds since the Unix epoch; None: now.
+            timeout_s: Limit in seconds; None: the writer's `append_timeout_s`.
+
+        Returns:
+            The ack, with the record's offset.
+
+        Raises:
+            AppendTimeout: No ack in time. If `outcome_unknown` is set, the writer still retries the append.
+            WriterFenced: A later writer owns the stream.
+            RecordTooLarge: The record exceeds 1 MiB.
+            InvalidArgument: The value, key, headers or timestamp are not valid.
+            WriterClosed: The writer is not open.
+            StreamNotFound: The stream was deleted.
         """
         if self._pending_bytes >= self._inflight_bytes_max:
             await self.ready(timeout_s=timeout_s)
@@ -191,10 +230,16 @@ class Writer:
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
     ) -> asyncio.Future[Ack]:
-        """Append one record without waiting; the future gives its ack.
+        """Append one record without waiting. The arguments are those of `append`.
 
-        Call `await writer.ready()` every now and then: it waits while `inflight_bytes_max` are pending. Raises Overloaded
-        when twice as much is, and what append raises.
+        Call `await writer.ready()` regularly: it waits while `inflight_bytes_max` bytes or more are not acked.
+
+        Returns:
+            A future of the ack. It fails with the errors of `append`.
+
+        Raises:
+            Overloaded: Twice `inflight_bytes_max` bytes are not acked.
+            RangelogError: The errors of `append` that are known at once.
         """
         offset = self.append_nowait(value, key=key, headers=headers, timestamp=timestamp)
         future: asyncio.Future[Ack] = self._loop.create_future()
@@ -209,10 +254,17 @@ class Writer:
         headers: Mapping[str, bytes] | None = None,
         timestamp: datetime | int | None = None,
     ) -> int:
-        """Append one record without waiting and without a future: the cheapest way. Return the offset it will have.
+        """Append one record without waiting and without a future, at the lowest cost. The arguments are those of `append`.
 
-        It is acked once `confirm_offset` is beyond that offset, or `await writer.flush()` returned; what ends the writer
-        before that is raised by the next call. Call `await writer.ready()` every now and then. Raises as submit does.
+        The record is acked once `confirm_offset` is above its offset, or once `await writer.flush()` returns. If the writer
+        ends before that, the next call raises the error. Call `await writer.ready()` regularly.
+
+        Returns:
+            The offset that the record will have.
+
+        Raises:
+            Overloaded: Twice `inflight_bytes_max` bytes are not acked.
+            RangelogError: The errors of `append` that are known at once.
         """
         if not self._accepting or self._pending_bytes >= _OVERSHOOT * self._inflight_bytes_max:
             self._refuse()
@@ -245,10 +297,20 @@ class Writer:
     async def append_batch(
         self, records: Iterable[bytes | AppendRecord], *, timeout_s: float | None = None
     ) -> list[Ack]:
-        """Append records in order and return their acks once all are. Raises as append does.
+        """Append records in order and return once all are acked.
 
-        A record that is not allowed is refused before any of them is appended. An error whose outcome is unknown may
-        have come after some of them were acked.
+        An invalid record is refused before any record is appended. When an error has `outcome_unknown`, some of the records
+        may be acked.
+
+        Args:
+            records: Values, or AppendRecords with key, headers and timestamp.
+            timeout_s: Limit of each wait in seconds; None: the writer's `append_timeout_s`.
+
+        Returns:
+            One ack per record, in the same order.
+
+        Raises:
+            RangelogError: The errors of `append`.
         """
         checked = list(records)
         for record in checked:
@@ -278,7 +340,7 @@ class Writer:
         return [Ack(offset) for offset in offsets]
 
     async def flush(self, *, timeout_s: float | None = None) -> None:
-        """Return once everything submitted is acked. Raises AppendTimeout, WriterFenced, WriterClosed, StreamNotFound."""
+        """Return once all appended records are acked. Raises AppendTimeout, WriterFenced, WriterClosed, StreamNotFound."""
         try:
             self._running()
         except RangelogError as error:
@@ -291,7 +353,7 @@ class Writer:
         await self._wait(waiter, timeout_s)
 
     async def ready(self, *, timeout_s: float | None = None) -> None:
-        """Return once there is room to submit. Raises AppendTimeout, WriterFenced, WriterClosed."""
+        """Return once less than `inflight_bytes_max` bytes are not acked. Raises AppendTimeout, WriterFenced, WriterClosed."""
         self._running()
         while self._pending_bytes >= self._inflight_bytes_max:
             future: asyncio.Future[None] = self._loop.create_future()
@@ -301,7 +363,7 @@ class Writer:
     # ---- inside
 
     def _pump(self) -> None:
-        """Send what was gathered, if little enough is in flight."""
+        """Send the gathered records, if few enough batches are in flight."""
         self._pump_due = False
         if self._builder.values and self._may_send() and self._accepting:
             self._submit_gathered()
@@ -311,7 +373,7 @@ class Writer:
         return len(self._inflight) < (1 if many else _BATCHES_IN_FLIGHT)
 
     def _submit_gathered(self) -> BatchBuilder:
-        """Send what was gathered; return the batch that gathers now."""
+        """Send the gathered records; return the next batch builder."""
         runner = self._running()
         batch, self._builder = self._builder, BatchBuilder()
         core = runner.core
@@ -355,7 +417,7 @@ class Writer:
             self._untold = error.with_outcome(unknown=self._left_unknown)
 
     def _fail(self, of_sent: RangelogError, of_gathered: RangelogError) -> None:
-        """Nothing more will be acked: what was sent may or may not be in the log, what was only gathered is not."""
+        """Fail all records that are not acked: a sent record may be in the log, a gathered one is not."""
         sent, gathering = list(self._inflight), self._builder
         self._connections.batches_in_flight -= len(sent)
         self._inflight.clear()
@@ -369,7 +431,7 @@ class Writer:
         self._wake_room(certain)
 
     async def _wait(self, future: asyncio.Future[_T], timeout_s: float | None, *, outcome_unknown: bool = True) -> _T:
-        """Wait for a future that nobody else waits for."""
+        """Wait for a future that has no other waiter."""
         limit_s = self._append_timeout_s if timeout_s is None else timeout_s
         timer = self._loop.call_later(limit_s, self._expire, future, limit_s, outcome_unknown)
         try:
@@ -383,7 +445,7 @@ class Writer:
             future.set_exception(
                 AppendTimeout(
                     f"not acked within {limit_s:g} s{confirmed}: too few range servers answer? "
-                    "The writer goes on trying; see `pdctl server list`",
+                    "The writer retries; see `pdctl server list`",
                     outcome_unknown=outcome_unknown,
                 )
             )

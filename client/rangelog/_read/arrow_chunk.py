@@ -1,7 +1,7 @@
-"""Tiered objects as the client and the tests read them: Arrow out of an object, and records out of Arrow.
+"""Tiered objects as records: Arrow batches from an object, and records from Arrow batches.
 
-What holds: a chunk's headers were checked when it was made, so nothing fails later; a record costs nothing until somebody
-looks at it.
+What holds: a chunk's headers are checked when it is made, so no access fails later; a record object is made only when it is
+accessed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rangelog_core.errors import Corruption
 from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 
-_ROWS_AT_ONCE = 1024  # few enough to stay in the processor's cache between being made and being looked at
+_ROWS_AT_ONCE = 1024  # few enough to stay in the processor's cache until the records are used
 _NO_HEADERS: Mapping[str, bytes] = {}
 _new_record = partial(
     tuple.__new__, Record
-)  # the constructor of a named tuple is a Python function: dearer than all the rest
+)  # the constructor of a named tuple is a Python function, which costs more than all the rest
 
 
 def read_object(store: ObjectStore, described: common_pb2.Object, start: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -36,7 +36,7 @@ def read_object(store: ObjectStore, described: common_pb2.Object, start: int, en
 
 
 def records_from_arrow(table: pa.RecordBatch) -> Iterable[Record]:
-    """Make the rows into records, as they are asked for."""
+    """Yield the rows as records, each made on demand."""
     starts = range(0, table.num_rows, _ROWS_AT_ONCE)
     return chain.from_iterable(_records(table.slice(start, _ROWS_AT_ONCE)) for start in starts)
 
@@ -50,7 +50,7 @@ def _records(table: pa.RecordBatch) -> Iterable[Record]:
     headers: Iterable[Mapping[str, bytes]] = repeat(_NO_HEADERS)
     if _has_headers(column):
         headers = [dict(pairs) if pairs else _NO_HEADERS for pairs in column.to_pylist()]
-    return map(_new_record, zip(offsets, stamps, keys, values, headers))  # some of these have no end of their own
+    return map(_new_record, zip(offsets, stamps, keys, values, headers))  # some of these iterators are endless
 
 
 def _has_headers(column: pa.MapArray) -> bool:
@@ -58,12 +58,12 @@ def _has_headers(column: pa.MapArray) -> bool:
 
 
 class ArrowChunk(Chunk):
-    """Rows as records in offset order. Iterate over it: indexing is for single ones."""
+    """Rows as records in offset order. Iterate over it; indexing is meant for single records."""
 
     __slots__ = ("_table",)
 
     def __init__(self, table: pa.RecordBatch) -> None:
-        """Raises Corruption when the names of headers are no text."""
+        """Raises Corruption when a header's name is not UTF-8."""
         self._table = table
         if _has_headers(table.column("headers")):
             try:

@@ -1,6 +1,6 @@
-"""Cold reads: tiered ranges come from the object store itself, so they cost the range servers nothing.
+"""Cold reads: the client reads tiered ranges from the object store, without the range servers.
 
-Needs the extra `tier`; without it the error says so. Blocking work runs on threads.
+Needs the extra `tier`; without it MissingExtra is raised. Blocking work runs on threads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ColdStores:
         self._closed = False
 
     async def fetcher(self) -> ObjectFetcher:
-        """Return the cluster's object store as it is named now. Raises MissingExtra, ConfigInvalid, Unavailable."""
+        """Return the fetcher for the cluster's current object store. Raises MissingExtra, ConfigInvalid, Unavailable."""
         try:
             from rangelog._read.object_fetcher import ObjectFetcher
             from rangelog.tier import open_object_store
@@ -56,14 +56,14 @@ class ColdStores:
         return self._opened[url]
 
     def close(self) -> None:
-        """Let go of them; what is being read then fails. Idempotent."""
+        """Close the stores; reads in progress fail. Idempotent."""
         self._closed = True
         for each in self._opened.values():
             each.close()
 
 
 class ColdReader:
-    """Reads committed objects of one stream from a position on; opens the store at first use. Close it."""
+    """Reads committed objects of one stream from a position on. Opens the store at first use; `close` it."""
 
     def __init__(self, metadata: Metadata, stores: ColdStores) -> None:
         self._metadata = metadata
@@ -73,15 +73,15 @@ class ColdReader:
         self._next: tuple[int, int] = (0, 0)
 
     def close(self) -> None:
-        """Give up what is being fetched ahead; idempotent, and it may be used again."""
+        """Cancel the fetches ahead. Idempotent; the reader may be used again."""
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None
 
     async def read(self, stream: common_pb2.Stream, position: int, end: Callable[[], int]) -> tuple[Any, int]:
-        """Return the next rows from `position` on as an Arrow RecordBatch, and where they end.
+        """Return the next rows from `position` on as an Arrow RecordBatch, and their end offset.
 
-        `end` says up to where reading on will be cold: so far objects are fetched ahead.
+        `end`: up to which offset later reads will be cold; objects are fetched ahead up to it.
         Raises Corruption, Unavailable, ObjectNotFound, UnsupportedVersion.
         """
         if self._ahead is None or self._next != (stream.stream_id, position):
@@ -136,7 +136,7 @@ class ColdReader:
 
 
 def cold_until(ranges: Sequence[common_pb2.Range], number: int, preference: ReadPreference) -> int:
-    """Return up to where records come from objects when range `number` is read from them: ranges behind it count as well."""
+    """Return the end of the records that are read from objects, from range `number` on, later ranges included."""
     end = ranges[number].tiered_end_offset
     for source in ranges[number + 1 :]:
         whole_before = source.start_offset == end
@@ -150,7 +150,7 @@ def cold_until(ranges: Sequence[common_pb2.Range], number: int, preference: Read
 
 
 def records_of(table: Any) -> Sequence[Record]:
-    """Return Arrow rows as records, each made when it is looked at. Raises Corruption."""
+    """Return Arrow rows as records, each made when it is accessed. Raises Corruption."""
     from rangelog._read.arrow_chunk import ArrowChunk
 
     return ArrowChunk(table)

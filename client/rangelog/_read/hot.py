@@ -1,4 +1,4 @@
-"""Hot reads: whole batches of one range from any of its replicas, checked before anybody sees them."""
+"""Hot reads: whole, checked batches of one range from any of its replicas."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _NOTHING_YET_POLL_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Consecutive batches, checked, the first holding the offset asked for; `sealed_end_offset` when the replica knows it.
+    """Consecutive checked batches; the first holds the requested offset. `sealed_end_offset`: None if the replica knows none.
 
-    `durable_offset`: up to where the replica holds the range, readable or not.
+    `durable_offset`: the end of the replica's records, readable or not.
     """
 
     batches: Sequence[tuple[BatchHeader, bytes]]
@@ -39,9 +39,9 @@ class Fetched:
     durable_offset: int = 0
 
     def open_known(self) -> tuple[list[Columns], int]:
-        """Open the batches up to the first that this program does not know; return them and where they end.
+        """Open the batches up to the first of an unknown version; return them and their end offset.
 
-        Raises ProtocolViolation; UnsupportedVersion when the very first is unknown.
+        Raises ProtocolViolation; UnsupportedVersion when the first batch is of an unknown version.
         """
         opened: list[Columns] = []
         for header, data in self.batches:
@@ -55,10 +55,10 @@ class Fetched:
 
 
 class HotRange:
-    """Reads one range from its replicas: sticks to one, goes on to the next when it fails."""
+    """Reads one range from one of its replicas, and from the next one after a failure."""
 
     def __init__(self, connections: DataConnections, source: common_pb2.Range, *, turn: int = 0) -> None:
-        """`turn`: how many replicas to pass over at first."""
+        """`turn`: the number of replicas to skip at first."""
         self.source = source
         self._key = range_key(source)
         self._connections = connections
@@ -66,28 +66,28 @@ class HotRange:
         ordered = sorted(source.replicas, key=lambda replica: replica.health != alive)
         self._replicas = [(replica_id(each.server, each.incarnation), each.data_address) for each in ordered]
         self._current = turn
-        self.problem = ""  # why a replica was left out when all were asked
-        self.unsupported: UnsupportedVersion | None = None  # if that was why for one
+        self.problem = ""  # the last error of a replica when all were asked
+        self.unsupported: UnsupportedVersion | None = None  # that error, if it is one of versions
         self._pushed: PushedFetch | None = None
 
     def next_replica(self) -> None:
-        """Turn to another replica: this one does not get on."""
+        """Continue with the next replica, since the current one is behind."""
         self.close()
         self._current += 1
 
     def close(self) -> None:
-        """Want nothing more; idempotent, and what was wanted again later is asked for again."""
+        """End the pushed fetch. Idempotent; a later `fetch` starts a new one."""
         pushed, self._pushed = self._pushed, None
         if pushed is not None:
             pushed.close()
 
     async def fetch(self, offset: int, *, wait_ms: int, known_end_offset: int, end_offset: int = 0) -> Fetched:
-        """Fetch from `offset` on; empty when there is nothing readable within `wait_ms`.
+        """Fetch from `offset` on; the result is empty when no record becomes readable within `wait_ms`.
 
-        The replica goes on sending, up to `end_offset` if there is one: who fetches on where the last fetch ended, in the
-        same way, gets what came meanwhile.
+        The fetch is pushed: the replica continues to send, up to `end_offset` if it is not 0. A later call with the same
+        arguments, at the offset where this one ended, returns the batches that have arrived meanwhile.
 
-        Raises Unavailable when every replica failed (with the last reason), OffsetOutOfRange, UnsupportedVersion.
+        Raises Unavailable with the last reason when every replica failed, OffsetOutOfRange, UnsupportedVersion.
         """
         last: RangelogError = Unavailable(f"range {self.source.stream_id}/{self.source.index} has no hot replica")
         nothing_yet = False
@@ -100,7 +100,7 @@ class HotRange:
                 checked = answer.batches
                 return Fetched(checked.batches, checked.end_offset, answer.sealed_end_offset, answer.durable_offset)
             except OffsetOutOfRange as error:
-                last = error  # perhaps only this replica is behind
+                last = error  # other replicas may be further
             except RangeNotFound as error:
                 last = error
                 never_held = not isinstance(error, RangeDropped)
@@ -108,7 +108,7 @@ class HotRange:
             except RangelogError as error:
                 last = error
             self.next_replica()
-        if nothing_yet:  # the first append makes the replicas: there is none so far
+        if nothing_yet:  # the first append creates the replicas: none exists yet
             await asyncio.sleep(min(wait_ms, _NOTHING_YET_POLL_MS) / 1000)
             return Fetched((), offset, None)
         if isinstance(last, OffsetOutOfRange | UnsupportedVersion):
@@ -137,14 +137,14 @@ class HotRange:
         return pushed
 
     async def ask_all(self) -> list[Told]:
-        """Ask every replica for its offsets; those that fail are left out. Raises RangeDropped: the range is not open."""
+        """Return the offsets of every replica that answers. Raises RangeDropped where the range is no longer open."""
         told = await asyncio.gather(*(self._ask(replica, address) for replica, address in self._replicas))
         return [each for each in told if each is not None]
 
     def wait_confirmed(self, confirm_offset: int, wait_ms: int) -> list[Coroutine[Any, Any, Told | None]]:
-        """Ask every replica to answer once the writer told it that all below an offset is acked, or after the wait.
+        """Ask every replica to reply once its confirm offset has reached an offset, or after the wait.
 
-        A replica that has not heard so asks the writer, if that is connected.
+        A replica whose confirm offset is lower requests it from the writer, if the writer is connected.
         """
         return [
             self._ask(replica, address, confirm_wanted_offset=confirm_offset, wait_ms=wait_ms)
@@ -162,7 +162,7 @@ class HotRange:
             )
         except RangeDropped:
             raise
-        except RangeNotFound:  # the first append makes the replica: until then it truthfully holds nothing
+        except RangeNotFound:  # the first append creates the replica: until then it holds no record
             return Told(replica, start, start)
         except RangelogError as error:
             self.problem = error.message
@@ -172,11 +172,11 @@ class HotRange:
         return Told(replica, answer.durable_offset, answer.confirm_offset, answer.sealed_end_offset, answer.doubtful)
 
     async def lookup_timestamp(self, timestamp_ms: int, known_end_offset: int) -> int | None:
-        """Return where to start looking for the first record at or after a time; None: it is not below the known end.
+        """Return the offset from which to look for the first record at or after a time; None: it is not below the known end.
 
-        That a record is *not* there, only a replica knows that has looked as far.
+        Only a replica that holds all records below the known end can prove that there is none.
 
-        Raises Unavailable when none did, UnsupportedVersion.
+        Raises Unavailable when no replica could answer, UnsupportedVersion.
         """
         last: RangelogError = Unavailable("there is no hot replica")
         for replica, address in self._replicas:
@@ -193,7 +193,7 @@ class HotRange:
             last = Unavailable(f"{replica.server} is behind: it has {answer.readable_end_offset} of {known_end_offset}")
         if isinstance(last, UnsupportedVersion):
             raise last
-        raise Unavailable(f"no replica of range {self.source.index} can be asked: {last.message}") from last
+        raise Unavailable(f"no replica of range {self.source.index} can answer: {last.message}") from last
 
     async def _client(self, replica: ReplicaId, address: str) -> ReplicaClient:
         return ReplicaClient(await self._connections.get(replica, address), self._key)

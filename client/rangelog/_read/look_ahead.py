@@ -1,8 +1,8 @@
-"""Reads a stream's objects one behind the other: the next ones are fetched, and the next row group decoded, meanwhile.
+"""Reads a stream's objects in order: the next objects are fetched, and the next row group decoded, ahead of the reader.
 
-What holds: rows come in offset order without gap; what goes wrong ahead is raised when its turn comes, not before; memory
-is bounded (see object_fetcher; one decoded row group waits beside the one in use); closed, it leaves nothing under way but the
-pieces that threads are reading just then.
+What holds: rows come in offset order without gap; an error ahead is raised when the reader reaches it, not before; memory
+is bounded (see object_fetcher; one decoded row group waits beside the one in use); after `close` only the pieces that threads
+are reading at that moment are still in progress.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DECODED_AHEAD = 1
 
 @dataclass(slots=True)
 class _Fetched:
-    """A span under way or there, and the row groups in it (without `reader`: all that is wanted of the object)."""
+    """A span that is being fetched or has arrived, and its row groups; without `reader`, the wanted part of an object."""
 
     described: common_pb2.Object
     span: ByteSpan
@@ -39,22 +39,22 @@ class _Fetched:
     groups: Sequence[RowGroup] = ()
 
     async def arrived(self) -> None:
-        """Wait for all of it. Raises what went wrong."""
+        """Wait for the whole span. Raises the error of the fetch."""
         if self.under_way:
             await asyncio.wait(self.under_way)
         for each in self.under_way:
             if each.cancelled():
-                raise Unavailable("the client was closed")  # what waited for a thread does not begin any more
+                raise Unavailable("the client was closed")  # work that waited for a thread is cancelled
             each.result()
 
     def data(self, group: RowGroup) -> memoryview | None:
-        """The bytes of a row group, if they are here."""
+        """The bytes of a row group, if they have arrived."""
         low, high = group.span.begin - self.span.begin, group.span.end - self.span.begin
         return self.view[low:high] if 0 <= low <= high <= len(self.view) else None
 
 
 class LookAhead:
-    """See the module. Close it."""
+    """Reads objects of one stream, with fetches ahead. Close it."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class LookAhead:
         start: int,
         end: int,
     ) -> None:
-        """Begin with the records of [start, end). `list_objects`: a page of those that end beyond an offset."""
+        """Read the records of [start, end). `list_objects` returns one page of the objects that end beyond an offset."""
         self.end = end
         self._fetcher = fetcher
         self._list_objects = list_objects
@@ -93,7 +93,7 @@ class LookAhead:
         return self._batches.popleft()
 
     def close(self) -> None:
-        """Give everything up; idempotent."""
+        """Cancel all fetches; idempotent."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
@@ -108,7 +108,7 @@ class LookAhead:
         end: Exception | None = None
         try:
             await self._fetch_all()
-        except Exception as error:  # for the reader, once it has come this far
+        except Exception as error:  # raised once the reader has come this far
             end = error
         await self._fetched.put(end)
 
@@ -126,7 +126,7 @@ class LookAhead:
 
     async def _fetch_object(self, described: common_pb2.Object, start: int) -> None:
         first = await self._get(described, first_span(described, start, self.end))
-        if not first.span.begin:  # nothing is before it: this is all of the object
+        if not first.span.begin:  # nothing precedes it: this is the whole object
             await self._fetched.put(first)
             return
         await first.arrived()
@@ -150,7 +150,7 @@ class LookAhead:
             return
         self._fetcher.give(fetched.span.size)
         if not self._closed:
-            fetched.view.release()  # a thread that was given it may forget it later
+            fetched.view.release()  # a thread may release its reference later
             self._spare.give(fetched.buffer)
 
     # ---- to Arrow
@@ -182,7 +182,7 @@ class LookAhead:
 
 
 def joined(groups: Sequence[RowGroup]) -> list[list[RowGroup]]:
-    """Put row groups that follow each other together, up to JOINED_BYTES_MAX: each request has its price."""
+    """Join adjacent row groups into requests of up to JOINED_BYTES_MAX, since each request has a cost."""
     found: list[list[RowGroup]] = []
     for group in groups:
         if found and group.span.end - found[-1][0].span.begin <= JOINED_BYTES_MAX:

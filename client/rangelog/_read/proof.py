@@ -1,8 +1,8 @@
-"""Finds the end of an open range that a reader may believe: asks the replicas, then the writer, then the placement driver.
+"""Finds the proved end of an open range: asks the replicas, then the writer, then the placement driver.
 
-What holds: what is returned is acked, or no seal can end the range below it any more. A healthy writer costs the placement
-driver nothing: the replicas ask it for its confirm offset. Only where it stays silent is the end arbitrated. With the
-placement driver away as well, only what was confirmed is believed.
+What holds: everything below the returned end is acked, or no seal can end the range below it. With a healthy writer the
+placement driver is not asked: the replicas request the confirm offset from the writer. Only if the writer stays silent, the
+placement driver decides. Without the placement driver, only the confirm offset counts.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from rangelog_core.errors import RangelogError, RangeNotFound, StreamNotFound, U
 from rangelog_proto.v1 import common_pb2
 
 CONFIRM_WAIT_MS = 100
-"""How long a writer has to say that it was acked what enough replicas hold: some round trips."""
+"""The time for a writer to confirm the records that enough replicas hold: some round trips."""
 ARBITRATION_TIMEOUT_S = 3.0
 _ON_ITS_WAY_S = 0.3
-"""An answer takes so long at most: a round trip to the other end of a continent."""
+"""The longest time of a reply: a round trip to the other end of a continent."""
 _ATTEMPTS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class ProvedEnd:
-    """Everything below `offset` is acked, or as good as. Not `exact`: there may be acks beyond it, given a moment ago."""
+    """Everything below `offset` is acked, or cannot be cut by a seal. Not `exact`: recent acks may lie beyond it."""
 
     offset: int
     exact: bool
@@ -36,7 +36,7 @@ class ProvedEnd:
 async def proved_end(hot: HotRange, metadata: Metadata) -> ProvedEnd:
     """Return the end of an open range.
 
-    Raises Unavailable when no replica answers, StreamNotFound, RangeNotFound where it is not open any more.
+    Raises Unavailable when no replica answers, StreamNotFound, RangeNotFound where the range is no longer open.
     """
     evidence = await _gather(hot)
     if evidence.sealed_end_offset is not None:
@@ -52,7 +52,7 @@ async def proved_end(hot: HotRange, metadata: Metadata) -> ProvedEnd:
 
 
 async def _gather(hot: HotRange) -> Evidence:
-    """Ask all replicas; while fewer than A answer, for some seconds: one alone may not have heard of the last acks."""
+    """Ask all replicas, for some seconds while fewer than A answer: one alone may not know the last acks."""
     source = hot.source
     told: Sequence[Told] = await hot.ask_all()
     for attempt in range(_ATTEMPTS):
@@ -75,7 +75,7 @@ async def _gather(hot: HotRange) -> Evidence:
 
 
 async def _ask_writer(hot: HotRange, wanted_offset: int) -> Told | None:
-    """Return what the first replica says that hears from the writer that `wanted_offset` is acked, or of a seal."""
+    """Return the first answer of a replica that learns from the writer that `wanted_offset` is acked, or learns of a seal."""
     asked = [asyncio.ensure_future(each) for each in hot.wait_confirmed(wanted_offset, CONFIRM_WAIT_MS)]
     try:
         for answer in asyncio.as_completed(asked, timeout=CONFIRM_WAIT_MS / 1000 + _ON_ITS_WAY_S):
@@ -83,7 +83,7 @@ async def _ask_writer(hot: HotRange, wanted_offset: int) -> Told | None:
             if told is not None and (told.sealed_end_offset is not None or told.confirm_offset >= wanted_offset):
                 return told
     except TimeoutError:
-        return None  # a replica that does not answer is not waited for
+        return None  # replicas that do not answer are not waited for
     finally:
         for each in asked:
             each.cancel()

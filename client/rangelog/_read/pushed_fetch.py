@@ -1,8 +1,8 @@
-"""One range pushed by one replica: a fetch that goes on, with as much credit as its reader has room for.
+"""A pushed fetch: one replica sends one range in many replies, within the credit that the reader grants.
 
-What holds: at most `CREDIT_BYTES` (and one batch) wait here to be taken; credit is given for what was taken, a quarter of it
-at a time; a replica that sends nothing for longer than it was asked to has failed. The batches were checked: each answer goes
-on where the one before ended.
+What holds: at most `CREDIT_BYTES` (and one batch) are received and not taken; credit is renewed for taken bytes, a quarter of
+it at a time; a replica that sends nothing for longer than the requested wait has failed. The batches are checked: each reply
+starts where the one before ended.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from rangelog_core.net.replica_client import REPLY_TIMEOUT_S, FetchAnswer, Range
 from rangelog_proto.v1 import data_pb2
 
 REPLY_BYTES = 240 * KIB
-"""A reply that is smaller than a buffer is received, checked and taken apart in the processor's cache."""
+"""A reply that is smaller than a buffer is received, checked and decoded in the processor's cache."""
 CREDIT_BYTES = 2 * MIB
-"""Two of a busy writer's largest batches: while one is taken apart the next one is on its way. With more, bytes leave the
-cache while they wait, and each step of the way fetches them from memory."""
+"""Two of a busy writer's largest batches: while one is decoded the next one is transferred. With more, bytes leave the
+cache while they wait, and each step has to fetch them from memory."""
 
 
 class PushedFetch:
@@ -33,7 +33,7 @@ class PushedFetch:
         known_end_offset: int,
         end_offset: int,
     ) -> None:
-        """Ask for it. Raises what the connection died of."""
+        """Send the fetch. Raises the error that closed the connection."""
         self.connection = connection
         self.wanted = (wait_ms, known_end_offset, end_offset)
         self.over = False
@@ -55,7 +55,7 @@ class PushedFetch:
         self._replies = connection.subscribe(Opcode.FETCH, request.SerializeToString())
 
     async def next(self) -> FetchAnswer:
-        """Return the next answer. Raises what the replica answered, RequestTimeout, ProtocolViolation or Corruption."""
+        """Return the next reply. Raises the error in the reply, RequestTimeout, ProtocolViolation or Corruption."""
         frame = await self._replies.next(timeout_s=self._timeout_s)
         answer = decode_fetch_answer(frame, self._key, self.position)
         self.over = answer.last
@@ -67,7 +67,7 @@ class PushedFetch:
         return answer
 
     def close(self) -> None:
-        """Want no more; idempotent."""
+        """End the fetch; idempotent."""
         if not self.over:
             self.over = True
             self._grant(0)

@@ -1,8 +1,8 @@
 """Reads a stream: one offset space over hot and tiered ranges.
 
-What holds: records come in offset order without gap or repeat, all of one stream: its name is resolved once; nothing is
-shown that a seal could still cut (see `protocol.proof`); a range that moves to the other tier meanwhile is planned anew.
-`follow=False` ends at what was acked when the reader started. A start by time skips no acked record of that time.
+What holds: records come in offset order without gap or repeat, all of one stream: its name is resolved once; no record is
+shown that a seal could still cut (see `protocol.proof`); a range that moves to the other tier meanwhile is located again.
+`follow=False` ends at the last record that was acked when the reader started. A start by time skips no acked record.
 """
 
 from __future__ import annotations
@@ -44,52 +44,51 @@ _log = logging.getLogger("rangelog.reader")
 
 _LONG_POLL_MS = 2_000
 _IDLE_WAIT_S = 5.0
-"""How long a reader waits for a change of its stream before it looks by itself."""
+"""How long a reader waits for a change of its stream before it asks the placement driver."""
 _PLANS_MAX = 6
 Start = int | str | datetime
 
 
 class StreamView:
-    """A stream's ranges as last heard from the placement driver. The first answer decides which stream the name means."""
+    """A stream's ranges by the placement driver's last reply. The first reply resolves the stream's name."""
 
     def __init__(self, metadata: Metadata, stream: str, *, stream_id: int = 0) -> None:
-        """`stream_id`: which stream it is, where the name was resolved before."""
+        """`stream_id`: the stream's id, where the name was resolved before."""
         self.name = stream
         self._metadata = metadata
         self.stream = common_pb2.Stream(stream_id=stream_id)
         self.ranges: list[common_pb2.Range] = []
         self._sealed: list[bool] = []
         self._asked_count = 0
-        self._answered = 0  # the latest question whose answer is held
+        self._answered = 0  # the latest request whose reply is held
 
     async def refresh(self, from_offset: int) -> None:
-        """Ask the placement driver. Raises StreamNotFound (it was deleted, whatever has its name now), Unavailable."""
+        """Ask the placement driver. Raises StreamNotFound (the stream was deleted, even if its name is reused), Unavailable."""
         stream_id = self.stream.stream_id
         self._asked_count += 1
         asked = self._asked_count
         stream, ranges = await self._metadata.ranges(self.name, from_offset, stream_id=stream_id)
         if asked < self._answered:
-            return  # an answer to a later question was here before
+            return  # the reply to a later request came first
         self._answered = asked
         self.stream, self.ranges = stream, ranges
         self._sealed = [each.state == common_pb2.RANGE_STATE_SEALED for each in self.ranges]
 
     def locate(self, position: int) -> Located | None:
-        """See protocol.reading.locate."""
+        """Return the range that covers `position`, as `protocol.reading.locate` does."""
         return locate(self.ranges, self._sealed, position, self.stream.trim_offset)
 
     async def proved_end(self, connections: DataConnections, source: common_pb2.Range) -> ProvedEnd:
-        """See `rangelog._read.proof`."""
+        """Return the proved end of an open range; `rangelog._read.proof` has the rules."""
         hot = HotRange(connections, source)
         return await proved_end(hot, self._metadata)
 
 
 async def confirmed_end(view: StreamView, connections: DataConnections) -> ProvedEnd:
-    """Return the end of what is acked now, at least every ack that anybody got before this call if it is exact.
+    """Return the end of the acked records; if it is exact, every ack before this call lies below it.
 
-    In an open range it is proved (see `rangelog._read.proof`). With a replica silent, or the placement driver and the
-    writer, the highest confirm offset that the replicas heard of counts, and it is not exact. Raises StreamNotFound,
-    Unavailable.
+    In an open range it is proved (see `rangelog._read.proof`). With a silent replica, or without placement driver and
+    writer, it is the highest confirm offset that the replicas know, and not exact. Raises StreamNotFound, Unavailable.
     """
     for attempt in range(_PLANS_MAX):
         await view.refresh(0)
@@ -100,13 +99,13 @@ async def confirmed_end(view: StreamView, connections: DataConnections) -> Prove
             return ProvedEnd(last.end_offset, exact=True)
         try:
             return await view.proved_end(connections, last)
-        except RangeNotFound:  # it was sealed since, and its replicas are gone from there
+        except RangeNotFound:  # it was sealed since, and its replicas were dropped
             await backoff(attempt)
-    raise Unavailable(f"the ranges of {view.name!r} move faster than they can be asked: try again")
+    raise Unavailable(f"the ranges of {view.name!r} change faster than they can be read: try again")
 
 
 class SpanReader(ABC, Generic[_T]):
-    """Reads a stream in chunks of consecutive records; what a chunk is made of, the subclass decides."""
+    """Reads a stream in chunks of consecutive records; the subclass decides the type of a chunk."""
 
     def __init__(
         self,
@@ -124,14 +123,14 @@ class SpanReader(ABC, Generic[_T]):
         resolved: bool = False,
         stream_id: int = 0,
     ) -> None:
-        """`resolved`: `start` and `end` are offsets known to be acked; they are not looked up again, nor is a `stream_id`."""
+        """`resolved`: `start` and `end` are offsets of acked records; neither they nor a `stream_id` are looked up."""
         self._resolved = resolved
         self._view = StreamView(metadata, stream, stream_id=stream_id)
         self._connections = connections
         self._cold = cold
         self._watches = watches
         self._watch: StreamWatch | None = None
-        self._asked_version = self._seen_version = -1  # of the watch: asked for, and answered
+        self._asked_version = self._seen_version = -1  # of the watch: requested, and replied
         self._start = start
         self._end = end
         self._follow = follow
@@ -141,23 +140,33 @@ class SpanReader(ABC, Generic[_T]):
         self._proved_end = 0
         self._idle_count = 0
         self._refreshing: asyncio.Future[None] | None = None
-        self._not_before_ms: int | None = None  # what is earlier is passed over, up to the first that is not
+        self._not_before_ms: int | None = None  # earlier records are skipped, up to the first that is not
         self.position = 0
 
     @abstractmethod
     async def _from_batches(self, batches: Sequence[Columns], start: int, end: int) -> _T:
-        """Make a chunk of the records in [start, end) of opened batches."""
+        """Return a chunk of the records in [start, end) of opened batches."""
 
     @abstractmethod
     async def _from_arrow(self, table: Any) -> _T:
-        """Make a chunk of a tiered object's rows."""
+        """Return a chunk of a tiered object's rows."""
 
     @abstractmethod
     def _first_at(self, chunk: _T, timestamp_ms: int) -> int | None:
         """Return the offset of the chunk's first record at or after a time."""
 
     async def chunks(self) -> AsyncGenerator[_T, None]:
-        """Yield chunks of consecutive records: much cheaper per record than one by one."""
+        """Yield chunks of consecutive records, at a much lower cost per record than one by one.
+
+        Returns:
+            An asynchronous generator; for `Reader` each chunk is a sequence of Records, not empty, in offset order.
+
+        Raises:
+            OffsetTrimmed: The position is below the trim offset.
+            Corruption: The bytes fit no checksum on any replica or object.
+            Unavailable: No copy could be read for `timeout_s`.
+            StreamNotFound: The stream does not exist, or was deleted.
+        """
         try:
             await self._resolve()
             async with aclosing(self._chunks()) as chunks:
@@ -188,7 +197,7 @@ class SpanReader(ABC, Generic[_T]):
                 yield content
 
     def _fits(self, chunk: tuple[_T, int]) -> bool:
-        """Whether to show a chunk; where it begins before the time to start at, stand where that time begins, or behind it."""
+        """Whether to yield a chunk. A chunk that starts before the start time is skipped up to the first later record."""
         if self._not_before_ms is None:
             return True
         first = self._first_at(chunk[0], self._not_before_ms)
@@ -201,11 +210,11 @@ class SpanReader(ABC, Generic[_T]):
         return False
 
     async def _after(self, error: RangelogError, patience: _Patience) -> None:
-        """Wait and plan anew after a failed read, as long as there is hope. Raises what is final, or lasts too long."""
+        """Pause and locate again after a failed read. Raises errors that are final, and others after `timeout_s`."""
         if isinstance(error, OffsetTrimmed):
             raise error
         if isinstance(error, Corruption | ObjectNotFound):
-            await self._refresh()  # an object that is not there may have been trimmed
+            await self._refresh()  # a missing object may have been trimmed
             self._view.locate(self.position)
         if not (error.retriable or isinstance(error, RangeNotFound | OffsetOutOfRange)):
             raise error
@@ -223,7 +232,7 @@ class SpanReader(ABC, Generic[_T]):
         try:
             await self._view.refresh(self.position)
         except Unavailable as error:
-            _log.info("the placement driver does not answer; reading on with what is known: %s", error)
+            _log.info("the placement driver does not answer; reading continues with the known ranges: %s", error)
 
     async def _resolve(self) -> None:
         """Turn `start` into an offset, and fix the end of a reader that does not follow."""
@@ -257,7 +266,7 @@ class SpanReader(ABC, Generic[_T]):
         await self._view.refresh(self.position)
 
     async def _tail(self, position: int) -> int:
-        """Return the end of what is acked. Raises OffsetOutOfRange where `position` certainly lies beyond it."""
+        """Return the end of the acked records. Raises OffsetOutOfRange where `position` certainly lies beyond it."""
         patience = _Patience(self._timeout_s)
         while True:
             proved = await confirmed_end(self._view, self._connections)
@@ -268,11 +277,11 @@ class SpanReader(ABC, Generic[_T]):
                     f"offset {position} is beyond the end; the stream ends at {proved.offset}", offset=proved.offset
                 )
             await patience.pause(
-                Unavailable(f"offset {position}: too few replicas answer to tell whether it was written")
+                Unavailable(f"offset {position}: too few replicas answer to decide whether it was written")
             )
 
     async def _next(self) -> tuple[_T, int] | None:
-        """Return the next records and where they end, or None when there is nothing yet."""
+        """Return the next records and their end offset, or None when there are none yet."""
         located = self._view.locate(self.position)
         if located is None:
             watch = self._watched()
@@ -313,10 +322,10 @@ class SpanReader(ABC, Generic[_T]):
         for _ in source.replicas:
             fetched = await hot.fetch(self.position, wait_ms=wait_ms, known_end_offset=known, end_offset=end_offset)
             if fetched.sealed_end_offset is not None and not sealed:
-                self._proved_end = min(self._proved_end, fetched.sealed_end_offset)  # a committed end has the last word
+                self._proved_end = min(self._proved_end, fetched.sealed_end_offset)  # a committed end overrides it
             if fetched.batches or not more_is_known:
                 break
-            hot.next_replica()  # this one lacks what is known to be there
+            hot.next_replica()  # this one lacks records that are known to exist
         else:
             raise Unavailable(f"the replicas of range {source.index} that answer are behind; trying again")
         if fetched.batches:
@@ -327,11 +336,11 @@ class SpanReader(ABC, Generic[_T]):
                 end = min(end, self._end)
             return await self._from_batches(opened, self.position, end), end
         if fetched.sealed_end_offset is not None or not sealed:
-            if fetched.durable_offset > self.position:  # of a writer that was gone before it could confirm?
+            if fetched.durable_offset > self.position:  # perhaps of a writer that died before its confirm
                 proved = await self._view.proved_end(self._connections, source)
                 self._proved_end = max(self._proved_end, proved.offset)
             else:
-                self._idle_count += 1  # perhaps only this replica was left behind: another one is asked next
+                self._idle_count += 1  # perhaps only this replica is behind: another one is asked next
             if fetched.sealed_end_offset is not None:
                 await self._view.refresh(self.position)
             else:
@@ -345,17 +354,17 @@ class SpanReader(ABC, Generic[_T]):
         return self._watch
 
     async def _look_for_a_range(self) -> None:
-        """Ask for what comes behind what is known. That nobody answers is no failure: all that is known was read."""
+        """Ask for ranges behind the known ones. A missing reply is no failure: all known records are read."""
         try:
             await self._view.refresh(self.position)
         except Unavailable as error:
             _log.info("the placement driver does not answer; %s rests at %d: %s", self._view.name, self.position, error)
 
     def _refresh_beside(self) -> None:
-        """Hear of a seal that the replica was not told of, without waiting: placement drivers may be away for long.
+        """Ask in the background for a seal that the replica does not know; placement drivers may be away for long.
 
-        Nothing is asked where the watch of the stream shows that nothing changed since the last answer. Raises what was
-        answered since the last call, but not that nobody answers.
+        Does nothing where the watch of the stream shows no change since the last reply. Raises an error reply that came
+        since the last call, but not a missing reply.
         """
         asked = self._refreshing
         if asked is not None and not asked.done():
@@ -367,7 +376,9 @@ class SpanReader(ABC, Generic[_T]):
             return
         self._asked_version = watch.version
         self._refreshing = asyncio.ensure_future(self._view.refresh(self.position))
-        self._refreshing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # told later, or never
+        self._refreshing.add_done_callback(
+            lambda ended: ended.cancelled() or ended.exception()
+        )  # raised later, or never
         if asked is not None and (error := asked.exception()) is not None and not isinstance(error, Unavailable):
             raise error
 
@@ -392,7 +403,7 @@ class SpanReader(ABC, Generic[_T]):
         return tail
 
     async def _look_on(self, timestamp_ms: int, tail: int) -> int | None:
-        """Look through the range at `position`, and stand behind what was looked through; return an offset found."""
+        """Look through the range at `position` and move `position` behind it; return an offset that was found."""
         located = self._view.locate(self.position)
         if located is None:
             await self._view.refresh(self.position)
@@ -414,7 +425,7 @@ class SpanReader(ABC, Generic[_T]):
         return None
 
     async def _lookup(self, source: common_pb2.Range, timestamp_ms: int, end: int) -> int | None:
-        """Return from where on to look for the time in one range; None: it is not there below `end`."""
+        """Return the offset from which to look for the time in one range; None: no such record below `end`."""
         tiered = source.tiered_end_offset >= end
         if not source.hot_dropped:
             try:
@@ -426,7 +437,7 @@ class SpanReader(ABC, Generic[_T]):
 
 
 class _Patience:
-    """How long a reader goes on trying where nothing can be read."""
+    """The limit of a reader's retries where no copy can be read."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -434,11 +445,11 @@ class _Patience:
         self._failing_since: float | None = None
 
     def renew(self) -> None:
-        """Something was read."""
+        """Start over: a read succeeded."""
         self._attempt, self._failing_since = 0, None
 
     async def pause(self, error: RangelogError) -> None:
-        """Wait before the next try. Raises `error` when that has been going on for too long."""
+        """Wait before the next try. Raises `error` once the limit has passed since the first failure."""
         now = time.monotonic()
         if self._failing_since is None:
             self._failing_since = now
@@ -449,7 +460,14 @@ class _Patience:
 
 
 class Reader(SpanReader[Sequence[Record]]):
-    """An asynchronous iterator of records; make it with `client.reader(...)`."""
+    """An asynchronous iterator of Records in offset order. Make it with `client.reader(...)`; iterate once.
+
+    Example:
+        ```python
+        async for record in client.reader("flights", start="earliest", follow=True):
+            print(record.offset, record.value)
+        ```
+    """
 
     def __aiter__(self) -> AsyncIterator[Record]:
         return self._records()

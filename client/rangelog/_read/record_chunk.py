@@ -1,6 +1,6 @@
-"""A chunk of consecutive records over the batches they came in: an object per record is made when somebody looks at it.
+"""A chunk of consecutive records over the batches that hold them: the object of a record is made when it is accessed.
 
-What holds: every byte was checked when the chunk was made, so nothing fails later; a record costs nothing until then.
+What holds: every byte is checked when the chunk is made, so no access fails later; a record costs nothing until its access.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rangelog_core.record import Record
 
 
 class Chunk(Sequence[Record]):
-    """Consecutive records that are made one by one: what a list of them would do, without one."""
+    """A sequence of consecutive records that are made one by one; it behaves as a list of them does."""
 
     __slots__ = ()
 
     @abstractmethod
     def _one(self, place: int) -> Record:
-        """Make the record at a place that is there."""
+        """Return the record at a valid index."""
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -32,7 +32,7 @@ class Chunk(Sequence[Record]):
     def __getitem__(self, index: slice) -> list[Record]: ...
 
     def __getitem__(self, index: int | slice) -> Record | list[Record]:
-        places = range(len(self))[index]  # refuses what a list refuses, with its error
+        places = range(len(self))[index]  # refuses the indexes that a list refuses, with its error
         if isinstance(places, range):
             return [self._one(place) for place in places]
         return self._one(places)
@@ -49,14 +49,14 @@ class Chunk(Sequence[Record]):
 
 
 class RecordChunk(Chunk):
-    """Records in offset order without a gap. Iterate over it: indexing is for single ones."""
+    """Records in offset order without a gap. Iterate over it; indexing is meant for single records."""
 
     __slots__ = ("_ends", "_parts")
 
     def __init__(self, batches: Iterable[Columns], start: int, end: int | None) -> None:
-        """Take the records in [start, end) of opened batches. Raises ProtocolViolation."""
+        """Make a chunk of the records in [start, end) of opened batches. Raises ProtocolViolation."""
         self._parts: list[tuple[Columns, int, int]] = []
-        self._ends: list[int] = []  # how many records there are up to and with each part
+        self._ends: list[int] = []  # the number of records up to the end of each part
         count = 0
         for columns in batches:
             low, high = clip(columns.header, start, end)

@@ -1,8 +1,8 @@
-"""Which streams changed: one call for all readers of a client, answered by the change, instead of each of them asking again.
+"""Watches of streams: one call for all readers of a client, with a reply at each change, in place of polling by each reader.
 
-What holds: a watch that is sound has been told of every change of its stream up to the version it shows, and its version rises
-with the next one; while nobody answers it is not sound, and readers ask as if there were no watch. What a reader believes it
-always asks for: a watch only says when it is worth it.
+What holds: a sound watch has received every change of its stream up to its version, and its version rises with the next one;
+while the placement driver does not answer it is not sound, and readers poll as without a watch. A watch never replaces a
+request for the ranges: it only shows when one is needed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import pd_pb2
 
 WAIT_MS = 2_000
-"""Below the time that one try at a placement driver is given."""
+"""Below the time limit of one try at a placement driver."""
 CALL_TIMEOUT_S = 4.0
 BEGIN_MAX = 5_000
-"""In one call; more are added by the next."""
+"""Streams added in one call; the next call adds more."""
 FALL_BACK_S = 0.2
-"""How often a reader looks by itself while its watch is not sound."""
+"""How often a reader polls while its watch is not sound."""
 
 _log = logging.getLogger("rangelog.reader")
 
@@ -37,14 +37,14 @@ class StreamWatch:
         self._changed = asyncio.Event()
 
     def note(self, *, is_sound: bool = True) -> None:
-        """Something changed, or what is known may be out of date."""
+        """Raise the version: the stream changed, or its state is unknown."""
         self.is_sound = is_sound
         self.version += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def wait(self, version: int, timeout_s: float) -> None:
-        """Return once the version is another one, or after the time."""
+        """Return once the version differs from `version`, or after the time."""
         if version != self.version:
             return
         with contextlib.suppress(TimeoutError):
@@ -53,7 +53,7 @@ class StreamWatch:
 
 
 class StreamWatches:
-    """All of one client. Made on any thread, used on one event loop."""
+    """All watches of one client. Made on any thread, used on one event loop."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
@@ -79,7 +79,7 @@ class StreamWatches:
         return watch
 
     def leave(self, watch: StreamWatch) -> None:
-        """A reader does not watch any more."""
+        """End a reader's watch."""
         watch.readers -= 1
         if watch.readers or self._watches.get(watch.stream_id) is not watch:
             return
@@ -124,7 +124,7 @@ class StreamWatches:
                 continue
             attempt = 0
             if answer is None:
-                continue  # another stream is to be watched: ask at once, under the same session
+                continue  # another stream is added: call at once, under the same session
             if not answer.session:
                 self._begin_anew()
                 session = acked = 0
@@ -137,7 +137,7 @@ class StreamWatches:
             self._take(answer)
 
     async def _call(self, request: pd_pb2.WatchRequest) -> pd_pb2.WatchResponse | None:
-        """Ask; None when somebody came meanwhile who cannot wait for the answer."""
+        """Call; None when a stream was added meanwhile, which cannot wait for the reply."""
         assert self._hurry is not None
         self._hurry.clear()
         asking = asyncio.ensure_future(self._metadata.pd.watch(request, timeout_s=CALL_TIMEOUT_S))
@@ -168,4 +168,4 @@ class StreamWatches:
 
 
 _NO_RANGES = 0xFFFF_FFFF
-"""Readers list the ranges themselves: a watch begins with the stream's row alone."""
+"""Readers list the ranges themselves: a watch starts with the stream's row alone."""

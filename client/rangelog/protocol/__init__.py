@@ -1,1 +1,1 @@
-"""The client's protocol cores: events and time in, effects out. Nothing here does I/O, waits or draws lots."""
+"""The client's protocol cores: events and time in, effects out. No module here does I/O, waits, or uses randomness."""

@@ -4,13 +4,13 @@ What holds:
 
 * A batch is confirmed when A replicas of its range hold it and all before it durably; never otherwise.
 * To leave a range, the confirm offset is frozen first; then the placement driver is asked to seal there and to create
-  the next range in one step. Acks of the old range that come later count for nothing.
-* A seal that is refused because a reader was shown more (the floor) is asked for again at the floor: what lies below it is
-  on A disks, so it is acked.
-* What was in flight goes to the next range with the offsets it has. Appends wait; they do not fail.
-* The first FENCED by a higher epoch ends it for good. What is unconfirmed then stays unknown: it is never sent again.
-* Seals for trouble's sake are paced: each one soon after another waits twice as long, so that a bad network does not
-  make a storm of ranges.
+  the next range in one step. Later acks of the old range are ignored.
+* A seal that is refused because readers have seen more records (the floor) is requested again at the floor: records below
+  the floor are on A disks, so they are acked.
+* Batches in flight are sent to the next range with unchanged offsets. Appends wait; they do not fail.
+* The first FENCED by a higher epoch ends the writer. The outcome of unconfirmed batches stays unknown: they are never resent.
+* Seals because of failures are paced: each one soon after another waits twice as long, so that a bad network does not
+  create many ranges.
 
 Events are the methods that take `now_ms`; each may add effects, which `effects()` hands out once.
 """
@@ -29,50 +29,50 @@ from rangelog_core.ids import ReplicaId
 from rangelog_core.limits import FRAME_PAYLOAD_BYTES_MAX, REPLICA_LAG_BYTES_MAX
 
 REPLICA_LAG_MS_MAX = 2_000.0
-"""A replica that holds batches back this long is slow, whatever the others take. Far below a user's patience."""
+"""A replica that holds batches back this long is slow, however slow the others are. Far below an append's time limit."""
 
 REPLICA_LAG_MS_MIN = 500.0
-"""None is slow before that: a pause of the garbage collector, or of a neighbour on the machine, is shorter."""
+"""No replica is slow before that: a pause of the garbage collector, or of another process on the machine, is shorter."""
 
 REPLICA_LAG_FACTOR = 10.0
-"""In between, a replica is slow when it takes this many times as long as the slowest confirm of late."""
+"""Between both, a replica is slow when it takes this many times as long as the slowest recent confirm."""
 
 ROLL_RETRY_MS = 1_000.0
-"""After the placement driver could not help, how long until it is asked again."""
+"""The time until the next probe after the placement driver had no better placement."""
 
 PACE_MS = 500.0
-"""The second seal in trouble comes this long after the first, the third twice as long after that, and so on ..."""
+"""The second seal after failures comes this long after the first, the third after twice that time, and so on ..."""
 
 PACE_MS_MAX = 60_000.0
-"""... up to this while the range can still be written to ..."""
+"""... up to this while the range still accepts appends ..."""
 
 PACE_BLOCKED_MS_MAX = 4_000.0
-"""... and up to this while it cannot."""
+"""... and up to this while it does not."""
 
 CALM_MS = 10_000.0
-"""A range that all replicas served for this long ends the count."""
+"""A range that works with all replicas for this long resets the pace."""
 
 TICK_BUSY_MS = 50.0
-"""The shortest time between two ticks: in trouble, or when much is kept for a replica."""
+"""The shortest time between two ticks: after failures, or when many bytes are kept for a replica."""
 TICK_CALM_MS = 1_000.0
-"""The longest: until the next event only the range's age matters. A thousand writers tick, so more often than needed costs."""
+"""The longest time: until the next event only the range's age matters. Ticks of a thousand writers cost processor time."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRange:
-    """The range that is written to, as the placement driver created it."""
+    """The open range of the writer, as the placement driver created it."""
 
     index: int
     start_offset: int
     acks: int
     replicas: tuple[ReplicaId, ...]
-    created_ms: float  # on the clock that `now_ms` counts by
+    created_ms: float  # on the clock of `now_ms`
     size_bytes_max: int
     age_ms_max: int
 
 
 class Connect(NamedTuple):
-    """Connect to this replica for this range, and say `connected` or `disconnected`; again and again until closed."""
+    """Connect to this replica for this range, report `connected` or `disconnected`, and reconnect until the range is left."""
 
     range_index: int
     replica: ReplicaId
@@ -88,7 +88,7 @@ class Send(NamedTuple):
 
 
 class SendConfirm(NamedTuple):
-    """Nothing follows: tell the replicas the confirm offset by itself."""
+    """Send the confirm offset to the replicas by itself, since no batch follows that carries it."""
 
     range_index: int
     replicas: Sequence[ReplicaId]
@@ -96,16 +96,16 @@ class SendConfirm(NamedTuple):
 
 
 class Confirmed(NamedTuple):
-    """Everything below is acked: tell the application."""
+    """Resolve the application's appends below `offset`: they are acked."""
 
     confirm_offset: int
 
 
 class Probe(NamedTuple):
-    """Find out whether the placement driver answers and has somewhere to go, and say `probed`.
+    """Find out whether the placement driver answers and has servers for another range, and report `probed`.
 
-    Nothing is frozen before that: while it cannot help, the range is written to as well as it can be. There is
-    somewhere to go when at least `servers_min` servers are alive that are not excluded (strictly) or at all (else).
+    The confirm offset is not frozen before that: while there is no better placement, the writer keeps the range. There are
+    servers when at least `servers_min` are alive; with `strictly`, excluded ones do not count.
     """
 
     exclude_servers: tuple[str, ...]
@@ -114,7 +114,7 @@ class Probe(NamedTuple):
 
 
 class SealRange(NamedTuple):
-    """Ask for the seal and the next range until answered; say `sealed`, `seal_refused`, `floor_refused` or `fenced`."""
+    """Request the seal and the next range until a reply; report `sealed`, `seal_refused`, `floor_refused` or `fenced`."""
 
     range_index: int
     end_offset: int
@@ -123,7 +123,7 @@ class SealRange(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """Tell the old range's replicas the committed end, in the background, and forget them."""
+    """Send the committed end to the old range's replicas, in the background, and drop their links."""
 
     range_index: int
     start_offset: int
@@ -132,7 +132,7 @@ class Leave(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """The writer is fenced or broken: fail what is pending with this error."""
+    """The writer has ended: fail all pending appends with this error."""
 
     error: RangelogError
 
@@ -141,7 +141,7 @@ Effect = Connect | Send | SendConfirm | Confirmed | Probe | SealRange | Leave | 
 
 
 class AppenderPhase(Enum):
-    """Where the writer stands."""
+    """The state of the writer."""
 
     OPEN = "open"
     PROBING = "probing"  # still open; about to leave
@@ -150,7 +150,7 @@ class AppenderPhase(Enum):
 
 
 class Appender:
-    """See the module. `next_offset` is where the next batch must start."""
+    """The core of one writer. `next_offset` is the offset at which the next batch must start."""
 
     def __init__(self, epoch: int, opened: OpenRange, now_ms: float) -> None:
         self.epoch = epoch
@@ -169,22 +169,22 @@ class Appender:
 
     @property
     def next_offset(self) -> int:
-        """Where the next batch starts."""
+        """The offset at which the next batch starts."""
         return self._waiting_end if self._waiting else self._window.end_offset
 
     @property
     def confirm_offset(self) -> int:
-        """Everything below is acked."""
+        """All records below this offset are acked."""
         return self._window.confirm_offset
 
     @property
     def range_index(self) -> int:
-        """The range to stamp a batch with; a batch submitted during a seal is stamped anew."""
+        """The index of the range for the next batch; a batch submitted during a seal is restamped for the range after it."""
         return self._range.index
 
     @property
     def opened(self) -> OpenRange:
-        """The range that is written to."""
+        """The open range of the writer."""
         return self._range
 
     def should_leave(self, now_ms: float) -> bool:
@@ -194,13 +194,13 @@ class Appender:
 
     @property
     def holds_much(self) -> bool:
-        """So much is kept for replicas that lack it that one of them may be slow: ticks are due soon."""
+        """Whether so many bytes are kept for replicas that one of them may be slow: then ticks are due soon."""
         return self._window.size_bytes > REPLICA_LAG_BYTES_MAX // 2
 
     def tick_after_ms(self, now_ms: float) -> float:
         """Return when the next tick is due, unless an event other than an ack comes before."""
         if self.phase is not AppenderPhase.OPEN:
-            return TICK_CALM_MS  # the placement driver's answer is the next event
+            return TICK_CALM_MS  # the placement driver's reply is the next event
         if self.holds_much:
             return TICK_BUSY_MS
         after_ms, trouble = TICK_CALM_MS, False
@@ -214,7 +214,7 @@ class Appender:
         return max(TICK_BUSY_MS, after_ms)
 
     def submit(self, now_ms: float, base_offset: int, end_offset: int, data: bytes) -> None:
-        """Take the next encoded batch. Raises what stopped the writer."""
+        """Take the next encoded batch. Raises the error that ended the writer."""
         if self.error is not None:
             raise self.error
         assert base_offset == self.next_offset, "offsets are dense"
@@ -238,20 +238,20 @@ class Appender:
     # ---- replicas
 
     def connected(self, now_ms: float, range_index: int, replica: ReplicaId) -> None:
-        """The replica can be sent to; what it has not acked goes out again."""
+        """The replica is connected: batches that it has not acked are sent again."""
         progress = self._progress_of(range_index, replica)
         if progress is None:
             return
         progress.unreachable = False
         if progress.failed:
-            return  # too late for this range; good for the next one
+            return  # too late for this range; used for the next one
         progress.live = True
         progress.sent_offset = progress.durable_offset
         progress.progress_ms = now_ms
         self._send(progress)
 
     def disconnected(self, now_ms: float, range_index: int, replica: ReplicaId) -> None:
-        """The connection broke or could not be made: leave the range if there is somewhere better."""
+        """The connection broke or failed: leave the range if there is a better placement."""
         progress = self._progress_of(range_index, replica)
         if progress is None:
             return
@@ -260,10 +260,10 @@ class Appender:
         self._want_roll(now_ms)
 
     def acked(self, now_ms: float, range_index: int, replica: ReplicaId, durable_offset: int) -> None:
-        """The replica holds everything below `durable_offset`."""
+        """The replica holds all records below `durable_offset` durably."""
         progress = self._progress_of(range_index, replica)
         if progress is None:
-            return  # left: it counts for nothing
+            return  # of a range that the writer has left: ignored
         if durable_offset > self._window.end_offset:
             self._stop(InternalError(f"{replica} acks {durable_offset}, beyond what was sent"))
             return
@@ -273,22 +273,22 @@ class Appender:
                 self._want_roll(now_ms)
 
     def refused(self, now_ms: float, range_index: int, replica: ReplicaId, error: RangelogError) -> None:
-        """The replica refused an append. A higher epoch ends the writer; anything else ends this replica's part."""
+        """The replica refused an append. A higher epoch ends the writer; any other error excludes the replica."""
         progress = self._progress_of(range_index, replica)
         if progress is None:
             return
         if isinstance(error, WriterFenced):
             if self.phase is AppenderPhase.SEALING and (error.epoch or 0) <= self.epoch:
-                return  # our own seal went ahead of the reply
+                return  # the writer's own seal overtook the reply
             self.fenced(error)
             return
-        self._window.give_up(progress)  # it lost what it had acked, or is in doubt: not to be trusted in this range
+        self._window.give_up(progress)  # it lost acked records, or its tail is untrusted: excluded from this range
         self._want_roll(now_ms)
 
     # ---- leaving the range
 
     def tick(self, now_ms: float) -> None:
-        """Look for slow replicas, an old range, trouble that waits for a better place. Call it `tick_after_ms` later again."""
+        """Check for slow replicas, the range's age and failures that wait for a better placement. Due after `tick_after_ms`."""
         if self.phase is not AppenderPhase.OPEN:
             return
         for progress in self._window.replicas.values():
@@ -299,7 +299,7 @@ class Appender:
             self._want_roll(now_ms)
 
     def probed(self, now_ms: float, *, possible: bool) -> None:
-        """The placement driver answered a probe and has somewhere to go, or not."""
+        """The result of a probe: whether there is a better placement."""
         if self.phase is not AppenderPhase.PROBING:
             return
         if not possible:
@@ -311,7 +311,7 @@ class Appender:
         self._ask_for_seal()
 
     def seal_refused(self, now_ms: float) -> None:
-        """There is no better place, and nothing was changed: go on where we are."""
+        """There is no better placement and the range is not sealed: continue with it."""
         if self.phase is not AppenderPhase.SEALING:
             return
         self.phase = AppenderPhase.OPEN
@@ -328,7 +328,7 @@ class Appender:
                 self._send(progress)
 
     def floor_refused(self, now_ms: float, floor_offset: int) -> None:
-        """A reader was shown more than the seal would keep: A replicas hold it, so it is acked; ask for a seal there."""
+        """Readers have seen more records than the seal keeps: A replicas hold them, so they are acked; seal at the floor."""
         if self.phase is not AppenderPhase.SEALING:
             return
         frozen = self._window.confirm_offset
@@ -359,11 +359,11 @@ class Appender:
         self._stop(error)
 
     def fail(self, error: RangelogError) -> None:
-        """Something that cannot be mended: the stream was deleted, or a defect."""
+        """End the writer with a final error: the stream was deleted, or a defect."""
         self._stop(error)
 
     def effects(self) -> Sequence[Effect]:
-        """Hand out what is to be done now, in order; each effect once."""
+        """Return the effects to perform now, in order; each effect once."""
         if not self._effects:
             return ()
         effects, self._effects = self._effects, []
@@ -394,7 +394,7 @@ class Appender:
         return self._window.replicas.get(replica)
 
     def _judge(self, progress: ReplicaProgress, now_ms: float) -> None:
-        """Give up a replica that holds the others back, if they can do without it."""
+        """Exclude a replica that holds batches back, if the others suffice for acks."""
         if progress.failed or progress.durable_offset >= self._window.end_offset:
             return
         late = now_ms - progress.progress_ms > self._lag_ms_max()
@@ -404,22 +404,22 @@ class Appender:
                 self._window.give_up(progress)
 
     def _lag_ms_max(self) -> float:
-        """How long a replica may hold batches back, by what confirms take here."""
+        """How long a replica may hold batches back, in proportion to the latency of confirms."""
         latency_ms = self._window.latency_ms
         if not latency_ms:
             return REPLICA_LAG_MS_MAX
         return min(REPLICA_LAG_MS_MAX, max(REPLICA_LAG_MS_MIN, REPLICA_LAG_FACTOR * latency_ms))
 
     def _goes_on_without(self, progress: ReplicaProgress | None = None) -> bool:
-        """Whether enough sound replicas (other than `progress`) take appends: else this range is never acked again."""
+        """Whether enough sound replicas other than `progress` accept appends; if not, the range gets no more acks."""
         replicas = self._window.replicas.values()
         sound = [each for each in replicas if each is not progress and each.live and not each.slow]
         return len(sound) >= self._range.acks
 
     def _to_avoid(self) -> tuple[tuple[str, ...], bool]:
-        """Return the servers the next range should not be on, and whether it is pointless with them.
+        """Return the servers to avoid for the next range, and whether to avoid them strictly.
 
-        Pointless: while this range still works, or is only full, a move must lead to a better place.
+        Strictly: while this range still works, or is only full, the next one must have a better placement.
         """
         replicas = self._window.replicas.values()
         bad = tuple(
@@ -427,14 +427,14 @@ class Appender:
         )
         back = all(
             not progress.unreachable and not progress.slow for progress in replicas
-        )  # those that failed could be of use again
+        )  # failed servers may have recovered
         return bad, bool(bad) and not back and not self._full() and self._goes_on_without()
 
     def _in_trouble(self) -> bool:
         return any(each.failed or each.slow or each.unreachable for each in self._window.replicas.values())
 
     def _full(self) -> bool:
-        """Counts what is confirmed: what is in flight moves on to the next range."""
+        """Whether the confirmed part has the full size: batches in flight move to the next range."""
         return self._window.confirmed_bytes >= self._range.size_bytes_max
 
     def _want_roll(self, now_ms: float) -> None:
@@ -446,7 +446,7 @@ class Appender:
         self._effects.append(Probe(bad, strictly, wanted))
 
     def _roll_due_ms(self) -> float:
-        """From when the placement driver may be asked again; seals for trouble's sake are paced."""
+        """The time of the next allowed probe; seals because of failures are paced."""
         if not self._troubles or self._full() or not self._to_avoid()[0]:
             return self._roll_after_ms
         limit = PACE_MS_MAX if self._goes_on_without() else PACE_BLOCKED_MS_MAX
@@ -459,7 +459,7 @@ class Appender:
     def _report(self) -> None:
         confirm = self._window.confirm_offset
         self._effects.append(Confirmed(confirm))
-        if confirm == self._window.end_offset:  # nothing follows that would carry it
+        if confirm == self._window.end_offset:  # no batch follows that would carry it
             live = [progress.replica for progress in self._window.replicas.values() if progress.live]
             self._effects.append(SendConfirm(self._range.index, live, confirm))
 

@@ -1,7 +1,7 @@
-"""Where the next record is to be read from, as a pure decision over what the placement driver said.
+"""Which range and tier the next record is read from: a pure decision over the placement driver's list of ranges.
 
-What holds: a source covers the position; a hole between ranges is an error, never skipped; below the trim offset is an
-error that names where the stream starts.
+What holds: the chosen range covers the position; a hole between ranges is an error, never skipped; a position below the trim
+offset is an error that names the start of the stream.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rangelog_core.errors import Corruption, InvalidArgument, OffsetTrimmed, Una
 
 
 class ReadPreference(Enum):
-    """Which tier a reader turns to first, or at all."""
+    """The tiers that a reader uses, and their order."""
 
     HOT_FIRST = "hot_first"
     COLD_FIRST = "cold_first"
@@ -24,7 +24,7 @@ class ReadPreference(Enum):
 
     @classmethod
     def parse(cls, text: str) -> ReadPreference:
-        """Raises InvalidArgument that lists the choices."""
+        """Return the preference of this name. Raises InvalidArgument, which lists the choices."""
         try:
             return cls(text)
         except ValueError:
@@ -33,34 +33,34 @@ class ReadPreference(Enum):
 
 
 class Tier(Enum):
-    """Where a range is read from."""
+    """The tier that a range is read from."""
 
     HOT = "hot"
     COLD = "cold"
 
 
 class RangeView(Protocol):
-    """What this decision needs to know of a range."""
+    """The fields of a range that this decision needs."""
 
     @property
     def index(self) -> int:
-        """Its number in the stream."""
+        """The number of the range in its stream."""
 
     @property
     def start_offset(self) -> int:
-        """Its first offset."""
+        """The first offset of the range."""
 
     @property
     def end_offset(self) -> int:
-        """One past its last, when sealed."""
+        """One past the last offset, when sealed."""
 
     @property
     def tiered_end_offset(self) -> int:
-        """Objects cover all below."""
+        """The end of the part that objects cover."""
 
     @property
     def hot_dropped(self) -> bool:
-        """Whether its replicas are gone."""
+        """Whether the replicas are dropped."""
 
 
 @dataclass(frozen=True, slots=True)

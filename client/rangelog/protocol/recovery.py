@@ -2,17 +2,17 @@
 
 What holds:
 
-* The end is decided from truthful, fenced answers (quorum.seal_end_offset): doubt and silence count for nothing. Only when
-  all R have answered and doubt is all that is in the way, it is the largest of all answers: a doubtful tail is a torn
-  write that nobody was told of, or rot on at most A - 1 disks, so what is acked is on a disk that tells the truth.
-* A replica whose incarnation is gone, or that trusts nothing it has, never answers. When A - 1 are like that, no further
-  disk has failed (that is the promise's bound), so a doubtful tail is a torn write, and such an answer counts.
+* The end is decided from trusted, fenced answers (quorum.seal_end_offset): silent replicas and untrusted tails do not count.
+  Only when all R have answered and untrusted tails alone prevent a decision, the end is the largest of all answers: such a
+  tail is a torn write that was never acked, or rot on at most A - 1 disks, so acked records are on a trusted disk as well.
+* A replica whose incarnation is retired, or that is quarantined, never answers. When A - 1 replicas are like that, no further
+  disk has failed (the bound of the promise), so an untrusted tail is a torn write, and such an answer counts.
 * Before the placement driver is asked to commit, every offset below the end is durable on A replicas that answered; on
-  all that are left, where fewer than A are (a range that was made while servers were few).
-* An answer whose replica is lost before the commit is forgotten, and the end computed again.
-* The end in force is what the placement driver says, whoever proposed it.
+  all remaining ones, where fewer than A remain (a range that was created while servers were few).
+* An answer whose replica is lost before the commit is discarded, and the end is computed again.
+* The end in force is the placement driver's, whichever caller proposed it.
 
-Drive it with events; after each, perform what `effects()` hands out. Every effect may fail: report it as `lost`.
+Drive it with events; after each, perform the effects of `effects()`. Every effect may fail: report the replica as `lost`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rangelog_core.errors import InternalError
 from rangelog_core.ids import ReplicaId
 
 GRACE_MS = 100
-"""How long to wait for further answers once there are enough: about a round trip; it often saves a copy."""
+"""The time to wait for further answers once there are enough: about a round trip; it often saves a copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ Effect = Fence | Copy | Commit
 
 
 class Answer(Enum):
-    """How a replica answered."""
+    """The kind of a replica's answer."""
 
     TRUTHFUL = "truthful"
     DOUBTFUL = "doubtful"
@@ -65,7 +65,7 @@ class Answer(Enum):
 
 
 class RecoveryPhase(Enum):
-    """Where the recovery stands."""
+    """The state of the recovery."""
 
     FENCING = "fencing"
     COPYING = "copying"
@@ -115,9 +115,9 @@ class Recovery:
         self._decide(now_ms)
 
     def lost(self, now_ms: float, replica: ReplicaId, why: str, *, gone: bool = False) -> None:
-        """A replica cannot be reached, or failed as source or target of a copy: its answer is forgotten.
+        """A replica cannot be reached, or failed as source or target of a copy: its answer is discarded.
 
-        `gone`: the placement driver knows its server by another incarnation, so this one never comes back.
+        `gone`: a retired incarnation; the placement driver has another one for the server, so this one never returns.
         """
         member = self._members[replica]
         member.gone = member.gone or gone
@@ -128,12 +128,12 @@ class Recovery:
             self._decide(now_ms)
 
     def tick(self, now_ms: float) -> None:
-        """Time passed."""
+        """Advance the time."""
         if self.phase is RecoveryPhase.FENCING:
             self._decide(now_ms)
 
     def retry_lost(self) -> None:
-        """Ask again those that were lost or in doubt; the caller paces this."""
+        """Fence lost replicas and those with untrusted tails again; the caller paces this."""
         if self.phase is not RecoveryPhase.FENCING:
             return
         for replica, member in self._members.items():
@@ -158,18 +158,18 @@ class Recovery:
     # ---- effects
 
     def effects(self) -> list[Effect]:
-        """Hand out what is to be done now; each effect once."""
+        """Return the effects to perform now; each effect once."""
         pending, self._pending = self._pending, []
         return pending
 
     def next_tick_ms(self) -> float | None:
-        """When `tick` has something to do, at the latest."""
+        """The latest time of the next `tick`."""
         if self.phase is RecoveryPhase.FENCING and self._quorum_ms is not None:
             return self._quorum_ms + self.grace_ms
         return None
 
     def blocked_because(self) -> str:
-        """One line for people: what is missing."""
+        """One line that names what is missing, for error messages."""
         need = seal_quorum(len(self.replicas), self.acks)
         have = len(self._counting())
         states = ", ".join(f"{replica.server}: {member.why}" for replica, member in self._members.items())
@@ -179,11 +179,11 @@ class Recovery:
 
     @staticmethod
     def _dead(member: _Member) -> bool:
-        """Whether this replica will never tell what it holds."""
+        """Whether this replica will never answer."""
         return member.gone or member.answer is Answer.UNKNOWN
 
     def _counting(self) -> dict[ReplicaId, int]:
-        """The answers from which an end is computed."""
+        """Return the answers from which the end is computed."""
         dead = sum(self._dead(member) for member in self._members.values())
         counting = (Answer.TRUTHFUL, Answer.DOUBTFUL) if dead >= self.acks - 1 > 0 else (Answer.TRUTHFUL,)
         return {
@@ -191,7 +191,7 @@ class Recovery:
         }
 
     def _all_answered(self) -> dict[ReplicaId, int]:
-        """Everybody's answer, doubtful ones included, or nothing while one is missing or knows nothing."""
+        """Return all answers, untrusted tails included; none while one is missing or UNKNOWN."""
         usable = (Answer.TRUTHFUL, Answer.DOUBTFUL)
         if any(member.answer not in usable for member in self._members.values()):
             return {}
@@ -215,7 +215,7 @@ class Recovery:
         self._plan_copies(answers, end)
 
     def _plan_copies(self, answers: dict[ReplicaId, int], end: int) -> None:
-        """Every offset below the end must be durable on A answering replicas: fill up the longest ones."""
+        """Plan copies so that every offset below the end is durable on A answering replicas; the longest are completed."""
         self.end_offset = end
         order = sorted(answers, key=lambda replica: -answers[replica])
         source = order[0]
@@ -235,7 +235,7 @@ class Recovery:
         self._pending.append(Commit(self.end_offset))
 
     def _back_to_fencing(self) -> None:
-        """Ask everybody again: an answer taken before a copy failed may be short of what was copied since."""
+        """Fence all replicas again: an answer from before a failed copy may lack records that were copied since."""
         self.phase, self.end_offset, self._quorum_ms = RecoveryPhase.FENCING, None, None
         self._copies.clear()
         for replica, member in self._members.items():

@@ -1,10 +1,10 @@
-"""The append window: encoded batches that not every wanted replica has yet, and who has what. Pure.
+"""The append window: the batches that some replica still lacks, and the progress of each replica. Pure.
 
 What holds:
 
-* Batches lie end to end; each is kept until it is confirmed and every replica that may still catch up holds it.
-* `confirm_offset` is the A-th largest durable offset of the range's replicas and never goes back. While it is frozen
-  only a floor moves it, which somebody else proved by the same rule.
+* Batches are contiguous; each is kept until it is confirmed and every replica that may still catch up holds it.
+* `confirm_offset` is the A-th largest durable offset of the range's replicas and never decreases. While it is frozen
+  only a floor moves it, which the placement driver proved by the same rule.
 * A replica is sent each batch once per connection, in order.
 """
 
@@ -18,7 +18,7 @@ from rangelog.protocol.quorum import confirmed_offset
 from rangelog_core.ids import ReplicaId
 
 _LATENCY_KEPT = 0.99
-"""Of a slow confirm's latency, at each later one: half of it is forgotten after 70."""
+"""The factor by which the latency of a slow confirm decays at each later confirm: one half after 70."""
 
 
 @dataclass(slots=True)
@@ -33,20 +33,20 @@ class SentBatch:
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """One replica of the open range, as the writer sees it."""
+    """The progress of one replica of the open range, as the writer knows it."""
 
     replica: ReplicaId
     durable_offset: int
     sent_offset: int
     live: bool = False
-    failed: bool = False  # given up for this range: nothing is kept for it
-    unreachable: bool = False  # the last connection broke, or could not be made
+    failed: bool = False  # excluded from this range: no batch is kept for it
+    unreachable: bool = False  # the last connection broke or failed
     slow: bool = False  # held batches back for too long, and has not moved since
-    progress_ms: float = 0.0  # when it last moved on, or had nothing to do
+    progress_ms: float = 0.0  # when its durable offset last rose, or it lacked nothing
 
 
 class Window:
-    """See the module."""
+    """The append window of one open range."""
 
     def __init__(self, replicas: Sequence[ReplicaId], acks: int, start_offset: int, now_ms: float) -> None:
         self.replicas = {
@@ -58,7 +58,7 @@ class Window:
         self.end_offset = start_offset
         self.size_bytes = 0  # kept
         self.confirmed_bytes = 0  # of this range so far
-        self.latency_ms = 0.0  # from submit to confirm: the slowest of late, slowly forgotten; 0: none yet
+        self.latency_ms = 0.0  # from submit to confirm: the slowest recent one, with decay; 0: none yet
         self._unconfirmed: deque[SentBatch] = deque()
         self._batches: deque[SentBatch] = deque()
 
@@ -107,12 +107,12 @@ class Window:
         return self._advance(now_ms)
 
     def unfreeze(self) -> bool:
-        """Let the confirm offset move again; return whether it did."""
+        """Let the confirm offset move again; return whether it moved."""
         self.frozen = False
         return self._advance(None)
 
     def _advance(self, now_ms: float | None) -> bool:
-        """`now_ms` None: how long it took says nothing of the replicas."""
+        """Move the confirm offset. `now_ms` None: the latency is not measured, since replicas did not cause it."""
         if self.frozen:
             return False
         confirm = confirmed_offset([progress.durable_offset for progress in self.replicas.values()], self.acks)
@@ -126,7 +126,7 @@ class Window:
         return moved
 
     def confirm_to(self, floor_offset: int) -> bool:
-        """Take everything below a proved floor for confirmed, frozen or not; return False where that cannot be right."""
+        """Confirm all records below a proved floor, frozen or not; return False where the floor contradicts the window."""
         borders = (batch.end_offset for batch in self._unconfirmed)
         if floor_offset <= self.confirm_offset or floor_offset not in borders:
             return False
@@ -140,7 +140,7 @@ class Window:
             self.confirmed_bytes += len(self._unconfirmed.popleft().data)
 
     def give_up(self, progress: ReplicaProgress) -> None:
-        """Keep nothing for this replica any more."""
+        """Exclude this replica: keep no batches for it."""
         progress.failed, progress.live = True, False
         self._release()
 
@@ -149,7 +149,7 @@ class Window:
         return list(self._unconfirmed)
 
     def lags_by(self, progress: ReplicaProgress, size_bytes: int) -> bool:
-        """Whether more than so many bytes are kept that this replica lacks."""
+        """Whether this replica lacks more than so many of the kept bytes."""
         if self.size_bytes <= size_bytes:
             return False
         return (

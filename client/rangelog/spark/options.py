@@ -1,4 +1,4 @@
-"""The options of the data source, checked. A plain value, so that Spark can ship it to the workers."""
+"""The options of the data source, checked. A plain value, so that Spark can send it to the workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rangelog_core.errors import ConfigInvalid
 from rangelog_core.ids import check_name
 
 RECORDS_PER_PARTITION_DEFAULT = 1_000_000
-_NUMBER = re.compile(r"[0-9]{1,18}")  # of an offset; Spark's are signed, of 64 bits
+_NUMBER = re.compile(r"[0-9]{1,18}")  # of an offset; those of Spark are signed 64-bit integers
 _KNOWN = (
     "pd", "stream", "start", "end", "token", "tier_url", "payload", "read_preference", "records_per_partition",
 )  # fmt: skip
@@ -20,7 +20,19 @@ _KNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asked for. `start`: "earliest" or an offset; `end`: "latest" or an offset."""
+    """The options of one read.
+
+    Attributes:
+        pd: Addresses of the placement drivers; default: RANGELOG_PD.
+        stream: The stream's name.
+        start: "earliest" or an offset.
+        end: "latest" or an offset.
+        token: The cluster's token, if it requires one.
+        tier_url: The object store's URL, where Spark reaches it by another URL than the cluster.
+        payload: False: only the columns offset and timestamp.
+        read_preference: "hot_first", "cold_first", "hot_only" or "cold_only".
+        records_per_partition: Records of one input partition at most.
+    """
 
     pd: str
     stream: str
@@ -34,7 +46,7 @@ class Options:
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
-    """Raises ConfigInvalid, naming the option."""
+    """Return the options of these strings. Raises ConfigInvalid, which names the option."""
     options = {name.lower(): value for name, value in given.items()}
     for name in options:
         if name not in _KNOWN and name != "path":

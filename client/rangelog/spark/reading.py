@@ -1,7 +1,7 @@
-"""What the source does with a cluster: plan spans on the driver, read a span as Arrow in a worker.
+"""The source's work on a cluster: plan spans on the driver, read a span as Arrow in a worker.
 
-What holds: a span lies below what was acked when it was planned, so a task that runs twice returns the same rows, wherever
-the range has moved meanwhile. Clients are made where they are used, one per process and cluster, and kept.
+What holds: all records of a span were acked when it was planned, so a task that runs twice returns the same rows, whichever
+tier the range is in by then. Clients are made in the process that uses them, one per process and cluster, and kept.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _clients: dict[tuple[int, str, str | None, str | None], rangelog.sync.Client] = 
 
 
 def client_for(options: Options) -> rangelog.sync.Client:
-    """Return this process's client; never one that was made before a fork."""
+    """Return this process's client for a cluster; never one that was made before a fork."""
     key = (os.getpid(), options.pd, options.token, options.tier_url)
     client = _clients.get(key)
     if client is None:
@@ -40,10 +40,10 @@ def client_for(options: Options) -> rangelog.sync.Client:
 
 
 class ArrowReader(SpanReader[list[pa.RecordBatch]]):
-    """Reads chunks as Arrow RecordBatches."""
+    """Reads a stream in chunks that are lists of Arrow RecordBatches."""
 
     async def _from_batches(self, batches: Sequence[Columns], start: int, end: int) -> list[pa.RecordBatch]:
-        return [columns_to_arrow(batch, start, end) for batch in batches]  # some views: a thread would cost more
+        return [columns_to_arrow(batch, start, end) for batch in batches]  # these are views: a thread would cost more
 
     async def _from_arrow(self, table: Any) -> list[pa.RecordBatch]:
         return [table]
@@ -58,7 +58,7 @@ class ArrowReader(SpanReader[list[pa.RecordBatch]]):
 
 
 class Plan(NamedTuple):
-    """Spans [start, end) of one stream, which is known by its id from here on."""
+    """Spans [start, end) of one stream, which is identified by its id."""
 
     stream_id: int
     spans: list[tuple[int, int]]
@@ -79,7 +79,7 @@ async def plan(client: Client, options: Options) -> Plan:
         raise OffsetTrimmed(f"offset {start} was trimmed; the stream starts at {first}", offset=first)
     for asked in (start, end):
         if asked > tail and not proved.exact:
-            raise Unavailable(f"offset {asked}: too few replicas answer to tell whether it was written; try again")
+            raise Unavailable(f"offset {asked}: too few replicas answer to decide whether it was written; try again")
         if asked > tail:
             raise OffsetOutOfRange(f"offset {asked} is beyond the end; the stream ends at {tail}", offset=tail)
     if start > end:
@@ -102,7 +102,7 @@ def plan_spans(options: Options) -> Plan:
 
 
 def span_reader(client: Client, options: Options, stream_id: int, start: int, end: int) -> ArrowReader:
-    """Return a reader of [start, end) of the stream that was planned, whatever has its name by now."""
+    """Return a reader of [start, end) of the planned stream, even if its name was reused since."""
     return ArrowReader(
         client.metadata,
         client.connections,
@@ -120,7 +120,7 @@ def span_reader(client: Client, options: Options, stream_id: int, start: int, en
 
 
 def read_span(options: Options, stream_id: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of [start, end), gathered into batches worth Spark's while."""
+    """Yield the rows of [start, end), combined into batches of about EMIT_ROWS rows or EMIT_BYTES bytes."""
     client = client_for(options)
     reader = span_reader(client.asynchronous, options, stream_id, start, end)
     gathered: list[pa.RecordBatch] = []
@@ -143,5 +143,5 @@ def _emit(gathered: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def arrow_schema(*, payload: bool) -> pa.Schema:
-    """Return the columns that `read_span` yields."""
+    """Return the schema of the batches of `read_span`."""
     return SCHEMA if payload else pa.schema([SCHEMA.field("offset"), SCHEMA.field("timestamp")])

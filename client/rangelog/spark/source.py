@@ -3,7 +3,7 @@
 Columns: offset bigint, timestamp timestamp, key binary, value binary, headers map<string, binary>; with payload=false only
 the first two. One input partition per range, or per `records_per_partition` records of one.
 
-Spark shows a traceback with every error of a source; ours are raised anew, so that it is one step long.
+Spark shows a traceback with every error of a source; errors are raised again without theirs, so that it has one step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COLUMNS = [
 
 @dataclass
 class Span(InputPartition):
-    """Offsets [start, end) of one stream, all of them acked when it was planned."""
+    """Offsets [start, end) of one stream, all of them acked when the read was planned."""
 
     stream_id: int
     start: int
@@ -37,13 +37,13 @@ class Span(InputPartition):
 
 
 class RangelogReader(DataSourceReader):
-    """Planned on the driver, shipped to the workers: holds options only."""
+    """The reader of one read. Spark sends it from the driver to the workers, so it holds options only."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     def partitions(self) -> list[Span]:
-        """Plan the spans."""
+        """Return the spans of the read, one per Spark task."""
         from rangelog.spark.reading import plan_spans
 
         try:
@@ -53,7 +53,7 @@ class RangelogReader(DataSourceReader):
             raise error.with_traceback(None) from None
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield one span as Arrow record batches."""
+        """Yield one span as Arrow RecordBatches."""
         from rangelog.spark.reading import read_span
 
         assert isinstance(partition, Span)
@@ -65,7 +65,7 @@ class RangelogReader(DataSourceReader):
 
 
 class RangelogSource(DataSource):
-    """See the module."""
+    """The batch data source with the format name `rangelog`."""
 
     @classmethod
     def name(cls) -> str:
@@ -73,11 +73,11 @@ class RangelogSource(DataSource):
         return "rangelog"
 
     def schema(self) -> StructType:
-        """The columns."""
+        """The columns of the read."""
         return StructType(_COLUMNS if self._parsed().payload else _COLUMNS[:2])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader for these options."""
+        """Return the reader for the given options."""
         return RangelogReader(self._parsed())
 
     def _parsed(self) -> Options:

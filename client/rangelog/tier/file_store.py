@@ -1,7 +1,7 @@
-"""An object store in a local directory: the embedded default, and durable.
+"""An object store in a local directory: the default of the local cluster, and durable.
 
-What holds: an object is written aside, flushed, then linked under its name, which fails if the name is taken; so it
-appears whole, once, and survives a power cut.
+What holds: an object is written to a temporary file, flushed, then linked under its name, which fails if the name is taken;
+so it appears whole, once, and survives a power cut.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ENOSPC = (28, 122)
 
 
 class FileStore:
-    """See the module and ObjectStore."""
+    """An ObjectStore in a local directory."""
 
     def __init__(self, directory: Path) -> None:
         self._root = directory
@@ -33,10 +33,10 @@ class FileStore:
             self._drop_left_over()
 
     def _drop_left_over(self) -> None:
-        """Remove what a process that was killed had begun; what others write now is younger."""
+        """Remove the temporary files of killed processes; those of writes in progress are younger."""
         oldest = time.time() - _ASIDE_AGE_S_MAX
         for aside in (self._root / _ASIDE).iterdir():
-            with suppress(OSError):  # another process was first, or this one may only read
+            with suppress(OSError):  # another process was first, or this one has read access only
                 if aside.stat().st_mtime < oldest:
                     aside.unlink()
 
@@ -44,16 +44,16 @@ class FileStore:
         return self._root / check_key(key)
 
     def _named(self, key: str) -> str:
-        """For messages: a reader on another machine sees that it looks into a directory of its own."""
+        """Return the path for messages, so that a reader on another machine sees that the directory is a local one."""
         return f"{key} in {self._root}"
 
     def put_if_absent(self, key: str, source: bytes | Path) -> None:
-        """See ObjectStore."""
+        """Store bytes or a file under a new key."""
         path = self._path(key)
         source_size(source)
         aside = self._root / _ASIDE / uuid.uuid4().hex
         with _mapped(self._named(key)):
-            _make_directories(aside.parent)  # somebody may have removed the whole directory
+            _make_directories(aside.parent)  # another program may have removed the directory
             try:
                 with aside.open("wb") as target:
                     if isinstance(source, bytes):
@@ -73,18 +73,18 @@ class FileStore:
                 aside.unlink(missing_ok=True)
 
     def _flush_directories(self, directory: Path) -> None:
-        """Flush up to the root: a directory is an entry in its parent, and whoever made it may not have flushed it yet."""
+        """Flush all directories up to the root: each is an entry in its parent, which its creator may not have flushed yet."""
         _flush_directory(directory)
         if directory != self._root:
             self._flush_directories(directory.parent)
 
     def get(self, key: str) -> bytes:
-        """See ObjectStore."""
+        """Return the whole object. Raises ObjectNotFound, Unavailable."""
         with _mapped(self._named(key)):
             return self._path(key).read_bytes()
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """See ObjectStore."""
+        """Return exactly these bytes. Raises ObjectNotFound, InvalidArgument (beyond the end), Unavailable."""
         check_span(key, start, length)
         with _mapped(self._named(key)), self._path(key).open("rb") as source:
             source.seek(start)
@@ -94,14 +94,14 @@ class FileStore:
         return data
 
     def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
-        """See ObjectStore."""
+        """Fill `target` with the bytes from `start` on, piece by piece; ends early when it is told to stop."""
         check_span(key, start, len(target))
         with _mapped(self._named(key)), self._path(key).open("rb", buffering=0) as source:
             source.seek(start)
             return fill(target, source.read, stopped, key)
 
     def head(self, key: str) -> ObjectInfo:
-        """See ObjectStore."""
+        """Raises ObjectNotFound, Unavailable."""
         with _mapped(self._named(key)):
             found = self._path(key).stat()
         if not stat.S_ISREG(found.st_mode):
@@ -109,7 +109,7 @@ class FileStore:
         return ObjectInfo(key, found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}")
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See ObjectStore."""
+        """Yield the objects whose keys start with `prefix`, by key. Raises Unavailable."""
         with _mapped(self._named(prefix)):
             keys = sorted(
                 path.relative_to(self._root).as_posix()
@@ -122,7 +122,7 @@ class FileStore:
                     yield self.head(key)
 
     def delete(self, key: str) -> None:
-        """See ObjectStore."""
+        """Remove an object; idempotent. Raises Unavailable."""
         with _mapped(self._named(key)):
             self._path(key).unlink(missing_ok=True)
 
@@ -131,7 +131,7 @@ class FileStore:
 
 
 def _make_directories(directory: Path) -> None:
-    """Make a directory and its parents so that they survive a power cut: each is an entry in its parent."""
+    """Make a directory and its parents durably: each is an entry in its parent."""
     if directory.is_dir():
         return
     _make_directories(directory.parent)

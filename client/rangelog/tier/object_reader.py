@@ -1,7 +1,7 @@
-"""Reads one tiered object: which bytes are wanted, and rows out of bytes that somebody fetched. See parquet for the format.
+"""Reads one tiered object: selects the bytes to fetch, and decodes rows from fetched bytes. `parquet` has the format.
 
-What holds: Parquet sees only bytes whose checksum was compared: the footer by one that the placement driver keeps, each row
-group by one in the footer. Bytes that do not fit are asked for again, READ_ATTEMPTS times in all, before that is Corruption.
+What holds: Parquet gets only bytes with a verified checksum: the placement driver keeps that of the footer, the footer those
+of the row groups. Bytes that do not fit are fetched again, READ_ATTEMPTS times in all, before Corruption is raised.
 An object of a newer version is refused as UnsupportedVersion, whatever columns it has; unknown metadata is ignored.
 """
 
@@ -29,10 +29,10 @@ from rangelog_core.versions import OBJECT_VERSIONS, unsupported
 from rangelog_proto.v1 import common_pb2
 
 WHOLE_BYTES_MAX = 64 * MIB
-"""An object up to this size of which all is wanted is asked for at once: nothing has to be known of it before."""
+"""An object up to this size that is wanted as a whole is fetched in one request, without its footer first."""
 BATCH_ROWS = 65_536
 READ_ATTEMPTS = 3
-"""For bytes that do not fit their checksum: an object store may answer wrongly and hold the right ones."""
+"""Fetches of bytes that do not fit their checksum: an object store may return wrong bytes and hold the right ones."""
 _TAIL_READ_BYTES = 64 * KIB  # a footer of usual size in one request, and no more than a small object has
 _FOOTER_BYTES_MAX = 64 * MIB
 _SUMMED_AT_ONCE = 256 * KIB
@@ -49,13 +49,13 @@ class ByteSpan:
 
     @property
     def size(self) -> int:
-        """How many."""
+        """The number of bytes."""
         return self.end - self.begin
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """Where a row group's rows and bytes are."""
+    """The place of one row group: its number, first offset, number of rows, and bytes."""
 
     number: int
     first: int
@@ -64,9 +64,9 @@ class RowGroup:
 
 
 def first_span(described: common_pb2.Object, start: int, end: int) -> ByteSpan:
-    """Return what to fetch of an object before it is opened, when its records in [start, end) are wanted.
+    """Return the span to fetch before an object is opened, for its records in [start, end).
 
-    That is all of it, or its end with the footer; empty for one from before footers were summed. Raises Corruption.
+    The span is the whole object, or its end with the footer; empty for an object without footer checksum. Raises Corruption.
     """
     size, footer = described.size_bytes, described.footer_size_bytes
     if not footer:
@@ -80,7 +80,7 @@ def first_span(described: common_pb2.Object, start: int, end: int) -> ByteSpan:
 
 
 class _CheckedBytes(io.RawIOBase):
-    """A file of which only what was checked is there; Parquet gets views of it, not copies."""
+    """A file that contains only the bytes that were checked; Parquet gets views of it, not copies."""
 
     def __init__(self, key: str, size_bytes: int) -> None:
         self._key = key
@@ -90,7 +90,7 @@ class _CheckedBytes(io.RawIOBase):
         self._data: memoryview = memoryview(b"")
 
     def hold(self, begin: int, data: Bytes) -> None:
-        """These bytes are there, and no others."""
+        """Set the bytes of the file, from `begin` on; all others are absent."""
         self._begin, self._data = begin, memoryview(data)
 
     def readable(self) -> bool:
@@ -108,10 +108,10 @@ class _CheckedBytes(io.RawIOBase):
         return self._position
 
     def read_buffer(self, size: int) -> memoryview:
-        """What Arrow asks for instead of `read` where it is there."""
+        """Return a view of the next bytes. Arrow calls this method in place of `read`."""
         low = self._position - self._begin
         if size < 0 or low < 0 or low + size > len(self._data):
-            raise Corruption(f"object {self._key} is damaged: Parquet looks for something outside of its row group")
+            raise Corruption(f"object {self._key} is damaged: Parquet reads outside of its row group")
         self._position += size
         return self._data[low : low + size]
 
@@ -120,10 +120,10 @@ class _CheckedBytes(io.RawIOBase):
 
 
 class ObjectReader:
-    """One committed object that was opened. For one thread at a time."""
+    """One opened committed object. For one thread at a time."""
 
     def __init__(self, store: ObjectStore, described: common_pb2.Object, data: Bytes | None = None) -> None:
-        """Open it and check its footer. `data`: the end of the object, as far as it was fetched already.
+        """Open an object and check its footer. `data`: the end of the object, as far as it is fetched already.
 
         Raises Corruption, ObjectNotFound, Unavailable, UnsupportedVersion.
         """
@@ -132,7 +132,7 @@ class ObjectReader:
         self._whole: Bytes | None = None
         self._file = _CheckedBytes(described.key, described.size_bytes)
         with _as_corruption(described):
-            # The footer alone is a file of Parquet's, if only one that describes what is not in it.
+            # The footer alone is a valid Parquet file, although it describes row groups that are missing.
             footer = pq.ParquetFile(pa.BufferReader(MAGIC + self._footer(data)))
             source = pa.PythonFile(self._file, mode="r")
             self._parquet = pq.ParquetFile(
@@ -143,7 +143,7 @@ class ObjectReader:
     def _footer(self, data: Bytes | None) -> bytes:
         described = self._object
         if not described.footer_size_bytes:
-            whole = self._store.get(described.key)  # an object from before footers were summed: check it as a whole
+            whole = self._store.get(described.key)  # an object without footer checksum: check it as a whole
             if f"sha256:{hashlib.sha256(whole).hexdigest()}" != described.digest:
                 raise Corruption(f"object {described.key} is damaged: its digest does not fit")
             self._whole = whole
@@ -158,13 +158,13 @@ class ObjectReader:
     def _checked(self, span: ByteSpan, skip: int, data: Bytes | None, crc: int, problem: str) -> Bytes:
         """Return bytes of the object, from `skip` on, whose checksum is `crc`. Raises Corruption.
 
-        `data`: a first answer; without one, or when it is wrong, the store is asked.
+        `data`: bytes that are fetched already; without them, or when they do not fit, the store is asked.
         """
         for attempt in range(READ_ATTEMPTS):
             if attempt or data is None:
                 try:
                     data = self._store.get_range(self._object.key, span.begin, span.size)
-                except InvalidArgument:  # an answer that was too short
+                except InvalidArgument:  # the reply was too short
                     if attempt == READ_ATTEMPTS - 1:
                         raise
                     continue
@@ -194,24 +194,22 @@ class ObjectReader:
             expected[b"rangelog.object_id"] = described.object_id
         for name, value in expected.items():
             if told.get(name) != str(value).encode():
-                raise Corruption(
-                    f"object {described.key} is another one than the placement driver lists: {name.decode()}"
-                )
+                raise Corruption(f"object {described.key} differs from the placement driver's list: {name.decode()}")
         self._crcs, ends = self._numbers(ROW_GROUP_CRCS), self._numbers(ROW_GROUP_ENDS)
         if not len(self._crcs) == len(ends) == self._parquet.metadata.num_row_groups:
             raise Corruption(f"object {described.key} has {len(self._crcs)} checksums for its row groups")
         edges = [len(MAGIC), *ends]
         if edges != sorted(edges) or edges[-1] > described.size_bytes:
-            raise Corruption(f"object {described.key} has row groups that are not one behind the other")
+            raise Corruption(f"object {described.key} has row groups that are not contiguous")
         self._spans = [ByteSpan(*pair) for pair in zip(edges, ends)]
 
     def _numbers(self, name: str) -> list[int]:
-        """Our own metadata of the row groups. Asking Parquet where a column lies may end the process: it throws in C++."""
+        """Return numbers of rangelog's own metadata. Parquet's column positions may end the process: they throw in C++."""
         told = (self._parquet.metadata.metadata or {}).get(name.encode(), b"")
         return [int(each) for each in told.split(b",")]
 
     def row_groups(self, start: int, end: int) -> list[RowGroup]:
-        """Return those that hold records of [start, end), in order. Raises Corruption."""
+        """Return the row groups that hold records of [start, end), in order. Raises Corruption."""
         with _as_corruption(self._object):
             metadata = self._parquet.metadata
             wanted: list[RowGroup] = []
@@ -226,7 +224,7 @@ class ObjectReader:
             return wanted
 
     def decode(self, group: RowGroup, start: int, end: int, data: Bytes | None = None) -> list[pa.RecordBatch]:
-        """Return the records of a row group that are in [start, end). `data`: its bytes, if they were fetched already.
+        """Return the records of a row group that are in [start, end). `data`: its bytes, if they are fetched already.
 
         Raises Corruption, ObjectNotFound, Unavailable.
         """
@@ -241,7 +239,7 @@ class ObjectReader:
     def batch_headers(self, group: RowGroup, data: Bytes | None = None) -> list[tuple[BatchHeader, dict[int, bytes]]]:
         """Return header and extension fields of each batch of a row group that has an extension, in order of offsets.
 
-        The first may begin before the object, the last may end behind it. Argument and errors as in `decode`.
+        The first batch may start before the object, the last may end behind it. Arguments and errors as in `decode`.
         """
         if not self._has_headers:
             return []
@@ -262,7 +260,7 @@ class ObjectReader:
             return found
 
     def _table(self, group: RowGroup, columns: list[str], data: Bytes | None) -> pa.Table:
-        """Read some columns of a row group, whose bytes are compared with its checksum before."""
+        """Read some columns of a row group, after a check of its checksum."""
         if self._whole is not None:
             data = self._whole[group.span.begin : group.span.end]
         problem = f"the checksum of row group {group.number} does not fit"
@@ -280,7 +278,7 @@ class ObjectReader:
 
 
 def _count_up(offsets: pa.ChunkedArray, first: int) -> bool:
-    """Whether these are `first` and the numbers behind it."""
+    """Whether the values count up from `first` by 1."""
     if offsets.null_count or offsets[0].as_py() != first:
         return False
     steps = pc.min_max(pc.pairwise_diff(offsets.combine_chunks()))
@@ -288,7 +286,7 @@ def _count_up(offsets: pa.ChunkedArray, first: int) -> bool:
 
 
 def checksum(data: Bytes) -> int:
-    """Return the CRC32C of bytes wherever they are: the library takes a view of memory that may change for none."""
+    """Return the CRC32C of bytes or a view: the library refuses views of writable memory."""
     if isinstance(data, bytes):
         return int(google_crc32c.value(data))
     total = 0
@@ -298,7 +296,7 @@ def checksum(data: Bytes) -> int:
 
 
 class _as_corruption:  # noqa: N801  # reads as a phrase
-    """Whatever Parquet says of damaged bytes is Corruption; our own errors pass."""
+    """Turn Parquet's errors into Corruption; errors of rangelog pass unchanged."""
 
     def __init__(self, described: common_pb2.Object) -> None:
         self._key = described.key

@@ -1,7 +1,7 @@
-"""What rangelog needs of an object store, and how one is opened by its URL. Blocking; safe to use from several threads.
+"""The interface of an object store, and its checks. Blocking; safe to use from several threads.
 
 What holds for every implementation: an object appears whole or not at all; `put_if_absent` has exactly one winner; a
-missing object is ObjectNotFound, trouble is Unavailable, never the other way round.
+missing object is ObjectNotFound, a failing store is Unavailable, never the other way round.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rangelog_core.errors import ConfigInvalid, InvalidArgument, PreconditionFai
 
 KEY_LENGTH_MAX = 1_000
 PIECE_BYTES = 1 << 20
-"""What `read_into` reads before it looks whether to stop: small enough to stay in the processor's cache on its way."""
+"""The bytes that `read_into` reads between two checks of `stopped`; small enough for the processor's cache."""
 PROBE_PREFIX = "probe/"
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a store says of an object without sending it."""
+    """The metadata of an object: its key, its size in bytes, and the store's etag."""
 
     key: str
     size_bytes: int
@@ -32,29 +32,29 @@ class ObjectInfo:
 
 
 class ObjectStore(Protocol):
-    """See the module. Keys are relative to the URL's prefix."""
+    """The interface of an object store. Keys are relative to the URL's prefix."""
 
     def put_if_absent(self, key: str, source: bytes | Path) -> None:
         """Store bytes or a file under a new key.
 
-        Raises PreconditionFailed when the key is taken, InvalidArgument when there is no such file, Unavailable.
+        Raises PreconditionFailed when the key is taken, InvalidArgument when the file does not exist, Unavailable.
         """
 
     def get(self, key: str) -> bytes:
         """Return the whole object. Raises ObjectNotFound, Unavailable."""
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return exactly these bytes. Raises ObjectNotFound, InvalidArgument (beyond the end), Unavailable."""
+        """Return exactly `length` bytes from `start` on. Raises ObjectNotFound, InvalidArgument (too long), Unavailable."""
 
     def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
-        """Fill `target` with the bytes from `start` on, piece by piece; ends early when it is told to stop.
+        """Fill `target` with the bytes from `start` on, piece by piece, until `stopped` returns True.
 
-        Returns how many seconds that took once the answer had begun. After an error anything may be in `target`.
+        Returns the seconds from the first byte of the reply to the last. After an error the content of `target` is undefined.
         Raises ObjectNotFound, InvalidArgument (beyond the end), Unavailable.
         """
 
     def head(self, key: str) -> ObjectInfo:
-        """Raises ObjectNotFound, Unavailable."""
+        """Return the metadata of an object. Raises ObjectNotFound, Unavailable."""
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the objects whose keys start with `prefix`, by key. Raises Unavailable."""
@@ -63,7 +63,7 @@ class ObjectStore(Protocol):
         """Remove an object; idempotent. Raises Unavailable."""
 
     def close(self) -> None:
-        """Let go of connections; idempotent."""
+        """Close all connections; idempotent."""
 
 
 def check_key(key: str) -> str:
@@ -75,31 +75,31 @@ def check_key(key: str) -> str:
 
 
 def fill(target: memoryview, read: Callable[[int], bytes], stopped: Callable[[], bool], key: str) -> float:
-    """Fill memory with what `read` gives; see ObjectStore.read_into.
+    """Fill memory with the bytes that `read` returns, for ObjectStore.read_into.
 
-    Raises InvalidArgument when that ends before, Unavailable when stopped.
+    Raises InvalidArgument when there are too few, Unavailable when stopped.
     """
     begun_s = time.monotonic()
     filled = 0
     while filled < len(target):
         if stopped():
-            raise Unavailable(f"object {key} is no longer asked for")
+            raise Unavailable(f"the fetch of object {key} was cancelled")
         data = read(min(PIECE_BYTES, len(target) - filled))
         if not data:
-            raise InvalidArgument(f"object {key} is shorter than what was asked of it")
+            raise InvalidArgument(f"object {key} is shorter than the requested span")
         target[filled : filled + len(data)] = data
         filled += len(data)
     return time.monotonic() - begun_s
 
 
 def check_span(key: str, start: int, length: int) -> None:
-    """Raises InvalidArgument for a span that no object can have: stores would answer it each in another way."""
+    """Check a span. Raises InvalidArgument for one that no object can have, since stores differ in their replies to it."""
     if start < 0 or length < 0:
         raise InvalidArgument(f"object {key} has no {length} bytes from {start} on")
 
 
 def source_size(source: bytes | Path) -> int:
-    """Return how many bytes there are to store. Raises InvalidArgument when it is a file that cannot be read."""
+    """Return the size in bytes of the source of an object. Raises InvalidArgument for a file that cannot be read."""
     if isinstance(source, bytes):
         return len(source)
     try:
@@ -109,9 +109,9 @@ def source_size(source: bytes | Path) -> int:
 
 
 def probe(store: ObjectStore) -> None:
-    """Check that the store honours "only if absent": without that two uploads could overwrite each other.
+    """Check that the store honours "only if absent"; otherwise two uploads could overwrite each other.
 
-    What it put there it removes, where the store lets it: uploading must not need the right to delete.
+    The probe's object is deleted where the store allows it: uploads do not need the right to delete.
     Raises ConfigInvalid when the store overwrites, Unavailable when it cannot be reached.
     """
     key = f"{PROBE_PREFIX}{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""Opens an object store by its URL. What is wrong with one is said without repeating it: people put secrets into URLs."""
+"""Opens an object store by its URL. Error messages never contain the URL, since it may contain secrets."""
 
 from __future__ import annotations
 
@@ -14,14 +14,26 @@ _S3_FORM = "s3://bucket/prefix?endpoint=http://host:port&region=name&create=true
 
 
 def open_object_store(url: str) -> ObjectStore:
-    """Open `file:///dir` or `s3://bucket/prefix?endpoint=http://host:port&region=name&create=true`.
+    """Open the object store at a URL.
 
-    Credentials come from boto3's own chain, and so does the region where the URL names none.
-    Raises ConfigInvalid, MissingExtra, Unavailable.
+    Credentials come from boto3's own chain, as does the region where the URL has none.
+
+    Args:
+        url: `file:///dir` or `s3://bucket/prefix?endpoint=http://host:port&region=name&create=true`.
+
+    Raises:
+        ConfigInvalid: The URL is not valid.
+        MissingExtra: boto3 is not installed.
+        Unavailable: The store cannot be reached.
+
+    Example:
+        ```python
+        store = open_object_store("s3://my-bucket/logs?region=eu-central-1")
+        ```
     """
     try:
         parts = urlsplit(url)
-    except ValueError:  # of brackets
+    except ValueError:  # unbalanced brackets
         raise ConfigInvalid(f"bad tier URL: write {_FILE_FORM} or {_S3_FORM}") from None
     if parts.scheme == "file":
         from rangelog.tier.file_store import FileStore
@@ -59,7 +71,7 @@ def _s3_options(parts: SplitResult) -> dict[str, str]:
     if not parts.netloc:
         problem = "no bucket"
     elif "@" in parts.netloc:
-        problem = "credentials do not belong into it, boto3 finds them in the environment, a profile or a role"
+        problem = "credentials are not allowed in it, boto3 finds them in the environment, a profile or a role"
     elif unknown:
         problem = f"unknown option {unknown[0]!r}"
     elif len(options) < len(given):

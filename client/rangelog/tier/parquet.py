@@ -1,9 +1,9 @@
-"""One tiered object: a span of one range as a Parquet file that anybody can read.
+"""One tiered object: a span of one range as a plain Parquet file.
 
 Columns offset, timestamp, key, value, headers, batch_header; zstd; a checksum on every page; row groups of bounded size. The
-file's key/value metadata says what it is (stream, range, epoch, span), so streams can be rebuilt from the bucket alone.
+file's key/value metadata identify it (stream, range, epoch, span), so streams can be rebuilt from the bucket alone.
 
-`batch_header` is null but on the first row of each batch whose header has an extension; there it is that header as it was
+`batch_header` is null except in the first row of each batch whose header has an extension; there it is the unchanged header
 (batch.py), so id, epoch and sequence of producers survive, with the first offset and count of every such batch. It is a column
 and not metadata of the file because it grows with the batches, and readers fetch the whole footer. Every object has the
 column, so that all objects of a stream are one table for other programs.
@@ -11,9 +11,9 @@ column, so that all objects of a stream are one table for other programs.
 The metadata `rangelog.format_version` rises when an older reader would misread the object; it is refused then. Other keys
 may be added: readers ignore those that they do not know. Version 1 had no column batch_header.
 
-What holds: a written object covers exactly the span asked for, in order, without gap. The footer has a checksum that the
-placement driver keeps, each row group one in the footer. (Parquet's own page checksums are there for other readers; they
-leave page headers and the footer unprotected.) Reading is in object_reader.
+What holds: a written object covers exactly the requested span, in order, without gap. The placement driver keeps a checksum of
+the footer, the footer one of each row group. (Parquet's own page checksums are for other readers; they leave page headers
+and the footer unprotected.) Reading is in object_reader.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from rangelog_proto.v1 import common_pb2
 FORMAT_VERSION = "rangelog.format_version"
 BATCH_HEADER = "batch_header"
 OBJECT_SCHEMA = SCHEMA.append(pa.field(BATCH_HEADER, pa.binary(), nullable=True))
-"""The columns of an object: the stream's, and one for the headers of batches."""
+"""The columns of an object: those of the stream, and one for the headers of batches."""
 ROW_GROUP_ROWS_MAX = 131_072
 ROW_GROUP_BYTES_MAX = 32 * MIB
 MAGIC = b"PAR1"
-"""What is before the first row group."""
+"""The bytes before the first row group."""
 ROW_GROUP_CRCS = "rangelog.row_group_crcs"
 ROW_GROUP_ENDS = "rangelog.row_group_ends"
 _TAIL_BYTES = 8  # footer length and magic
@@ -52,7 +52,7 @@ _TAIL_BYTES = 8  # footer length and magic
 
 @dataclass(frozen=True, slots=True)
 class WrittenObject:
-    """What the placement driver is told of an object."""
+    """The description of an object that is committed at the placement driver."""
 
     size_bytes: int
     digest: str
@@ -62,7 +62,7 @@ class WrittenObject:
 
 
 class _SummingFile(io.RawIOBase):
-    """Passes writes on and sums them up, piece by piece."""
+    """Passes writes to a file and computes their checksums, row group by row group."""
 
     def __init__(self, target: io.BufferedWriter) -> None:
         self._target = target
@@ -82,18 +82,18 @@ class _SummingFile(io.RawIOBase):
         return self._target.tell()
 
     def begin(self) -> None:
-        """A row group starts."""
+        """Start a row group."""
         self._sum = 0
 
     def end(self) -> None:
-        """A row group is written."""
+        """End the row group."""
         self.sums.append(self._sum)
         self.ends.append(self.tell())
 
 
 @dataclass(slots=True)
 class _Group:
-    """Batches that become one row group."""
+    """The batches of one row group."""
 
     tables: list[pa.RecordBatch] = field(default_factory=list)
     headers: dict[int, bytes] = field(default_factory=dict)  # of batches with an extension, by row
@@ -115,9 +115,9 @@ def write_object(
 ) -> WrittenObject:
     """Write the encoded batches that cover [start, end) to a Parquet file; memory is bounded by a row group.
 
-    `object_id` makes its bytes unlike those of another object of the same span, so that one cannot pass for the other.
-    Raises InvalidArgument when they do not cover it without gap, Corruption when one is damaged, UnsupportedVersion when
-    one has what this program does not know: the range stays hot until this server is upgraded.
+    `object_id` makes the bytes differ from those of another object of the same span, so that neither is taken for the other.
+    Raises InvalidArgument when the batches have a gap, Corruption when one is damaged, UnsupportedVersion when one has an
+    unknown version or critical field: the range stays hot until this server is upgraded.
     """
     metadata = {
         FORMAT_VERSION: str(OBJECT_VERSIONS.highest),
@@ -139,7 +139,7 @@ def write_object(
                 break
             header = check_batch(data)
             if not header.base_offset <= position < header.end_offset:
-                raise InvalidArgument(f"a batch starts at {header.base_offset}, {position} comes next")
+                raise InvalidArgument(f"a batch starts at {header.base_offset}, expected {position}")
             table = batch_to_arrow(data, position, end_offset)
             position += table.num_rows
             full = group.rows + table.num_rows > ROW_GROUP_ROWS_MAX or group.size_bytes > ROW_GROUP_BYTES_MAX

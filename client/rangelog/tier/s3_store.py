@@ -1,7 +1,7 @@
-"""An object store that speaks S3, by boto3. Credentials come from boto3's own chain, never from the URL.
+"""An object store with the S3 protocol, by boto3. Credentials come from boto3's own chain, never from the URL.
 
 What holds: `put_if_absent` sends If-None-Match, on multipart uploads at their completion; every call has timeouts and
-boto3's standard retries; what goes wrong is one of our errors, in one line that says what to check.
+boto3's standard retries; every failure is a RangelogError, in one line that names what to check.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _REGION_DEFAULT = "us-east-1"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _MISSING = ("NoSuchKey", "404", "NotFound")
 _TAKEN = ("PreconditionFailed", "412")
-_CONFLICT = "ConditionalRequestConflict"  # two at once: nobody knows yet whether the key will be taken
+_CONFLICT = "ConditionalRequestConflict"  # two at once: the key may turn out to be taken
 _DENIED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "Forbidden")
 
 
 class S3Store:
-    """See the module and ObjectStore."""
+    """An ObjectStore in an S3 bucket."""
 
     def __init__(
         self, bucket: str, prefix: str, *, endpoint: str | None, region: str | None, create: bool = False
@@ -80,7 +80,7 @@ class S3Store:
 
     def _create_bucket(self, region: str) -> None:
         options: dict[str, Any] = {}
-        if region != _REGION_DEFAULT:  # the one region that may not be named
+        if region != _REGION_DEFAULT:  # the one region that S3 refuses as a location
             options["CreateBucketConfiguration"] = {"LocationConstraint": region}
         try:
             with self._mapped(self._bucket):
@@ -92,7 +92,7 @@ class S3Store:
         return self._prefix + check_key(key)
 
     def put_if_absent(self, key: str, source: bytes | Path) -> None:
-        """See ObjectStore."""
+        """Store bytes or a file under a new key."""
         if source_size(source) > PART_BYTES and isinstance(source, Path):
             self._put_parts(key, source)
             return
@@ -119,20 +119,20 @@ class S3Store:
             raise
 
     def _abort_parts(self, where: dict[str, str], upload_id: str) -> None:
-        """Parts of an upload that failed cost money until they are dropped; if this fails too, the store's rules do it."""
+        """Delete the parts of a failed upload, which cost money; if this fails too, the store's lifecycle rules delete them."""
         try:
             self._client.abort_multipart_upload(**where, UploadId=upload_id)
         except (BotoCoreError, ClientError):
             return
 
     def get(self, key: str) -> bytes:
-        """See ObjectStore."""
+        """Return the whole object. Raises ObjectNotFound, Unavailable."""
         with self._mapped(key):
             data: bytes = self._client.get_object(Bucket=self._bucket, Key=self._key(key))["Body"].read()
         return data
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """See ObjectStore."""
+        """Return exactly these bytes. Raises ObjectNotFound, InvalidArgument (beyond the end), Unavailable."""
         check_span(key, start, length)
         if not length:
             return b""
@@ -145,26 +145,26 @@ class S3Store:
         return data
 
     def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
-        """See ObjectStore."""
+        """Fill `target` with the bytes from `start` on, piece by piece; ends early when it is told to stop."""
         check_span(key, start, len(target))
         if not len(target):
             return 0.0
         wanted = f"bytes={start}-{start + len(target) - 1}"
         with self._mapped(key):
             answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key), Range=wanted)
-            with closing(answer["Body"]) as body:  # the connection of an answer that was not read to its end
+            with closing(answer["Body"]) as body:  # closes the connection of a reply that was not read to its end
                 if answer["ContentLength"] != len(target):
                     raise InvalidArgument(f"object {key} has no bytes {start} to {start + len(target)}")
                 return fill(target, body.read, stopped, key)
 
     def head(self, key: str) -> ObjectInfo:
-        """See ObjectStore."""
+        """Raises ObjectNotFound, Unavailable."""
         with self._mapped(key):
             answer = self._client.head_object(Bucket=self._bucket, Key=self._key(key))
         return ObjectInfo(key, answer["ContentLength"], answer["ETag"].strip('"'))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See ObjectStore."""
+        """Yield the objects whose keys start with `prefix`, by key. Raises Unavailable."""
         with self._mapped(prefix):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix + prefix
@@ -175,12 +175,12 @@ class S3Store:
                     yield ObjectInfo(key, each["Size"], each["ETag"].strip('"'))
 
     def delete(self, key: str) -> None:
-        """See ObjectStore."""
+        """Remove an object; idempotent. Raises Unavailable."""
         with self._mapped(key):
             self._client.delete_object(Bucket=self._bucket, Key=self._key(key))
 
     def close(self) -> None:
-        """See ObjectStore."""
+        """Let go of connections; idempotent."""
         self._client.close()
 
     @contextmanager
@@ -195,12 +195,12 @@ class S3Store:
             ) from error
         except (CredentialRetrievalError, SSOError, TokenRetrievalError) as error:
             raise Unavailable(
-                f"the credentials for {self._where} cannot be had: check the profile or the role"
+                f"the credentials for {self._where} cannot be loaded: check the profile or the role"
             ) from error
         except BotoCoreError as error:
             raise Unavailable(f"{self._where} cannot be reached: check the endpoint in the tier URL") from error
         except (KeyError, ResponseParserError) as error:
-            raise Unavailable(f"{self._where} does not speak S3: check the endpoint in the tier URL") from error
+            raise Unavailable(f"{self._where} is not an S3 server: check the endpoint in the tier URL") from error
         except OSError as error:
             raise Unavailable(f"the file for object {key} cannot be read: {error.strerror}") from error
 
@@ -214,16 +214,16 @@ class S3Store:
         if code in _TAKEN or code in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
             return PreconditionFailed(f"object {key} exists already in {self._where}")
         if code == _CONFLICT:
-            return Unavailable(f"another request for object {key} in {self._where} is under way: try again")
+            return Unavailable(f"another request for object {key} in {self._where} is in progress: try again")
         if code in ("InvalidRange", "416"):
-            return InvalidArgument(f"object {key} is shorter than what was asked of it")
+            return InvalidArgument(f"object {key} is shorter than the requested span")
         if code in _DENIED:
             return Unavailable(f"{self._where} denies access ({code}): check the credentials and the bucket's policy")
         return Unavailable(f"{self._where} answered {code or status} for {key}")
 
 
 def _check_place(bucket: str, endpoint: str | None) -> None:
-    """Raises ConfigInvalid for what cannot be a bucket or an endpoint."""
+    """Check bucket and endpoint. Raises ConfigInvalid where one is not valid."""
     if not _BUCKET.fullmatch(bucket) or ".." in bucket:
         raise ConfigInvalid(f"bad bucket name {bucket!r}: 3 to 63 lower-case letters, digits, dots and hyphens")
     if endpoint is None:

@@ -1,4 +1,4 @@
-"""host:port, in one place: what is accepted here can be looked up, or fails as the network does, never otherwise."""
+"""Addresses as host:port. The resolver takes every accepted address: it finds the host, or fails with a network error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN_LENGTH_MAX = 100
 
 
 def split_address(address: str, *, port_min: int = 1) -> tuple[str, int]:
-    """Return host and port of "host:port" or "[v6]:port". `port_min` 0: to listen on any. Raises InvalidArgument."""
+    """Return host and port of "host:port" or "[v6]:port". `port_min` 0 allows port 0, any free port. Raises InvalidArgument."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     if not _is_host(host) or not _PORT.fullmatch(port) or not port_min <= int(port) <= _PORT_MAX:
@@ -22,7 +22,7 @@ def split_address(address: str, *, port_min: int = 1) -> tuple[str, int]:
 
 
 def _is_host(host: str) -> bool:
-    """Whether the resolver takes it: it refuses some names as no text, which is not an error of the network."""
+    """Whether the resolver takes the host: for some names it raises UnicodeError, which is not a network error."""
     if not 0 < len(host) <= _HOST_LENGTH_MAX or "\0" in host:
         return False
     try:

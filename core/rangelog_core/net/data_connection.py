@@ -1,9 +1,9 @@
-"""One connection of the data plane to one range server, shared by everything this client does there.
+"""One connection of the data plane to one range server, shared by all requests of this client to the server.
 
-What holds: a request is answered by a reply of its id, an error, a typed timeout, or the connection's end, a subscription
-by any number of replies before that; a connection on which nothing at all came for seconds while somebody waited is dead,
-and closed. Replies to appends go to the listener of their range, or to nobody where it is gone. The peer is the server and
-incarnation that was meant, or the connection is refused. Whatever breaks the protocol breaks the connection, with a reason.
+What holds: a request ends with a reply of its id, an error, a typed timeout, or the end of the connection; a subscription
+receives any number of replies before that. A connection that receives nothing for seconds while a request waits is dead,
+and is closed. Replies to appends go to the listener of their range, or are dropped when it has none. The peer is the named
+server and incarnation, or the connection is refused. A violation of the protocol closes the connection, with a reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rangelog_proto.v1 import data_pb2
 
 CONNECT_TIMEOUT_S = 3.0
 SILENT_S = 3.0
-"""A peer that sends nothing at all for so long while it is asked something is taken for gone."""
+"""A peer that sends nothing for so long while a request waits counts as dead."""
 _WRITE_BUFFER_BYTES_MAX = 128 * 1024 * 1024
 CONFIRMS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
@@ -46,7 +46,7 @@ _log = logging.getLogger("rangelog.transport")
 
 
 class RangeListener(Protocol):
-    """Who appends to a range over this connection."""
+    """The appender of a range over this connection."""
 
     def append_replied(self, reply: data_pb2.AppendReply) -> None:
         """The replica holds everything below its durable offset."""
@@ -59,7 +59,7 @@ class RangeListener(Protocol):
 
 
 class Replies:
-    """What keeps coming in answer to one request. For one who waits at a time; close it when no more is wanted."""
+    """The replies to one subscription. One task at a time may wait; `close` it when no more replies are needed."""
 
     def __init__(self, connection: DataConnection, request_id: int) -> None:
         self._connection = connection
@@ -69,7 +69,7 @@ class Replies:
         self._waiter: asyncio.Future[None] | None = None
 
     async def next(self, *, timeout_s: float) -> Frame:
-        """Return the next reply. Raises what the peer answered after those before, RequestTimeout or Unavailable."""
+        """Return the next reply. Raises the error that the peer sent after the earlier replies, RequestTimeout, Unavailable."""
         if not self._frames and self._error is None:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
@@ -78,26 +78,26 @@ class Replies:
                 self._waiter = None
         if self._frames:
             return self._frames.popleft()
-        raise self._error or InternalError("a reply was announced and is not there")
+        raise self._error or InternalError("a reply was announced and is missing")
 
     def send(self, opcode: Opcode, message: bytes) -> None:
-        """Say something about the request, under its id. Does nothing once the connection is closed."""
+        """Send a frame with the request's id. Does nothing once the connection is closed."""
         self._connection.send(opcode, message, request_id=self._request_id)
 
     def close(self) -> None:
-        """Forget what comes from here on; idempotent."""
+        """Drop all later replies; idempotent."""
         self._connection.unsubscribe(self._request_id)
 
     def put(self, frame: Frame) -> None:
-        """Take a reply. For the connection."""
+        """Queue a reply. Called by the connection."""
         frames = self._frames
         if frames and not frame.payload and not frames[-1].payload:
-            frames.pop()  # both say how things stand: the later one is right, and nobody fetches them for hours perhaps
+            frames.pop()  # of two status replies the later one counts, and a reader may fetch neither for hours
         frames.append(frame)
         self._wake()
 
     def fail(self, error: RangelogError) -> None:
-        """No reply follows. For the connection."""
+        """End the replies with an error. Called by the connection."""
         self._error = self._error or error
         self._wake()
 
@@ -107,7 +107,7 @@ class Replies:
 
 
 class DataConnection(asyncio.BufferedProtocol):
-    """See the module. Make it with `connect`; close it with `close`."""
+    """A connection to one range server. Make it with `connect`; close it with `close`."""
 
     def __init__(self, replica: ReplicaId) -> None:
         self.replica = replica
@@ -172,7 +172,7 @@ class DataConnection(asyncio.BufferedProtocol):
     async def request(
         self, opcode: Opcode, message: bytes, payload: Sequence[bytes] = (), *, timeout_s: float
     ) -> Frame:
-        """Send a request and return its reply. Raises what the peer answered, RequestTimeout or Unavailable."""
+        """Send a request and return its reply. Raises the error in the reply, RequestTimeout or Unavailable."""
         if self.closed is not None:
             raise self.closed
         request_id = self._next_id()
@@ -185,7 +185,7 @@ class DataConnection(asyncio.BufferedProtocol):
             self._pending.pop(request_id, None)
 
     def subscribe(self, opcode: Opcode, message: bytes) -> Replies:
-        """Send a request that is answered more than once. Raises what the connection died of."""
+        """Send a request that has more than one reply. Raises the error that closed the connection."""
         if self.closed is not None:
             raise self.closed
         request_id = self._next_id()
@@ -194,11 +194,11 @@ class DataConnection(asyncio.BufferedProtocol):
         return replies
 
     def unsubscribe(self, request_id: int) -> None:
-        """Drop what still comes in answer to a request."""
+        """Drop all later replies to a request."""
         self._subscriptions.pop(request_id, None)
 
     async def wait_for(self, future: asyncio.Future[_T], timeout_s: float) -> _T:
-        """Wait for what the peer answers. Raises RequestTimeout; a peer that said nothing at all is given up then."""
+        """Wait for a reply. Raises RequestTimeout; the connection is closed if the peer sent nothing in that time."""
         timer = future.get_loop().call_later(timeout_s, self._timed_out, future, timeout_s, self._received_count)
         try:
             return await future
@@ -226,7 +226,7 @@ class DataConnection(asyncio.BufferedProtocol):
             self._put(buffers)
 
     def confirm(self, stream_id: int, range_index: int, epoch: int, confirm_offset: int) -> None:
-        """Say what is acked in one range; with many on the connection, what they say at once goes in one frame."""
+        """Send a range's confirm offset; confirms of many ranges in one turn of the loop share a frame."""
         self._confirms.append((stream_id, range_index, epoch, confirm_offset))
         if len(self._listeners) <= 1:
             self._send_confirms()
@@ -234,11 +234,11 @@ class DataConnection(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._send_confirms)
 
     def listen(self, stream_id: int, range_index: int, listener: RangeListener) -> None:
-        """Send the replies to this range's appends there."""
+        """Deliver the replies to this range's appends to `listener`."""
         self._listeners[stream_id, range_index] = listener
 
     def unlisten(self, stream_id: int, range_index: int) -> None:
-        """Forget the listener of a range."""
+        """Remove the listener of a range."""
         self._listeners.pop((stream_id, range_index), None)
 
     def close(self) -> None:
@@ -249,16 +249,16 @@ class DataConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transport is no subclass of asyncio's
         self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES_MAX)
         notice_vanished_peer(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return the buffer for the next bytes."""
         return self._decoder.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came."""
+        """Decode the received bytes and deliver their frames."""
         self._received_count += 1
         try:
             for frame in self._decoder.received(nbytes):
@@ -267,17 +267,17 @@ class DataConnection(asyncio.BufferedProtocol):
             self._close(ProtocolViolation(f"range server {self.replica.server}: {error}"))
 
     def eof_received(self) -> bool | None:
-        """The peer is done; so are we."""
+        """Close the connection, since the peer has closed it."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """Fail all requests, since the socket is closed."""
         self._close(Unavailable(f"the connection to range server {self.replica.server} broke"))
 
     # ---- inside
 
     def _greeted(self, message: bytes) -> None:
-        """Take what the server chose. Raises ProtocolViolation when it chose what was not offered."""
+        """Adopt the server's version and features. Raises ProtocolViolation on a version that was not offered."""
         try:
             reply = data_pb2.HelloReply.FromString(message)
         except DecodeError as error:
@@ -311,7 +311,7 @@ class DataConnection(asyncio.BufferedProtocol):
 
     def _put(self, buffers: Sequence[bytes]) -> None:
         if self._transport is None:
-            raise InternalError("the connection is used before it is made")
+            raise InternalError("the connection is used before it is open")
         if self._turn is not None:
             self._turn += buffers
             return
@@ -354,10 +354,10 @@ class DataConnection(asyncio.BufferedProtocol):
         listener = self._listeners.get((told.stream_id, told.range_index))
         if listener is not None:
             listener.append_refused(error)
-        elif frame.request_id == 0 and not told.stream_id:  # about the connection: no request, no range
+        elif frame.request_id == 0 and not told.stream_id:  # the error concerns the connection, no request and no range
             self._close(error)
-        else:  # perhaps an append of a writer that is gone: the connection is not its own
-            _log.debug("an error for nobody from %s: %s", self.replica, error)
+        else:  # it may concern an append of a closed writer, and other writers share the connection
+            _log.debug("an error without a request from %s: %s", self.replica, error)
 
     def _close(self, error: RangelogError) -> None:
         if self.closed is not None:
@@ -385,7 +385,7 @@ class DataConnections:
         self._connections: dict[ReplicaId, DataConnection] = {}
         self._making: dict[ReplicaId, asyncio.Task[DataConnection]] = {}
         self.batches_in_flight = 0
-        """Of all writers on these connections: what they send and has no ack yet."""
+        """Batches of all writers on these connections that are sent and not acked."""
 
     def existing(self, replica: ReplicaId) -> DataConnection | None:
         """Return the open connection, if there is one."""
@@ -398,7 +398,7 @@ class DataConnections:
         if connection is not None:
             return connection
         if not address:
-            raise Unavailable(f"range server {replica} is not registered any more")
+            raise Unavailable(f"range server {replica} is no longer registered")
         task = self._making.get(replica)
         if task is None:
             task = asyncio.create_task(self._make(replica, address))
@@ -421,7 +421,7 @@ class DataConnections:
         return connection
 
     async def close(self) -> None:
-        """Close all; idempotent. What was said before is still sent."""
+        """Close all connections; idempotent. Frames that are queued are sent first."""
         for task in list(self._making.values()):
             task.cancel()
         await asyncio.sleep(0)  # confirms that wait for their frame ...
@@ -432,5 +432,5 @@ class DataConnections:
 
 
 def replica_id(server: str, incarnation: int) -> ReplicaId:
-    """Build the identity of a replica from what a message says."""
+    """Return the identity of the replica that a message names."""
     return ReplicaId(server, Incarnation(incarnation))

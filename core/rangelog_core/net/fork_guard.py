@@ -1,12 +1,12 @@
-"""gRPC and forks: once a process has called, a child that is forked from it cannot call any more, and would wait for ever.
+"""gRPC and forks: after a process has made a gRPC call, calls of its forked children would wait for ever.
 
-What holds: such a child is told so, by whichever client it calls with, its own or the one it inherited. And nothing that it
-inherited is ever freed in it: freeing a channel there joins gRPC's thread, which is not there, at full load for ever; freeing
-a connection takes its socket out of the epoll set that is shared with the parent.
+What holds: a call in such a child raises InvalidArgument, with a client of its own and with an inherited one. Inherited
+clients are never freed in a child: freeing a channel there waits for gRPC's thread, which does not exist, at full load for
+ever; freeing a connection removes its socket from the epoll set that is shared with the parent.
 
-Left alone: gRPC's own handlers of forks, which at times kill a child with signal 11 when calls are under way at the fork.
-GRPC_ENABLE_FORK_SUPPORT=0 in the environment prevents it. We do not set it, for it holds for the whole process: children that
-use a gRPC channel of their own beside us would hang.
+Not covered: gRPC's own fork handlers, which sometimes kill a child with signal 11 when calls are in progress at the fork.
+GRPC_ENABLE_FORK_SUPPORT=0 in the environment prevents it. It is not set here, because it holds for the whole process:
+children that use a gRPC channel of their own beside rangelog would hang.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _parents: weakref.WeakSet[object] = weakref.WeakSet()
 
 
 def note_call() -> None:
-    """Before every call. Raises InvalidArgument in a child of a process that had called before it forked."""
+    """Note that a call follows. Raises InvalidArgument in a child of a process that had made a call before the fork."""
     global _called
     if _forked:
         raise InvalidArgument(
@@ -34,7 +34,7 @@ def note_call() -> None:
 
 
 def never_free_in_children(thing: object) -> None:
-    """Keep `thing`, if it still lives at a fork, and all that it refers to, in the child to the child's end."""
+    """Keep `thing`, and all that it refers to, alive in forked children until they end."""
     _parents.add(thing)
 
 
@@ -42,7 +42,7 @@ def _keep() -> None:
     global _forked
     _forked = _called
     for thing in _parents:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))  # a variable would let go when the interpreter ends
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))  # a variable would be freed when the interpreter ends
 
 
 if hasattr(os, "register_at_fork"):

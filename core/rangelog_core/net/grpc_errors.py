@@ -1,6 +1,6 @@
-"""Our errors as gRPC statuses and back: google.rpc.Status with an ErrorInfo whose reason is our stable code.
+"""Errors of rangelog as gRPC statuses and back: google.rpc.Status with an ErrorInfo whose reason is the stable code.
 
-What holds: a client never sees a gRPC type, and never the text of an exception that is not ours.
+What holds: a client never sees a gRPC type, nor the text of an exception from outside rangelog.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DOMAIN = "rangelog"
 _NUMBER = re.compile(r"[0-9]{1,20}")
 
 MESSAGE_LENGTH_MAX = 500
-"""In characters. A status travels in metadata, whose size gRPC bounds at 8 KiB; a caller's own words may be in it."""
+"""In characters. A status is sent as metadata, which gRPC bounds at 8 KiB; it may contain text of the caller's request."""
 
 _STATUS: tuple[tuple[type[RangelogError], int], ...] = (
     (errors.OffsetOutOfRange, code_pb2.OUT_OF_RANGE),
@@ -57,7 +57,7 @@ _PLAIN: dict[grpc.StatusCode, tuple[type[RangelogError], str]] = {
 
 _NEVER_DONE = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED)
 _NEVER_SENT = ("failed to connect to all addresses", "errors resolving ")
-"""How gRPC begins its words when a call got no connection to leave on. It has no other sign of it."""
+"""The start of gRPC's message when a call found no connection. gRPC gives no other indication."""
 
 
 def to_status(error: RangelogError) -> status_pb2.Status:
@@ -72,7 +72,7 @@ def to_status(error: RangelogError) -> status_pb2.Status:
 
 
 def from_rpc_error(error: grpc.RpcError, peer: str) -> RangelogError:
-    """Decode what a call to `peer` raised; gRPC's own statuses become the nearest of ours."""
+    """Decode the exception of a call to `peer`; gRPC's own statuses become the nearest error of rangelog."""
     ours = _ours(error)
     if ours is not None:
         return ours
@@ -82,9 +82,11 @@ def from_rpc_error(error: grpc.RpcError, peer: str) -> RangelogError:
 
 
 def may_have_been_carried_out(error: grpc.RpcError) -> bool:
-    """Whether the peer may have done what a call asked for, though it failed so. In doubt it may."""
+    """Whether the peer may have carried out a call that failed with this error. True when it is not known."""
     ours = _ours(error)
-    if ours is not None:  # a defect comes before or after the deed; the code of a newer peer may mean anything
+    if (
+        ours is not None
+    ):  # a defect may occur before or after the change; an unknown code of a newer peer may mean either
         return ours.outcome_unknown or isinstance(ours, errors.InternalError) or type(ours) is RangelogError
     code = _code(error)
     if code is grpc.StatusCode.UNAVAILABLE and isinstance(error, grpc.aio.AioRpcError | grpc.Call):
@@ -101,7 +103,7 @@ def _ours(error: grpc.RpcError) -> RangelogError | None:
         status = rpc_status.from_call(error)
         return _told_by(status) if status is not None else None
     except (ValueError, DecodeError):
-        return None  # its details are not its status, or cannot be read: somebody else's error
+        return None  # its details are missing, malformed, or contradict its status: the error of another program
 
 
 def _told_by(status: status_pb2.Status) -> RangelogError | None:

@@ -1,4 +1,4 @@
-"""How gRPC is set up on both ends: limits, keepalive, TLS. One place, so that the ends agree."""
+"""The options of gRPC for both ends: limits, keepalive, TLS. One module, so that both ends agree."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _COMMON: tuple[tuple[str, int], ...] = (
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     *_COMMON,
-    ("grpc.enable_retries", 0),  # we retry ourselves, with request ids
+    ("grpc.enable_retries", 0),  # PdClient retries, with request ids
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    ("grpc.enable_http_proxy", 0),  # a cluster is never behind the machine's web proxy
+    ("grpc.enable_http_proxy", 0),  # connections to a cluster never use the machine's web proxy
 )
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -42,7 +42,7 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """Paths of PEM files: who to trust, and (for mutual TLS) who we are."""
+    """Paths of PEM files: the trusted certificate authorities and, for mutual TLS, this side's certificate and key."""
 
     ca: str
     cert: str | None = None
@@ -55,7 +55,7 @@ class TlsConfig:
             raise ConfigInvalid(f"cannot read the TLS file {path}: {error.strerror}") from error
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
-        """For a gRPC client. Raises ConfigInvalid."""
+        """Return the credentials of a gRPC client. Raises ConfigInvalid."""
         return grpc.ssl_channel_credentials(
             root_certificates=self._read(self.ca),
             private_key=self._read(self.key) if self.key else None,
@@ -63,7 +63,7 @@ class TlsConfig:
         )
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """For a gRPC server that asks its clients for a certificate. Raises ConfigInvalid."""
+        """Return the credentials of a gRPC server that requires client certificates. Raises ConfigInvalid."""
         if not self.cert or not self.key:
             raise ConfigInvalid("a server needs a TLS certificate and key")
         return grpc.ssl_server_credentials(
@@ -73,13 +73,13 @@ class TlsConfig:
         )
 
     def ssl_context(self, *, server: bool = False) -> ssl.SSLContext:
-        """For the data plane. Raises ConfigInvalid."""
+        """Return the TLS context of data-plane connections. Raises ConfigInvalid."""
         purpose = ssl.Purpose.CLIENT_AUTH if server else ssl.Purpose.SERVER_AUTH
         try:
             context = ssl.create_default_context(purpose, cafile=self.ca)
             if self.cert:
                 context.load_cert_chain(self.cert, self.key)
-        except OSError as error:  # ssl.SSLError is one
+        except OSError as error:  # ssl.SSLError is an OSError
             raise ConfigInvalid(f"the TLS files cannot be used: {error}") from error
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if server:

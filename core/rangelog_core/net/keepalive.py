@@ -1,8 +1,8 @@
-"""A peer that vanished without a word (its machine lost, its address translation forgotten) is noticed by the kernel.
+"""TCP keepalive: the kernel closes the connection to a peer that vanished (its machine lost, its NAT entry expired).
 
-What holds: an idle connection to it ends after `idle_s + count * interval_s`, one with something to send after
-`unacknowledged_ms`; the values here are a client's. A slow peer keeps its connection, since its kernel acknowledges; one that
-takes nothing at all in that time, with its buffers full, does not.
+What holds: an idle connection to such a peer ends after `idle_s + count * interval_s`, one with data to send after
+`unacknowledged_ms`; the values here are those of a client. A slow peer keeps its connection, since its kernel acknowledges;
+a peer whose buffers stay full for that time loses it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import socket
 from contextlib import suppress
 
 KEEPALIVE_IDLE_S = 15
-"""As gRPC's pings here, and below the minute or so after which routers forget a silent connection."""
+"""As for gRPC's pings, and below the minute or so after which routers drop an idle connection."""
 KEEPALIVE_INTERVAL_S = 5
 KEEPALIVE_COUNT = 3
-"""One lost packet, or two, are no vanished peer."""
+"""One or two lost packets do not end a connection."""
 UNACKNOWLEDGED_MS_MAX = 30_000
-"""As long as the above: without it the kernel sends again for a quarter of an hour."""
+"""As long as the limit above; without it the kernel retransmits for a quarter of an hour."""
 
 
 def notice_vanished_peer(
@@ -28,7 +28,7 @@ def notice_vanished_peer(
     count: int = KEEPALIVE_COUNT,
     unacknowledged_ms: int = UNACKNOWLEDGED_MS_MAX,
 ) -> None:
-    """Set a connection's socket up so. Does nothing where there is none, or what the system lacks."""
+    """Set the keepalive options of a connection's socket, as far as the system has them. Does nothing without a socket."""
     end = transport.get_extra_info("socket")
     if end is None or end.family not in (socket.AF_INET, socket.AF_INET6):
         return
@@ -38,9 +38,9 @@ def notice_vanished_peer(
         "TCP_KEEPCNT": count,
         "TCP_USER_TIMEOUT": unacknowledged_ms,
     }
-    with suppress(OSError):  # it is gone already
+    with suppress(OSError):  # the socket is closed already
         end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in options.items():
-            option = getattr(socket, name, None)  # Linux has them all
+            option = getattr(socket, name, None)  # Linux has all of them
             if option is not None:
                 end.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,8 +1,8 @@
-"""Calls on the placement driver: finds the leader, follows it, repeats until the deadline.
+"""Calls on the placement driver: finds the leader, follows it, retries until the deadline.
 
-What holds: a call ends by its deadline with an answer or one of our errors; a command that may be repeated carries its
-request id, so a repeat has the effect of doing it once; a command that may have been carried out never ends as one that
-was not (see pd_tries). Bound to the event loop it is first used on.
+What holds: a call ends by its deadline with a reply or a RangelogError; a command that may be retried carries its request
+id, so a retry has no second effect; a command that may have been carried out never ends with an error that excludes it
+(see pd_tries). A client is bound to the event loop that it is first used on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
 
 TRY_TIMEOUT_S = 3.0
-"""One try at one member: an isolated leader must not use up the whole deadline."""
+"""The limit of one try at one member: an isolated leader must not use up the whole deadline."""
 
 _BACKOFF_S = 0.05
 _BACKOFF_S_MAX = 0.5
@@ -35,7 +35,7 @@ _Method = Callable[..., Awaitable[_Response]]
 
 
 class PdClient:
-    """One instance per process; `close` it."""
+    """The calls of the placement driver's API. One instance per process is enough; `close` it."""
 
     def __init__(self, endpoints: Sequence[str], *, token: str | None = None, tls: TlsConfig | None = None) -> None:
         if not endpoints:
@@ -54,7 +54,7 @@ class PdClient:
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """Where it was told to look."""
+        """The configured addresses of placement drivers."""
         return tuple(self._endpoints)
 
     async def close(self) -> None:
@@ -116,7 +116,7 @@ class PdClient:
         return await self._call(lambda stub: stub.Watch, request, timeout_s)
 
     async def prove_end(self, request: pb.ProveEndRequest, *, timeout_s: float) -> pb.ProveEndResponse:
-        """Have the end of an open range arbitrated."""
+        """Have the placement driver decide the proved end of an open range."""
         return await self._call(lambda stub: stub.ProveEnd, request, timeout_s)
 
     async def list_ranges(self, request: pb.ListRangesRequest, *, timeout_s: float) -> pb.ListRangesResponse:
@@ -128,7 +128,7 @@ class PdClient:
         return await self._call(lambda stub: stub.PrepareObject, request, timeout_s)
 
     async def commit_object(self, request: pb.CommitObjectRequest, *, timeout_s: float) -> pb.CommitObjectResponse:
-        """Say that an object is there, verified."""
+        """Commit an uploaded and verified object."""
         return await self._call(lambda stub: stub.CommitObject, request, timeout_s)
 
     async def list_objects(self, request: pb.ListObjectsRequest, *, timeout_s: float) -> pb.ListObjectsResponse:
@@ -142,7 +142,7 @@ class PdClient:
         return await self._call(lambda stub: stub.RegisterServer, request, timeout_s)
 
     async def heartbeat(self, request: pb.HeartbeatRequest, *, timeout_s: float) -> pb.HeartbeatResponse:
-        """Report, and hear what is wanted."""
+        """Send a range server's heartbeat; the reply holds its directives."""
         return await self._call(lambda stub: stub.Heartbeat, request, timeout_s)
 
     async def list_servers(self, request: pb.ListServersRequest, *, timeout_s: float) -> pb.ListServersResponse:
@@ -156,7 +156,7 @@ class PdClient:
         return await self._call(lambda stub: stub.DescribeCluster, request, timeout_s)
 
     async def list_tasks(self, request: pb.ListTasksRequest, *, timeout_s: float) -> pb.ListTasksResponse:
-        """List what the leader's reconcilers are at."""
+        """List the tasks in progress at the leader's reconcilers."""
         return await self._call(lambda stub: stub.ListTasks, request, timeout_s)
 
     # ---- inside
@@ -188,15 +188,15 @@ class PdClient:
                 except asyncio.CancelledError:
                     task = asyncio.current_task()
                     if not self._closed or (task is not None and task.cancelling()):
-                        raise  # the caller's own; else close() ended the call, and gRPC says it this way
+                        raise  # cancelled by the caller; otherwise by close(), which gRPC reports in the same way
                     tries.cut_off()
                     break
                 if not last.retriable or (isinstance(last, NoPlacement) and not wait_for_placement):
                     raise tries.answer(last)
                 if isinstance(last, NotLeader) and self._leader:
-                    break  # go straight to the leader it names
+                    break  # retry at once at the leader that the error names
                 if isinstance(last, NoPlacement):
-                    break  # the leader's own word: ask it again in a while
+                    break  # an error of the leader itself: retry there after a pause
             attempt += 1
             if not self._closed and not (isinstance(tries.last, NotLeader) and self._leader and attempt == 1):
                 await _pause(attempt, deadline)
@@ -213,7 +213,7 @@ class PdClient:
         return tries.no_answer(Unavailable(f"{self._nobody_answers(timeout_s)} ({last.message})"))
 
     def _judge(self, error: RangelogError, endpoint: str) -> RangelogError:
-        """Learn from a failed try where the leader is or is not."""
+        """Update the believed leader after a failed try."""
         if isinstance(error, NotLeader):
             self._leader = error.address if _is_address(error.address or "") else None
         elif self._leader == endpoint and error.retriable and not isinstance(error, NoPlacement):

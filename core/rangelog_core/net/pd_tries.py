@@ -1,8 +1,8 @@
-"""What is known of one call on the placement drivers while it is tried again and again.
+"""The state of one call on the placement drivers over its tries.
 
-What holds: once a try of a command may have been carried out, the call ends with an answer that is true of it or says that
-its outcome is unknown. The drivers keep the result of a command under its request id, so what they answer to a repeat is
-what the first try came to; an error from one who never looked there says nothing of it.
+What holds: once a try of a command may have been carried out, the call ends with the command's result, or with an error
+whose outcome is unknown. Placement drivers keep the result of a command under its request id and return it to a retry; an
+error that a member raises before it looks there does not show whether an earlier try was carried out.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from rangelog_core.errors import InternalError, OutcomeUnknown, ProtocolViolatio
 from rangelog_core.net.grpc_errors import from_rpc_error, may_have_been_carried_out
 
 _NOT_KEPT = (Unauthorized, ProtocolViolation, InternalError)
-"""Refusals at the door, and defects."""
+"""Errors before the request id is looked up, and defects."""
 _PERHAPS = "may have been carried out: look at the state before you repeat it"
 
 
 class Tries:
-    """The tries of one call. `last` is the last one's error, at first `error`."""
+    """The tries of one call. `last` is the error of the last try, at first `error`."""
 
     def __init__(self, request: Any, error: RangelogError) -> None:
         self.last = error
@@ -28,21 +28,21 @@ class Tries:
         self._unknown = False
 
     def failed(self, error: grpc.RpcError, peer: str) -> RangelogError:
-        """A try at `peer` ended so; return the error in our terms."""
+        """Note the exception of a try at `peer`; return it as a RangelogError."""
         self._unknown |= self._is_command and may_have_been_carried_out(error)
         self.last = from_rpc_error(error, peer)
         return self.last
 
     def cut_off(self) -> None:
-        """A try ended under way, without a word."""
+        """Note that a try was cancelled before a reply."""
         self._unknown |= self._is_command
 
     def answer(self, error: RangelogError) -> RangelogError:
-        """Return what to raise for an error that is an answer to this try."""
+        """Return the error to raise for an error reply to this try."""
         return self.told_of(error) if isinstance(error, _NOT_KEPT) else error
 
     def told_of(self, error: RangelogError) -> RangelogError:
-        """Return the same error, with what it does not know: that an earlier try may have been carried out."""
+        """Return the same error, with an unknown outcome where an earlier try may have been carried out."""
         if not self._unknown:
             return error
         return type(error)(
@@ -54,5 +54,5 @@ class Tries:
         )
 
     def no_answer(self, error: RangelogError) -> RangelogError:
-        """Return what to raise where no try was answered, and `error` says why."""
+        """Return the error to raise where no try got a reply; `error` is the reason."""
         return OutcomeUnknown(f"the command {_PERHAPS} ({error.message})") if self._unknown else error

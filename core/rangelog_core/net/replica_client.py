@@ -1,7 +1,7 @@
 """Typed requests to one replica of one range: fence, fetch, copy, commit the end, look a time up.
 
-What holds: what comes back was decoded and checked, batches included, before the caller sees it. A reply that does not
-decode is a ProtocolViolation of this one replica, so who asks several replicas goes on with the others.
+What holds: replies, batches included, are decoded and checked before the caller sees them. A malformed reply is a
+ProtocolViolation of this replica alone, so a caller that asks several replicas continues with the others.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from rangelog_core.net.data_connection import DataConnection
 from rangelog_proto.v1 import common_pb2, data_pb2
 
 REPLY_TIMEOUT_S = 5.0
-"""Beyond the time a replica is asked to wait."""
+"""Added to the time that a replica is asked to wait."""
 
 TIMESTAMP_MS_ASKED_MAX = 1 << 62
-"""A later time is looked up as this one: no record is that late."""
+"""A later time is looked up as this one: no record has a later timestamp."""
 
 
 class RangeKey(NamedTuple):
-    """Which range a request is about, and where it starts."""
+    """The range of a request, and its start offset."""
 
     stream_id: int
     range_index: int
@@ -35,24 +35,24 @@ class RangeKey(NamedTuple):
 
 
 class FenceOutcome(Enum):
-    """What a fenced replica reports of itself."""
+    """The state that a fenced replica reports."""
 
-    TRUTHFUL = "truthful"  # its durable offset is all it ever acked
-    DOUBTFUL = "doubtful"  # a damaged tail was cut: it may have held more
+    TRUTHFUL = "truthful"  # its durable offset covers everything it ever acked
+    DOUBTFUL = "doubtful"  # a damaged tail was cut: the replica may have held more
     UNKNOWN = "unknown"  # no trustworthy state: the answer counts for nothing
 
 
 class FenceAnswer(NamedTuple):
-    """The fence is durable on the replica. Everything below `durable_offset` is durable there as well."""
+    """The reply to a fence, which is durable on the replica, as is every record below `durable_offset`."""
 
     outcome: FenceOutcome
     durable_offset: int
 
 
 class FetchAnswer(NamedTuple):
-    """What a replica holds from an offset on. `sealed_end_offset`: None while the replica knows of none.
+    """The records of a replica from an offset on. `sealed_end_offset`: None while the replica knows no committed end.
 
-    `durable_offset`: up to where the replica holds the range, readable or not. `last`: no other answer follows.
+    `durable_offset`: the end of the replica's records, readable or not. `last`: no other reply follows.
     """
 
     start_offset: int
@@ -65,7 +65,7 @@ class FetchAnswer(NamedTuple):
 
 
 class TimestampAnswer(NamedTuple):
-    """`offset`: the batch with the first record at or after the time starts there; None: not below `readable_end_offset`."""
+    """`offset`: start of the batch with the first record at or after the time; None: none below `readable_end_offset`."""
 
     offset: int | None
     readable_end_offset: int
@@ -107,8 +107,8 @@ def decode_fetch_answer(frame: Frame, key: RangeKey, offset: int) -> FetchAnswer
 class ReplicaClient:
     """One replica of one range, over a connection that others share.
 
-    Every method raises what the replica answered, RequestTimeout, Unavailable when the connection ends, and
-    ProtocolViolation or Corruption when the answer is malformed.
+    Every method raises the error that the replica returned, RequestTimeout, Unavailable when the connection ends, and
+    ProtocolViolation or Corruption when the reply is malformed.
     """
 
     __slots__ = ("_connection", "_key")
@@ -118,7 +118,7 @@ class ReplicaClient:
         self._key = key
 
     async def fence(self, epoch: int, *, timeout_s: float = REPLY_TIMEOUT_S) -> FenceAnswer:
-        """Let the replica take nothing of a lower epoch any more. Raises WriterFenced: a higher fence, or it was dropped."""
+        """Make the replica refuse all lower epochs. Raises WriterFenced where its fence is higher, or it was dropped."""
         stream_id, range_index, start_offset = self._key
         request = data_pb2.Seal(stream_id=stream_id, range_index=range_index, epoch=epoch, start_offset=start_offset)
         frame = await self._connection.request(Opcode.SEAL, request.SerializeToString(), timeout_s=timeout_s)
@@ -139,8 +139,8 @@ class ReplicaClient:
         """Fetch once from `offset` on, at most `bytes_max` bytes; 0: offsets only.
 
         `known_end_offset`: an end that the placement driver committed, 0: none. `recovery_epoch`: read beyond the confirm
-        offset, under this fence. `confirm_wanted_offset`: with `bytes_max` 0, answer once the replica knows all below
-        it confirmed. `wait_ms`: how long the replica waits for something to answer with; `timeout_s` comes on top.
+        offset, under this fence. `confirm_wanted_offset`: with `bytes_max` 0, reply once the replica's confirm offset has
+        reached it. `wait_ms`: how long the replica waits for records; `timeout_s` is added to it.
         """
         request = data_pb2.Fetch(
             stream_id=self._key.stream_id,
@@ -160,7 +160,7 @@ class ReplicaClient:
     async def lookup_timestamp(
         self, timestamp_ms: int, known_end_offset: int, *, timeout_s: float = REPLY_TIMEOUT_S
     ) -> TimestampAnswer:
-        """Look up where the first record at or after a time is, in ms since 1970."""
+        """Look up the first record at or after a time, in ms since the Unix epoch."""
         request = data_pb2.LookupTimestamp(
             stream_id=self._key.stream_id,
             range_index=self._key.range_index,
@@ -199,7 +199,7 @@ class ReplicaClient:
     ) -> int:
         """Append batches of another replica under the fence of `epoch`; return the durable offset, `end_offset` at least.
 
-        Nobody else may append to the range on this connection meanwhile.
+        No other appender may use the range on this connection meanwhile.
         """
         stream_id, range_index, start_offset = self._key
         head = data_pb2.Append(
@@ -225,17 +225,17 @@ class _CopyWaiter:
         self.future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def append_replied(self, reply: data_pb2.AppendReply) -> None:
-        """See RangeListener."""
+        """The replica holds everything below its durable offset."""
         if reply.durable_offset >= self._end_offset and not self.future.done():
             self.future.set_result(reply.durable_offset)
 
     def append_refused(self, error: RangelogError) -> None:
-        """See RangeListener."""
+        """The replica refused an append."""
         if not self.future.done():
             self.future.set_exception(error)
 
     def connection_closed(self, error: RangelogError) -> None:
-        """See RangeListener."""
+        """No reply will come any more."""
         self.append_refused(error)
 
 

@@ -18,7 +18,7 @@ Decide = Callable[[str, str, Message], bytes]
 
 
 def seal_ranges(decide: Decide, command: pd_state_pb2.PlacedSealRanges) -> pd_pb2.SealRangesResponse:
-    """See seal_range."""
+    """Apply each seal as `seal_range` does."""
     results = []
     for each in command.seals:
         found = pd_state_pb2.CommandResult.FromString(decide("seal_range", each.request.request_id, each))
@@ -31,7 +31,7 @@ def seal_ranges(decide: Decide, command: pd_state_pb2.PlacedSealRanges) -> pd_pb
 
 
 def open_writers(decide: Decide, command: pd_pb2.OpenWritersRequest) -> pd_pb2.OpenWritersResponse:
-    """See open_writer."""
+    """Apply each opening as `open_writer` does."""
     results = []
     for each in command.writers:
         found = pd_state_pb2.CommandResult.FromString(decide("open_writer", each.request_id, each))

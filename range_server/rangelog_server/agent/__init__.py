@@ -1,1 +1,1 @@
-"""The range server's side of the placement driver: registration, heartbeats, and the directives that come back."""
+"""The range server's side of the placement driver: registration, heartbeats, and the directives in their replies."""

@@ -1,7 +1,7 @@
-"""The agent: registers, heartbeats, carries out directives. When no placement driver answers, the server goes on serving.
+"""The agent: registers, sends heartbeats, carries out directives. Without a placement driver the server continues to serve.
 
-A heartbeat carries the replicas that changed since the last one that was answered, so nothing is lost with a request; a
-leader that lacks the whole picture asks for it.
+A heartbeat reports the replicas that changed since the last one with a reply, so a lost request loses no report; a leader
+without a complete report requests one.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from rangelog_server.tier.upload import Uploader
 HEARTBEAT_INTERVAL_MS_DEFAULT = 500
 HEARTBEAT_TIMEOUT_S = 2.0
 REPORTS_PER_S = 20_000
-"""What a placement driver takes at the least: a heartbeat of many reports has longer."""
-SEQUENCES_PER_BOOT = 1 << 32  # heartbeats of a later process have higher numbers: the driver can tell late ones
-LONG_INTERVAL_FACTOR = 0.2  # how soon after news the next heartbeat goes out, in intervals
+"""The shortest time limit of a heartbeat; one with many reports has a longer limit."""
+SEQUENCES_PER_BOOT = 1 << 32  # heartbeats of a later process have higher numbers: the driver detects late ones
+LONG_INTERVAL_FACTOR = 0.2  # the delay of the next heartbeat after a change, in intervals
 
 _log = structlog.get_logger("agent")
 
 
 class Agent:
-    """See the module. `register`, then `start`."""
+    """The agent of one range server: `register`, then `start`."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Agent:
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def register(self) -> None:
-        """Register. Raises RolledBack, Unauthorized, …: the server must not serve then."""
+        """Register. Raises RolledBack, Unauthorized and other refusals: the server must not serve then."""
         settings, wal = self._settings, self._store.wal
         zone, capacity = settings.zone, settings.capacity_bytes
         end = wal.flushed_lsn
@@ -92,13 +92,13 @@ class Agent:
         _log.info("registered", cluster=response.cluster_id, incarnation=f"{self._identity.incarnation:016x}")
 
     def start(self) -> None:
-        """Start heartbeats and what they bring."""
+        """Start heartbeats, directives and background work."""
         self._loop_task = asyncio.create_task(self._heartbeats())
         if self._store.server.doubt_unknown:
             self._doubt_task = asyncio.create_task(host_doubtful_ranges(self._pd, self._identity, self._store))
 
     async def wait_refused(self) -> None:
-        """Return never; raises RolledBack and the like when the placement driver does not take this server back."""
+        """Wait without end; raises RolledBack or another refusal when the placement driver rejects a new registration."""
         await asyncio.shield(self._refused)
 
     async def close(self) -> None:
@@ -137,7 +137,7 @@ class Agent:
             await self._pause(began)
 
     async def _pause(self, began: float) -> None:
-        """Until the next heartbeat is due; sooner after a directive was carried out."""
+        """Wait until the next heartbeat is due; sooner after a directive is carried out."""
         loop = asyncio.get_running_loop()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(began + self._interval_s):

@@ -1,6 +1,6 @@
-"""Frees the log's segments in the background: those that nothing needs, and by moving batches on those that little needs.
+"""Frees segments of the log in the background: those without live data, and sparse ones after moving their batches.
 
-A batch that cannot be read here is treated as any read of it: damage quarantines the replica, what the disk refuses is noted.
+A failed read counts as any other read of the batch: damage quarantines the replica, a fault of the disk is noted.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.wal.log import Wal
 
 BUSY_PAUSE_S = 0.02
-"""Between two slices of bookkeeping: the loop serves everybody else meanwhile."""
+"""The pause between two slices of bookkeeping, in which the loop does its other work."""
 IDLE_PAUSE_S = 1.0
 
 _log = structlog.get_logger("compaction")
 
 
 class Compacting:
-    """Runs a compaction on the event loop; the reading is done on a thread of its own. `run` until cancelled."""
+    """Runs a compaction on the event loop, with reads on a thread of its own. `run` until cancelled."""
 
     def __init__(self, store: Store, compaction: Compaction | None) -> None:
         self._store = store
@@ -34,7 +34,7 @@ class Compacting:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compaction")
 
     async def run(self) -> None:
-        """For ever. Without a compaction: free only what nothing needs."""
+        """Free segments until cancelled. Without a compaction only segments without live data are freed."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -67,7 +67,7 @@ class Compacting:
         compaction.flushed(loop.time(), loop.time() - began_s)
 
     def _move(self, part: Part, batches: list[bytes] | RangelogError, now_s: float) -> None:
-        """Submit one part, unless it was moved, cut or dropped meanwhile. Raises why it could not be read, or StorageFull."""
+        """Submit one part, unless it was moved, cut or dropped meanwhile. Raises the error of its read, or StorageFull."""
         store, hosted, wanted = self._store, part.hosted, part.plan.wanted
         if isinstance(batches, RangelogError):
             if hosted.dropped or store.read_failed(hosted, batches, now_s, part.plan):
@@ -78,7 +78,7 @@ class Compacting:
 
 
 def _read(wal: Wal, parts: list[Part]) -> list[list[bytes] | RangelogError]:
-    """Read each part's batches, or tell why they cannot be read. Blocking."""
+    """Return each part's batches, or the error of their read. Blocking."""
     found: list[list[bytes] | RangelogError] = []
     for part in parts:
         try:

@@ -1,4 +1,4 @@
-"""Waiting until the store has made something durable."""
+"""Waiting until the store has made an operation durable."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class FlushWaiter:
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def __call__(self, hosted: HostedReplica | None = None) -> None:
-        """Note that it is durable."""
+        """Note that the operation is durable."""
         if not self._future.done():
             self._future.set_result(None)
 
     async def wait(self, store: Store) -> None:
-        """Wait until it is durable. Raises TimeoutError after FLUSH_TIMEOUT_S."""
+        """Wait until the operation is durable. Raises TimeoutError after FLUSH_TIMEOUT_S."""
         store.wal.kick()
         async with asyncio.timeout(FLUSH_TIMEOUT_S):
             await self._future

@@ -1,7 +1,7 @@
-"""After damage that may have swallowed whole replicas: ask the placement driver which ranges this server belongs to.
+"""After damage that may have destroyed whole replicas: asks the placement driver for the ranges of this server.
 
-Those it does not know are taken up in doubt, so that it never says "nothing here" of a range that it may have held.
-Until that is done every range that it does not know is in doubt.
+Unknown ranges among them are hosted with an untrusted tail, so that the server never reports "no replica" for a range that
+it may have held. Until that is done, all unknown ranges are untrusted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = structlog.get_logger("agent")
 
 
 async def host_doubtful_ranges(pd: PdClient, identity: DirectoryIdentity, store: Store) -> None:
-    """Take up every range that the placement driver says is here and that is not known."""
+    """Host every range that the placement driver has placed on this server and that the store does not know."""
     while True:
         try:
             async for found in _ranges_here(pd, identity):
@@ -42,7 +42,7 @@ async def host_doubtful_ranges(pd: PdClient, identity: DirectoryIdentity, store:
             store.unknown_ranges_settled()
             return
         except RangelogError as error:
-            _log.warning("cannot tell yet which ranges may have been lost", problem=error.message)
+            _log.warning("the ranges that may have been lost are not known yet", problem=error.message)
         await asyncio.sleep(RETRY_S)
 
 

@@ -1,8 +1,8 @@
-"""Registering with the placement driver, and telling why it refuses.
+"""Registration with the placement driver, and the reason of a refusal.
 
-A refusal means one of two things. The driver knows this incarnation in a later state than the data directory has: the
-directory was rolled back, and never answers for its replicas again (RolledBack). Or the name is alive under another
-incarnation: its lease may still run out, so the server waits and says so.
+A refusal has one of two reasons. The driver knows a later state of this incarnation than the data directory has: the
+directory was rolled back, and must never answer for its replicas again (RolledBack). Or the name has a lease under another
+incarnation: the lease may expire, so the server logs the refusal and waits.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _log = structlog.get_logger("agent")
 
 
 class RolledBack(RangelogError):
-    """The data directory is an older copy of what the placement driver knows of this incarnation."""
+    """The data directory is older than the state of this incarnation that the placement driver knows."""
 
     code = "PRECONDITION_FAILED"
 
 
 def new_process_id() -> int:
-    """Return a number above 0 that no other start of a range server has."""
+    """Return a random number above 0 that identifies one start of a range server."""
     return uuid.uuid4().int % PROCESS_ID_MAX + 1
 
 
 async def register(
     pd: PdClient, identity: DirectoryIdentity, request: pb.RegisterServerRequest
 ) -> pb.RegisterServerResponse:
-    """Register; wait for a placement driver as long as it takes. Raises RolledBack, or a refusal that stays one."""
+    """Register; retry until a placement driver answers. Raises RolledBack, or a refusal that is final."""
     said = ""
     while True:
         try:
@@ -86,7 +86,7 @@ def registration(
 
 
 async def _rolled_back(pd: PdClient, identity: DirectoryIdentity) -> bool:
-    """Whether the refusal was about this very incarnation."""
+    """Whether the refusal concerns this incarnation."""
     try:
         servers = (await pd.list_servers(pb.ListServersRequest(), timeout_s=CALL_TIMEOUT_S)).servers
     except RangelogError:

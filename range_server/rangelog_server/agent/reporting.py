@@ -1,9 +1,9 @@
-"""Which replicas a heartbeat reports: those that changed since the last one that was answered, or all where a leader asks.
+"""Which replicas a heartbeat reports: those that changed since the last one with a reply, or all if the leader requests them.
 
-What holds: a change of state (sealed, fenced, whole, damaged, gone, new) is in the next heartbeat. Open replicas that only grew
-take turns, `GROWN_MAX` in one heartbeat: their offsets decide nothing at the placement driver. What was in a heartbeat
-that failed is reported again. Reports are made a slice at a time, so the event loop has its turns; what changes meanwhile is
-in the next heartbeat.
+What holds: a change of state (sealed, fenced, whole, damaged, dropped, new) is in the next heartbeat. Open replicas that only
+grew take turns, `GROWN_MAX` in one heartbeat, since the placement driver decides nothing by their offsets. The reports of a
+failed heartbeat are sent again. Reports are made in slices, so that the event loop does its other work in between; a change
+meanwhile is in the next heartbeat.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rangelog_server.ranges.report import report_gone, report_of
 from rangelog_server.ranges.store import Store
 
 GROWN_MAX = 2_000
-"""Some 7 ms each half second, however many streams are written to."""
+"""About 7 ms per half second, however many streams have writers."""
 SLICE = 1_000
 
 Key = tuple[int, int]
 
 
 class Reporting:
-    """See the module."""
+    """The selection of reports for heartbeats."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -31,11 +31,11 @@ class Reporting:
         self._unanswered: tuple[bool, dict[Key, None], dict[Key, None]] = (False, {}, {})
 
     def want_complete(self) -> None:
-        """The next heartbeat reports all."""
+        """Report all replicas in the next heartbeat."""
         self._complete_wanted = True
 
     async def fill(self, request: pb.HeartbeatRequest) -> None:
-        """Put the reports into a heartbeat. Its outcome is told by `answered` or `failed`."""
+        """Put the reports into a heartbeat. The caller then calls `answered` or `failed`."""
         store = self._store
         complete, self._complete_wanted = self._complete_wanted, False
         changed, store.changed = store.changed, {}
@@ -54,11 +54,11 @@ class Reporting:
             request.replicas.extend(self._report(key) for key in keys[start : start + SLICE])
 
     def answered(self) -> None:
-        """The heartbeat was answered."""
+        """Note that the heartbeat got its reply."""
         self._unanswered = (False, {}, {})
 
     def failed(self) -> None:
-        """It was not, or was refused: report the same again, and what came meanwhile."""
+        """Note that the heartbeat failed: its reports are sent again, with those of later changes."""
         complete, changed, grown = self._unanswered
         self._unanswered = (False, {}, {})
         self._complete_wanted = self._complete_wanted or complete

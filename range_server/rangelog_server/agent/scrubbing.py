@@ -1,7 +1,7 @@
 """Reads sealed replicas again in the background, so that rot is found while another replica or an object is still whole.
 
-What is damaged is quarantined: never served again, and reported with the next heartbeat, upon which the placement driver
-has it copied anew. What the disk refuses is tried again until it is read or counts as lost.
+A damaged replica is quarantined: it is never served again, and the next heartbeat reports it, so that the placement driver
+has it copied again. A batch that the disk refuses to read is retried until it is read or counts as lost.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rangelog_server.ranges.scrub import Scrub, ScrubStep
 from rangelog_server.ranges.store import Store
 
 ASK_AGAIN_S = 1.0
-"""At least so often there is a look at whether something is to be done."""
+"""The longest pause between two checks for work."""
 
 _log = structlog.get_logger("scrub")
 
 
 class Scrubbing:
-    """Runs a scrub on the event loop; the reading is done on a thread of its own. `run` until cancelled."""
+    """Runs a scrub on the event loop, with reads on a thread of its own. `run` until cancelled."""
 
     def __init__(self, store: Store, scrub: Scrub) -> None:
         self._store = store
@@ -33,7 +33,7 @@ class Scrubbing:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="scrub")
 
     async def run(self) -> None:
-        """For ever."""
+        """Scrub until cancelled."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -54,7 +54,7 @@ class Scrubbing:
             if hosted.dropped:
                 return
             if self._store.read_failed(hosted, error, loop.time(), step.plan):
-                self._scrub.again(step, loop.time(), soon=True)  # its batches were moved on while they were read
+                self._scrub.again(step, loop.time(), soon=True)  # its batches were moved while they were read
                 return
             event = "damage found" if isinstance(error, Corruption) else "a replica cannot be read now"
             _log.error(event, range=str(hosted), problem=error.message)

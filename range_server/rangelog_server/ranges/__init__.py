@@ -1,1 +1,1 @@
-"""The replica core: what decides correctness on a range server. Without I/O."""
+"""The replica core: the rules of correctness on a range server. Without I/O."""

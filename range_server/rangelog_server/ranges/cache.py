@@ -1,6 +1,6 @@
-"""The tail cache: the batches appended last, as they came, so that readers at the tail cost no disk work. Pure.
+"""The tail cache: the latest batches as they were received, so that readers at the tail cost no disk work. Pure.
 
-A batch that is not yet written is never evicted: it has no place on the disk to be read from.
+A batch that is not yet written is never evicted: it cannot be read from the disk.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ CACHE_BYTES_DEFAULT = 32 * 1024 * 1024
 
 
 class TailCache:
-    """Batches by their place in the log, bounded in bytes, oldest out first."""
+    """Batches by their place in the log, bounded in bytes; the oldest are evicted first."""
 
     __slots__ = ("_batches", "_bytes", "_bytes_max", "_order")
 

@@ -1,10 +1,10 @@
-"""Which batches to move on so that their segments become free, and how fast. Pure: the caller reads, and keeps the time.
+"""Which batches to move so that their segments become free, and how fast. Pure: the caller reads, and passes the time.
 
-What holds: one segment at a time, the one with the least live bytes, and only when all of those fit into the room there
-is; normally a segment of which at most a quarter is live, and only when many bytes are dead; when space is short one of
-which at most three quarters are. So at most 1/3 byte is copied for each byte that died, or 3. No more than `bytes_per_s` is
-asked for over any time, plus one step (`SHORT_FACTOR` times that when space is short). After a step the log is left to appends
-for `REST` times as long as its copies took to be flushed, so copies take at most a twentieth of the disk's time.
+What holds: one segment at a time, the one with the least live bytes, and only when all of these fit into the free space;
+normally a segment of which at most a quarter is live, and only when many bytes are dead; when space is short, one of which at
+most three quarters are. So at most 1/3 byte is copied for each dead byte, or 3. Over any time no more than `bytes_per_s` is
+requested, plus one step (`SHORT_FACTOR` times that when space is short). After a step the log is left to appends for `REST`
+times as long as the flush of its copies took, so copies take at most a twentieth of the disk's time.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from rangelog_server.wal.entry import ENTRY_HEADER_BYTES
 
 DEAD_SEGMENTS_MIN = 4
 DEAD_SHARE = 4
-"""Space is worth it from one dead byte in so many, and so many segments of dead bytes, on."""
+"""Compaction starts when one byte in so many is dead, and so many segments' worth of bytes."""
 STEP_BYTES = 256 * 1024
-"""A flush takes long whatever its size: few large ones disturb appends less than many small ones."""
+"""Every flush takes long, whatever its size: few large ones disturb appends less than many small ones."""
 STEP_PARTS = 64
 SHORT_FACTOR = 8
 REST = 19.0
 REST_SHORT = 1.0
 PENDING_BYTES_MAX = 1024 * 1024
-"""While so much of appends waits for the disk, copies wait, unless most of the log is dead."""
+"""While so many bytes of appends wait for the disk, copies wait, unless most of the log is dead."""
 PRESSING_SEGMENTS_MIN = 64
-"""Of dead bytes: from so many on, and half of the full segments' bytes, copies do not wait."""
+"""With so many segments of dead bytes, and half of the full segments' bytes, copies do not wait."""
 LOOK_S = 1.0
 BLOCKED_S = 60.0
-"""A segment of which something cannot be moved now is left alone for so long."""
+"""A segment with a batch that cannot be moved is skipped for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class CompactionStep:
-    """What is to be read now, and handed to `LogSpace.move`."""
+    """The batches to read now and to pass to `LogSpace.move`."""
 
     parts: list[Part]
     size_bytes: int
 
 
 class Compaction:
-    """See the module. Times in seconds on the caller's monotonic clock."""
+    """The planner of the compaction of one log. Times in seconds on the caller's monotonic clock."""
 
     def __init__(self, space: LogSpace, bytes_per_s: int) -> None:
         self._space = space
@@ -66,7 +66,7 @@ class Compaction:
         self.copied_bytes = 0
 
     def next(self, now_s: float) -> CompactionStep | None:
-        """Return what to copy now, or None: ask again after `wait_s`. The step before it must be flushed, or have failed."""
+        """Return the next copies, or None: call again after `wait_s`. The step before must be flushed or have failed."""
         wal = self._space.store.wal
         if now_s < self._next_s:
             return None
@@ -90,16 +90,16 @@ class Compaction:
         return step
 
     def flushed(self, now_s: float, took_s: float) -> None:
-        """The copies of the last step are flushed, so long after they were submitted."""
+        """Note that the copies of the last step are flushed, and how long their flush took."""
         rest = REST_SHORT if self._space.store.wal.is_short else REST
         self._next_s = max(self._next_s, now_s + rest * took_s)
 
     def wait_s(self, now_s: float) -> float:
-        """How long there is nothing to do."""
+        """Return the time until the next step is due, in seconds."""
         return max(0.0, self._next_s - now_s)
 
     def failed(self, now_s: float) -> None:
-        """The step that was returned last could not be read or written: its segment is left alone for a while."""
+        """Note that the last step could not be read or written: its segment is skipped for a while."""
         if self._sequence is not None:
             self._blocked[self._sequence] = now_s + BLOCKED_S
             self._sequence = None
@@ -154,7 +154,7 @@ class Compaction:
                         end += 1
                     parts.append(Part(hosted, make_plan(hosted, first, end)))
                     if end < last or size >= self._step_bytes:
-                        # The same replica comes first in the next step: it may have more.
+                        # The same replica is first in the next step: it may have more batches.
                         return CompactionStep(parts, size)
             self._position += 1
         return CompactionStep(parts, size) if parts else None

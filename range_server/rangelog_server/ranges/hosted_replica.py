@@ -1,4 +1,4 @@
-"""A replica with its places on the disk: the pure core, and for each of its batches where the bytes lie."""
+"""A replica with its places on the disk: the pure core, and the place of each of its batches."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _POSITION_BITS = 32
 
 
 class Writing(Protocol):
-    """Who writes to a range."""
+    """The writer of a range."""
 
     def ask_confirm(self, hosted: HostedReplica) -> None:
-        """Have the writer say what is acked."""
+        """Request the confirm offset from the writer."""
 
 
 def _nobody() -> None:
@@ -50,9 +50,11 @@ class HostedReplica:
     def __init__(self, core: Replica) -> None:
         self.core = core
         self.key = (core.stream_id, core.range_index)
-        self.places = array("Q")  # of the batch's first byte in the log; changed as a whole, so any thread may look
+        self.places = array(
+            "Q"
+        )  # of each batch's first byte in the log; replaced as a whole, so any thread may read it
         self.lengths = array("L")
-        self.max_timestamps_ms = array("q")  # the highest up to here, so that it only rises
+        self.max_timestamps_ms = array("q")  # the highest so far, so that it only rises
         self.segments: dict[int, int] = {}  # each one with an entry of this replica → bytes of the batches placed there
         self.runs = array("Q")  # (first batch, segment) of each stretch of batches that lie in one segment, flat
         self.born_lsn = 0
@@ -60,15 +62,15 @@ class HostedReplica:
         self.strict_end = core.start_offset  # one past the last append that waits for a flush
         self.written_trust = DiskTrust.SOUND
         self.dropped = False
-        self.unwritten = False  # a change of metadata could not be written: the disk was full
+        self.unwritten = False  # metadata that could not be written: the disk was full
         self.waiters: dict[Callable[[], None], None] = {}  # long polls
-        self.writing: Callable[[], Writing | None] = _nobody  # who appended last, unless its connection is gone
+        self.writing: Callable[[], Writing | None] = _nobody  # the latest appender, unless its connection is closed
 
     def __str__(self) -> str:
         return f"{self.core.stream_id}/{self.core.range_index}"
 
     def place(self, header: BatchHeader, lsn: int, skip: int) -> None:
-        """Note where the batch lies that the core took last: `skip` bytes into the payload of the entry at `lsn`."""
+        """Note the place of the core's latest batch: `skip` bytes into the payload of the entry at `lsn`."""
         number = len(self.places)
         self.places.append(lsn + ENTRY_HEADER_BYTES + skip)
         self.lengths.append(header.length)
@@ -87,7 +89,7 @@ class HostedReplica:
         return held is None
 
     def follow_cut(self) -> dict[int, int]:
-        """The core may have cut batches: forget their places. Returns the bytes let go of by segment."""
+        """Remove the places of batches that the core has cut. Returns the freed bytes by segment."""
         count, freed = self.core.batch_count, dict[int, int]()
         for number in range(count, len(self.places)):
             sequence = self.places[number] >> _POSITION_BITS
@@ -130,20 +132,20 @@ class HostedReplica:
         return size_bytes
 
     def wake(self) -> None:
-        """Something readers wait for has moved."""
+        """Wake waiting readers: the readable end or the state has changed."""
         if self.waiters:
             waiters, self.waiters = self.waiters, {}
             for call in waiters:
                 call()
 
     def ask_confirm(self) -> None:
-        """A reader waits for the confirm offset to move: ask the writer, if it ever was here."""
+        """Request the confirm offset for a waiting reader, if the writer is connected to this server."""
         writing = self.writing()
         if writing is not None:
             writing.ask_confirm(self)
 
     def plan(self, offset: int, readable_end: int, bytes_max: int) -> tuple[int, int]:
-        """Return [first, last) batch numbers to serve from `offset` on: at least one where there is one."""
+        """Return the batch numbers [first, last) to serve from `offset` on: at least one batch where there is one."""
         core = self.core
         first = core.batch_number(offset)
         if first < 0:

@@ -1,8 +1,8 @@
-"""Reads that the disk refused: when that is damage, and when it may pass. Pure: the caller reads, and tells the time.
+"""Reads that the disk refused: when they count as damage, and when as temporary. Pure: the caller passes the time.
 
 What holds: a batch counts as lost when FAULTS_MIN reads of it have failed, the last of them LASTING_S or more after the
-first, and none in between succeeded. Until then the replica is as good as before: a reader goes on at another one. What
-the disk refuses says nothing about other batches.
+first, and none in between succeeded. Until then the replica stays in service: a reader continues with another one. A failed
+read of one batch is no evidence about others.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from rangelog_core.errors import Unavailable
 
 FAULTS_MIN = 3
 LASTING_S = 60.0
-"""A path that fails over and a controller that is reset are back before."""
+"""The failover of a path and the reset of a controller take less time."""
 FORGOTTEN_S = 600.0
-"""After so long without a fault the next one is another story."""
+"""A fault after so long without one is counted from the beginning."""
 
 Key = tuple[int, int]
 
 
 class ReadFault(Unavailable):
-    """The disk refused to give a batch. It may give it the next time."""
+    """The disk refused to read a batch. A later read may succeed."""
 
     def __init__(self, message: str, base_offset: int, end_offset: int) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class _Faults:
 
 
 class ReadFaults:
-    """The faults of one server that nothing has contradicted so far."""
+    """The faults of one server that no later read has refuted."""
 
     def __init__(self) -> None:
         self._faults: dict[Key, dict[int, _Faults]] = {}  # by base offset
@@ -54,7 +54,7 @@ class ReadFaults:
         return known.count >= FAULTS_MIN and now_s - known.first_s >= LASTING_S
 
     def succeeded(self, key: Key, start_offset: int, end_offset: int) -> None:
-        """All batches of a replica that reach into [start, end) were read."""
+        """Note that all batches of a replica that overlap [start, end) were read."""
         of_replica = self._faults.get(key)
         if of_replica is None:
             return
@@ -65,5 +65,5 @@ class ReadFaults:
             del self._faults[key]
 
     def forget(self, key: Key) -> None:
-        """The replica is gone."""
+        """Remove the faults of a dropped replica."""
         self._faults.pop(key, None)

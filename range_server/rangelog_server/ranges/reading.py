@@ -1,9 +1,9 @@
 """Reading batches back, every one checked before it is served: checksum, range and offset.
 
-What holds: only bytes that were read and do not fit are Corruption. A disk that refuses to give a batch is a ReadFault
-that names it; what the machine lacks for a moment (memory, open files, permission) is Unavailable; a segment that is gone
-is RangeNotFound: its replicas were dropped, or their batches moved. Batches may move while they are read, and their old place
-be used for something else: a failure counts only while the plan is current (`is_current`), else the read is repeated.
+What holds: only bytes that were read and do not fit are Corruption. A read that the disk refuses is a ReadFault that names the
+batch; a temporary lack of memory, open files or permission is Unavailable; a missing segment is RangeNotFound: its replicas
+were dropped, or their batches moved. Batches may be moved during a read, and their old place reused: a failure counts only
+while the plan is current (`is_current`), otherwise the read is repeated.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _GAP_BYTES_MAX = 16 * 1024
 _DISK_ERRNOS = frozenset(
     (errno.EIO, errno.ENOENT, errno.ENODATA, errno.EUCLEAN, errno.EBADMSG, errno.EREMOTEIO, errno.ENXIO, errno.ENODEV)
 )
-"""What a device, or a file system that found itself damaged, answers; a file that is gone as well."""
+"""The errors of a failing device or a damaged file system, and of a missing file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One batch to read: where it lies and what it must be."""
+    """One batch to read: its place and its expected content."""
 
     place: int
     length: int
@@ -39,7 +39,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What a thread needs to read batches while the loop goes on changing the replica."""
+    """The batches that a thread reads while the event loop changes the replica."""
 
     stream_id: int
     range_index: int
@@ -47,7 +47,7 @@ class ReadPlan:
 
 
 def make_plan(hosted: HostedReplica, first: int, last: int) -> ReadPlan:
-    """Note where the batches [first, last) lie. For the event loop's thread."""
+    """Return the plan for the batches [first, last). For the event loop's thread."""
     core = hosted.core
     wanted = [
         Wanted(
@@ -62,7 +62,7 @@ def make_plan(hosted: HostedReplica, first: int, last: int) -> ReadPlan:
 
 
 def count_current(hosted: HostedReplica, plan: ReadPlan) -> int:
-    """Return how many batches of a plan, from its first on, are still the replica's, each in its place."""
+    """Return how many batches of a plan, from its first on, the replica still has at the same place."""
     core, places = hosted.core, hosted.places
     number = core.batch_number(plan.wanted[0].base_offset) if plan.wanted else -1
     if hosted.dropped or number < 0:
@@ -77,14 +77,14 @@ def count_current(hosted: HostedReplica, plan: ReadPlan) -> int:
 
 
 def is_current(hosted: HostedReplica, plan: ReadPlan) -> bool:
-    """Whether all batches of a plan are still the replica's, each in its place."""
+    """Whether the replica still has all batches of a plan at the same place."""
     return count_current(hosted, plan) == len(plan.wanted)
 
 
 def read_batches(wal: Wal, plan: ReadPlan, *, from_disk: bool = False) -> list[bytes]:
-    """Read and check the batches of a plan; `from_disk`: not what is cached. Blocking; any thread.
+    """Read and check the batches of a plan; `from_disk`: past the caches. Blocking; for any thread.
 
-    Raises Corruption, ReadFault, Unavailable, RangeNotFound: see the module; UnsupportedVersion.
+    Raises Corruption, ReadFault, Unavailable and RangeNotFound by the rules of the module, and UnsupportedVersion.
     """
     batches: list[bytes] = []
     start = 0
@@ -95,14 +95,14 @@ def read_batches(wal: Wal, plan: ReadPlan, *, from_disk: bool = False) -> list[b
         except ReadFault:
             if stop - start == 1:
                 raise
-            for number in range(start, stop):  # which one is it?
+            for number in range(start, stop):  # find the batch that fails
                 batches += _read_span(wal, plan, number, number + 1, from_disk)
         start = stop
     return batches
 
 
 def _span_end(wanted: list[Wanted], start: int) -> int:
-    """Return the end of what one read covers from `start` on."""
+    """Return the end of the batches that one read from `start` on covers."""
     begin = wanted[start].place
     end = begin + wanted[start].length
     stop = start + 1
@@ -123,7 +123,7 @@ def _read_span(wal: Wal, plan: ReadPlan, start: int, stop: int, from_disk: bool)
     try:
         data = wal.read(begin, last.place + last.length - begin, from_disk=from_disk)
     except KeyError as error:
-        raise RangeNotFound(f"no replica of range {where} here any more") from error
+        raise RangeNotFound(f"this server no longer has a replica of range {where}") from error
     except OSError as error:
         problem = f"range {where} cannot be read at offset {first.base_offset}: {error.strerror or error}"
         if error.errno in _DISK_ERRNOS:
@@ -140,11 +140,11 @@ def _check(plan: ReadPlan, one: Wanted, data: bytes) -> bytes:
     try:
         header = check_batch(data)
     except UnsupportedVersion:
-        raise  # it is as it was written
+        raise  # the bytes are as they were written
     except RangelogError as error:
         where = f"{plan.stream_id}/{plan.range_index}"
         raise Corruption(f"range {where} at offset {one.base_offset}: {error.message}") from error
     found = (header.stream_id, header.range_index, header.base_offset, batch_crc(data))
     if found != (plan.stream_id, plan.range_index, one.base_offset, one.crc):
-        raise Corruption(f"another batch lies where offset {one.base_offset} should")
+        raise Corruption(f"another batch is at the place of offset {one.base_offset}")
     return data

@@ -1,12 +1,12 @@
-"""From a log's entries back to replicas, and what damage means for each of them. Pure: findings in, replicas out.
+"""Rebuilds replicas from a log's entries, and applies the consequences of damage. Pure: findings in, replicas out.
 
 * Batches and metadata are matched by sequence number, not by order: metadata is written again when its segment is
-  recycled, so it may stand behind the batches it describes.
-* Batches that were moved stand behind later ones, and perhaps twice in the log: the latest copy counts. Copies that differ
-  are damage, and so are two batches of one offset of which none is a copy.
+  recycled, so it may follow the batches that it describes.
+* Batches that were moved follow later ones, and may be in the log twice: the latest copy counts. Copies that differ are
+  damage, and so are two batches of one offset of which none is a copy.
 * Damage to a named range quarantines it, and so does a gap in its offsets or the loss of its metadata.
-* Damage whose range cannot be told puts every replica in doubt that is not sealed and whole, and may have lost a
-  replica altogether: then ranges that this server does not know are in doubt as well (`doubt_unknown`).
+* Damage of an unknown range makes the tail of every replica untrusted that is not sealed and whole, and may have destroyed
+  whole replicas: then ranges that this server does not know are untrusted as well (`doubt_unknown`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Key = tuple[int, int]
 
 @dataclass(slots=True)
 class RangeFloor:
-    """Ranges of a stream up to `index` are not made again by an append: some of them were dropped here."""
+    """No append creates ranges of a stream up to `index` again, since some of them were dropped here."""
 
     index: int
     epoch: int
@@ -44,7 +44,7 @@ class RangeFloor:
 
 @dataclass(slots=True)
 class Tombstone:
-    """A dropped replica whose entries still lie in `segments`."""
+    """A dropped replica whose entries are still in `segments`."""
 
     as_of_lsn: int
     epoch: int
@@ -54,7 +54,7 @@ class Tombstone:
 
 @dataclass(slots=True)
 class Replayed:
-    """What the log says."""
+    """The result of a replay."""
 
     replicas: dict[Key, HostedReplica] = field(default_factory=dict)
     floors: dict[int, RangeFloor] = field(default_factory=dict)
@@ -76,11 +76,11 @@ class _Batch(NamedTuple):
     entry: Entry
     header: BatchHeader
     crc: int
-    skip: int  # bytes before it in the entry
+    skip: int  # bytes before the batch in the entry
 
 
 def replay(findings: Findings, *, started_before: bool = False) -> Replayed:
-    """Build every replica from a log's entries and draw the consequences of its damage. Raises UnsupportedVersion."""
+    """Build every replica from a log's entries and apply the consequences of damage. Raises UnsupportedVersion."""
     result = Replayed()
     if started_before and not findings.segments:
         _doubt_all(result, Damage(make_lsn(1, 0), None), "the log is gone")
@@ -172,7 +172,7 @@ def _batches_of(entry: Entry) -> Iterator[_Batch]:
 
 
 def _below(found: list[_Batch], end_offset: int) -> list[_Batch]:
-    """Leave out what was cut: it may be gone from recycled segments and still lie in others, moved there even."""
+    """Leave out batches that were cut: they may be missing in recycled segments and still exist in others, even as copies."""
     return [one for one in found if one.header.base_offset < end_offset]
 
 
@@ -188,7 +188,7 @@ def _latest(found: list[_Batch]) -> list[_Batch]:
                 raise Corruption(f"a gap: batch {base} was appended after {appended_end}")
             appended_end = one.header.end_offset
         if known is not None and (known.header.end_offset, known.crc) != (one.header.end_offset, one.crc):
-            raise Corruption(f"batch {base} was moved and differs from what it was")
+            raise Corruption(f"batch {base} was moved and its copies differ")
         latest[base] = one
     return [latest[base] for base in sorted(latest)]
 
@@ -232,12 +232,12 @@ def _doubt_all(result: Replayed, damage: Damage, problem: str) -> None:
 
 
 def _judge_missing_segments(result: Replayed, findings: Findings) -> None:
-    """A segment that was there when the server state was written, or must have come after, and is gone."""
+    """Report missing segments: those that existed when the server state was written, or must have followed."""
     there = [log.sequence for log in findings.segments]
     if not there:
         return
     known = result.server.live
-    goes_on = findings.segments[-1].ending is Ending.NEXT  # a full segment: the next one was there before it was full
+    goes_on = findings.segments[-1].ending is Ending.NEXT  # a full segment: the next one existed before it was full
     after = range(max(known) + 1 if known else 1, there[-1] + 1 + goes_on)
     for sequence in [*known, *after]:
         if sequence not in there:
@@ -245,5 +245,5 @@ def _judge_missing_segments(result: Replayed, findings: Findings) -> None:
 
 
 def unhealthy(replayed: Replayed) -> list[HostedReplica]:
-    """Return the replicas whose trust is not yet written down."""
+    """Return the replicas whose trust is not yet in the log."""
     return [hosted for hosted in replayed.replicas.values() if hosted.core.trust is not hosted.written_trust]

@@ -1,16 +1,16 @@
-"""One replica of one range: the rules by which it takes, refuses, fences, cuts and serves. Pure: the caller does the I/O.
+"""One replica of one range: the rules by which it accepts, refuses, fences, cuts and serves. Pure: the caller does the I/O.
 
 What holds (numbers as in docs/RELIABILITY.md):
 
-* The log is a gapless prefix from `start_offset`: a batch is taken at `end_offset` or not at all (I3).
-* `durable_offset` moves only when the caller says that the flush which covers it returned (I1).
-* One offset, one content: a batch that is there already is answered as success when its checksum is the same, and
-  refused loudly when not (I4).
-* Nothing of a lower epoch is taken after a fence; nothing but recovery copies of the fence's own epoch after it (I7).
-* Readers see what lies below both the confirm offset and the durable end; `confirm_offset` never goes back (I5).
-* Once the committed end is known it never changes, and only what lies at or beyond it is ever cut (I6, I11).
-* A replica in doubt (damaged tail) takes nothing but recovery copies and says DOUBTFUL to a seal; a quarantined one says
-  UNKNOWN (I10).
+* The log is a gapless prefix from `start_offset`: a batch is accepted at `end_offset` or not at all (I3).
+* `durable_offset` moves only when the caller reports that the flush which covers it has returned (I1).
+* One offset, one content: a batch that the replica already has is acked when its checksum is equal, and refused with an
+  error otherwise (I4).
+* After a fence no batch of a lower epoch is accepted; of the fence's own epoch only recovery copies (I7).
+* Readers get the records below both the confirm offset and the durable end; `confirm_offset` never decreases (I5).
+* A committed end never changes, and only records at or beyond it are ever cut (I6, I11).
+* A replica with an untrusted tail (state DOUBTFUL) accepts recovery copies only and answers a seal with DOUBTFUL; a
+  quarantined one answers UNKNOWN (I10).
 
 The write-ahead log is ordered: when a fence is durable, so is every append taken before it. That makes "fence and read
 the end" one step.
@@ -37,15 +37,15 @@ from rangelog_core.errors import (
 
 
 class DiskTrust(Enum):
-    """How far this replica's own disk can be trusted."""
+    """How far the replica's own disk can be trusted."""
 
     SOUND = "sound"
-    DOUBTFUL = "doubtful"  # a damaged tail was cut: it may have held more
-    QUARANTINED = "quarantined"  # damage elsewhere: nothing is trusted
+    DOUBTFUL = "doubtful"  # an untrusted tail: a damaged one was cut, and may have held more
+    QUARANTINED = "quarantined"  # damage elsewhere: no record is trusted
 
 
 class SealOutcome(Enum):
-    """What a fenced replica says of itself."""
+    """The kind of a fenced replica's answer."""
 
     FENCED = "fenced"
     DOUBTFUL = "doubtful"
@@ -54,7 +54,7 @@ class SealOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NewBatch:
-    """A batch as an append brings it: header and checksum, checked by the caller. `data` is opaque here."""
+    """A batch of an append: header and checksum, checked by the caller. `data` is opaque here."""
 
     header: BatchHeader
     crc: int
@@ -63,7 +63,7 @@ class NewBatch:
 
 @dataclass(frozen=True, slots=True)
 class SealAnswer:
-    """Valid once the fence is durable."""
+    """The answer to a seal. Valid once the fence is durable."""
 
     outcome: SealOutcome
     durable_offset: int
@@ -72,7 +72,7 @@ class SealAnswer:
 
 
 class Replica:
-    """See the module. One instance per range on a server; every method takes constant or logarithmic time."""
+    """One replica; one instance per range on a server. Every method takes constant or logarithmic time."""
 
     __slots__ = (
         "_bases",
@@ -98,7 +98,7 @@ class Replica:
         self.start_offset = start_offset
         self.epoch = epoch
         self.fenced = False
-        self.end_offset = start_offset  # taken, perhaps not yet durable
+        self.end_offset = start_offset  # accepted, perhaps not yet durable
         self.durable_offset = start_offset
         self.confirm_offset = start_offset
         self.sealed_end_offset: int | None = None
@@ -114,10 +114,10 @@ class Replica:
     def append(
         self, epoch: int, batches: Sequence[NewBatch], confirm_offset: int, *, recovery: bool = False
     ) -> Sequence[NewBatch]:
-        """Take consecutive batches; return those to write, in order (none: all were there already).
+        """Accept consecutive batches; return those to write, in order (none: the replica has all of them already).
 
         Raises WriterFenced, OutOfOrder (with the expected offset), AppendConflict, ProtocolViolation, Corruption
-        (the replica is in doubt), PreconditionFailed (sealed). Raised before anything changes.
+        (the tail is untrusted), PreconditionFailed (sealed). Raised before anything changes.
         """
         self._check_epoch(epoch, recovery=recovery)
         self._check_sound(recovery=recovery)
@@ -131,9 +131,9 @@ class Replica:
         return fresh
 
     def repair(self, batches: Sequence[NewBatch]) -> Sequence[NewBatch]:
-        """Take batches that a peer holds of a sealed range, up to the committed end; return those to write.
+        """Accept a peer's batches of a sealed range, up to the committed end; return those to write.
 
-        For what the placement driver orders: no epoch decides here, the committed end does. Raises as append does.
+        For copies that the placement driver directs: the committed end decides, not the epoch. Raises as append does.
         """
         if self.sealed_end_offset is None:
             raise PreconditionFailed("only a sealed range is repaired from a peer")
@@ -146,7 +146,7 @@ class Replica:
         return fresh
 
     def flushed(self, end_offset: int) -> int:
-        """The flush that covers all below `end_offset` returned; return the durable offset now."""
+        """Note that the flush of all below `end_offset` has returned; return the new durable offset."""
         limit = self.end_offset if self.sealed_end_offset is None else min(self.end_offset, self.sealed_end_offset)
         self.durable_offset = max(self.durable_offset, min(end_offset, limit))
         if self.sealed_end_offset is not None and self.durable_offset >= self.sealed_end_offset:
@@ -154,7 +154,7 @@ class Replica:
         return self.durable_offset
 
     def confirm(self, epoch: int, confirm_offset: int) -> bool:
-        """The writer says what is acked; return whether readers may see more. A stale writer's word is ignored."""
+        """Apply the writer's confirm offset; return whether readers may see more. Confirms of a stale writer are ignored."""
         if epoch != self.epoch or self.fenced:
             return False
         return self._advance_confirm(confirm_offset)
@@ -162,9 +162,9 @@ class Replica:
     # ---- seal
 
     def seal(self, epoch: int) -> None:
-        """Raise the fence. The caller writes it and answers `seal_answer()` once that is durable, not before.
+        """Raise the fence. The caller writes it and replies with `seal_answer()` once that is durable, not before.
 
-        Raises WriterFenced when a higher epoch was here.
+        Raises WriterFenced when the replica has a higher epoch.
         """
         if epoch < self.epoch:
             raise WriterFenced(f"epoch {self.epoch} fenced this range", epoch=self.epoch)
@@ -172,7 +172,7 @@ class Replica:
         self.fenced = True
 
     def seal_answer(self) -> SealAnswer:
-        """What this replica says of itself, after its fence became durable."""
+        """Return the answer to a seal, after the fence has become durable."""
         outcome = {
             DiskTrust.SOUND: SealOutcome.FENCED,
             DiskTrust.DOUBTFUL: SealOutcome.DOUBTFUL,
@@ -182,10 +182,10 @@ class Replica:
         return SealAnswer(outcome, self.durable_offset, crc, self.readable_end())
 
     def commit_end(self, end_offset: int, *, epoch: int | None = None) -> bool:
-        """Learn the end that the placement driver committed; return whether it is news that must be written.
+        """Apply the end that the placement driver committed; return whether it is new and must be written.
 
-        `epoch` None: the placement driver says so itself; a client's word counts from the current epoch up. Raises
-        WriterFenced, or PreconditionFailed when another end is known: an end never changes.
+        `epoch` None: the placement driver itself sent it; a client's message counts from the current epoch up. Raises
+        WriterFenced, or PreconditionFailed when the replica has another end: an end never changes.
         """
         if epoch is not None and epoch < self.epoch:
             raise WriterFenced(f"epoch {self.epoch} fenced this range", epoch=self.epoch)
@@ -205,7 +205,7 @@ class Replica:
 
     @property
     def complete(self) -> bool:
-        """Sealed, and all below the end is durable here."""
+        """Whether the range is sealed and all records below the end are durable here."""
         return (
             self.sealed_end_offset is not None
             and self.durable_offset >= self.sealed_end_offset
@@ -215,9 +215,9 @@ class Replica:
     # ---- reads
 
     def readable_end(self, sealed_end_offset: int = 0, recovery_epoch: int = 0) -> int:
-        """One past what may be served. `sealed_end_offset`: what the caller knows to be committed (0: nothing).
+        """Return the end of the readable records. `sealed_end_offset`: a committed end that the caller knows (0: none).
 
-        A recovery read goes to the durable end, for who holds the fence. Raises WriterFenced to anybody else.
+        A recovery read, under the fence's epoch, reaches to the durable end. Raises WriterFenced for any other epoch.
         """
         if recovery_epoch:
             if not self.fenced or recovery_epoch != self.epoch:
@@ -227,7 +227,7 @@ class Replica:
         return min(self.durable_offset, max(self.confirm_offset, known))
 
     def check_fetch(self, offset: int, readable_end: int) -> None:
-        """Raises OffsetOutOfRange, with the nearest offset there is, or Corruption."""
+        """Check the offset of a fetch. Raises OffsetOutOfRange with the nearest readable offset, or Corruption."""
         if self.trust is DiskTrust.QUARANTINED:
             raise Corruption(f"the replica is quarantined: {self.problem}")
         if offset < self.start_offset:
@@ -243,7 +243,7 @@ class Replica:
 
     @property
     def batch_count(self) -> int:
-        """How many batches the log holds."""
+        """The number of batches of the replica."""
         return len(self._bases)
 
     def batch_span(self, number: int) -> tuple[int, int]:
@@ -257,16 +257,16 @@ class Replica:
     # ---- damage and recovery
 
     def doubt(self, problem: str) -> None:
-        """A damaged tail was cut: there may have been more."""
+        """Mark the tail as untrusted: a damaged tail was cut, which may have held more records."""
         if self.trust is DiskTrust.SOUND and not self.complete:
             self.trust, self.problem = DiskTrust.DOUBTFUL, problem
 
     def quarantine(self, problem: str) -> None:
-        """Damage that cannot be told apart from loss: nothing here is trusted until repaired as a new replica."""
+        """Trust no record of this replica after damage, until it is copied as a new replica."""
         self.trust, self.problem = DiskTrust.QUARANTINED, problem
 
     def replay_append(self, header: BatchHeader, crc: int) -> None:
-        """Take a batch that recovery found on disk. Raises OutOfOrder when the log on disk has a gap."""
+        """Accept a batch that recovery found on the disk. Raises OutOfOrder when the log on the disk has a gap."""
         if header.base_offset != self.end_offset:
             raise OutOfOrder(f"batch {header.base_offset} at log end {self.end_offset}", offset=self.end_offset)
         self._push(header, crc)
@@ -294,13 +294,13 @@ class Replica:
             raise ProtocolViolation("a recovery copy without a fence")
 
     def _check_sound(self, *, recovery: bool) -> None:
-        """What is left of a damaged tail is sound; only who holds the fence may go on from there."""
+        """Check trust: behind an untrusted tail only copies under the fence may follow. Raises Corruption."""
         allowed = (DiskTrust.SOUND, DiskTrust.DOUBTFUL) if recovery else (DiskTrust.SOUND,)
         if self.trust not in allowed:
             raise Corruption(f"the replica is {self.trust.value}: {self.problem}")
 
     def _fresh(self, batches: Sequence[NewBatch]) -> Sequence[NewBatch]:
-        """Return the batches that are not there yet, after checking that those which are, are the same."""
+        """Return the batches that the replica lacks, after a check that the others are equal to its own."""
         expected = self.end_offset
         for number, batch in enumerate(batches):
             base = batch.header.base_offset
@@ -343,7 +343,7 @@ class Replica:
         return self.readable_end() > before
 
     def _cut(self, end_offset: int) -> None:
-        """Forget what lies at or beyond the committed end. Borders of batches and ends coincide."""
+        """Cut all batches at or beyond the committed end, which is always a border of batches."""
         while self._bases and self._bases[-1] >= end_offset:
             self._bases.pop()
             self._ends.pop()

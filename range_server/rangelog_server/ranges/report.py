@@ -1,4 +1,4 @@
-"""A replica as the placement driver and pdctl see it."""
+"""The report of a replica for the placement driver and pdctl."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def report_of(hosted: HostedReplica) -> pb.ReplicaReport:
 
 
 def report_gone(key: tuple[int, int]) -> pb.ReplicaReport:
-    """Return the report that says that a replica is not here any more."""
+    """Return the report of a dropped replica."""
     return pb.ReplicaReport(stream_id=key[0], range_index=key[1], state=pb.REPLICA_STATE_UNSPECIFIED)

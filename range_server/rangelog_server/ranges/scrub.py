@@ -1,9 +1,9 @@
-"""Scrubbing: which batches to read again next, and when. Pure: the caller reads them and keeps the time.
+"""Scrubbing: which batches to read again next, and when. Pure: the caller reads them and passes the time.
 
 What holds: each pass reads every batch of every replica that is sealed and whole when its turn comes, once, from the disk;
-over any time it asks for no more than `bytes_per_s`, plus one step; passes begin at least `interval_s` apart. What the
-disk refused is asked for again before anything else: soon it is read, or the replica is out of service. Replicas
-that are open are left alone: their ranges are sealed in time, and what is read of them is checked as well.
+over any time it requests no more than `bytes_per_s`, plus one step; passes start at least `interval_s` apart. A batch that
+the disk refused is requested again before all others: soon it is read, or the replica is quarantined. Open replicas are
+skipped: their ranges are sealed at some time, and their reads are checked as well.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from rangelog_server.ranges.reading import ReadPlan, make_plan
 
 STEP_BYTES = 1024 * 1024
 AGAIN_S = 30.0
-"""Between two tries of what the disk refused: often enough that what lasts is told from what passes."""
+"""The pause between two tries of a refused batch: short enough to separate lasting faults from temporary ones."""
 
 LOOKS_MAX = 2_000
-"""Replicas looked at in one call, where none of them is to be read."""
+"""Replicas that one call examines, if none of them is to be read."""
 
 Key = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class ScrubStep:
-    """Batches of one replica to be read and checked now."""
+    """The batches of one replica to read and check now."""
 
     hosted: HostedReplica
     plan: ReadPlan
@@ -34,7 +34,7 @@ class ScrubStep:
 
 
 class Scrub:
-    """See the module. Times in seconds on the caller's monotonic clock."""
+    """The planner of the scrub of one server. Times in seconds on the caller's monotonic clock."""
 
     def __init__(self, bytes_per_s: int, interval_s: float) -> None:
         self._bytes_per_s = bytes_per_s
@@ -44,11 +44,11 @@ class Scrub:
         self._begun_s: float | None = None
         self._next_s = 0.0
         self.passes = 0
-        """Passes that came to their end."""
+        """The number of completed passes."""
         self.read_bytes = 0
 
     def next(self, replicas: Mapping[Key, HostedReplica], now_s: float) -> ScrubStep | None:
-        """Return what to read now, or None: ask again after `wait_s`."""
+        """Return the next batches to read, or None: call again after `wait_s`."""
         if now_s < self._next_s:
             return None
         if self._begun_s is None:
@@ -63,20 +63,20 @@ class Scrub:
                 self.read_bytes += step.size_bytes
                 return step
         if self._left or self._position is not None:
-            return None  # open replicas, many in a row: the loop has its turn first
+            return None  # many open replicas in a row: the loop does its other work first
         self.passes += 1
         self._next_s = max(now_s, self._begun_s + self._interval_s)
         self._begun_s = None
         return None
 
     def again(self, step: ScrubStep, now_s: float, *, soon: bool = False) -> None:
-        """The step that was returned last could not be read: it is returned again, `soon` or after AGAIN_S."""
+        """Note that the last step could not be read: it is returned again, at once if `soon`, otherwise after AGAIN_S."""
         core = step.hosted.core
         self._position = step.hosted.key, core.batch_number(step.plan.wanted[0].base_offset)
         self._next_s = max(self._next_s, now_s + (0.0 if soon else AGAIN_S))
 
     def wait_s(self, now_s: float) -> float:
-        """How long there is nothing to do."""
+        """Return the time until the next step is due, in seconds."""
         return max(0.0, self._next_s - now_s)
 
     def _take(self, replicas: Mapping[Key, HostedReplica]) -> ScrubStep | None:

@@ -1,9 +1,9 @@
-"""The log's space: segments that nothing needs are freed, and batches of those that little needs are moved on. Pure but for
-submitting to the log. The invariants C1 to C8 stand in docs/decisions/2026-11-22-log-compaction.md.
+"""The log's space: segments without live data are freed, and batches of sparse segments are moved. Pure, except that it
+submits entries to the log. The invariants C1 to C8 are in docs/decisions/2026-11-22-log-compaction.md.
 
-What holds: a segment is freed after all metadata in it that still counts was written again, and a server state without the
-segment, and all of that was flushed. A batch is read from where it was until its copy is flushed. The work of one call is
-bounded: of many entries it does some, and the next call goes on.
+What holds: a segment is freed after all its current metadata was written again, and a server state without the segment, and
+all of that was flushed. A batch is read from its old place until its copy is flushed. The work of one call is bounded: of
+many entries it processes some, and the next call continues.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rangelog_server.wal.log import Wal
 
 SEGMENTS_AT_ONCE = 4
 SLICE_ENTRIES = 1_000
-"""Looked at in one call: some 10 ms when each of them must be written again."""
+"""Entries that one call examines: about 10 ms when each of them must be written again."""
 
 
 class Records(Protocol):
-    """What the store keeps."""
+    """The records of the store that this module reads and writes."""
 
     wal: Wal
     replicas: dict[Key, HostedReplica]
@@ -44,20 +44,20 @@ class Records(Protocol):
 
 
 class LogSpace:
-    """See the module."""
+    """The space of one server's log."""
 
     def __init__(self, store: Records) -> None:
         self.store = store
         self.usage = SegmentUsage(store.wal.segment_bytes)
-        self._looked_at = 0  # full segments up to this one were
-        self._carried: dict[int, int] = {}  # of a segment about to be freed: how many residents are done
+        self._looked_at = 0  # full segments up to this one were noted
+        self._carried: dict[int, int] = {}  # segments about to be freed, with the number of residents that are done
         self._releasing: dict[int, None] = {}  # to be freed at the next flush
-        self._forgetting: list[tuple[int, list[Key]]] = []  # freed segments, and who had entries there
+        self._forgetting: list[tuple[int, list[Key]]] = []  # freed segments, with their residents
         self._moving = 0  # copies that are not flushed yet
         self._when_moved: list[Callable[[], None]] = []
 
     def open(self) -> None:
-        """Count what was recovered."""
+        """Count the recovered replicas."""
         store, usage = self.store, self.usage
         for key, hosted in store.replicas.items():
             for sequence, size_bytes in hosted.segments.items():
@@ -79,14 +79,14 @@ class LogSpace:
     # ---- what the store writes
 
     def placed(self, hosted: HostedReplica, lsn: int, size_bytes: int) -> None:
-        """Batches of a replica were submitted."""
+        """Note that batches of a replica were submitted."""
         sequence = split_lsn(lsn)[0]
         if hosted.weigh(sequence, size_bytes):
             self.usage.reside(hosted.key, sequence)
         self.usage.placed(sequence, size_bytes)
 
     def state_written(self, hosted: HostedReplica, before_lsn: int) -> None:
-        """A replica's state was submitted in place of an earlier one (0: of none)."""
+        """Note that a replica's state was submitted in place of an earlier one (0: of none)."""
         sequence = split_lsn(hosted.state_lsn)[0]
         if hosted.weigh(sequence, 0):
             self.usage.reside(hosted.key, sequence)
@@ -95,11 +95,11 @@ class LogSpace:
             self.usage.replaced_metadata(split_lsn(before_lsn)[0])
 
     def cut(self, hosted: HostedReplica) -> None:
-        """A replica may have cut batches."""
+        """Free the places of batches that a replica has cut."""
         self.usage.freed(hosted.follow_cut())
 
     def dropped(self, hosted: HostedReplica, as_of: int, lsn: int) -> None:
-        """A replica was dropped: its tombstone, at `lsn`, lasts until no segment has any entry of it."""
+        """Note that a replica was dropped: its tombstone, at `lsn`, stays until no segment has an entry of the replica."""
         store, key, epoch = self.store, hosted.key, hosted.core.epoch
         before = store.tombstones.get(key)
         segments = {*hosted.segments, *(before.segments if before is not None else ())}
@@ -129,16 +129,16 @@ class LogSpace:
     # ---- freeing
 
     def reclaim(self, segments_max: int = SEGMENTS_AT_ONCE) -> int:
-        """Free full segments in which no batch is placed; return how many go at the next flush. Raises StorageFull.
+        """Free full segments in which no batch is placed; return how many become free at the next flush. Raises StorageFull.
 
-        Call it now and then; while `is_busy`, soon again.
+        Call it regularly; while `is_busy`, again soon.
         """
         left = self._forget(SLICE_ENTRIES)
         done: list[int] = []
         for sequence in self._idle()[:segments_max]:
             left = self._carry_forward(sequence, left)
             if sequence in self._carried:
-                break  # there is more of it
+                break  # more remains
             done.append(sequence)
         if done:
             self._leave(done)
@@ -150,7 +150,7 @@ class LogSpace:
         return bool(self._carried or self._forgetting)
 
     def look_at_closed(self) -> None:
-        """Take note of segments that became full."""
+        """Note the segments that became full."""
         wal = self.store.wal
         last = wal.last_full_sequence
         if last > self._looked_at:
@@ -175,7 +175,7 @@ class LogSpace:
         return [sequence for sequence in self.sparse_segments() if not self.usage.batches.get(sequence)]
 
     def _carry_forward(self, sequence: int, entries_max: int) -> int:
-        """Write again what a segment holds of metadata that still counts, or some of it; return what is left to do."""
+        """Write the current metadata of a segment again, or some of it; return the number of residents that remain."""
         store = self.store
         residents = self.usage.residents.get(sequence, [])
         position = self._carried.setdefault(sequence, 0)
@@ -226,7 +226,7 @@ class LogSpace:
             self._forgetting.append((sequence, self.usage.forget(sequence)))
 
     def _forget(self, entries_max: int) -> int:
-        """Undo what is noted of freed segments, or some of it; return what is left to do."""
+        """Remove the notes of freed segments, or some of them; return the number that remain."""
         store = self.store
         while self._forgetting and entries_max > 0:
             sequence, residents = self._forgetting[0]
@@ -249,17 +249,17 @@ class LogSpace:
     # ---- moving
 
     def move(self, hosted: HostedReplica, plan: ReadPlan, batches: Sequence[bytes]) -> bool:
-        """Write batches once more that were read from their places, checked; written with the next kick. Raises StorageFull.
+        """Write batches again that were read from their places and checked; sent with the next kick. Raises StorageFull.
 
-        They are read from the new place once it is flushed, as far as they are the replica's then. Returns whether
-        anything was written: not if they are not there any more, or elsewhere.
+        They are read from the new place once it is flushed, if the replica still has them then. Returns whether
+        anything was written: False if the batches were cut, dropped or moved meanwhile.
         """
         if not is_current(hosted, plan):
             return False
         core, wal = hosted.core, self.store.wal
         payload = b"".join(batches)
         if len(payload) > wal.room_bytes:
-            raise StorageFull("no room in the log to move batches on")
+            raise StorageFull("no room in the log to move batches")
         one = len(batches) == 1
         digest = payload[:BATCH_HEADER_BYTES] + payload[-BATCH_TRAILER_BYTES:] if one else batch_heads(payload)
         lsn: int = wal.submit(
@@ -272,16 +272,16 @@ class LogSpace:
         return True
 
     def when_moved(self, done: Callable[[], None]) -> None:
-        """Call `done` once all copies so far are flushed and in use: perhaps at once."""
+        """Call `done` once all copies so far are flushed and in use, at once if they are."""
         if self._moving:
             self._when_moved.append(done)
         else:
             done()
 
     def _moved(self, hosted: HostedReplica, plan: ReadPlan, lsn: int) -> None:
-        """The copy is durable: read from there what has not been cut, dropped or moved meanwhile."""
+        """Use the durable copy of all batches that were not cut, dropped or moved meanwhile."""
         wanted, place = plan.wanted, lsn + ENTRY_HEADER_BYTES
-        count = count_current(hosted, plan)  # what was cut, was cut at the end
+        count = count_current(hosted, plan)  # batches are cut at the end only
         places: list[int] = []
         taken = 0
         for one in wanted[:count]:
@@ -298,7 +298,7 @@ class LogSpace:
                 done()
 
     def validate(self) -> None:
-        """Assert what the counters say; for tests and the simulator, when no copy is on its way."""
+        """Assert that the counters are right; for tests and the simulator, while no copy is unflushed."""
         store, usage = self.store, self.usage
         batches: dict[int, int] = {}
         metadata: dict[int, int] = {}
@@ -317,7 +317,7 @@ class LogSpace:
         assert batches == {each: size for each, size in usage.batches.items() if size}
         assert usage.batch_bytes == sum(batches.values())
         written = [hosted.state_lsn for hosted in store.replicas.values()]
-        # A tombstone may have gone with all that it covered.
+        # A tombstone may have been freed with all entries that it covered.
         written += [each.lsn for each in store.tombstones.values() if split_lsn(each.lsn)[0] not in gone]
         written += [floor.lsn for floor in store.floors.values()]
         for lsn in written:

@@ -1,4 +1,4 @@
-"""How the metadata of replicas is written to the log. One STATE entry holds all of it, so the latest one is the truth."""
+"""The encoding of replicas' metadata in the log. One STATE entry holds all of a replica's, so the latest entry counts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def unpack_state(payload: bytes) -> ReplicaState:
 
 
 def restore(replica: Replica, state: ReplicaState) -> None:
-    """Put a state onto a replica whose batches were replayed."""
+    """Apply a state to a replica whose batches were replayed."""
     replica.epoch = max(replica.epoch, state.epoch)
     replica.fenced = state.fenced
     replica.confirm_offset = max(replica.confirm_offset, state.confirm_offset)
@@ -79,7 +79,7 @@ def restore(replica: Replica, state: ReplicaState) -> None:
 
 
 def pack_tombstone(as_of_lsn: int, epoch: int) -> bytes:
-    """Return the payload of a TOMBSTONE: what the range had before `as_of_lsn` is dropped."""
+    """Return the payload of a TOMBSTONE: all entries of the range before `as_of_lsn` are dropped."""
     return _PAIR.pack(as_of_lsn, epoch)
 
 
@@ -105,11 +105,11 @@ def unpack_epoch(payload: bytes) -> int:
 
 @dataclass(slots=True)
 class ServerState:
-    """What concerns the log as a whole."""
+    """The metadata of the log as a whole."""
 
-    live: list[int] = field(default_factory=list)  # segments that were there when this was written
-    noted: list[int] = field(default_factory=list)  # damages whose consequences were drawn for good
-    doubt_unknown: bool = False  # ranges that this server does not know may have been known to it
+    live: list[int] = field(default_factory=list)  # segments that existed when this was written
+    noted: list[int] = field(default_factory=list)  # damage whose consequences were applied durably
+    doubt_unknown: bool = False  # unknown ranges may have had a replica here
 
     def pack(self) -> bytes:
         """Return the payload of a SERVER entry."""
@@ -117,7 +117,7 @@ class ServerState:
 
     @classmethod
     def unpack(cls, payload: bytes) -> ServerState:
-        """Read the payload of a SERVER entry; without a version it is of the first. Raises Corruption, UnsupportedVersion."""
+        """Decode the payload of a SERVER entry; without a version it is of version 1. Raises Corruption, UnsupportedVersion."""
         try:
             fields = json.loads(payload)
             version = fields.pop("version", 1)

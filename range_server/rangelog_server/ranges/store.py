@@ -1,7 +1,7 @@
 """All replicas of one server over one write-ahead log. Runs on the event loop's thread and never waits for the disk.
 
-An operation changes the pure replica, submits what must be durable, and says what to do once it is. The log is ordered,
-so completions come in the order of submission: when a fence is reported durable, so was every append before it.
+An operation changes the pure replica, submits the entries that must be durable, and passes a completion for then. The log is
+ordered, so completions run in the order of submission: when a fence is reported durable, so was every append before it.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind, batch_heads
 from rangelog_server.wal.log import Wal
 
 REPLICAS_MAX = 300_000
-"""Bounds what a client can make a server remember. An idle replica with one batch takes 1.9 KiB (measured; 48 bytes
-more for each further batch), so these take 560 MiB. They are recovered in some 6 s, and reported to a new leader in one
+"""Bounds the memory that clients can make a server use. An idle replica with one batch takes 1.9 KiB (measured; 48 bytes
+more for each further batch), so these take 560 MiB. They are recovered in about 6 s, and reported to a new leader in one
 heartbeat, whose size is the limit: at 52 bytes a report 15 of the 16 MiB that a message may have (GRPC_MESSAGE_BYTES_MAX)."""
 
 
 class AppendClient(Protocol):
-    """Who appends: a connection."""
+    """The origin of an append: a connection."""
 
     def acked(self, hosted: HostedReplica, request_id: int) -> None:
-        """Everything below hosted.core.durable_offset is durable. Called once a group commit and range."""
+        """Everything below hosted.core.durable_offset is durable. Called once per group commit and range."""
 
     def send_acks(self) -> None:
-        """All that one group commit acked was said: time to send it."""
+        """Send the acks of one group commit: `acked` was called for all its ranges."""
 
     def settled(self, size_bytes: int) -> None:
-        """So many bytes are no longer in flight."""
+        """Note that so many bytes are no longer in flight."""
 
 
 class Store:
-    """See the module."""
+    """All replicas of one server."""
 
     def __init__(self, wal: Wal, *, cache_bytes: int = CACHE_BYTES_DEFAULT) -> None:
         self.wal = wal
@@ -77,7 +77,7 @@ class Store:
 
         Raises StorageFull, OSError; UnsupportedVersion when a newer program wrote some of it.
 
-        `started_before`: a log without a single segment is not a new one, it was lost.
+        `started_before`: the directory is not new, so a log without segments was lost.
         """
         replayed = replay(self.wal.open(), started_before=started_before)
         self.replicas, self.floors, self.tombstones = replayed.replicas, replayed.floors, replayed.tombstones
@@ -97,8 +97,8 @@ class Store:
     def find(self, stream_id: int, range_index: int) -> HostedReplica:
         """Return a replica.
 
-        Raises RangeNotFound where there never was one, RangeDropped where there was, Corruption where the log was damaged
-        and may have held this range.
+        Raises RangeNotFound if there never was one, RangeDropped if it was dropped, Corruption if the log was damaged and
+        may have held this range.
         """
         hosted = self.replicas.get((stream_id, range_index))
         floor = self.floors.get(stream_id) if hosted is None else None
@@ -107,11 +107,11 @@ class Store:
         if hosted is None and self.server.doubt_unknown:
             raise Corruption(f"the log was damaged: range {stream_id}/{range_index} may have been here")
         if hosted is None:
-            raise RangeNotFound(f"no replica of range {stream_id}/{range_index} here")
+            raise RangeNotFound(f"this server has no replica of range {stream_id}/{range_index}")
         return hosted
 
     def check_start(self, hosted: HostedReplica, start_offset: int) -> None:
-        """Raises ProtocolViolation when the caller means another start."""
+        """Check the start offset of a request. Raises ProtocolViolation when it differs from the replica's."""
         if hosted.core.start_offset != start_offset:
             raise ProtocolViolation(f"range {hosted} starts at {hosted.core.start_offset}, not {start_offset}")
 
@@ -120,7 +120,9 @@ class Store:
         """Return a replica that is not yet hosted. Raises WriterFenced where dropped ranges forbid it, Overloaded."""
         floor = self.floors.get(stream_id)
         if floor is not None and range_index <= floor.index and not by_placement_driver:
-            raise WriterFenced(f"range {stream_id}/{range_index} was here and was dropped", epoch=floor.epoch)
+            raise WriterFenced(
+                f"this server has dropped its replica of range {stream_id}/{range_index}", epoch=floor.epoch
+            )
         if len(self.replicas) >= REPLICAS_MAX:
             raise Overloaded(f"this server holds {REPLICAS_MAX} replicas already")
         core = Replica(stream_id, range_index, start_offset, epoch)
@@ -129,7 +131,7 @@ class Store:
         return core
 
     def host(self, core: Replica) -> HostedReplica:
-        """Take a new replica up; written with the next kick. Raises StorageFull."""
+        """Add a new replica; written with the next kick. Raises StorageFull."""
         self.wal.check_room(1024)
         hosted = HostedReplica(core)
         self.replicas[hosted.key] = hosted
@@ -141,9 +143,9 @@ class Store:
 
     def append(self, appender: AppendClient | None, request_id: int, message: Any, batches: Sequence[NewBatch],
                payload: bytes) -> HostedReplica:  # fmt: skip
-        """Take a frame's batches; `appender` hears once they are durable. Returns the replica.
+        """Append a frame's batches; `appender` gets an ack once they are durable. Returns the replica.
 
-        Raises what Replica.append does, StorageFull.
+        Raises the errors of Replica.append, StorageFull.
         """
         hosted = self.replicas.get((message.stream_id, message.range_index))
         self.wal.check_room(len(payload) + 1024)
@@ -169,7 +171,7 @@ class Store:
         return hosted
 
     def repair(self, hosted: HostedReplica, batches: Sequence[NewBatch], done: Callable[[], None]) -> None:
-        """Take a peer's batches of a sealed range; `done` once they are durable. Raises as Replica.repair does."""
+        """Add a peer's batches of a sealed range; `done` is called once they are durable. Raises as Replica.repair does."""
         self.wal.check_room(sum(len(batch.data) for batch in batches) + 1024)
         fresh = hosted.core.repair(batches)
         if fresh:
@@ -185,7 +187,7 @@ class Store:
         token = (hosted, end, None if memory else appender, request_id, size_bytes)
         one = len(fresh) == 1
         digest = payload[:BATCH_HEADER_BYTES] + payload[-BATCH_TRAILER_BYTES:] if one else batch_heads(payload)
-        crc = fresh[0].crc if one else None  # who brought the batch has checked it
+        crc = fresh[0].crc if one else None  # the caller has checked the batch
         lsn = wal.submit(
             Kind.BATCHES, core.stream_id, core.range_index, payload, digest, core.confirm_offset, token, crc
         )
@@ -219,7 +221,7 @@ class Store:
         appender.settled(size_bytes)
 
     def confirm(self, message: Any) -> None:
-        """The writer says what is acked, in one range or more."""
+        """Apply the writer's confirm offsets, of one range or more."""
         for each in (message, *message.others):
             hosted = self.replicas.get((each.stream_id, each.range_index))
             if hosted is None:
@@ -235,7 +237,7 @@ class Store:
     def seal(
         self, stream_id: int, range_index: int, epoch: int, start_offset: int, done: Callable[[HostedReplica], None]
     ) -> None:
-        """Fence a range; `done` once that is durable. Raises WriterFenced, ProtocolViolation, StorageFull."""
+        """Fence a range; `done` is called once that is durable. Raises WriterFenced, ProtocolViolation, StorageFull."""
         hosted = self.replicas.get((stream_id, range_index))
         if hosted is None:
             hosted = self.host(self.new_core(stream_id, range_index, start_offset, epoch))
@@ -245,7 +247,7 @@ class Store:
 
     def commit_end(self, stream_id: int, range_index: int, start_offset: int, end_offset: int, epoch: int,
                    done: Callable[[HostedReplica], None], *, by_placement_driver: bool = False) -> None:  # fmt: skip
-        """Learn a range's committed end; `done` once that is durable. Raises as Replica.commit_end does, StorageFull."""
+        """Apply a range's committed end; `done` is called once it is durable. Raises as Replica.commit_end, StorageFull."""
         hosted = self.replicas.get((stream_id, range_index))
         if hosted is None:
             forced = by_placement_driver
@@ -264,7 +266,7 @@ class Store:
     # ---- metadata
 
     def write_state(self, hosted: HostedReplica, done: Callable[[], None] | None = None) -> None:
-        """Write all of a replica's metadata; `done` once it is durable. Raises StorageFull."""
+        """Write all of a replica's metadata; `done` is called once it is durable. Raises StorageFull."""
         core = hosted.core
         payload = pack_state(core, hosted.born_lsn)
         hosted.unwritten = True
@@ -276,19 +278,19 @@ class Store:
         self.changed[hosted.key] = None
 
     def write_server(self, done: Callable[[], None] | None = None) -> None:
-        """Write what concerns the log as a whole; `done` once it is durable. Raises StorageFull."""
+        """Write the metadata of the log as a whole; `done` is called once it is durable. Raises StorageFull."""
         payload = self.server.pack()
         self.server_lsn = self.wal.submit(Kind.SERVER, 0, 0, payload, payload, 0, done)
 
     def after(self, done: Callable[[], None]) -> None:
-        """Call `done` once all that was submitted so far is durable: perhaps at once. Raises StorageFull."""
+        """Call `done` once all entries submitted so far are durable, at once if they are. Raises StorageFull."""
         if self.wal.flushed_lsn == self.wal.log_end:
             done()
         else:
             self.write_server(done)
 
     def quarantine(self, hosted: HostedReplica, problem: str) -> None:
-        """Stop trusting a replica; written and reported."""
+        """Quarantine a replica; this is written to the log and reported."""
         if hosted.core.trust is not DiskTrust.QUARANTINED and not hosted.dropped:
             hosted.core.quarantine(problem)
             self._note_health(hosted)
@@ -298,10 +300,10 @@ class Store:
     def read_failed(
         self, hosted: HostedReplica, error: RangelogError, now_s: float, plan: ReadPlan | None = None
     ) -> bool:
-        """Quarantine a replica whose bytes do not fit, or that the disk goes on refusing; what may pass is only noted.
+        """Quarantine a replica after a wrong checksum or a lasting fault of the disk; a temporary fault is only noted.
 
-        `plan`: of the read that failed. Returns True if its batches were moved meanwhile: the failure is no evidence then,
-        and the read is to be repeated.
+        `plan`: of the failed read. Returns True if its batches were moved meanwhile: then the failure is no evidence, and
+        the read is to be repeated.
         """
         if hosted.dropped:
             return False
@@ -315,11 +317,11 @@ class Store:
     def _note_health(self, hosted: HostedReplica) -> None:
         self.changed[hosted.key] = None
         if not hosted.dropped:
-            with suppress(StorageFull):  # a restart finds the same damage again
+            with suppress(StorageFull):  # a restart detects the same damage again
                 self.write_state(hosted)
 
     def unknown_ranges_settled(self) -> None:
-        """Every range that may have been lost in a damage is hosted (in doubt) now: unknown ones are new again."""
+        """Note that every range that damage may have destroyed is hosted, as untrusted: unknown ranges are new again."""
         if self.server.doubt_unknown:
             self.server.doubt_unknown = False
             self.write_server()
@@ -328,7 +330,7 @@ class Store:
     # ---- completions
 
     def on_flushed(self, tokens: list[Any]) -> None:
-        """Everything the tokens stand for is durable."""
+        """Run the completions of durable entries, by their tokens."""
         acked: dict[tuple[AppendClient, HostedReplica], int] = {}
         moved: dict[HostedReplica, None] = {}
         for token in tokens:
@@ -364,7 +366,7 @@ class Store:
     # ---- dropping and freeing
 
     def drop(self, stream_id: int, range_index: int, done: Callable[[], None]) -> None:
-        """Forget a replica for good; `done` once that is durable. The caller has the placement driver's word for it."""
+        """Drop a replica for good, as the placement driver directs; `done` is called once that is durable."""
         hosted = self.replicas.get((stream_id, range_index))
         if hosted is None:
             self.after(done)
@@ -381,7 +383,7 @@ class Store:
         hosted.wake()
 
     def reclaim(self) -> int:
-        """Free full segments that nothing needs; return how many go at the next flush. Raises StorageFull."""
+        """Free full segments without live data; return how many become free at the next flush. Raises StorageFull."""
         return self.space.reclaim()
 
     # ---- reading
@@ -397,6 +399,6 @@ class Store:
         return found
 
     def check_readable(self, hosted: HostedReplica) -> None:
-        """Raises Corruption when nothing of a replica may be served."""
+        """Raise Corruption when the replica is quarantined, so that none of its records may be served."""
         if hosted.core.trust is DiskTrust.QUARANTINED:
             raise Corruption(f"the replica of range {hosted} is quarantined: {hosted.core.problem}")

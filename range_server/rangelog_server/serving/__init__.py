@@ -1,1 +1,1 @@
-"""What clients connect to: the connections of the data plane, and its operations in `handlers`."""
+"""The data plane of a range server: its connections, and its operations in `handlers`."""

@@ -1,8 +1,8 @@
-"""The data plane's connections: frames in, handlers, frames out. Nothing here waits for the disk.
+"""The data plane's connections: frames in, handlers, frames out. No method here waits for the disk.
 
 What holds: the first frame is a hello for this server in this incarnation, within a deadline; bytes that are not a frame
-close their own connection and no other; a connection's bytes in flight are bounded by not reading from it; a reader that
-does not read is disconnected; the replies to a connection's appends go out once a group commit.
+close their own connection and no other; a connection is not read while too many of its bytes are in flight; a reader that
+does not read is disconnected; the replies to a connection's appends are sent once per group commit.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ from rangelog_server.serving.fetch_queue import FetchesInAll, FetchQueue
 
 HELLO_TIMEOUT_S = 5.0
 FRAME_TIMEOUT_S = 60.0
-"""A frame that was begun is whole by then."""
+"""The time limit of a frame from its first byte to its last."""
 SLOW_READER_TIMEOUT_S = 30.0
-"""A reader that took nothing for so long is disconnected."""
+"""A reader that reads nothing for so long is disconnected."""
 CONNECTIONS_MAX = 2_000
 REFUSALS_LOGGED_EVERY_S = 10.0
-"""Whoever is turned away knocks again soon."""
+"""Refused clients retry soon."""
 KEEPALIVE_IDLE_S = 20
-"""Above the 2 s in which a follower is told something, so only idle connections cost packets."""
+"""Above the 2 s between two replies to a follower, so only idle connections cost packets."""
 KEEPALIVE_INTERVAL_S = 10
 KEEPALIVE_COUNT = 4
-"""A machine that vanished without a word is noticed after a minute; a network may be away for half of one."""
+"""A vanished machine is detected after a minute; a network may fail for half a minute."""
 USER_TIMEOUT_MS = 60_000
-"""The same for a peer that was sent something and does not acknowledge it: without this the kernel tries for 15 minutes."""
+"""The same for a peer that does not acknowledge sent data: without this the kernel retransmits for 15 minutes."""
 INFLIGHT_BYTES_MAX = 32 * MIB
-"""Appended over one connection and not yet durable; beyond it the connection is not read."""
+"""Bytes appended over one connection and not yet durable, above which the connection is not read."""
 PENDING_BYTES_MAX = 256 * MIB
 """The same over all connections."""
 WRITE_BUFFER_BYTES_MAX = 16 * MIB
 ACKS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
 READS_AHEAD_MAX = 64
-"""Over all connections: replies of some 256 KiB, or of one batch, that are read before they can be sent."""
+"""Over all connections: replies of about 256 KiB, or of one batch, that are read before they can be sent."""
 
 _log = structlog.get_logger("data_plane")
 
 
 @dataclass(slots=True)
 class DataPlane:
-    """What all connections share."""
+    """The state that all connections share."""
 
     store: Store
     identity: DirectoryIdentity
@@ -77,20 +77,20 @@ class DataPlane:
         self.deadlines = Deadlines(self.loop)
 
     def refused(self, now_s: float) -> None:
-        """A connection too many was turned away."""
+        """Count a connection that was refused because of the limit."""
         self._refusals += 1
         if now_s - self._refusals_logged_s >= REFUSALS_LOGGED_EVERY_S:
             _log.warning("too many connections", refused=self._refusals, limit=CONNECTIONS_MAX)
             self._refusals, self._refusals_logged_s = 0, now_s
 
     def resume_readers(self) -> None:
-        """Bytes were settled: read again from connections that waited for it."""
+        """Read again from paused connections, since bytes were settled."""
         if self.paused:
             for connection in list(self.paused):
                 connection.resume_if_settled()
 
     def sweep(self) -> None:
-        """Close what takes too long; call it every second or so."""
+        """Close connections that exceed a deadline; call it about every second."""
         now = self.loop.time()
         for connection in list(self.connections):
             connection.check_deadlines(now)
@@ -105,7 +105,7 @@ Handler = Callable[["ClientConnection", Frame], None]
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """One client."""
+    """The connection of one client."""
 
     def __init__(self, plane: DataPlane, handlers: dict[Opcode, Handler]) -> None:
         self.plane = plane
@@ -115,7 +115,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.reads_only = False
         self.client = ""
         self.features: frozenset[str] = frozenset()  # that both sides announced
-        self.weak = weakref.ref(self)  # replicas know of it without keeping it
+        self.weak = weakref.ref(self)  # replicas refer to it without keeping it alive
         self.fetches = FetchQueue(plane.loop, plane.fetches)
         self._handlers = handlers
         self._decoder = FrameDecoder(
@@ -133,7 +133,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transport is no subclass of asyncio's
         if len(self.plane.connections) >= CONNECTIONS_MAX:
             self.plane.refused(self.plane.loop.time())
             self.send_error(0, Overloaded(f"this server has {CONNECTIONS_MAX} connections already, its limit"))
@@ -150,11 +150,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.plane.connections[self] = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return the buffer for the next bytes."""
         return self._decoder.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came."""
+        """Decode the received bytes and handle their frames."""
         try:
             frames = self._decoder.received(nbytes)
         except FrameError as error:
@@ -180,25 +180,25 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._deadline = self.plane.loop.time() + FRAME_TIMEOUT_S
 
     def eof_received(self) -> bool | None:
-        """The client is done; so are we."""
+        """Close the connection, since the client has closed it."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """End all work of the connection, since the socket is closed."""
         self.closed = True
         self.fetches.close()
         self.plane.connections.pop(self, None)
         self.plane.paused.pop(self, None)
 
     def pause_writing(self) -> None:
-        """The client does not read what we send: ask nothing more of it."""
+        """Start no more fetches, since the client does not read."""
         self._writing_paused = True
         self.fetches.hold()
         self._slow_deadline = self.plane.loop.time() + SLOW_READER_TIMEOUT_S
         self._pause_reading()
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Start fetches again, since the client reads again."""
         self._writing_paused = False
         self.resume_if_settled()
         self.fetches.release()
@@ -211,7 +211,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             if handler is None:
                 raise ProtocolViolation(f"{frame.opcode.name} is not a request")
             if not self.greeted and frame.opcode is not Opcode.HELLO:
-                raise ProtocolViolation("say hello first")
+                raise ProtocolViolation("the first frame must be a hello")
             handler(self, frame)
         except (Unauthorized, WrongServer) as error:
             self.send_error(frame.request_id, error)
@@ -225,10 +225,10 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self.close()
         except Exception:
             _log.exception("a request failed", opcode=frame.opcode.name)
-            self.send_error(frame.request_id, InternalError("the request failed; the server's log says why"))
+            self.send_error(frame.request_id, InternalError("the request failed; the server's log has the details"))
 
     def require_member(self) -> None:
-        """Raises WrongServer unless the client named this incarnation."""
+        """Check that the client named this incarnation. Raises WrongServer."""
         if self.reads_only:
             raise WrongServer("name the server's incarnation in the hello to write to it")
 
@@ -244,7 +244,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.write(encode_frame(opcode, request_id, message))
 
     def send_error(self, request_id: int, error: RangelogError, stream_id: int = 0, range_index: int = 0) -> None:
-        """Send an error in answer to a request."""
+        """Send an error as the reply to a request."""
         message = data_pb2.Error(
             code=error.code,
             message=error.message[:1000],
@@ -256,7 +256,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.send(Opcode.ERROR, request_id, message.SerializeToString())
 
     def close(self) -> None:
-        """Send what is left to send, then close."""
+        """Send the queued frames, then close."""
         if not self.closed:
             self.closed = True
             self._transport.close()
@@ -264,17 +264,17 @@ class ClientConnection(asyncio.BufferedProtocol):
     # ---- ranges.store.Appender
 
     def acked(self, hosted: HostedReplica, request_id: int) -> None:
-        """All below the replica's durable offset is durable."""
+        """Queue an ack: all records below the replica's durable offset are durable."""
         self._acks.append((hosted, request_id))
 
     def ask_confirm(self, hosted: HostedReplica) -> None:
-        """See hosted.Writing: an ack that says nothing new, and asks."""
+        """Request the confirm offset from the writer, by an ack without a new durable offset."""
         reply = _reply_of(hosted)
         reply.confirm_wanted = True
         self.send(Opcode.APPEND_REPLY, 0, reply.SerializeToString())
 
     def send_acks(self) -> None:
-        """One frame for all ranges: with many streams on a connection, a frame for each would cost more than the rest."""
+        """Send the acks of all ranges in one frame: with many streams on a connection, a frame each would cost more."""
         acks, self._acks = self._acks, []
         for start in range(0, len(acks), ACKS_PER_FRAME):
             first, *others = [_reply_of(hosted) for hosted, _ in acks[start : start + ACKS_PER_FRAME]]
@@ -282,11 +282,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.send(Opcode.APPEND_REPLY, acks[start][1], first.SerializeToString())
 
     def taken(self, size_bytes: int) -> None:
-        """So many bytes are in flight now."""
+        """Note that so many more bytes are in flight."""
         self._inflight_bytes += size_bytes
 
     def settled(self, size_bytes: int) -> None:
-        """So many no longer are."""
+        """Note that so many bytes are no longer in flight."""
         self._inflight_bytes -= size_bytes
         if self._reading_paused:
             self.resume_if_settled()
@@ -300,7 +300,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.plane.paused[self] = None
 
     def resume_if_settled(self) -> None:
-        """Read again if nothing speaks against it."""
+        """Read again if no limit is exceeded."""
         if self.closed or self._writing_paused or self._inflight_bytes > INFLIGHT_BYTES_MAX // 2:
             return
         wal = self.store.wal
@@ -310,10 +310,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def check_deadlines(self, now: float) -> None:
-        """Disconnect who is too slow."""
+        """Close the connection if it exceeds a deadline."""
         late = self._deadline and now > self._deadline and not self._reading_paused
         if late:
-            self.send_error(0, ProtocolViolation("no whole frame came in time"))
+            self.send_error(0, ProtocolViolation("no whole frame arrived in time"))
             self.close()
         elif self._writing_paused and now > self._slow_deadline:
             _log.warning("a reader is too slow; disconnected", client=self.client)

@@ -1,7 +1,7 @@
-"""Deadlines by the thousand on one timer: what waits costs nothing until its time has come.
+"""Thousands of deadlines on one timer: an item costs no processor time before its deadline.
 
-What holds: an item is called once, at its deadline or up to two ticks later, unless it is taken out before. While nothing waits
-there is no timer; otherwise there is one, for the first tick that has an item.
+What holds: an item is called once, at its deadline or up to two ticks later, unless it is removed before. Without items there
+is no timer; otherwise there is one, for the first tick that has an item.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ TICK_S = 0.01
 
 
 class Expiring(Protocol):
-    """What waits."""
+    """An item with a deadline."""
 
     def expire(self) -> None:
-        """The time has come. Raises nothing."""
+        """Handle the deadline. Raises nothing."""
 
 
 class Deadlines:
@@ -29,7 +29,7 @@ class Deadlines:
         self._timer_tick = 0
 
     def add(self, item: Expiring, deadline_s: float) -> int:
-        """Have an item called at a time of the loop's clock; return the tick to take it out with."""
+        """Add an item with a deadline on the loop's clock; return the tick that `discard` needs."""
         tick = int(deadline_s / TICK_S) + 1
         self._ticks.setdefault(tick, {})[item] = None
         if self._timer is None or tick < self._timer_tick:
@@ -37,7 +37,7 @@ class Deadlines:
         return tick
 
     def discard(self, item: Expiring, tick: int) -> None:
-        """Take an item out, if it is still there."""
+        """Remove an item, if it is still there."""
         items = self._ticks.get(tick)
         if items is not None:
             items.pop(item, None)

@@ -1,1 +1,1 @@
-"""What a range server does with the object store: upload sealed ranges, delete objects."""
+"""The range server's work on the object store: upload sealed ranges, delete objects."""

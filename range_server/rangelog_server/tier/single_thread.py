@@ -1,4 +1,4 @@
-"""One daemon thread for work that may wait long for the object store: it never holds up the end of the process."""
+"""One daemon thread for work that may wait long for the object store; the process can end without it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class SingleThread:
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
-        """Return what `work` returns, or raise what it raises. Cancelled: the work is finished, its result dropped."""
+        """Run `work` on the thread; return its result or raise its error. If cancelled, the result is lost."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_Result] = loop.create_future()
         self._jobs.put((work, future, loop))
         return await future
 
     def close(self) -> None:
-        """End after the job at hand."""
+        """End the thread after its current job."""
         self._jobs.put(None)
 
     def _work(self) -> None:
@@ -40,7 +40,7 @@ class SingleThread:
                 result, error = work(), None
             except Exception as problem:
                 result, error = None, problem
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, and with it all waiters
                 loop.call_soon_threadsafe(_settle, future, result, error)
 
 

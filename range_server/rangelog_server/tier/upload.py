@@ -1,7 +1,7 @@
 """Uploading sealed ranges to the object store, and removing objects from it, on a thread of its own.
 
-What holds: a span is prepared, built from batches that were checked one by one, stored under a key nobody else has, read
-back and compared, and only then committed. Each step can be repeated; local copies stay until the placement driver says.
+What holds: a span is prepared, built from batches that are checked one by one, stored under a key of its own, read back and
+compared, and only then committed. Each step can be repeated; replicas stay until the placement driver has them dropped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rangelog.tier.parquet import WrittenObject
 
 SPAN_BYTES_MAX = 256 * MIB
-"""Batches that go into one object: bounds what is built and sent at once."""
+"""Bytes of batches in one object: bounds the memory and the size of an upload."""
 READ_BYTES = 4 * MIB
 PD_TIMEOUT_S = 10.0
 
@@ -44,14 +44,14 @@ _log = structlog.get_logger("tier")
 
 
 class NotStored(Corruption):
-    """Under the object's key lies something else than what was sent."""
+    """The object under the key differs from the uploaded one: a conflicting object."""
 
 
 _Result = TypeVar("_Result")
 
 
 class Uploader:
-    """See the module. For the event loop; the work itself runs on its thread."""
+    """The uploads and deletions of one range server. For the event loop; the work itself runs on a thread."""
 
     def __init__(self, pd: PdClient, identity: DirectoryIdentity, store: Store, temporary: Path, url: str) -> None:
         self._pd = pd
@@ -62,18 +62,18 @@ class Uploader:
         self._fixed_url = bool(url)
         self._objects: ObjectStore | None = None
         self._warming: asyncio.Future[None] | None = None
-        self._spoiled: dict[tuple[int, int], int] = {}  # range → the object whose key holds something else
+        self._spoiled: dict[tuple[int, int], int] = {}  # range → the object whose key holds a conflicting object
         self._worker = SingleThread("tier")
 
     def learned_url(self, url: str) -> None:
-        """The placement driver's word where objects go; the setting wins."""
+        """Use the placement driver's URL of the object store, unless the setting has one."""
         if not self._fixed_url and url != self._url:
             self._url, self._objects = url, None
         if self._url:
             self._warming = asyncio.ensure_future(self._worker.run(_warm_up))
 
     async def close(self) -> None:
-        """Stop; what runs on the thread ends by itself."""
+        """Stop; a job on the thread ends by itself."""
         self._worker.close()
         if self._warming is not None:
             self._warming.cancel()
@@ -81,7 +81,7 @@ class Uploader:
     # ---- directives
 
     async def upload_range(self, directive: pb.Directive) -> None:
-        """Upload [start, end) of a sealed range in bounded spans. Raises what went wrong, to be tried again."""
+        """Upload [start, end) of a sealed range in bounded spans. Raises the error of a step; a retry is safe."""
         action = directive.upload_range
         hosted = self._store.find(directive.stream_id, directive.range_index)
         if not hosted.core.complete or hosted.core.sealed_end_offset != action.end_offset:
@@ -92,7 +92,7 @@ class Uploader:
             position = await self._upload_span(objects, hosted, action, position)
 
     async def delete_objects(self, directive: pb.Directive) -> None:
-        """Remove objects that the placement driver gave up. Raises Unavailable."""
+        """Delete objects that the state no longer holds. Raises Unavailable."""
         objects = await self._object_store()
         for key in directive.delete_objects.keys:
             await self._run(functools.partial(objects.delete, key))
@@ -172,7 +172,7 @@ def span_end(hosted: HostedReplica, start_offset: int) -> int:
     core = hosted.core
     first = core.batch_number(start_offset)
     if first < 0:
-        raise InternalError(f"range {hosted} holds nothing at {start_offset}")
+        raise InternalError(f"range {hosted} holds no record at {start_offset}")
     size, number = 0, first
     while number < core.batch_count and (number == first or size + hosted.lengths[number] <= SPAN_BYTES_MAX):
         size += hosted.lengths[number]
@@ -181,7 +181,7 @@ def span_end(hosted: HostedReplica, start_offset: int) -> int:
 
 
 def _warm_up() -> None:
-    """Load what is slow to load before it is needed."""
+    """Import the slow libraries before they are needed."""
     try:
         import rangelog.tier.parquet  # noqa: F401
     except ImportError as error:
@@ -198,18 +198,18 @@ def _open(url: str) -> ObjectStore:
 
 
 def _batches(wal: Wal, hosted: HostedReplica, start_offset: int, end_offset: int) -> Iterator[bytes]:
-    """Read a sealed replica's batches, checked. Nothing of its index changes any more but places, so any thread may."""
+    """Yield a sealed replica's batches, checked. Only the places in its index change, so any thread may read them."""
     position = start_offset
     while position < end_offset:
         first, last = hosted.plan(position, end_offset, READ_BYTES)
         if first == last:
-            raise InternalError(f"range {hosted} holds nothing at {position}")
+            raise InternalError(f"range {hosted} holds no record at {position}")
         yield from _read(wal, hosted, first, last)
         position = hosted.core.batch_span(last - 1)[1]
 
 
 def _read(wal: Wal, hosted: HostedReplica, first: int, last: int) -> list[bytes]:
-    """Read batches; again while they are moved under the reader's hands. Raises as read_batches does."""
+    """Read batches; again if they are moved during the read. Raises the errors of read_batches."""
     while True:
         plan = make_plan(hosted, first, last)
         try:
@@ -238,16 +238,16 @@ def _build(
 
 
 def _put(objects: ObjectStore, key: str, path: Path, written: WrittenObject) -> None:
-    """Store the file and compare what is there then. Raises NotStored when that is something else."""
-    with suppress(PreconditionFailed):  # an earlier try whose answer was lost; or not: the comparison tells
+    """Store the file and compare the stored object with it. Raises NotStored when they differ."""
+    with suppress(PreconditionFailed):  # perhaps by an earlier try whose reply was lost: the comparison decides
         objects.put_if_absent(key, path)
     problem = _difference(objects, key, written)
     if problem:
-        raise NotStored(f"object {key} was not stored as it was sent: {problem}")
+        raise NotStored(f"the stored object {key} differs from the uploaded one: {problem}")
 
 
 def _difference(objects: ObjectStore, key: str, written: WrittenObject) -> str:
-    """Say what is wrong with a stored object; empty: nothing."""
+    """Return the difference of a stored object from its source in words; empty when there is none."""
     size = objects.head(key).size_bytes
     if size != written.size_bytes:
         return f"{size} bytes instead of {written.size_bytes}"

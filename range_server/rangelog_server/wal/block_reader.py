@@ -1,8 +1,8 @@
-"""Reads stretches of segments by whole blocks, past the page cache where the file system can.
+"""Reads parts of segments by whole blocks, past the page cache where the file system supports it.
 
-Why not through the page cache: what was written past it is not in there, and the kernel would take a fresh page for every
-4 KiB that is read, which costs more than everything else about reading it. What many readers want at the same time is at
-the tail, and there in memory already.
+Why not through the page cache: bytes that were written past it are not in it, and the kernel would allocate a page for every
+4 KiB, which costs more than the rest of the read. Batches that many readers need at the same time are at the tail, and in
+the tail cache.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rangelog_server.wal.files import Segment
 from rangelog_server.wal.io import Io, read_all
 
 BUFFER_BYTES = 1024 * 1024 + 2 * BLOCK_BYTES
-"""Kept for each thread that reads; a larger stretch takes memory of its own, for as long as it is looked at."""
+"""The buffer of each reading thread; a larger read takes memory of its own, for as long as it is referenced."""
 
 
 class BlockReader:
-    """For any thread; what one of them was given is good until it reads again."""
+    """Reads from segments. For any thread; the result of a read is valid until the same thread reads again."""
 
     def __init__(self, io: Io, path_of: Callable[[int], Path], *, direct: bool) -> None:
         self._io = io
@@ -31,7 +31,7 @@ class BlockReader:
         self._local = threading.local()
 
     def read(self, segment: Segment, position: int, length: int, *, from_disk: bool = False) -> memoryview:
-        """Return bytes of a segment, fewer at its end; `from_disk`: not those that are cached. Raises OSError."""
+        """Return bytes of a segment, fewer at its end; `from_disk`: past the page cache. Raises OSError."""
         fd = self._open(segment) if self._direct else -1
         if fd < 0:
             return self._read_buffered(segment, position, length, from_disk=from_disk)
@@ -49,7 +49,7 @@ class BlockReader:
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
-            return -1  # that too many files are open is no reason to distrust this one
+            return -1  # too many open files are no sign of damage
 
     def _fill(self, fd: int, buffer: memoryview, start: int) -> int:
         done = 0

@@ -1,13 +1,13 @@
-"""Writes to a segment by whole blocks, past the page cache where the file system can.
+"""Writes to a segment by whole blocks, past the page cache where the file system supports it.
 
-What holds: bytes before the position of a write are written again as they are, never changed; what follows it up to the
-end of its block becomes zeros. A write of more than `ONE_STEP_BYTES_MAX` does the block with its first header last, over the
-END that stood there, or both blocks where the header lies in two: a process that is killed in the middle of it leaves a log
-that ends cleanly, instead of a torn one that puts replicas in doubt.
+What holds: bytes before the position of a write are rewritten unchanged; the bytes behind it up to the end of its block
+become zeros. A write of more than `ONE_STEP_BYTES_MAX` writes the block with its first header last, over the END marker
+there, or both blocks where the header spans two: a process that is killed during the write leaves a log that ends cleanly,
+instead of a torn one that makes tails untrusted.
 
-Why not through the page cache: the kernel would take fresh pages for every byte of the log, and filling those costs several
-times what the rest of an append does; whoever reads soon after is served from the tail cache. A file system without direct
-writes (some in-memory ones) is written to as usual.
+Why not through the page cache: the kernel would allocate pages for all bytes of the log, and filling them costs several times
+the rest of an append; readers at the tail are served from the tail cache. On a file system without direct writes (some
+in-memory ones) the page cache is used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BUFFERS_MAX = 1000  # the kernel takes 1024 in one call
 
 
 class BlockWriter:
-    """Writes consecutive stretches of one segment after the other. For one thread."""
+    """Writes consecutive parts of one segment. For one thread."""
 
     def __init__(self, io: Io, path_of: Callable[[int], Path], *, direct: bool = True) -> None:
         self._io = io
@@ -43,7 +43,7 @@ class BlockWriter:
         self._kept = b""  # the last bytes written, from a block's start on
 
     def close(self) -> None:
-        """Let go of the file; idempotent."""
+        """Close the file; idempotent."""
         if self._fd >= 0:
             self._io.close(self._fd)
         self._fd, self._sequence, self._kept = -1, -1, b""
@@ -61,7 +61,7 @@ class BlockWriter:
             return
         pieces = [before, *buffers, bytes(padding)]
         if size <= _JOINED_BYTES_MAX or size < len(pieces) * BLOCK_BYTES:
-            pieces = [b"".join(pieces)]  # many small ones: cheaper than one by one
+            pieces = [b"".join(pieces)]  # many small buffers: cheaper than one by one
         last_bytes = BLOCK_BYTES if position - start + ENTRY_HEADER_BYTES <= BLOCK_BYTES else 2 * BLOCK_BYTES
         self._put(pieces, size + padding, start, last_bytes)
 
@@ -72,14 +72,14 @@ class BlockWriter:
             self._fd = self._io.open_direct(self._path_of(segment.sequence))
 
     def _before(self, segment: Segment, start: int, position: int) -> bytes:
-        """Return what lies in [start, position)."""
+        """Return the bytes in [start, position)."""
         skip = start - self._kept_start
         if self._kept and skip >= 0 and position - self._kept_start <= len(self._kept):
             return self._kept[skip : position - self._kept_start]
         return read_all(self._io, segment.fd, position - start, start) if self._fd >= 0 else b""
 
     def _put(self, pieces: Sequence[bytes], size: int, start: int, last_bytes: int) -> None:
-        """Write `size` bytes, whole blocks, at a block, by way of the stage; the first `last_bytes` last, unless all fits."""
+        """Write `size` bytes, whole blocks, at a block, through the stage; the first `last_bytes` last, unless all fit."""
         stage, filled, done = self._stage, 0, 0
         first = b""
         for piece in pieces:
@@ -103,12 +103,12 @@ class BlockWriter:
             self._put_stage(0, last_bytes, start)
 
     def _keep(self, stage: memoryview, end: int) -> None:
-        """The next write begins in one of the last two blocks: keep them, as far as they are at hand."""
+        """Keep the last two blocks, as far as they are in memory: the next write starts in one of them."""
         kept = bytes(stage[-2 * BLOCK_BYTES :])
         self._kept_start, self._kept = end - len(kept), kept
 
     def _put_stage(self, begin: int, end: int, position: int) -> None:
-        """Write [begin, end) of the stage, of which byte 0 goes to `position`."""
+        """Write [begin, end) of the stage, whose byte 0 belongs at `position`."""
         while begin < end:
             step = self._io.pwritev(self._fd, [self._stage[begin:end]], position + begin)
             if step <= 0 or step % BLOCK_BYTES:

@@ -1,7 +1,7 @@
-"""Group commit: everything that waits goes to the disk in one write and one flush, then all of it is reported at once.
+"""Group commit: all waiting entries are written with one write and one flush, then all are reported as durable at once.
 
-A failed write or flush is never retried: after it nobody knows what is on the disk, and the kernel may have dropped the
-pages. The committer stops for good, nothing more is reported as durable, and the process ends.
+A failed write or flush is never retried: the content of the disk is unknown after it, and the kernel may have dropped the
+pages. The committer stops for good, reports no more entries as durable, and the process ends.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class LogFailed(Exception):
 
 
 def failure_message(error: OSError) -> str:
-    """What the process says before it ends."""
+    """Return the message that the process logs before it ends."""
     return f"the write-ahead log failed ({error.strerror or error}); the process ends at once"
 
 
 class Committer:
-    """Writes groups of entries. `commit` is the whole of it; the thread only feeds it."""
+    """Writes groups of entries. `commit` does all the work; the thread only calls it."""
 
     def __init__(self, io: Io, salt: int, blocks: BlockWriter) -> None:
         self._io = io
@@ -45,7 +45,7 @@ class Committer:
         self.last_commit_s = 0.0
 
     def commit(self, entries: list[Pending]) -> None:
-        """Write and flush consecutive entries. Raises OSError: then the log is over."""
+        """Write and flush consecutive entries. Raises OSError, after which the log must not be written."""
         try:
             began_s = time.perf_counter()
             self._commit(entries)
@@ -95,11 +95,11 @@ class CommitterThread:
         self._thread.start()
 
     def put(self, entries: list[Pending]) -> None:
-        """Hand over entries, in order."""
+        """Queue entries, in order."""
         self._queue.put(entries)
 
     def stop(self, timeout_s: float) -> None:
-        """Write what waits, then end the thread."""
+        """Write the waiting entries, then end the thread."""
         self._queue.put(None)
         self._thread.join(timeout_s)
 

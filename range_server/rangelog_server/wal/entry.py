@@ -3,22 +3,22 @@
     entry:  magic "RLE1" · kind u8 · version u8 · u16 0 · length u32 · group back u32 · lsn u64 · stream id u64
             · confirm offset u64 · range index u32 · payload crc u32 · header crc u32 · payload …
 
-A log sequence number is segment number << 32 | position in the segment, so an entry says where it belongs: bytes that an
-earlier use of a recycled file left behind never fit. The header's crc starts from the log's own salt, so that no record
-can hold bytes that look like an entry of this log. `group back` leads to the first entry of the write that carried this
-one: what lies in the last write may never have been flushed, what lies before it was.
+A log sequence number is segment number << 32 | position in the segment, so an entry contains its own place: stale bytes of
+an earlier use of a recycled file never fit. The header's crc starts from the log's own salt, so that no record can contain
+bytes that look like an entry of this log. `group back` leads to the first entry of the write that carried this one: the
+last write may not have been flushed, all earlier ones were.
 
-`payload crc` binds the payload to its header. It is the crc32c of the payload; of a payload that is one record batch, whose
-crc32c is the same for every whole one, it is the checksum at the batch's own end (who brought the batch has compared it,
-so nothing is summed again). Entries of version 1 have the crc32c of the payload in any case; they are read as well.
+`payload crc` binds the payload to its header. It is the crc32c of the payload; for a payload of one record batch, whose
+crc32c is the same for every whole batch, it is the checksum at the batch's own end (the caller has compared it, so no bytes
+are summed again). Entries of version 1 have the crc32c of the payload in both cases; they are read as well.
 
 The header keeps its form in every version, so an entry of a newer version or of an unknown kind differs from
 damage: its place and checksum fit. It raises UnsupportedVersion and is never treated as damage. The same holds for a
 segment's header. A sidecar is derived from its segment: one of another version is ignored and rebuilt, and its version rises
 with the entry's, so it never hides an entry that must be refused.
 
-Every write ends with an END marker, which the next write overwrites: where a valid END stands the log ends for certain,
-whatever stale bytes follow. A full segment ends with NEXT instead.
+Every write ends with an END marker, which the next write overwrites: at a valid END the log ends for certain, whatever stale
+bytes follow. A full segment ends with NEXT instead.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _POSITION_MASK = (1 << _POSITION_BITS) - 1
 
 
 class Kind(IntEnum):
-    """What an entry is."""
+    """The kind of an entry."""
 
     BATCHES = 1  # consecutive record batches of one range
-    STATE = 2  # all there is to know of one replica but its batches
+    STATE = 2  # all metadata of one replica
     TOMBSTONE = 3  # a replica was dropped
-    FLOOR = 4  # ranges of this stream up to an index were dropped here: they are not created again by an append
-    SERVER = 5  # what concerns the log as a whole
+    FLOOR = 4  # ranges of this stream up to an index were dropped here: no append creates them again
+    SERVER = 5  # the metadata of the log as a whole
     END = 6
     NEXT = 7
     MOVED = 8  # batches of one range once more, so that the segment they were in can be freed
@@ -97,7 +97,7 @@ class EntryHeader(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One entry as recovery hands it on. `digest`: the payload, or of batches each one's header and checksum."""
+    """One entry as recovery returns it. `digest`: the payload, or for batches each one's header and checksum."""
 
     kind: Kind
     lsn: int
@@ -119,7 +119,7 @@ def pack_header(
     payload: bytes,
     payload_crc: int | None = None,
 ) -> bytes:
-    """Return the header that goes before `payload`; `payload_crc`: a must where that is one batch (see the module)."""
+    """Return the header for `payload`; `payload_crc` is required for a payload of one batch."""
     head = _HEAD.pack(
         ENTRY_MAGIC,
         kind,
@@ -137,9 +137,9 @@ def pack_header(
 
 
 def parse_header(data: bytes, position: int, salt: int, sequence: int) -> EntryHeader | None:
-    """Return the header at `position` of a segment if it is one of this log, this segment and this place.
+    """Return the header at `position` of a segment if it belongs to this log, this segment and this place.
 
-    Raises UnsupportedVersion when it is, and a newer program wrote it.
+    Raises UnsupportedVersion when a newer program wrote it.
     """
     if data[position : position + 4] != ENTRY_MAGIC or position + ENTRY_HEADER_BYTES > len(data):
         return None
@@ -169,7 +169,7 @@ def pack_segment_header(sequence: int, segment_bytes: int) -> bytes:
 def check_segment_header(data: bytes) -> None:
     """Check the first bytes of a segment file. Raises UnsupportedVersion.
 
-    A damaged header passes: nothing in it is needed, since every entry holds its own place.
+    A damaged header passes: its fields are not needed, since every entry contains its own place.
     """
     if len(data) < SEGMENT_HEADER_BYTES or data[: len(SEGMENT_MAGIC)] != SEGMENT_MAGIC:
         return
@@ -180,7 +180,7 @@ def check_segment_header(data: bytes) -> None:
 
 
 def batch_heads(payload: bytes) -> bytes:
-    """Return header and checksum of each batch of a payload: what the index needs of it.
+    """Return header and checksum of each batch of a payload, for the index.
 
     Raises Corruption; UnsupportedVersion, which counts only if the payload is whole.
     """

@@ -1,11 +1,11 @@
-"""The segment files of a log: their names, how they are made, recycled and opened.
+"""The segment files of a log: how they are named, created, recycled and opened.
 
     wal-<sequence>.seg   in use, or prepared for use      wal-<sequence>.idx   sidecar of a full segment
     free-<sequence>.seg  no longer needed, to be recycled
 
-A file is renamed to `free-` before anything in it is overwritten, and to its new name only once its new first bytes are
-on the disk: at every moment of a crash the name says what the bytes are. A segment of a newer version is refused
-before anything is changed; only a `free-` file, in which nothing is needed, is overwritten whatever its version.
+A file is renamed to `free-` before any of its bytes is overwritten, and to its new name only once its new first bytes are on
+the disk: after a crash at any moment the name fits the content. A segment of a newer version is refused before anything
+is changed; only a `free-` file, whose content is not needed, is overwritten whatever its version.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from rangelog_server.wal.io import Io, read_all, replace_file, write_all
 from rangelog_server.wal.scan import Ending, SegmentLog, scan_segment
 
 FREE_FILES_MAX = 16
-"""Kept for recycling: blocks that were written before are flushed faster than fresh ones, and nothing is given back."""
+"""Files kept for recycling: blocks that were written before are flushed faster than new ones."""
 SHRINK_BYTES = 1024 * 1024
-"""Given back to the file system at a time: where it discards what is freed, a whole file at once stalls flushes."""
+"""Bytes that are freed at a time: where the file system discards freed blocks, freeing a whole file at once stalls flushes."""
 
 
 class Segment:
@@ -47,7 +47,7 @@ class Segment:
 
 
 class SegmentFiles:
-    """All segment files of one directory. Blocking: for the threads that may wait for the disk."""
+    """All segment files of one directory. Blocking: for threads that may wait for the disk."""
 
     def __init__(self, directory: Path, io: Io, segment_bytes: int, salt: int, capacity_bytes: int = 0) -> None:
         self.directory = directory
@@ -58,20 +58,20 @@ class SegmentFiles:
         self.free_files_max = FREE_FILES_MAX
         self.count = 0  # of files that take up space
         self._free: list[Path] = []  # to be recycled, newest last
-        self._shrinking: tuple[Path, int] | None = None  # the file that is being given back, and its length
+        self._shrinking: tuple[Path, int] | None = None  # the file that is being freed, and its length
 
     def path(self, sequence: int) -> Path:
-        """Return where a segment lies."""
+        """Return the path of a segment."""
         return self.directory / f"wal-{sequence:016x}.seg"
 
     def sidecar_path(self, sequence: int) -> Path:
-        """Return where a segment's sidecar lies."""
+        """Return the path of a segment's sidecar."""
         return self.directory / f"wal-{sequence:016x}.idx"
 
     def open_all(self) -> list[Segment]:
-        """Open every segment there is, oldest first; remember the free ones. Raises OSError, UnsupportedVersion."""
-        # A process that was killed may have renamed files and not flushed the names: what is written from here on into
-        # one of them must not go with its name.
+        """Open all segments, oldest first, and note the free files. Raises OSError, UnsupportedVersion."""
+        # A killed process may have renamed files without flushing the names: bytes that are written to one of them from
+        # here on must not be lost with its name.
         self.io.sync_directory(self.directory)
         segments: list[Segment] = []
         unfinished: list[Path] = []
@@ -95,7 +95,7 @@ class SegmentFiles:
         try:
             check_segment_header(read_all(self.io, segment.fd, min(SEGMENT_HEADER_BYTES, segment.size_bytes), 0))
         except OSError:
-            return  # as with a damaged header: reads of what follows it report the fault
+            return  # as with a damaged header: reads of the entries report the fault
         except UnsupportedVersion as error:
             raise UnsupportedVersion(f"{self.path(segment.sequence)}: {error.message}") from None
 
@@ -105,7 +105,7 @@ class SegmentFiles:
         while self._free and fd < 0:
             path = self._free.pop()
             fd = self.io.open(path)
-            if self.io.size(fd) != self.segment_bytes:  # made under another setting
+            if self.io.size(fd) != self.segment_bytes:  # created under another setting
                 self.io.close(fd)
                 self.io.unlink(path)
                 self.count -= 1
@@ -124,7 +124,7 @@ class SegmentFiles:
         return Segment(sequence, fd, self.segment_bytes)
 
     def release(self, segment: Segment) -> None:
-        """Take a segment out of the log: nothing in it is needed any more, durably."""
+        """Remove a segment from the log. All its live data must be durable elsewhere."""
         free = self.directory / f"free-{segment.sequence:016x}.seg"
         self.io.close(segment.fd)
         self.io.rename(self.path(segment.sequence), free)
@@ -134,11 +134,11 @@ class SegmentFiles:
 
     @property
     def has_surplus(self) -> bool:
-        """There are more free files than are kept."""
+        """Whether there are more free files than are kept."""
         return self._shrinking is not None or len(self._free) > self.free_files_max
 
     def shrink(self) -> None:
-        """Give back a little of the surplus; call it again after a pause. Raises OSError."""
+        """Free some bytes of the surplus; call it again after a pause. Raises OSError."""
         if self._shrinking is None:
             path = self._free.pop(0)
             self._shrinking = path, self._size_of(path)
@@ -167,7 +167,7 @@ class SegmentFiles:
     # ---- content
 
     def load(self, segment: Segment, *, trust_sidecar: bool) -> SegmentLog:
-        """Return what a segment holds: from its sidecar, or by reading all of it from the disk.
+        """Return the entries of a segment: from its sidecar, or by reading all of it from the disk.
 
         Raises OSError; UnsupportedVersion when a newer program wrote some of it.
         """
@@ -175,7 +175,7 @@ class SegmentFiles:
             found = self._load_sidecar(segment.sequence)
             if found is not None:
                 return SegmentLog(segment.sequence, found[1], found[0], Ending.NEXT, scanned=False)
-        # After a failed flush pages may be in the cache, clean, and not on the disk: flush, forget, read what is there.
+        # After a failed flush pages may be in the cache, clean, and not on the disk: flush, drop the cache, read the disk.
         self.io.fdatasync(segment.fd)
         self.io.drop_cache(segment.fd)
         data = read_all(self.io, segment.fd, self.io.size(segment.fd), 0)

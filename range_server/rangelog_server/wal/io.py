@@ -1,4 +1,4 @@
-"""The one seam to the disk. Production and tests use the same calls; tests inject a disk that fails or forgets."""
+"""The interface to the disk. Production and tests use the same calls; tests pass a disk that fails or loses writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Io:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def open_direct(self, path: Path) -> int:
-        """Open an existing file to write and read it past the page cache; -1 where the file system has no such thing."""
+        """Open an existing file for reading and writing past the page cache; -1 where the file system does not support it."""
         try:
             return os.open(path, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
         except OSError as error:
@@ -29,7 +29,7 @@ class Io:
             return -1
 
     def create(self, path: Path, size_bytes: int) -> int:
-        """Make a file whose blocks are all reserved. Nothing is left behind on failure."""
+        """Create a file whose blocks are all reserved. A failure leaves no file."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(fd, 0, size_bytes)
@@ -57,15 +57,15 @@ class Io:
         return os.pread(fd, length, position)
 
     def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
-        """Read into memory; may read less than there is room for. Direct: whole blocks at a block into aligned memory."""
+        """Read into memory; may read less than fits. Direct: whole blocks at a block into aligned memory."""
         return os.preadv(fd, [buffer], position)
 
     def fdatasync(self, fd: int) -> None:
-        """Return once what was written is on the disk."""
+        """Return once all written bytes are on the disk."""
         os.fdatasync(fd)
 
     def drop_cache(self, fd: int, position: int = 0, length: int = 0) -> None:
-        """Forget clean cached pages (length 0: all from there on), so that the next read comes from the disk."""
+        """Drop clean cached pages (length 0: all from there on), so that the next read comes from the disk."""
         os.posix_fadvise(fd, position, length, os.POSIX_FADV_DONTNEED)
 
     def rename(self, source: Path, target: Path) -> None:
@@ -73,7 +73,7 @@ class Io:
         os.rename(source, target)
 
     def truncate(self, path: Path, size_bytes: int) -> None:
-        """Cut a file."""
+        """Truncate a file to a length."""
         os.truncate(path, size_bytes)
 
     def unlink(self, path: Path) -> None:
@@ -104,7 +104,7 @@ def write_all(io: Io, fd: int, buffers: Sequence[bytes], position: int) -> int:
 
 
 def read_all(io: Io, fd: int, length: int, position: int) -> bytes:
-    """Read exactly `length` bytes, or what there is until the end of the file."""
+    """Read exactly `length` bytes, or fewer at the end of the file."""
     data = io.pread(fd, length, position)
     if len(data) == length:
         return data

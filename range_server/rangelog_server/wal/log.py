@@ -1,11 +1,11 @@
-"""The write-ahead log as the event loop sees it: `submit` gives an entry its place at once, `kick` sends what gathered.
+"""The write-ahead log, as the event loop uses it: `submit` assigns an entry its place, `kick` sends all submitted entries.
 
-A little that has gathered by the end of the loop's turn is flushed right there, while the disk is quick; more of it, or
-anything while a flush is on its way or after a slow one, on the committer's thread (docs/decisions: flush-in-the-loop).
+A small group of entries is flushed at the end of the loop's turn, in the loop, while the disk is fast; a larger group, or any
+group during a flush or after a slow one, is flushed by the committer's thread (docs/decisions: flush-in-the-loop).
 
-The loop is the only one that allocates places, so whether there is room is known before anything is promised: segments
-are prepared ahead, and the last stretch of the last one is kept for fences and other metadata (appends are refused with
-STORAGE_FULL before that). Without an event loop (`loop_call` None) everything is done in the call: tests and tools.
+Only the loop assigns places, so it knows whether there is room before it accepts an entry: segments are prepared ahead, and
+the end of the last one is reserved for fences and other metadata (appends are refused with STORAGE_FULL before that).
+Without an event loop (`loop_call` None) all work is done in the call, for tests and tools.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ SHRINK_PAUSE_S = 0.05
 SHORT_SEGMENTS = 4
 
 HERE_BYTES_MAX = 64 * 1024
-"""What the loop itself flushes: beyond it, writing and copying would keep it from reading sockets."""
+"""Bytes that the loop itself flushes: with more, writing and copying would delay its reads of sockets."""
 HERE_FLUSH_S_MAX = 0.002
-"""After a flush that took longer the next one is the thread's."""
+"""After a flush that took longer, the thread does the next one."""
 
 LoopCall = Callable[[Callable[[], None]], object]
 
 
 class Wal:
-    """See the module. All methods are for the event loop's thread unless they say else."""
+    """The write-ahead log of one server. All methods are for the event loop's thread, unless documented otherwise."""
 
     def __init__(self, directory: Path, salt: int, *, io: Io | None = None,
                  segment_bytes: int = SEGMENT_BYTES_DEFAULT, capacity_bytes: int = 0,
@@ -90,7 +90,7 @@ class Wal:
     # ---- opening
 
     def open(self) -> Findings:
-        """Read what is there. Blocking. Raises StorageFull, OSError; UnsupportedVersion before anything is changed."""
+        """Recover the log. Blocking. Raises StorageFull, OSError; UnsupportedVersion before anything is changed."""
         segments = self.files.open_all()
         self.segments = {segment.sequence: segment for segment in segments}
         logs = [self.files.load(segment, trust_sidecar=segment not in segments[-2:]) for segment in segments]
@@ -126,9 +126,9 @@ class Wal:
                 self._write_sidecar(log.sequence, log.end, bytes(rows_of(list(log.entries))))
 
     def start(self, loop_call: LoopCall, loop_soon: LoopCall | None = None) -> None:
-        """Start the threads; completions then come through `loop_call` (call_soon_threadsafe).
+        """Start the threads; completions then run through `loop_call` (call_soon_threadsafe).
 
-        `loop_soon` (call_soon): flush a little in the loop; without it the thread does all.
+        `loop_soon` (call_soon): flush small groups in the loop; without it the thread does all flushes.
         """
         self._loop_call = loop_call
         self._loop_soon = loop_soon
@@ -138,7 +138,7 @@ class Wal:
         self._want_spare()
 
     def close(self) -> None:
-        """Write what waits and close the files."""
+        """Write the waiting entries and close the files."""
         if self._thread is None:
             self.kick()
         else:
@@ -153,9 +153,9 @@ class Wal:
         self.segments.clear()
 
     def close_torn_tails(self) -> None:
-        """Make the cut of a damaged tail final, once what it puts in doubt is durable. Blocking. Raises OSError."""
+        """Make the cut of a damaged tail final, once its consequences are durable. Blocking. Raises OSError."""
         while self._torn_ends:
-            segment, position = self._torn_ends[-1]  # the oldest last: while it is torn, so may be those after it
+            segment, position = self._torn_ends[-1]  # the oldest last: while it is torn, later ones may be torn too
             marker = pack_header(self.salt, Kind.NEXT, make_lsn(segment.sequence, position), 0, 0, 0, 0, b"")
             write_all(self.io, segment.fd, [marker], position)
             self.io.fdatasync(segment.fd)
@@ -165,12 +165,12 @@ class Wal:
 
     @property
     def log_end(self) -> int:
-        """The sequence number that the next entry gets; never goes back."""
+        """The sequence number of the next entry; never decreases."""
         return make_lsn(self._current.sequence, self._position)
 
     @property
     def flush_count(self) -> int:
-        """How many flushes there were."""
+        """The number of flushes so far."""
         return self._committer.flush_count
 
     @property
@@ -185,11 +185,11 @@ class Wal:
 
     @property
     def waits_for_segment(self) -> bool:
-        """The last segment is filling and the next one is being made: better to take nothing more for a moment."""
+        """Whether the last segment is nearly full and the next one is not ready: callers should pause appends."""
         return self._preparing and not self._spares and not self.problem
 
     def check_room(self, payload_bytes: int) -> None:
-        """Raises StorageFull if an append of that size must be refused."""
+        """Raise StorageFull if an append of that size must be refused."""
         if self._spares or self._fits(payload_bytes, self._reserve_bytes):
             return
         self._want_spare()
@@ -201,10 +201,10 @@ class Wal:
 
     def submit(self, kind: int, stream_id: int, range_index: int, payload: bytes, digest: bytes,
                confirm_offset: int = 0, token: Any = None, payload_crc: int | None = None) -> int:  # fmt: skip
-        """Give an entry its place and return its sequence number; it is written with the next kick.
+        """Assign an entry its place and return its sequence number; it is written with the next kick.
 
-        `payload_crc`: for a payload of one batch that batch's checksum, else none. `token` comes back through
-        `on_flushed` once the entry is durable. Raises StorageFull.
+        `payload_crc`: for a payload of one batch that batch's checksum, otherwise none. `token` is passed to `on_flushed`
+        once the entry is durable. Raises StorageFull.
         """
         size = len(payload)
         if not self._fits(size, 0):
@@ -219,7 +219,7 @@ class Wal:
         return make_lsn(segment.sequence, position)
 
     def kick(self) -> None:
-        """Send what was submitted on its way."""
+        """Start the write of all submitted entries."""
         if not self._gathering:
             return
         if self._thread is None:
@@ -227,7 +227,7 @@ class Wal:
         elif self._loop_soon is None or self._entries_on_thread or self._committer.last_commit_s > HERE_FLUSH_S_MAX:
             self._hand_over()
         elif not self._commit_due:
-            self._commit_due = True  # what else this turn of the loop brings goes with it
+            self._commit_due = True  # later entries of this turn of the loop join the group
             self._loop_soon(self._commit_gathered)
 
     def _commit_gathered(self) -> None:
@@ -299,7 +299,7 @@ class Wal:
             self.files.shrink()
 
     def _wait_for_job(self) -> Callable[[], None] | None:
-        """Return what is to be done next: when there is nothing else for a moment, giving back space."""
+        """Return the next job; without one for a moment, the job of freeing space."""
         try:
             return self._jobs.get(timeout=SHRINK_PAUSE_S if self.files.has_surplus else None)
         except Empty:
@@ -350,7 +350,7 @@ class Wal:
         self.on_spare()
 
     def retry_spare(self) -> None:
-        """Try again to prepare a segment; call it now and then while `problem` is set."""
+        """Try again to prepare a segment; call it regularly while `problem` is set."""
         self._want_spare()
 
     def _write_sidecars(self, before: int) -> None:
@@ -359,22 +359,22 @@ class Wal:
             self._do(lambda s=sequence, e=end, r=rows: self._write_sidecar(s, e, r))  # type: ignore[misc]
 
     def _write_sidecar(self, sequence: int, end: int, rows: bytes) -> None:
-        with suppress(OSError):  # it saves time only: the segment is scanned next time
+        with suppress(OSError):  # it saves time only: without it the segment is scanned
             self.files.write_sidecar(sequence, end, rows)
 
     @property
     def current_sequence(self) -> int:
-        """The segment that fills now."""
+        """The sequence number of the current segment."""
         return self._current.sequence
 
     @property
     def last_full_sequence(self) -> int:
-        """The last segment that is full and flushed; so are all before it."""
+        """The last segment that is full and flushed, as all before it are."""
         return min(split_lsn(self.flushed_lsn)[0], self._current.sequence) - 1
 
     @property
     def full_count(self) -> int:
-        """How many segments are full."""
+        """The number of full segments."""
         return len(self.segments) - len(self._spares) - 1
 
     @property
@@ -385,18 +385,18 @@ class Wal:
 
     @property
     def room_bytes(self) -> int:
-        """What copies can still be written of, before another segment is made: half of the reserve is for them."""
+        """The bytes of copies that fit before another segment is created: half of the reserve is for them."""
         left = self._current.size_bytes - self._position - 2 * ENTRY_HEADER_BYTES - self._reserve_bytes // 2
         return max(0, left) + len(self._spares) * self.entry_bytes_max
 
     def release(self, sequence: int) -> None:
-        """Give a full segment back. Everything in it that is still needed was written again and flushed."""
+        """Free a full segment. All its live data must have been written again and flushed."""
         segment = self.segments.pop(sequence)
         self._do(lambda: self.files.release(segment))
 
     # ---- reading, on any thread
 
     def read(self, place: int, length: int, *, from_disk: bool = False) -> memoryview:
-        """Return `length` bytes at a place of the log, good until this thread reads again. Raises OSError, KeyError."""
+        """Return `length` bytes at a place of the log, valid until this thread reads again. Raises OSError, KeyError."""
         sequence, position = split_lsn(place)
         return self._reader.read(self.segments[sequence], position, length, from_disk=from_disk)

@@ -1,8 +1,8 @@
-"""A disk in memory that forgets what was not flushed, for tests and simulation: the same calls as the real one.
+"""A disk in memory that loses unflushed writes, for tests and simulation: the same calls as the real one.
 
-`kill` is what a process's death leaves (all that was written), `power_loss` what a power cut leaves: flushed bytes, and of
-the others any selection of 512-byte sectors; renames that were not made durable may be undone. `cut_after` stops the disk
-in the middle of the work, in the middle of a write even.
+`kill` leaves the state after the end of a process (all written bytes), `power_loss` that after a power cut: flushed bytes, and
+of the others any selection of 512-byte sectors; renames that are not durable may be undone. `cut_after` stops the disk
+after a number of calls, even in the middle of a write.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class _File:
 
 
 class MemoryIo(Io):
-    """See the module. Paths count by name: one directory."""
+    """A disk in memory with one directory: only the names of paths count."""
 
     def __init__(self) -> None:
         self.names: dict[str, _File] = {}
         self.durable_names: dict[str, _File] = {}
-        self.cut_after = -1  # so many changing calls still work; -1: all
+        self.cut_after = -1  # so many more changing calls work; -1: all
         self.free_bytes = 1 << 40
         self.fail: Callable[[str], None] = lambda call: None  # raises OSError to inject a fault
         self._open: dict[int, _File] = {}
@@ -44,13 +44,13 @@ class MemoryIo(Io):
     # ---- what tests do to it
 
     def kill(self) -> None:
-        """The process died: open files are closed, written bytes stay."""
+        """End the process: open files are closed, written bytes stay."""
         self._open.clear()
         self.cut_after = -1
         self.fail = lambda call: None
 
     def power_loss(self, random: Random) -> None:
-        """The machine lost power."""
+        """Cut the power: unflushed bytes and renames may be lost."""
         self.kill()
         if random.random() < 0.5:
             self.names = dict(self.durable_names)
@@ -64,11 +64,11 @@ class MemoryIo(Io):
         self.durable_names = dict(self.names)
 
     def content(self, name: str) -> bytearray:
-        """Return a file's bytes, to be damaged: changes count as flushed after `settle`."""
+        """Return a file's bytes, for tests to damage: changes count as flushed after `settle`."""
         return self.names[name].now
 
     def settle(self) -> None:
-        """Everything written counts as flushed."""
+        """Count all written bytes as flushed."""
         for file in self.names.values():
             file.flushed = bytearray(file.now)
             file.dirty.clear()
@@ -94,23 +94,23 @@ class MemoryIo(Io):
             self.cut_after -= 1
 
     def list(self, directory: Path) -> list[str]:
-        """See Io."""
+        """Return the names in a directory, sorted."""
         return sorted(self.names)
 
     def open(self, path: Path) -> int:
-        """See Io."""
+        """Open an existing file for reading and writing."""
         self._fd += 1
         self._open[self._fd] = self.names[path.name]
         return self._fd
 
     def open_direct(self, path: Path) -> int:
-        """See Io."""
+        """Open an existing file for reading and writing past the page cache; -1 where the file system does not support it."""
         fd = self.open(path)
         self._direct.add(fd)
         return fd
 
     def create(self, path: Path, size_bytes: int) -> int:
-        """See Io."""
+        """Create a file whose blocks are all reserved. A failure leaves no file."""
         self._change("create")
         if size_bytes > self.free_bytes:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -119,16 +119,16 @@ class MemoryIo(Io):
         return self.open(path)
 
     def close(self, fd: int) -> None:
-        """See Io."""
+        """Close a file."""
         del self._open[fd]
         self._direct.discard(fd)
 
     def size(self, fd: int) -> int:
-        """See Io."""
+        """Return a file's length."""
         return len(self._open[fd].now)
 
     def pwritev(self, fd: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
-        """See Io."""
+        """Write; may write less than asked. Direct: from aligned memory, whole blocks at a block."""
         data = b"".join(buffers)
         if fd in self._direct and (position | len(data)) % 4096:
             raise OSError(errno.EINVAL, "a direct write that is not aligned")
@@ -148,12 +148,12 @@ class MemoryIo(Io):
         return len(data)
 
     def pread(self, fd: int, length: int, position: int) -> bytes:
-        """See Io."""
+        """Read; may read less than asked."""
         self.fail("pread")
         return bytes(self._open[fd].now[position : position + length])
 
     def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
-        """See Io."""
+        """Read into memory; may read less than fits. Direct: whole blocks at a block into aligned memory."""
         if fd in self._direct and (position | len(buffer)) % 4096:
             raise OSError(errno.EINVAL, "a direct read that is not aligned")
         data = self.pread(fd, len(buffer), position)
@@ -161,7 +161,7 @@ class MemoryIo(Io):
         return len(data)
 
     def fdatasync(self, fd: int) -> None:
-        """See Io."""
+        """Return once all written bytes are on the disk."""
         self._change("fdatasync")
         file = self._open[fd]
         for sector in file.dirty:
@@ -170,15 +170,15 @@ class MemoryIo(Io):
         file.dirty.clear()
 
     def drop_cache(self, fd: int, position: int = 0, length: int = 0) -> None:
-        """See Io."""
+        """Drop clean cached pages (length 0: all from there on), so that the next read comes from the disk."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """See Io."""
+        """Rename a file; durable after sync_directory."""
         self._change("rename")
         self.names[target.name] = self.names.pop(source.name)
 
     def truncate(self, path: Path, size_bytes: int) -> None:
-        """See Io."""
+        """Truncate a file to a length."""
         self._change("truncate")
         file = self.names[path.name]
         self.free_bytes += len(file.now) - size_bytes
@@ -188,11 +188,11 @@ class MemoryIo(Io):
             del file.dirty[sector]
 
     def unlink(self, path: Path) -> None:
-        """See Io."""
+        """Remove a file."""
         self._change("unlink")
         self.free_bytes += len(self.names.pop(path.name).now)
 
     def sync_directory(self, directory: Path) -> None:
-        """See Io."""
+        """Make renames in a directory durable."""
         self._change("sync_directory")
         self.durable_names = dict(self.names)

@@ -1,10 +1,9 @@
-"""What a segment's bytes say after a crash: entries, damage, and how it ends. Pure: bytes in, findings out.
+"""The content of a segment after a crash: entries, damage, and how it ends. Pure: bytes in, findings out.
 
-A large write puts the header of its first entry last (committer.py), so where END still stands the write was not
-finished and nothing of it was acked. A damaged place is told from the end of the log by looking on: an entry of this log
-further down, found by its magic and its own position, means that something between was there once. Damage in the last
-write is *tail* damage (torn or rotten, nobody can tell; the tail is cut and replicas are in doubt); damage before it lies
-in flushed bytes (*middle*).
+A large write writes the header of its first entry last (committer.py), so where END remains the write was not finished and
+none of its entries was acked. The search continues behind a damaged place: a later entry of this log, found by its magic and
+its own position, shows that the place is not the end of the log. Damage in the last write is *tail* damage (a torn write or
+rot, which cannot be distinguished; the tail is cut and untrusted); damage before it is in flushed bytes (*middle*).
 """
 
 from __future__ import annotations
@@ -32,27 +31,27 @@ class Ending(Enum):
     """How a segment ends."""
 
     END = "end"  # the log ended here
-    NEXT = "next"  # the log goes on in the next segment
-    TORN = "torn"  # neither: what follows the last entry is not readable
+    NEXT = "next"  # the log continues in the next segment
+    TORN = "torn"  # neither: the bytes behind the last entry are not readable
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes that should be an entry and are not. `range_id` None: not even its header is readable."""
+    """Bytes that should be an entry and are not. `range_id` None: its header is not readable."""
 
     lsn: int
     range_id: tuple[int, int] | None
 
     @property
     def where(self) -> str:
-        """For people."""
+        """The place of the damage, for messages."""
         sequence, position = split_lsn(self.lsn)
         return f"segment {sequence:016x} at {position}"
 
 
 @dataclass(slots=True)
 class SegmentLog:
-    """One segment's content. `end`: where the marker stands, or should."""
+    """One segment's content. `end`: the position of the end marker, present or not."""
 
     sequence: int
     entries: Sequence[Entry]
@@ -60,12 +59,12 @@ class SegmentLog:
     ending: Ending
     damages: list[Damage] = field(default_factory=list)
     last_group_start: int = SEGMENT_HEADER_BYTES
-    leftovers: list[int] = field(default_factory=list)  # headers of a write that was never finished, behind the end
-    scanned: bool = True  # False: believed from its sidecar
+    leftovers: list[int] = field(default_factory=list)  # headers of an unfinished write, behind the end
+    scanned: bool = True  # False: taken from its sidecar
 
     @property
     def used(self) -> bool:
-        """Whether anything was ever written after the preparation."""
+        """Whether any entry was written after the preparation."""
         return bool(self.entries or self.damages) or self.ending is not Ending.END
 
     @property
@@ -75,7 +74,7 @@ class SegmentLog:
 
     @property
     def of_a_start(self) -> bool:
-        """Whether nothing is there but what a start writes after a torn tail."""
+        """Whether the segment holds only entries that a start writes after a torn tail."""
         return all(entry.kind in (Kind.STATE, Kind.SERVER) for entry in self.entries)
 
 
@@ -85,12 +84,12 @@ class Findings:
 
     segments: list[SegmentLog]
     middle: list[Damage]  # in flushed bytes
-    tails: list[Damage]  # in the last write: all from there on was cut; of starts that were cut short, theirs too
+    tails: list[Damage]  # in the last write: all from there on was cut; also of starts that were interrupted
     tail_index: int  # the last segment in use, -1: none
 
 
 def _resync(data: bytes, position: int, salt: int, sequence: int) -> int:
-    """Return where the next valid entry stands, or -1."""
+    """Return the position of the next valid entry, or -1."""
     while True:
         position = data.find(ENTRY_MAGIC, position)
         if position < 0 or parse_header(data, position, salt, sequence) is not None:
@@ -139,10 +138,10 @@ def scan_segment(data: bytes, sequence: int, salt: int) -> SegmentLog:
 
 
 def _look_beyond(data: bytes, end: int, salt: int, log: SegmentLog) -> None:
-    """Tell what of this log stands behind its END.
+    """Find entries of this log behind its END.
 
-    Entries of the one write that was to begin there: its first header is written last, so it was never flushed as a
-    whole, nor acked. Anything else: flushed bytes are missing.
+    Entries of the single write that starts there: its first header is written last, so the write was neither flushed as a
+    whole nor acked. Any other entry: flushed bytes are missing.
     """
     found = _resync(data, end + 1, salt, log.sequence)
     while found >= 0:
@@ -157,10 +156,10 @@ def _look_beyond(data: bytes, end: int, salt: int, log: SegmentLog) -> None:
 
 
 def judge(segments: list[SegmentLog]) -> Findings:
-    """Tell middle from tail damage and cut the tail. `segments`: oldest first.
+    """Distinguish middle from tail damage and cut the tail. `segments`: oldest first.
 
-    A start that finds a torn tail goes on in a new segment, and closes the tail once its own entries there are durable. If
-    it is cut short, that tail is still torn, and its own may be: neither is damage to flushed bytes.
+    A start that finds a torn tail continues in a new segment, and closes the tail once its own entries there are durable.
+    If it is interrupted, that tail is still torn, and its own may be: neither is damage to flushed bytes.
     """
     used = [index for index, log in enumerate(segments) if log.used]
     if not used:

@@ -1,1 +1,1 @@
-"""The directives of the placement driver, one a file, and the runner that repeats each until it is done."""
+"""The directives of the placement driver, one per file, and the runner that repeats each until it is done."""

@@ -1,4 +1,4 @@
-"""CopyReplica: fetch what is missing of a sealed range from its other replicas, over the data plane."""
+"""CopyReplica: fetch the missing batches of a sealed range from its other replicas, over the data plane."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Copier:
         self._identity = identity
 
     async def copy_replica(self, directive: pb.Directive) -> None:
-        """Make the replica whole up to the committed end. Raises Unavailable when no source gave all."""
+        """Complete the replica up to the committed end. Raises Unavailable when the sources lack some of it."""
         action, key = directive.copy_replica, (directive.stream_id, directive.range_index)
         held = self._store.replicas.get(key)
         if held is not None and held.core.trust is DiskTrust.QUARANTINED:
@@ -63,7 +63,7 @@ class Copier:
         while hosted.core.durable_offset < end_offset and not hosted.dropped:
             batches = await self._fetch(client, hosted, end_offset)
             if not batches:
-                raise Unavailable(f"it holds nothing at offset {hosted.core.durable_offset}")
+                raise Unavailable(f"it holds no record at offset {hosted.core.durable_offset}")
             done = FlushWaiter()
             self._store.repair(hosted, batches, done)
             await done.wait(self._store)

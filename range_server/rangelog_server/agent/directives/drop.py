@@ -1,4 +1,4 @@
-"""DropReplica: forget a replica that the placement driver does not want here any more."""
+"""DropReplica: drop a replica that the placement driver has placed elsewhere or no longer needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rangelog_server.ranges.store import Store
 
 
 async def drop_replica(store: Store, directive: pb.Directive) -> None:
-    """Forget the replica, durably. Raises StorageFull."""
+    """Drop the replica, durably. Raises StorageFull."""
     done = FlushWaiter()
     store.drop(directive.stream_id, directive.range_index, done)
     await done.wait(store)

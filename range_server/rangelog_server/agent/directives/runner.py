@@ -19,7 +19,7 @@ BACKOFF_S = 0.2
 BACKOFF_S_MAX = 10.0
 WITHDRAWN_AFTER_HEARTBEATS = 4
 DONE_AGAIN_AFTER_S = 5.0
-"""A directive that is still wanted so long after it was reported done is done again."""
+"""A directive that is repeated so long after it was reported as done is carried out again."""
 CONCURRENT_MAX = {"upload_range": 1, "copy_replica": 2, "delete_objects": 1, "seal_replica": 16, "drop_replica": 16}
 
 _log = structlog.get_logger("agent")
@@ -30,7 +30,7 @@ Executor = Callable[[pb.Directive], Awaitable[None]]
 @dataclass(slots=True)
 class _Running:
     task: asyncio.Task[None]
-    directive: pb.Directive  # as it was said last
+    directive: pb.Directive  # the latest form of the directive
     done: bool = False
     done_at: float = 0.0
     error: str = ""
@@ -38,7 +38,7 @@ class _Running:
 
 
 class DirectiveRunner:
-    """See the module."""
+    """The directives in progress on this server."""
 
     def __init__(self, executors: dict[str, Executor], finished: Callable[[], None]) -> None:
         self._executors = executors
@@ -47,7 +47,7 @@ class DirectiveRunner:
         self._slots = {action: asyncio.Semaphore(count) for action, count in CONCURRENT_MAX.items()}
 
     def wanted(self, directives: list[pb.Directive]) -> None:
-        """What the placement driver wants now."""
+        """Replace the set of directives by those of the latest heartbeat reply."""
         now = asyncio.get_running_loop().time()
         seen: dict[str, None] = {}
         for directive in directives:
@@ -55,7 +55,7 @@ class DirectiveRunner:
             running = self._running.get(directive.task_id)
             if running is not None:
                 running.absent = 0
-                running.directive = directive  # what it names may have changed: the next attempt goes by that
+                running.directive = directive  # its content may have changed: the next attempt uses it
                 if not running.done or now < running.done_at + DONE_AGAIN_AFTER_S:
                     continue
             if len(self._running) < TASKS_MAX:
@@ -65,14 +65,14 @@ class DirectiveRunner:
                 self._absent(task_id)
 
     def reports(self) -> list[pb.TaskReport]:
-        """How each directive goes."""
+        """Return the status of each directive."""
         return [
             pb.TaskReport(task_id=task_id, done=running.done, error=running.error)
             for task_id, running in self._running.items()
         ]
 
     async def close(self) -> None:
-        """Stop all."""
+        """Cancel all directives."""
         tasks = [running.task for running in self._running.values()]
         for task in tasks:
             task.cancel()
@@ -95,7 +95,7 @@ class DirectiveRunner:
         where = {"task": directive.task_id, "action": action, "range": f"{directive.stream_id}/{directive.range_index}"}
         backoff_s = BACKOFF_S
         while True:
-            await asyncio.sleep(0)  # let the caller note the task
+            await asyncio.sleep(0)  # give the caller time to store the task
             running = self._running[directive.task_id]
             try:
                 if executor is None:
@@ -113,7 +113,7 @@ class DirectiveRunner:
                 self._finished()
                 return
             if problem != running.error:
-                _log.warning("a directive failed; it is tried again", problem=problem, **where)
+                _log.warning("a directive failed; it will be retried", problem=problem, **where)
             running.error = problem
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)

@@ -1,4 +1,4 @@
-"""SealReplica: learn the committed end of a range."""
+"""SealReplica: store the committed end of a range."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from rangelog_server.ranges.store import Store
 
 
 async def seal_replica(store: Store, directive: pb.Directive) -> None:
-    """Learn the end, durably. Raises PreconditionFailed when another end is known, StorageFull."""
+    """Store the end, durably. Raises PreconditionFailed when the replica has another end, StorageFull."""
     action = directive.seal_replica
     await commit_end(store, directive, action.epoch, action.start_offset, action.end_offset)
 
 
 async def commit_end(store: Store, directive: pb.Directive, epoch: int, start_offset: int, end_offset: int) -> None:
-    """Write down the end that the placement driver committed."""
+    """Store the end that the placement driver committed."""
     done = FlushWaiter()
     store.commit_end(
         directive.stream_id,

@@ -1,4 +1,4 @@
-"""The operations of the data plane, one a file: a frame of a connection in, calls to the store and replies out."""
+"""The operations of the data plane, one per file: a frame of a connection in, calls to the store and replies out."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ HANDLERS: dict[Opcode, Handler] = {
 
 
 def make_connection_factory(plane: DataPlane) -> Callable[[], ClientConnection]:
-    """Return what the event loop calls for each new connection."""
+    """Return the function that the event loop calls for each new connection."""
     return functools.partial(ClientConnection, plane, HANDLERS)

@@ -1,4 +1,4 @@
-"""Append: check the batches' headers and checksums, hand them to the store. The reply comes with the group commit."""
+"""Append: check the batches' headers and checksums, pass them to the store. The reply is sent after the group commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rangelog_server.serving.connection import ClientConnection
 
 
 def handle(connection: ClientConnection, frame: Frame) -> None:
-    """Take one frame of batches; every refusal is answered under the frame's id and names the range."""
+    """Handle one frame of batches; an error reply has the frame's request id and names the range."""
     message = data_pb2.Append.FromString(frame.message)
     payload = frame.payload
     size = len(payload)

@@ -1,4 +1,4 @@
-"""CommitEnd: the committed end, from who sealed the range. Answered once it is durable."""
+"""CommitEnd: the committed end, from the client that sealed the range. The reply is sent once the end is durable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rangelog_server.serving.connection import ClientConnection
 
 
 def handle(connection: ClientConnection, frame: Frame) -> None:
-    """Learn the end. Raises WriterFenced, PreconditionFailed (another end is known), ProtocolViolation, StorageFull."""
+    """Apply the end. Raises WriterFenced, PreconditionFailed (it has another end), ProtocolViolation, StorageFull."""
     message = data_pb2.CommitEnd.FromString(frame.message)
     connection.require_member()
 

@@ -1,4 +1,4 @@
-"""Confirm: the writer says what is acked. No reply."""
+"""Confirm: the writer's confirm offsets. There is no reply."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from rangelog_server.serving.connection import ClientConnection
 
 
 def handle(connection: ClientConnection, frame: Frame) -> None:
-    """Move the confirm offset on."""
+    """Apply the confirm offsets of one or more ranges."""
     connection.require_member()
     connection.store.confirm(data_pb2.Confirm.FromString(frame.message))

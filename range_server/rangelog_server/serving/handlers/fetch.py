@@ -1,13 +1,13 @@
 """Fetch: whole batches as they are stored, from memory at the tail, else from the disk on a reader thread.
 
-A fetch at the readable end of an open range waits for more, at most as long as it asks. One that wants the confirm offset has
-the writer asked for it, and waits for that. One with credit is answered again
-and again, each time with what comes next, while its credit lasts: what becomes readable is pushed, and what lies on the
-disk is read while the reply before goes out and the reader works on it. It says something at least as often as it was
-asked to, and it ends with an error, at the end of a sealed range, at the offset that it names, or when it is told to.
+A fetch at the readable end of an open range waits for records, at most as long as requested. A fetch for a confirm offset
+requests it from the writer and waits for it. A fetch with credit (a pushed fetch) gets
+replies while its credit lasts, each with the next records: records are pushed when they become readable, and read from
+the disk while the reply before is sent and the reader decodes it. Replies are at most the requested wait apart. The fetch
+ends with an error, at the end of a sealed range, at its own end offset, or when the reader ends it.
 
-What was read from the disk is checked before it is sent; what does not fit its checksum quarantines the replica, what the
-disk refuses only if that lasts. Whatever goes wrong in a fetch, it is answered, and its turn goes to the next one.
+Batches from the disk are checked before they are sent; a wrong checksum quarantines the replica, a fault of the disk only if
+it lasts. Every failure in a fetch is sent as its reply, and its turn goes to the next fetch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = structlog.get_logger("fetch")
 
 
 class _Reading(NamedTuple):
-    """Batches that are being read, up to an offset."""
+    """The batches that are being read, and their end offset."""
 
     future: Future[list[bytes]]
     plan: ReadPlan
@@ -45,7 +45,7 @@ class _Reading(NamedTuple):
 
 
 def handle(connection: ClientConnection, frame: Frame) -> None:
-    """Answer at once, or when there is something, or when the wait is over. Raises Overloaded, ProtocolViolation."""
+    """Reply at once, when records become readable, or when the wait is over. Raises Overloaded, ProtocolViolation."""
     message = data_pb2.Fetch.FromString(frame.message)
     running = connection.fetches.following.get(frame.request_id)
     if message.renews:  # it may have ended meanwhile
@@ -53,7 +53,7 @@ def handle(connection: ClientConnection, frame: Frame) -> None:
             running.renew(message.credit_bytes)
         return
     if running is not None:
-        raise ProtocolViolation("a fetch of this id is under way")
+        raise ProtocolViolation("a fetch of this id is in progress")
     fetch = _Fetch(connection, frame.request_id, message)
     connection.fetches.begin(fetch, question=not message.bytes_max)
     if message.credit_bytes:
@@ -87,7 +87,7 @@ class _Fetch:
         self._request_id = request_id
         self._message = message
         self._offset = message.offset
-        self._reach = message.offset  # one past what is being read
+        self._reach = message.offset  # one past the batches that are being read
         self._wait_s = min(message.wait_ms_max, FETCH_WAIT_MS_MAX) / 1000
         self._deadline = connection.plane.loop.time() + self._wait_s
         self._credit = min(message.credit_bytes, FETCH_CREDIT_BYTES_MAX)
@@ -95,12 +95,12 @@ class _Fetch:
         self._has_turn = False
         self._out_of_credit = False
         self._over = False
-        self._ahead: _Reading | None = None  # what comes next
-        self._tick: int | None = None  # at which it expires
+        self._ahead: _Reading | None = None  # the next batches
+        self._tick: int | None = None  # the tick at which it expires
         self._hosted: HostedReplica | None = None
 
     def run(self) -> None:
-        """Answer, read, or wait. To be called in its connection's turn."""
+        """Reply, read, or wait. Called in the fetch's turn."""
         self._has_turn = True
         if self._over:
             self._end_turn()
@@ -108,14 +108,14 @@ class _Fetch:
         self._guarded(self._attempt)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Take a step: what it raises is the fetch's answer."""
+        """Run a step; an error that it raises is sent as the fetch's reply."""
         try:
             step()
         except RangelogError as error:
             self._fail(error)
         except Exception:
             _log.exception("a fetch failed")
-            self._fail(InternalError("the fetch failed; the server's log says why"))
+            self._fail(InternalError("the fetch failed; the server's log has the details"))
 
     def _end_turn(self) -> None:
         if self._has_turn:
@@ -123,7 +123,7 @@ class _Fetch:
             self._connection.fetches.done()
 
     def renew(self, credit_bytes: int) -> None:
-        """Go on for so many bytes more; none: end, without another reply."""
+        """Add credit of so many bytes; 0: end the fetch, without another reply."""
         if not credit_bytes:
             self._end()
             return
@@ -160,7 +160,7 @@ class _Fetch:
             self._wait(hosted)
 
     def _wait_confirmed(self, hosted: HostedReplica) -> None:
-        """Answer once the confirm offset is where the reader needs it; the writer is asked for it, once."""
+        """Reply once the confirm offset has reached the requested one; it is requested from the writer once."""
         if not self._is_at_end(hosted) or self._connection.plane.loop.time() >= self._deadline:
             self._reply(hosted, [])
             return
@@ -170,7 +170,7 @@ class _Fetch:
         self._end_turn()
 
     def _next(self, hosted: HostedReplica) -> tuple[int, int]:
-        """Return which batches come next; none when there are none, or no credit for them."""
+        """Return the next batches; none when there are none, or no credit for them."""
         end = hosted.core.readable_end(self._message.known_end_offset, self._message.recovery_epoch)
         bytes_max = min(self._message.bytes_max, FETCH_BYTES_MAX)
         if self._follows:
@@ -183,7 +183,7 @@ class _Fetch:
         return _Reading(future, plan, hosted.core.batch_span(last - 1)[1])
 
     def _read_ahead(self, hosted: HostedReplica) -> None:
-        """Have what comes next read while what was read is sent."""
+        """Start to read the next batches while the current ones are sent."""
         plane = self._connection.plane
         if self._credit <= 0 or plane.reads_ahead >= READS_AHEAD_MAX:
             return
@@ -211,7 +211,7 @@ class _Fetch:
 
     def _wake(self) -> None:
         if self._hosted is not None and self._is_at_end(self._hosted):
-            self._hosted.waiters[self._wake] = None  # what moved is no news for a reader: flushed, but not confirmed
+            self._hosted.waiters[self._wake] = None  # no change for a reader: records are flushed, but not confirmed
         else:
             self._again()
 
@@ -224,12 +224,12 @@ class _Fetch:
         return self._offset == core.readable_end(self._message.known_end_offset)
 
     def expire(self) -> None:
-        """The time has come, or had: see Expiring."""
+        """Reply without records, since the wait is over."""
         self._tick = None
         if self._over or self._hosted is None or self._wake not in self._hosted.waiters:
             return  # it is no longer waiting
         if self._connection.plane.loop.time() < self._deadline:
-            self._wait_for_more(self._hosted)  # it was answered since the timer was set
+            self._wait_for_more(self._hosted)  # a reply was sent since the timer was set
             return
         del self._hosted.waiters[self._wake]
         self._again()
@@ -243,11 +243,11 @@ class _Fetch:
         reading.future.add_done_callback(lambda future: self._guarded(lambda: self._take(future, reading.plan)))
 
     def _take(self, future: Future[list[bytes]], plan: ReadPlan) -> None:
-        """What was wanted of the disk is here, or failed; or was moved on meanwhile, and is read again."""
+        """Handle a finished read: send its batches or its error, or repeat it if batches were moved meanwhile."""
         hosted = self._hosted
         if hosted is None or hosted.dropped:
             raise RangeNotFound(
-                f"no replica of range {self._message.stream_id}/{self._message.range_index} here any more"
+                f"this server no longer has a replica of range {self._message.stream_id}/{self._message.range_index}"
             )
         if future.cancelled():
             raise Unavailable("the server is being stopped")
@@ -304,7 +304,7 @@ class _Fetch:
         elif self._is_at_end(hosted) and not self._connection.closed:
             self._wait_for_more(hosted)
         else:
-            loop.call_soon(self._again)  # not at once: whoever else is served here has a turn first
+            loop.call_soon(self._again)  # not at once: other fetches have a turn first
 
     def _fail(self, error: RangelogError) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Hello: checks the token, the server that is meant, and the versions; answers with the version in force."""
+"""Hello: checks the token, the named server, and the versions; replies with the version in force."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rangelog_server.serving.connection import ClientConnection
 def handle(connection: ClientConnection, frame: Frame) -> None:
     """Check token, versions, server and incarnation.
 
-    Raises what closes the connection: Unauthorized, UnsupportedVersion, ProtocolViolation or WrongServer.
+    Raises errors that close the connection: Unauthorized, UnsupportedVersion, ProtocolViolation or WrongServer.
     """
     hello = data_pb2.Hello.FromString(frame.message)
     plane = connection.plane

@@ -1,4 +1,4 @@
-"""LookupTimestamp: where a time begins, to the batch."""
+"""LookupTimestamp: the batch with the first record at or after a time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from rangelog_server.serving.connection import ClientConnection
 
 
 def handle(connection: ClientConnection, frame: Frame) -> None:
-    """Answer the first readable batch with a record at or after the timestamp, and how far this replica could look.
+    """Reply with the first readable batch with a record at or after the timestamp, and the end of the readable records.
 
-    Nothing found says nothing about what lies beyond that: another replica may hold more. Raises RangeNotFound, Corruption.
+    Without a result there may be one beyond that end, on another replica. Raises RangeNotFound, Corruption.
     """
     message = data_pb2.LookupTimestamp.FromString(frame.message)
     hosted = connection.store.find(message.stream_id, message.range_index)

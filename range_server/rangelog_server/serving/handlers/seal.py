@@ -1,4 +1,4 @@
-"""Seal: the fence. Answered once it is durable."""
+"""Seal: the fence. The reply is sent once the fence is durable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OUTCOMES = {
 
 
 def handle(connection: ClientConnection, frame: Frame) -> None:
-    """Raise the fence and answer what this replica holds. Raises WriterFenced, ProtocolViolation, StorageFull."""
+    """Raise the fence and reply with the replica's durable offset. Raises WriterFenced, ProtocolViolation, StorageFull."""
     message = data_pb2.Seal.FromString(frame.message)
     connection.require_member()
 

@@ -1,0 +1,87 @@
+"""What the documentation site must hold: every public name, every setting, and no link that leads out of it."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import rangelog
+from rangelog_pd.settings import MemberSettings, PdSettings
+from rangelog_server.settings import RangeServerSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def site_hooks() -> ModuleType:
+    """The module of the site's hooks."""
+    spec = importlib.util.spec_from_file_location("docs_site", ROOT / "tools" / "docs_site.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def documented() -> set[str]:
+    """The names that the API pages take from the docstrings."""
+    pages = sorted((ROOT / "docs" / "api").glob("*.md"))
+    return {name for page in pages for name in re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE)}
+
+
+def test_each_public_name_of_the_client_is_in_the_api_reference() -> None:
+    """What `rangelog` exports is on an API page: by itself, with its module, or with the module that defines it."""
+    names = documented()
+    errors = ast.parse((ROOT / "core" / "rangelog_core" / "errors.py").read_text())
+    covered = {node.name for node in errors.body if isinstance(node, ast.ClassDef)}
+    assert "rangelog_core.errors" in names
+    missing = {name for name in rangelog.__all__ if f"rangelog.{name}" not in names} - covered
+    assert not missing, missing
+
+
+def test_each_module_of_the_core_is_in_the_api_reference() -> None:
+    """Every module of `rangelog_core` is public, so every one is on an API page."""
+    folder = ROOT / "core"
+    modules = {
+        ".".join(path.relative_to(folder).with_suffix("").parts)
+        for path in (folder / "rangelog_core").rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    assert len(modules) > 15
+    assert modules <= documented(), modules - documented()
+
+
+@pytest.mark.parametrize("settings", [PdSettings, MemberSettings, RangeServerSettings])
+def test_the_operations_page_has_every_setting(
+    settings: type[PdSettings | MemberSettings | RangeServerSettings],
+) -> None:
+    """Each key of a server's configuration is explained."""
+    page = (ROOT / "docs" / "OPERATIONS.md").read_text()
+    missing = [key for key in settings.model_fields if f"`{key}`" not in page]
+    assert not missing, missing
+
+
+def test_the_readme_is_the_first_page() -> None:
+    """Links from the README into docs/ work from the page that the site makes of it."""
+    assert (
+        site_hooks().first_page("see [it](docs/A.md) and [that](https://b)") == "see [it](A.md) and [that](https://b)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[bench](../bench/README.md)", "`bench`"),
+        ("[`bench`](../bench/README.md#x)", "`bench`"),
+        ("[words](GLOSSARY.md)", "[words](GLOSSARY.md)"),
+        ("[site](https://example.org)", "[site](https://example.org)"),
+        ("[below](#below)", "[below](#below)"),
+        ("[gone](../no/such.md)", "[gone](../no/such.md)"),
+    ],
+)
+def test_links_out_of_the_pages_become_text(text: str, expected: str) -> None:
+    """A file outside docs/ is named without a link; a broken link stays, so that the build reports it."""
+    assert site_hooks().without_outer_links(text, "PERFORMANCE.md") == expected
