@@ -59,8 +59,8 @@ class StreamConfig:
     range_size_bytes_max: int | None = None
     """Size in bytes at which the writer seals a range and opens the next. None: the cluster's default, 256 MiB."""
     range_age_seconds: Seconds | None = None
-    """Age at which a range that is not empty is sealed and the next one opened. None: the cluster's default, 54 to 60 minutes by
-    the stream's name; 0: at no age."""
+    """Age at which a range that is not empty is sealed and the next one opened. None: the cluster's default, 54 to 60 minutes
+    by the stream's name; 0: at no age."""
     retention_seconds: Seconds | None = None
     """Age at which records are trimmed. None or 0: never for their age."""
     retention_bytes: int | None = None
