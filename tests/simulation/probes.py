@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+from probes_of_directives import watch_directives
 from probes_of_moves import watch_moves
 from virtual_cluster import VirtualCluster
 from virtual_passes import TOLD
@@ -126,6 +127,7 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
         _watch_writers(watch, cluster)
         _watch_servers(watch, cluster)
         watch_moves(watch, stack, cluster)
+        watch_directives(watch, cluster)
         _watch_readers(watch, stack, cluster)
         _watch_others(watch, cluster)
         yield
