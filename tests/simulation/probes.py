@@ -31,6 +31,7 @@ from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.ranges.store import Store
 from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
+from tests.simulation.probes_of_directives import watch_directives
 from tests.simulation.probes_of_moves import watch_moves
 from tests.simulation.virtual_cluster import VirtualCluster
 from tests.simulation.virtual_passes import TOLD
@@ -127,6 +128,7 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
         _watch_writers(watch, cluster)
         _watch_servers(watch, cluster)
         watch_moves(watch, stack, cluster)
+        watch_directives(watch, cluster)
         _watch_readers(watch, stack, cluster)
         _watch_others(watch, cluster)
         yield
