@@ -179,7 +179,7 @@ class Writer:
         Raises AppendTimeout (where its outcome is unknown, the writer goes on trying), WriterFenced, RecordTooLarge,
         WriterClosed, StreamNotFound (it was deleted).
         """
-        if self._pending_bytes >= self._inflight_bytes_max:
+        if self._pending_bytes >= self._inflight_bytes_max or self._connections.appends.is_used_up:
             await self.ready(timeout_s=timeout_s)
         return await self._wait(self.submit(value, key=key, headers=headers, timestamp=timestamp), timeout_s)
 
@@ -261,7 +261,7 @@ class Writer:
         offsets: list[int] = []
         try:
             for record in checked:
-                if self._pending_bytes >= self._inflight_bytes_max:
+                if self._pending_bytes >= self._inflight_bytes_max or self._connections.appends.is_used_up:
                     await self.ready(timeout_s=timeout_s)
                 if isinstance(record, AppendRecord):
                     value, key, headers, timestamp_ms = record
@@ -291,10 +291,19 @@ class Writer:
         await self._wait(waiter, timeout_s)
 
     async def ready(self, *, timeout_s: float | None = None) -> None:
-        """Return once there is room to submit. Raises AppendTimeout, WriterFenced, WriterClosed."""
+        """Return once there is room to submit, in this writer and among all of its client.
+
+        A writer that has nothing pending always has room. Raises AppendTimeout, WriterFenced, WriterClosed.
+        """
         self._running()
-        while self._pending_bytes >= self._inflight_bytes_max:
-            future: asyncio.Future[None] = self._loop.create_future()
+        appends = self._connections.appends
+        while True:
+            if self._pending_bytes >= self._inflight_bytes_max:
+                future: asyncio.Future[None] = self._loop.create_future()
+            elif self._pending_bytes and appends.is_used_up:
+                future = appends.room(self)
+            else:
+                return
             self._room.append(future)
             await self._wait(future, timeout_s, outcome_unknown=False)
 
@@ -307,7 +316,7 @@ class Writer:
             self._submit_gathered()
 
     def _may_send(self) -> bool:
-        many = self._connections.batches_in_flight >= _MANY_BATCHES_IN_FLIGHT
+        many = self._connections.appends.batches_in_flight >= _MANY_BATCHES_IN_FLIGHT
         return len(self._inflight) < (1 if many else _BATCHES_IN_FLIGHT)
 
     def _submit_gathered(self) -> BatchBuilder:
@@ -320,7 +329,7 @@ class Writer:
             stream_id=self._stream.stream_id, range_index=core.range_index, epoch=core.epoch, codec=self._codec
         )
         self._inflight.append(batch)
-        self._connections.batches_in_flight += 1
+        self._connections.appends.sent(batch.size_bytes)
         runner.submit(batch.base_offset, batch.end_offset, data)
         return self._builder
 
@@ -328,7 +337,7 @@ class Writer:
         inflight = self._inflight
         while inflight and inflight[0].end_offset <= confirm_offset:
             batch = inflight.popleft()
-            self._connections.batches_in_flight -= 1
+            self._connections.appends.ended(batch.size_bytes)
             self._pending_bytes -= batch.size_bytes
             batch.resolve()
         if self._room and self._pending_bytes < self._inflight_bytes_max:
@@ -357,7 +366,8 @@ class Writer:
     def _fail(self, of_sent: RangelogError, of_gathered: RangelogError) -> None:
         """Nothing more will be acked: what was sent may or may not be in the log, what was only gathered is not."""
         sent, gathering = list(self._inflight), self._builder
-        self._connections.batches_in_flight -= len(sent)
+        for batch in sent:
+            self._connections.appends.ended(batch.size_bytes)
         self._inflight.clear()
         self._builder = BatchBuilder()
         self._pending_bytes = 0

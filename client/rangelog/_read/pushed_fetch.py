@@ -1,14 +1,17 @@
 """One range pushed by one replica: a fetch that goes on, with as much credit as its reader has room for.
 
-What holds: at most `CREDIT_BYTES` (and one batch) wait here to be taken; credit is given for what was taken, a quarter of it
+What holds: at most `CREDIT_BYTES` (and one batch) wait here to be taken, less where the client's fetches have used up their
+budget together; credit is given for what was taken, a quarter of it
 at a time; a replica that sends nothing for longer than it was asked to has failed. The batches were checked: each answer goes
 on where the one before ended.
 """
 
 from __future__ import annotations
 
+from rangelog_core.errors import RangelogError
 from rangelog_core.frame import Opcode
 from rangelog_core.limits import KIB, MIB
+from rangelog_core.net.budgets import FetchBudget
 from rangelog_core.net.data_connection import DataConnection
 from rangelog_core.net.replica_client import REPLY_TIMEOUT_S, FetchAnswer, RangeKey, decode_fetch_answer
 from rangelog_proto.v1 import data_pb2
@@ -32,9 +35,11 @@ class PushedFetch:
         wait_ms: int,
         known_end_offset: int,
         end_offset: int,
+        budget: FetchBudget,
     ) -> None:
         """Ask for it. Raises what the connection died of."""
         self.connection = connection
+        self._budget = budget
         self.wanted = (wait_ms, known_end_offset, end_offset)
         self.over = False
         self.position = offset
@@ -42,6 +47,7 @@ class PushedFetch:
         self._key = key
         self._timeout_s = wait_ms / 1000 + REPLY_TIMEOUT_S
         self._taken_bytes = 0
+        self._credit_bytes = credit_bytes = budget.take(CREDIT_BYTES)
         request = data_pb2.Fetch(
             stream_id=key.stream_id,
             range_index=key.range_index,
@@ -49,10 +55,14 @@ class PushedFetch:
             bytes_max=REPLY_BYTES,
             wait_ms_max=wait_ms,
             known_end_offset=known_end_offset,
-            credit_bytes=CREDIT_BYTES,
+            credit_bytes=credit_bytes,
             end_offset=end_offset,
         )
-        self._replies = connection.subscribe(Opcode.FETCH, request.SerializeToString())
+        try:
+            self._replies = connection.subscribe(Opcode.FETCH, request.SerializeToString())
+        except RangelogError:
+            budget.give_back(credit_bytes)
+            raise
 
     async def next(self) -> FetchAnswer:
         """Return the next answer. Raises what the replica answered, RequestTimeout, ProtocolViolation or Corruption."""
@@ -61,7 +71,7 @@ class PushedFetch:
         self.over = answer.last
         self.position = answer.batches.end_offset
         self._taken_bytes += len(frame.payload)
-        if self._taken_bytes >= CREDIT_BYTES // 4 and not self.over:
+        if self._taken_bytes >= self._credit_bytes // 4 and not self.over:
             self._grant(self._taken_bytes)
             self._taken_bytes = 0
         return answer
@@ -72,6 +82,8 @@ class PushedFetch:
             self.over = True
             self._grant(0)
         self._replies.close()
+        self._budget.give_back(self._credit_bytes)
+        self._credit_bytes = 0
 
     def _grant(self, credit_bytes: int) -> None:
         self._replies.send(Opcode.FETCH, data_pb2.Fetch(renews=True, credit_bytes=credit_bytes).SerializeToString())
