@@ -42,8 +42,17 @@ FETCH_CREDIT_BYTES_MAX = 16 * MIB
 FETCH_WAIT_MS_MAX = 30_000
 """The longest time of a long poll, so that the requests of dead readers end."""
 
+FETCH_CREDIT_BYTES_MIN = 64 * KIB
+"""What each fetch gets when the fetches of one client have used up their budget."""
+
+FETCHES_BYTES_MAX = 256 * MIB
+"""Credit of all fetches of one client that go on: what may wait in its memory to be read."""
+
 INFLIGHT_BYTES_MAX = 8 * MIB
 """Appended and not acked, per writer. Also bounds what a failover seal has to copy."""
+
+APPENDS_BYTES_MAX = 256 * MIB
+"""Sent and not acked, of all writers of one client; each may have a batch in flight beyond it."""
 
 REPLICA_LAG_BYTES_MAX = 64 * MIB
 """A replica this far behind the others is slow: the writer seals the range and leaves it. Bounds the writer's memory."""

@@ -106,7 +106,7 @@ class Placer:
         wanted = min(replicas, self._count)
         if count < wanted or alive < acks:
             raise NoPlacement(_no_place(alive, acks, wanted, strictly=strictly))
-        chosen: list[Candidate] = []
+        chosen: dict[str, Candidate] = {}
         taken: dict[str, int] = {}
         while len(chosen) < wanted:
             best = min(
@@ -116,17 +116,16 @@ class Placer:
                     for each in self._best(ordered, chosen, exclude, strictly=strictly)
                 ),
             )
-            found = self._by_name[best[-1]]
-            chosen.append(found)
+            found = chosen[best[-1]] = self._by_name[best[-1]]
             taken[found.zone] = taken.get(found.zone, 0) + 1
-        for each in chosen:
+        for each in chosen.values():
             self._load(each)
-        return chosen
+        return list(chosen.values())
 
     def _best(
         self,
         ordered: list[tuple[ServerHealth, tuple[int, ...], str]],
-        chosen: Sequence[Candidate],
+        chosen: Collection[str],
         exclude: Collection[str],
         *,
         strictly: bool,
@@ -134,9 +133,9 @@ class Placer:
         """The best of a zone that is not excluded, and, where excluded ones may be taken, the best of those."""
         found_other = found_excluded = False
         for _, _, name in ordered:
-            each = self._by_name[name]
-            if each in chosen:
+            if name in chosen:
                 continue
+            each = self._by_name[name]
             if name not in exclude:
                 yield each
                 found_other = True

@@ -13,6 +13,7 @@ from rangelog.protocol.appender import OpenRange
 from rangelog_core.batch import CODEC_NONE
 from rangelog_core.frame import FrameDecoder
 from rangelog_core.ids import ReplicaId
+from rangelog_core.net.budgets import AppendBudget
 from rangelog_core.net.data_connection import DataConnections, RangeListener
 from rangelog_proto.v1 import common_pb2, data_pb2
 
@@ -51,9 +52,8 @@ class NotingConnection:
 class NotingConnections:
     """In place of DataConnections."""
 
-    batches_in_flight = 0
-
     def __init__(self) -> None:
+        self.appends = AppendBudget()
         self.of = {name: NotingConnection() for name in SERVERS}
 
     def existing(self, replica: ReplicaId) -> NotingConnection:

@@ -218,7 +218,7 @@ class Writer:
             WriterClosed: The writer is not open.
             StreamNotFound: The stream was deleted.
         """
-        if self._pending_bytes >= self._inflight_bytes_max:
+        if self._pending_bytes >= self._inflight_bytes_max or self._connections.appends.is_used_up:
             await self.ready(timeout_s=timeout_s)
         return await self._wait(self.submit(value, key=key, headers=headers, timestamp=timestamp), timeout_s)
 
@@ -323,7 +323,7 @@ class Writer:
         offsets: list[int] = []
         try:
             for record in checked:
-                if self._pending_bytes >= self._inflight_bytes_max:
+                if self._pending_bytes >= self._inflight_bytes_max or self._connections.appends.is_used_up:
                     await self.ready(timeout_s=timeout_s)
                 if isinstance(record, AppendRecord):
                     value, key, headers, timestamp_ms = record
@@ -353,10 +353,19 @@ class Writer:
         await self._wait(waiter, timeout_s)
 
     async def ready(self, *, timeout_s: float | None = None) -> None:
-        """Return once less than `inflight_bytes_max` bytes are not acked. Raises AppendTimeout, WriterFenced, WriterClosed."""
+        """Return once there is room to submit, in this writer and among all of its client.
+
+        A writer that has nothing pending always has room. Raises AppendTimeout, WriterFenced, WriterClosed.
+        """
         self._running()
-        while self._pending_bytes >= self._inflight_bytes_max:
-            future: asyncio.Future[None] = self._loop.create_future()
+        appends = self._connections.appends
+        while True:
+            if self._pending_bytes >= self._inflight_bytes_max:
+                future: asyncio.Future[None] = self._loop.create_future()
+            elif self._pending_bytes and appends.is_used_up:
+                future = appends.room(self)
+            else:
+                return
             self._room.append(future)
             await self._wait(future, timeout_s, outcome_unknown=False)
 
@@ -369,7 +378,7 @@ class Writer:
             self._submit_gathered()
 
     def _may_send(self) -> bool:
-        many = self._connections.batches_in_flight >= _MANY_BATCHES_IN_FLIGHT
+        many = self._connections.appends.batches_in_flight >= _MANY_BATCHES_IN_FLIGHT
         return len(self._inflight) < (1 if many else _BATCHES_IN_FLIGHT)
 
     def _submit_gathered(self) -> BatchBuilder:
@@ -382,7 +391,7 @@ class Writer:
             stream_id=self._stream.stream_id, range_index=core.range_index, epoch=core.epoch, codec=self._codec
         )
         self._inflight.append(batch)
-        self._connections.batches_in_flight += 1
+        self._connections.appends.sent(batch.size_bytes)
         runner.submit(batch.base_offset, batch.end_offset, data)
         return self._builder
 
@@ -390,7 +399,7 @@ class Writer:
         inflight = self._inflight
         while inflight and inflight[0].end_offset <= confirm_offset:
             batch = inflight.popleft()
-            self._connections.batches_in_flight -= 1
+            self._connections.appends.ended(batch.size_bytes)
             self._pending_bytes -= batch.size_bytes
             batch.resolve()
         if self._room and self._pending_bytes < self._inflight_bytes_max:
@@ -419,7 +428,8 @@ class Writer:
     def _fail(self, of_sent: RangelogError, of_gathered: RangelogError) -> None:
         """Fail all records that are not acked: a sent record may be in the log, a gathered one is not."""
         sent, gathering = list(self._inflight), self._builder
-        self._connections.batches_in_flight -= len(sent)
+        for batch in sent:
+            self._connections.appends.ended(batch.size_bytes)
         self._inflight.clear()
         self._builder = BatchBuilder()
         self._pending_bytes = 0

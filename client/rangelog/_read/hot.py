@@ -133,6 +133,7 @@ class HotRange:
                 wait_ms=wait_ms,
                 known_end_offset=known_end_offset,
                 end_offset=end_offset,
+                budget=self._connections.fetches,
             )
         return pushed
 

@@ -189,8 +189,7 @@ class Appender:
 
     def should_leave(self, now_ms: float) -> bool:
         """Whether a replica is lost or slow, or the range is full or old; an empty one does not age."""
-        aged = self._range.age_ms_max and now_ms - self._range.created_ms > self._range.age_ms_max
-        return self._in_trouble() or self._full() or bool(aged and self._window.confirmed_bytes)
+        return self._in_trouble() or self._full() or self._aged(now_ms)
 
     @property
     def holds_much(self) -> bool:
@@ -203,12 +202,13 @@ class Appender:
             return TICK_CALM_MS  # the placement driver's reply is the next event
         if self.holds_much:
             return TICK_BUSY_MS
-        after_ms, trouble = TICK_CALM_MS, False
+        after_ms, trouble, end_offset, lag_ms_max = TICK_CALM_MS, False, self._window.end_offset, 0.0
         for progress in self._window.replicas.values():
             if progress.failed or progress.slow or progress.unreachable:
                 trouble = True
-            elif progress.durable_offset < self._window.end_offset:
-                after_ms = min(after_ms, progress.progress_ms + self._lag_ms_max() - now_ms)
+            elif progress.durable_offset < end_offset:
+                lag_ms_max = lag_ms_max or self._lag_ms_max()
+                after_ms = min(after_ms, progress.progress_ms + lag_ms_max - now_ms)
         if trouble:
             after_ms = min(after_ms, self._roll_due_ms() - now_ms)
         return max(TICK_BUSY_MS, after_ms)
@@ -293,9 +293,10 @@ class Appender:
             return
         for progress in self._window.replicas.values():
             self._judge(progress, now_ms)
-        if not self._in_trouble() and now_ms - self._entered_ms > CALM_MS:
+        trouble = self._in_trouble()
+        if not trouble and now_ms - self._entered_ms > CALM_MS:
             self._troubles = 0
-        if self.should_leave(now_ms):
+        if trouble or self._full() or self._aged(now_ms):
             self._want_roll(now_ms)
 
     def probed(self, now_ms: float, *, possible: bool) -> None:
@@ -432,6 +433,11 @@ class Appender:
 
     def _in_trouble(self) -> bool:
         return any(each.failed or each.slow or each.unreachable for each in self._window.replicas.values())
+
+    def _aged(self, now_ms: float) -> bool:
+        """Whether the range is old; an empty one does not age."""
+        age_ms_max = self._range.age_ms_max
+        return bool(age_ms_max and self._window.confirmed_bytes) and now_ms - self._range.created_ms > age_ms_max
 
     def _full(self) -> bool:
         """Whether the confirmed part has the full size: batches in flight move to the next range."""

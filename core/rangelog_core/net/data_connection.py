@@ -30,6 +30,7 @@ from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_
 from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
 from rangelog_core.net.addresses import split_address
+from rangelog_core.net.budgets import AppendBudget, FetchBudget
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES
 from rangelog_proto.v1 import data_pb2
@@ -384,8 +385,8 @@ class DataConnections:
         self._client_name = client_name
         self._connections: dict[ReplicaId, DataConnection] = {}
         self._making: dict[ReplicaId, asyncio.Task[DataConnection]] = {}
-        self.batches_in_flight = 0
-        """Batches of all writers on these connections that are sent and not acked."""
+        self.appends = AppendBudget()
+        self.fetches = FetchBudget()
 
     def existing(self, replica: ReplicaId) -> DataConnection | None:
         """Return the open connection, if there is one."""

@@ -77,8 +77,8 @@ async def test_many_batches_in_flight_make_larger_batches() -> None:
             await asyncio.sleep(0)
 
     await append_turns(10)
-    assert len(first.appended) == _BATCHES_IN_FLIGHT == connections.batches_in_flight
-    connections.batches_in_flight += _MANY_BATCHES_IN_FLIGHT
+    assert len(first.appended) == _BATCHES_IN_FLIGHT == connections.appends.batches_in_flight
+    connections.appends.batches_in_flight += _MANY_BATCHES_IN_FLIGHT
     for connection in connections.of.values():
         connection.reply(_BATCHES_IN_FLIGHT)  # all that was sent; the rest goes together
     await append_turns(10)
@@ -89,5 +89,5 @@ async def test_many_batches_in_flight_make_larger_batches() -> None:
     for connection in connections.of.values():
         connection.reply(20)
     assert writer.confirm_offset == 20
-    assert connections.batches_in_flight == _MANY_BATCHES_IN_FLIGHT
+    assert connections.appends.batches_in_flight == _MANY_BATCHES_IN_FLIGHT
     await writer.close()

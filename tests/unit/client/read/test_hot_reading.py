@@ -15,6 +15,7 @@ from rangelog._read import reader as reader_module
 from rangelog_core.batch_extension import encode_extension
 from rangelog_core.errors import UnsupportedVersion
 from rangelog_core.frame import Frame, Opcode
+from rangelog_core.net.budgets import FetchBudget
 from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_core.net.replica_client import range_key
 from rangelog_core.versions import VersionRange
@@ -248,9 +249,11 @@ async def test_waiting_at_the_end_is_cheap_and_does_not_pile_up(cluster: Cluster
     connection = await cluster.connections.get(
         replica_id(server.replica.server, server.replica.incarnation), server.replica.data_address
     )
+    budget = FetchBudget()
     pushed = pushed_fetch_module.PushedFetch(
-        connection, range_key(source), 1, wait_ms=1, known_end_offset=0, end_offset=0
+        connection, range_key(source), 1, wait_ms=1, known_end_offset=0, end_offset=0, budget=budget
     )
+    assert budget.granted_bytes == pushed_fetch_module.CREDIT_BYTES
     received_count = connection._received_count
     await until(lambda: connection._received_count > received_count + 20)
     cluster.append(1)
@@ -261,4 +264,5 @@ async def test_waiting_at_the_end_is_cheap_and_does_not_pile_up(cluster: Cluster
     assert answers[-1].confirm_offset == 2
     pushed.close()
     pushed.close()
+    assert budget.granted_bytes == 0
     await until(lambda: server.fetches() == 0)
