@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.story_of_the_far_drivers import FarDrivers
-from tests.simulation.story_of_the_lost_acks import LostAcks
-from tests.simulation.story_of_the_old_disk import OldDisk
+from tests.simulation.scenario_far_drivers import FarDrivers
+from tests.simulation.scenario_lost_acks import LostAcks
+from tests.simulation.scenario_old_disk import OldDisk
 from tests.simulation.virtual_ambushes import Ambushes
 from tests.simulation.virtual_clients import Clients
 from tests.simulation.virtual_cluster import VirtualCluster
