@@ -32,8 +32,6 @@ DEFAULT_CONFIG = StreamConfig()
 class Client:
     """A connection to one cluster. Make it with `rangelog.connect`, use it with `async with`; one per process is enough."""
 
-    _writer_class: Callable[..., Writer] = Writer
-
     def __init__(
         self,
         endpoints: Endpoints,
@@ -54,6 +52,7 @@ class Client:
             tls=tls.ssl_context() if tls is not None else None,
             client_name=f"{socket.gethostname()}/{os.getpid()}",
         )
+        self._writer_class: Callable[..., Writer] = Writer
         self._watches = StreamWatches(self._metadata)
         self._placement_calls = PlacementCalls(self._metadata)
         self._writers: dict[Writer, None] = {}
