@@ -28,10 +28,10 @@ demo: $(READY) ## the main job: 336,776 flights through failures, tiering and Sp
 test: check unit integration spark ## everything that must hold
 
 quick: $(READY) ## house rules and unit tests alone, under a minute
-	$(PYTEST) -n 2 --dist worksteal tests/tidy tests/unit
+	$(PYTEST) -n 2 --dist worksteal tests/tidy tests/unit tests/scenarios
 
-unit: $(READY) ## cores, codecs, state machines, simulation
-	$(PYTEST) -n 2 --dist loadfile tests/unit tests/simulation tests/fuzz tests/crash_points tests/corruption tests/model
+unit: $(READY) ## cores, codecs, state machines, simulation: the longest first, so that the two workers end together
+	$(PYTEST) -n 2 --dist loadfile tests/simulation tests/corruption tests/crash_points tests/fuzz tests/model tests/unit tests/scenarios
 
 integration: $(READY) ## real processes on loopback: two files at a time, then those that measure
 	$(PYTEST) -n 2 --dist loadfile -m "not alone" tests/integration

@@ -43,8 +43,6 @@ class Client:
         ```
     """
 
-    _writer_class: Callable[..., Writer] = Writer
-
     def __init__(
         self,
         endpoints: Endpoints,
@@ -65,6 +63,7 @@ class Client:
             tls=tls.ssl_context() if tls is not None else None,
             client_name=f"{socket.gethostname()}/{os.getpid()}",
         )
+        self._writer_class: Callable[..., Writer] = Writer
         self._watches = StreamWatches(self._metadata)
         self._placement_calls = PlacementCalls(self._metadata)
         self._dials = SharedDials(self._connections, self._placement_calls)

@@ -8,7 +8,7 @@ from typing import Any
 import rangelog
 from rangelog_core.stream_config import StreamConfig
 from tests.simulation import virtual_planning, virtual_reading, virtual_streams
-from tests.simulation.story_of_the_lost_acks import LostAcks
+from tests.simulation.scenario_lost_acks import LostAcks
 from tests.simulation.virtual_clients import STREAM, Clients
 from tests.simulation.virtual_life import Life
 from tests.simulation.virtual_writing import write

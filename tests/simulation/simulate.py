@@ -12,7 +12,7 @@ from rangelog_proto.v1 import common_pb2
 from tests.simulation.checking import check_copies, check_objects
 from tests.simulation.load import Load
 from tests.simulation.probes import probes
-from tests.simulation.story_of_the_lost_acks import LostAcks
+from tests.simulation.scenario_lost_acks import LostAcks
 from tests.simulation.virtual_clients import Clients
 from tests.simulation.virtual_cluster import VirtualCluster, virtual_cluster
 from tests.simulation.virtual_faults import Faults

@@ -7,9 +7,9 @@ from typing import Any
 
 from rangelog_server.identity import DirectoryIdentity
 from tests.simulation.rotten_tail import RottenTail
-from tests.simulation.story_of_the_far_drivers import FarDrivers
-from tests.simulation.story_of_the_lost_acks import LostAcks
-from tests.simulation.story_of_the_old_disk import OldDisk
+from tests.simulation.scenario_far_drivers import FarDrivers
+from tests.simulation.scenario_lost_acks import LostAcks
+from tests.simulation.scenario_old_disk import OldDisk
 from tests.simulation.virtual_ambushes import Ambushes
 from tests.simulation.virtual_clients import Clients
 from tests.simulation.virtual_cluster import VirtualCluster

@@ -81,7 +81,7 @@ class HeldWal(Wal):
 @asynccontextmanager
 async def memory_plane(name: str = "rs1") -> AsyncIterator[DataPlane]:
     """A data plane whose `store.wal` is a HeldWal."""
-    store = Store(HeldWal(Path("/log"), 3, io=MemoryIo(), segment_bytes=1 << 26))
+    store = Store(HeldWal(Path("/log"), 3, io=MemoryIo(), segment_bytes=1 << 24))
     store.open()
     readers = ThreadPoolExecutor(1)
     yield DataPlane(store, DirectoryIdentity(name, 9, 1, 3), None, asyncio.get_running_loop(), readers)

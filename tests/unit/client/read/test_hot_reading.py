@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rangelog._read import proof as proof_module
 from rangelog._read import pushed_fetch as pushed_fetch_module
 from rangelog._read import reader as reader_module
 from rangelog_core.batch_extension import encode_extension
@@ -22,7 +23,7 @@ from rangelog_core.versions import VersionRange
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.serving.handlers import hello
 from rangelog_server.testing import batch
-from tests.support.memory_cluster import Cluster, until
+from tests.support.memory_cluster import Cluster, at_once, until
 from tests.support.memory_server import MemoryServer, memory_plane
 
 
@@ -98,6 +99,7 @@ async def test_servers_of_another_version_are_an_error_not_a_wait(
     """Where no replica has a version in common with the reader, it raises what to upgrade, at once."""
     cluster.append(3)
     monkeypatch.setattr(hello, "DATA_PLANE_VERSIONS", VersionRange(7, 9))
+    monkeypatch.setattr(proof_module, "backoff", at_once)
     with pytest.raises(UnsupportedVersion, match="client supports 1, the range server 7 to 9: upgrade the client"):
         await asyncio.wait_for(anext(aiter(cluster.reader(start=start))), 5)
 

@@ -16,7 +16,7 @@ from rangelog._read.reader import StreamView, confirmed_end
 from rangelog_core.errors import OffsetOutOfRange, StreamNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2
 from rangelog_server.testing import batch
-from tests.support.memory_cluster import Cluster, until
+from tests.support.memory_cluster import Cluster, at_once, until
 from tests.support.memory_server import MemoryServer, memory_plane
 
 
@@ -114,8 +114,9 @@ async def test_a_start_by_time_asks_a_replica_that_has_looked(cluster: Cluster, 
     assert await offsets(cluster, start=at(50)) == []
 
 
-async def test_a_start_by_time_never_takes_behind_for_absent(cluster: Cluster) -> None:
+async def test_a_start_by_time_never_takes_behind_for_absent(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a replica that lacks the records answers: that is an error to try again, not the end of the stream."""
+    monkeypatch.setattr(proof_module, "backoff", at_once)
     cluster.append(5)
     cluster.floor_offset = 10  # two others hold them, and are away
     for number in (1, 2):

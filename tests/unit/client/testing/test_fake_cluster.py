@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,8 @@ from rangelog import Client, errors
 from rangelog.testing import FakeClock, FakeCluster
 from rangelog_proto.v1 import pd_pb2
 from tests.support.client_contract import ClientContract, values, write
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture
@@ -140,6 +145,19 @@ async def test_two_clusters_know_nothing_of_each_other(cluster: FakeCluster, cli
     await client.create_stream(stream)
     async with FakeCluster().client() as other:
         assert [each.name async for each in other.list_streams()] == []
+
+
+async def test_the_example_of_the_readme_holds() -> None:
+    """The test that the README shows runs as it stands there, with a program that appends what is ordered."""
+
+    async def place_order(client: Client, what: str) -> None:
+        await client.append("orders", [what.encode()])
+
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (example,) = [block for block in blocks if "FakeCluster" in block]
+    module: dict[str, Any] = {"place_order": place_order}
+    exec(compile(example, "README.md", "exec"), module)
+    await module["test_an_order_is_logged"]()
 
 
 FOR_SERVERS_AND_PDCTL = {"PrepareObject", "CommitObject", "RegisterServer", "Heartbeat", "ListTasks"}

@@ -215,7 +215,13 @@ def test_a_peer_that_does_not_read_is_given_up() -> None:
 
 
 @pytest.fixture
-async def member(tmp_path: Path) -> AsyncIterator[tuple[PySyncObjConsensus, tuple[str, int]]]:
+def _short_handshake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger has half a second, so that a test waits no longer for the end of it."""
+    monkeypatch.setattr(dialing, "HANDSHAKE_TIMEOUT_S", 0.5)
+
+
+@pytest.fixture
+async def member(_short_handshake: None, tmp_path: Path) -> AsyncIterator[tuple[PySyncObjConsensus, tuple[str, int]]]:
     """A member of two that waits for the other, and its Raft address."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
