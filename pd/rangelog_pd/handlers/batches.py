@@ -1,7 +1,7 @@
-"""Calls on many streams at once: what a client does when a server with a part of all its ranges dies.
+"""Calls on many streams at once, for a client that loses a server with replicas of many of its ranges.
 
-What holds: each item is answered as the single call would be. Items go into as few commands as their size allows, and a
-cluster whose members do not all know such commands gets the single ones.
+What holds: each item has the result of the single call. Items are put into as few commands as their size allows; in a cluster
+whose members do not all know such commands they become single ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rangelog_proto.v1 import pd_state_pb2
 
 ITEMS_MAX = 1_000
 COMMAND_ITEMS_BYTES_MAX = 40 * 1024
-"""Below the size of one Raft command, with room for what surrounds the items."""
+"""Below the size of one Raft command, with room for the message around the items."""
 SINGLES_AT_ONCE = 64
 
 _T = TypeVar("_T", bound=Message)
@@ -31,7 +31,7 @@ _R = TypeVar("_R")
 
 
 async def open_writers(driver: Driver, request: pb.OpenWritersRequest) -> pb.OpenWritersResponse:
-    """Open many writers. Raises InvalidArgument for the whole; an item's error is its result."""
+    """Open many writers. Raises InvalidArgument for the whole request; an item's error is its result."""
     _check(len(request.writers), request.request_id)
     if not driver.knows("open_writers"):
         results = await _one_by_one(request.writers, request.request_id, lambda item: _open_one(driver, item))
@@ -48,7 +48,7 @@ async def open_writers(driver: Driver, request: pb.OpenWritersRequest) -> pb.Ope
 
 
 async def seal_ranges(driver: Driver, request: pb.SealRangesRequest) -> pb.SealRangesResponse:
-    """Seal many ranges, and create the next ones where asked. Raises InvalidArgument for the whole."""
+    """Seal many ranges, and create the next ones where requested. Raises InvalidArgument for the whole request."""
     _check(len(request.seals), request.request_id)
     if not driver.knows("seal_ranges"):
         results = await _one_by_one(request.seals, request.request_id, lambda item: _seal_one(driver, item))
@@ -69,7 +69,7 @@ async def seal_ranges(driver: Driver, request: pb.SealRangesRequest) -> pb.SealR
 
 
 def _place_all(driver: Driver, seals: Sequence[pb.SealRangeRequest]) -> list[pd_state_pb2.PlacedSealRange]:
-    """Choose for all, each with what the ones before took into account. Without a place: none, as for a single seal."""
+    """Place all new ranges, each with the load of the ones before. Without a placement: no replicas, as for a single seal."""
     placed = []
     with driver.state() as state:
         placer = Placer(driver.view.candidates(state, driver.now_ms()))
@@ -81,13 +81,13 @@ def _place_all(driver: Driver, seals: Sequence[pb.SealRangeRequest]) -> list[pd_
 
 def _check(count: int, request_id: str) -> None:
     if not request_id:
-        raise InvalidArgument("the request id is missing: a command is repeated under the one it was first sent with")
+        raise InvalidArgument("the request id is missing: a retry of a command carries the id of its first try")
     if not 1 <= count <= ITEMS_MAX:
         raise InvalidArgument(f"{count} items in one call; 1 to {ITEMS_MAX} are allowed")
 
 
 def _parts(items: Sequence[_T], request_id: str) -> Iterator[tuple[str, list[_T]]]:
-    """Yield (request id, items) of each command, the same for a repeat of the same request."""
+    """Yield (request id, items) of each command; a retry of the same request gets the same ones."""
     part: list[_T] = []
     size = number = 0
     for item in items:
@@ -101,7 +101,7 @@ def _parts(items: Sequence[_T], request_id: str) -> Iterator[tuple[str, list[_T]
 
 
 async def _one_by_one(items: Sequence[_T], request_id: str, call: Callable[[_T], Awaitable[_R]]) -> list[_R]:
-    """For a cluster with members that know single commands only: bounded many at once, answers in order."""
+    """Run single commands, a bounded number at once, for a cluster with members of level 1; results in order."""
     answers: list[_R] = []
     numbered = iter(enumerate(items))
     while group := list(islice(numbered, SINGLES_AT_ONCE)):

@@ -1,6 +1,6 @@
-"""Many operations in one command: each as if it came alone, in order.
+"""Many operations in one command: each is applied as a single one, in order.
 
-What holds: an item that fails changes nothing and does not keep the next from being applied; its error is its answer.
+What holds: an item that fails changes nothing and does not prevent the next from being applied; its error is its result.
 """
 
 from __future__ import annotations

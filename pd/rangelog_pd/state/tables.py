@@ -1,7 +1,7 @@
-"""Tables of rows by key, with hooks that keep indexes in step.
+"""Tables of rows by key, with hooks that update indexes.
 
-What holds: a row that is stored never changes. An operation changes a copy and puts it; so a row that was handed out stays
-what it was, and a snapshot of a table costs one list of its rows, however long it takes to encode them afterwards.
+What holds: a stored row never changes. An operation changes a copy and puts it; so a returned row stays constant, and a
+snapshot of a table costs one list of its rows, however long it takes to encode them afterwards.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Table(Mapping[K, V], Generic[K, V]):
         return key in self._rows
 
     def find(self, key: K) -> V | None:
-        """Return a row, or None. Not to be changed."""
+        """Return a row, or None. Callers must not change it."""
         return self._rows.get(key)
 
     def copy(self, key: K) -> V:
-        """Return a copy of a row, to be changed and put. Raises KeyError."""
+        """Return a copy of a row, for a change and `put`. Raises KeyError."""
         return copy_of(self._rows[key])
 
     def put(self, key: K, row: V) -> None:
-        """Insert or replace a row, which must not be changed any more."""
+        """Insert or replace a row, which callers must not change afterwards."""
         before = self._rows.get(key)
         self._rows[key] = row
         for hook in self._hooks:
@@ -68,12 +68,12 @@ class Table(Mapping[K, V], Generic[K, V]):
         return before
 
     def freeze(self) -> list[V]:
-        """Return all rows as they are now, in the order of their insertion."""
+        """Return the current rows, in order of their insertion."""
         return list(self._rows.values())
 
 
 class RangeTable(Table[RangeKey, common_pb2.Range]):
-    """Ranges by stream and index. The ranges of a stream have consecutive indexes: they are put at the end and removed from
+    """Ranges by stream and index. The ranges of a stream have consecutive indexes: they are added at the end and removed at
     the front, or all of them."""
 
     def __init__(self, *hooks: Hook[common_pb2.Range]) -> None:
@@ -81,7 +81,7 @@ class RangeTable(Table[RangeKey, common_pb2.Range]):
         self._spans: dict[int, tuple[int, int]] = {}
 
     def put(self, key: RangeKey, row: common_pb2.Range) -> None:
-        """See Table.put."""
+        """Insert the next range of a stream, or replace one; callers must not change the row afterwards."""
         stream_id, index = key
         first, end = self._spans.get(stream_id, (index, index))
         if index >= end:
@@ -89,7 +89,7 @@ class RangeTable(Table[RangeKey, common_pb2.Range]):
         super().put(key, row)
 
     def remove(self, key: RangeKey) -> common_pb2.Range | None:
-        """Remove the first range of a stream, or any while all of them go."""
+        """Remove the first range of a stream, or any if all of them are removed."""
         stream_id, index = key
         first, end = self._spans.get(stream_id, (index, index))
         if first == index:
@@ -106,7 +106,7 @@ class RangeTable(Table[RangeKey, common_pb2.Range]):
 
 
 class StreamRanges(Mapping[int, common_pb2.Range]):
-    """The ranges of one stream when it was asked for, in order."""
+    """The ranges of one stream at the time of the call, in order."""
 
     __slots__ = ("_end", "_first", "_stream_id", "_table")
 
@@ -150,7 +150,7 @@ class StreamRanges(Mapping[int, common_pb2.Range]):
 
 
 def copy_of(row: V) -> V:
-    """Return a copy of a row, to be changed."""
+    """Return a copy of a row, for a change."""
     copy = type(row)()
     copy.CopyFrom(row)
     return copy
