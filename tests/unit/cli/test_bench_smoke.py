@@ -100,7 +100,7 @@ def test_other_files_are_no_baseline(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigInvalid, match="is not there"):
         read_baseline(tmp_path / "b.json")
     (tmp_path / "b.json").write_text(text)
-    with pytest.raises(ConfigInvalid, match="is no baseline"):
+    with pytest.raises(ConfigInvalid, match="is not a baseline"):
         read_baseline(tmp_path / "b.json")
 
 
