@@ -1,4 +1,4 @@
-"""`python -m rangelog_cli`: how the supervisor starts its children."""
+"""`python -m rangelog_cli`: the command with which the supervisor starts its children."""
 
 from __future__ import annotations
 

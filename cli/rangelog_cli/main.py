@@ -1,8 +1,8 @@
 """The `rangelog` command.
 
-Idea: commands are declared here and do their work elsewhere, imported only when they run, so that `rangelog --help`
-is quick and a missing optional part is no obstacle to the rest. Whatever goes wrong, the user reads one line,
-`rangelog: <what>: <what to do>`. Exit codes: 0 done, 1 failed, 2 wrong usage.
+Commands are declared here; the modules that do the work are imported only when a command runs, so that `rangelog --help` is
+quick and a missing extra affects only its own commands. Every error is one line, `rangelog: <what>: <what to do>`. Exit
+codes: 0 done, 1 failed, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def cli() -> None:
 
     \b
     Try it:
-      rangelog demo                     the whole idea on real data, in a few minutes
+      rangelog demo                     all parts on real data, in a few minutes
       rangelog local                    a cluster on this machine; then, elsewhere: pdctl cluster status
     """
 
@@ -36,19 +36,21 @@ def cli() -> None:
 @cli.command()
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with the keys below, in snake_case.")
 @click.option("--name", help="Name of this member, one of those given by --member.")
-@click.option("--listen", metavar="HOST:PORT", help="Where the API listens.")
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Journal and snapshots; made if missing.")
-@click.option("--member", "members", multiple=True, metavar="NAME=RAFT@API", help="Each member, this one as well.")
+@click.option("--listen", metavar="HOST:PORT", help="Address of the API.")
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path), help="Directory of journal and snapshots; created if missing."
+)
+@click.option("--member", "members", multiple=True, metavar="NAME=RAFT@API", help="Each member, this one included.")
 @click.option("--tier-url", metavar="URL", help="s3://bucket/prefix?endpoint=… or file:///dir; empty: no tier.")
-@click.option("--heartbeat-interval-ms", type=int, help="How often range servers report.")
+@click.option("--heartbeat-interval-ms", type=int, help="Time between two heartbeats of a range server.")
 @click.option("--server-suspect-ms", type=int, help="Silence after which a range server is suspect.")
-@click.option("--server-dead-ms", type=int, help="Silence after which it is dead.")
-@click.option("--tier-prepare-ttl-ms", type=int, help="How long an uploader may take.")
+@click.option("--server-dead-ms", type=int, help="Silence after which a range server is dead.")
+@click.option("--tier-prepare-ttl-ms", type=int, help="Time limit of one upload.")
 def pd(config: Path | None, **flags: Any) -> int:
     """Run one placement driver until SIGTERM or Ctrl-C.
 
-    Flags win over environment (RANGELOG_PD_…), environment over the file. Give the secrets by environment or file
-    only: RANGELOG_PD_RAFT_SECRET, RANGELOG_PD_TOKEN.
+    Flags have precedence over the environment (RANGELOG_PD_…), and it over the file. Give the secrets by environment or
+    file only: RANGELOG_PD_RAFT_SECRET, RANGELOG_PD_TOKEN.
 
     \b
     Example, the first of three:
@@ -64,20 +66,22 @@ def pd(config: Path | None, **flags: Any) -> int:
 @cli.command("range-server")
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with the keys below, in snake_case.")
 @click.option("--name", help="Name of this server, unique in the cluster.")
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Write-ahead log and indexes; made if missing.")
-@click.option("--data-listen", metavar="HOST:PORT", help="Where clients append and fetch.")
-@click.option("--control-listen", metavar="HOST:PORT", help="Where its administration listens.")
-@click.option("--advertise-host", metavar="HOST", help="The host that others reach it by.")
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path), help="Directory of the write-ahead log; created if missing."
+)
+@click.option("--data-listen", metavar="HOST:PORT", help="Address of the data plane, for clients.")
+@click.option("--control-listen", metavar="HOST:PORT", help="Address of the control plane.")
+@click.option("--advertise-host", metavar="HOST", help="The host by which others reach this server.")
 @click.option("--pd", multiple=True, metavar="HOST:PORT", help="API of a placement driver; give all of them.")
 @click.option("--zone", help="Failure domain: replicas of a range go to different ones.")
-@click.option("--tier-url", metavar="URL", help="Overrides what the placement driver says.")
-@click.option("--capacity-bytes", type=int, help="How much of the disk it may fill.")
+@click.option("--tier-url", metavar="URL", help="Overrides the placement driver's URL of the object store.")
+@click.option("--capacity-bytes", type=int, help="Size at which the log counts as full.")
 @click.option("--segment-size-bytes", type=int, help="Size of one write-ahead log segment.")
 def range_server(config: Path | None, **flags: Any) -> int:
     """Run one range server until SIGTERM or Ctrl-C.
 
-    Flags win over environment (RANGELOG_SERVER_…), environment over the file. Give the token by environment or file
-    only: RANGELOG_SERVER_TOKEN.
+    Flags have precedence over the environment (RANGELOG_SERVER_…), and it over the file. Give the token by environment
+    or file only: RANGELOG_SERVER_TOKEN.
 
     \b
     Example:
@@ -105,7 +109,7 @@ def local(
 ) -> int:
     """Run a whole cluster on this machine, in one directory, until Ctrl-C.
 
-    Start it again with the same --data-dir and everything is there. A member that crashes is started again.
+    A later start with the same --data-dir continues with the same data. A member that crashes is started again.
 
     \b
     Examples:
@@ -125,7 +129,7 @@ def local(
     "--report", type=click.Path(path_type=Path, dir_okay=False), default=Path("build/demo/report.html"),
     show_default=True, help="The page to write.",
 )  # fmt: skip
-@click.option("--keep", is_flag=True, help="Keep the cluster's data and logs, and say where.")
+@click.option("--keep", is_flag=True, help="Keep the cluster's data and logs, and print their path.")
 @click.option(
     "--flights", "flight_count", type=click.IntRange(40_000, 336_776), help="Only the first so many.  [default: all]"
 )

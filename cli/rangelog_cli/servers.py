@@ -1,6 +1,6 @@
 """`rangelog pd` and `rangelog range-server`: settings from flags, environment and file, then the server until it stops.
 
-Order: a flag wins over the environment, the environment over the file, the file over the default.
+Precedence: a flag over the environment, the environment over the file, the file over the default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SERVER_ENV_PREFIX = "RANGELOG_SERVER_"
 
 
 def run_pd(config: Path | None, flags: Mapping[str, Any]) -> int:
-    """Run a placement driver until it is stopped; its exit code."""
+    """Run a placement driver until it is stopped; return its exit code."""
     members = parse_members(flags["members"])
     values = merge(config, dict(flags) | {"members": members}, PD_ENV_PREFIX)
 
@@ -30,7 +30,7 @@ def run_pd(config: Path | None, flags: Mapping[str, Any]) -> int:
 
 
 def run_range_server(config: Path | None, flags: Mapping[str, Any]) -> int:
-    """Run a range server until it is stopped; its exit code."""
+    """Run a range server until it is stopped; return its exit code."""
     values = merge(config, dict(flags) | {"pd": list(flags["pd"])}, SERVER_ENV_PREFIX)
 
     from rangelog_server.main import run
@@ -55,7 +55,7 @@ def parse_members(given: tuple[str, ...]) -> dict[str, dict[str, str]]:
 
 
 def merge(config: Path | None, flags: Mapping[str, Any], env_prefix: str) -> dict[str, Any]:
-    """What to pass to the settings class: flags that were given, and keys of the file that the environment leaves free."""
+    """Return the values for the settings class: given flags, and keys of the file that the environment does not set."""
     given = {key: value for key, value in flags.items() if value not in (None, [], {}, ())}
     from_env = {key.removeprefix(env_prefix).lower() for key in os.environ if key.upper().startswith(env_prefix)}
     file = read_toml(config) if config is not None else {}
@@ -63,7 +63,7 @@ def merge(config: Path | None, flags: Mapping[str, Any], env_prefix: str) -> dic
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The keys of a configuration file; raises ConfigInvalid, naming the file and the line where possible."""
+    """Return the keys of a configuration file; raises ConfigInvalid, which names the file and, where possible, the line."""
     try:
         return tomllib.loads(path.read_text())
     except OSError as error:

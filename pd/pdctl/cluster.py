@@ -1,4 +1,4 @@
-"""`pdctl cluster …` and `pdctl task …`: how the cluster is, and what it is at."""
+"""`pdctl cluster …` and `pdctl task …`: the state of the cluster, and its tasks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def cluster() -> None:
 @output_option
 @session_of
 def status(session: Session, output: str) -> None:
-    """Show members, servers and counts; the exit code says how it is.
+    """Show members, servers and counts; the exit code is the health.
 
-    0: healthy. 1: degraded (a member or server is missing, or tasks fail). 4: nobody leads.
+    0: healthy. 1: degraded (a member or server is missing, or tasks fail). 4: there is no leader.
 
     \b
     Examples:
@@ -110,7 +110,7 @@ def _show(described: dict[str, Any]) -> None:
 
 @click.group()
 def task() -> None:
-    """What the placement driver wants of range servers."""
+    """The tasks of range servers: directives that are not done yet."""
 
 
 @task.command("list")
@@ -118,7 +118,7 @@ def task() -> None:
 @output_option
 @session_of
 def list_tasks(session: Session, failing: bool, output: str) -> None:
-    """List what is under way: seals, uploads, copies, drops, deletions.
+    """List the current tasks: seals, uploads, copies, drops, deletions.
 
     \b
     Example:
@@ -138,4 +138,4 @@ def list_tasks(session: Session, failing: bool, output: str) -> None:
         field("ASKED", "attempts"),
         field("LAST ERROR", "last_error"),
     ]
-    emit_list([task_view(each) for each in response.tasks], output, columns, empty="nothing is under way")
+    emit_list([task_view(each) for each in response.tasks], output, columns, empty="there are no tasks")

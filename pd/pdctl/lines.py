@@ -1,7 +1,7 @@
-"""Lines of a file, a pipe or a terminal, as they come, without holding up the event loop.
+"""Lines of a file, a pipe or a terminal, as they arrive, without blocking the event loop.
 
-What holds: memory is bounded, whatever the input (a line over the record limit is an error before it is whole); a line is
-handed on as soon as its end was read; an interrupted command does not wait for input that may never come.
+What holds: memory is bounded, whatever the input (a line over the record limit is an error before it is complete); a line is
+yielded as soon as its end was read; an interrupted command does not wait for input that may never arrive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _READ_BYTES = 256 * 1024
 
 
 class LineSplitter:
-    """Cuts bytes into lines, as they come. The line end (LF or CRLF) is not part of a line."""
+    """Splits bytes into lines, as they arrive. The line end (LF or CRLF) is not part of a line."""
 
     def __init__(self, line_bytes_max: int = RECORD_SIZE_BYTES_MAX) -> None:
         self._line_bytes_max = line_bytes_max
@@ -58,7 +58,7 @@ class LineSplitter:
 
 
 async def lines_of(source: BinaryIO) -> AsyncIterator[list[bytes]]:
-    """Yield the lines of `source`, those that came together together. Raises RecordTooLarge, InvalidArgument."""
+    """Yield lists of lines of `source` that arrived together. Raises RecordTooLarge, InvalidArgument."""
     splitter = LineSplitter()
     async with aclosing(_pieces(_own(source))) as pieces:
         async for data in pieces:
@@ -77,13 +77,13 @@ class _Input(Protocol):
 
 
 class _Borrowed:
-    """A file object that is not a file of the system's: read as it is, and left open."""
+    """A file object without a descriptor: it is read directly, and left open."""
 
     def __init__(self, source: BinaryIO) -> None:
         self.read = source.read
 
     def close(self) -> None:
-        """It is the caller's."""
+        """Do nothing: the file belongs to the caller."""
 
 
 def _own(source: BinaryIO) -> _Input:
@@ -121,7 +121,7 @@ async def _pieces(source: _Input) -> AsyncGenerator[bytes, None]:
             try:
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
             except RuntimeError:
-                return  # the loop is closed: nobody wants it any more
+                return  # the loop is closed, and with it the reader of the lines
 
     threading.Thread(target=run, name="lines", daemon=True).start()
     try:

@@ -21,7 +21,7 @@ _SHELLS = {
 
 
 def _number(_context: click.Context, _option: click.Parameter, value: float) -> float:
-    """No bound keeps `nan` out: it compares with nothing."""
+    """Parse a number of seconds. Bounds alone would allow `nan`."""
     if math.isnan(value):
         raise click.BadParameter("not a number of seconds")
     return value
@@ -77,7 +77,7 @@ def main(
 @main.command()
 @click.argument("shell", type=click.Choice(sorted(_SHELLS)))
 def completion(shell: str) -> None:
-    """Print the line that turns completion on.
+    """Print the line that enables completion.
 
     \b
     Example:

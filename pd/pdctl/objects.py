@@ -1,4 +1,4 @@
-"""`pdctl object …`: what a stream has in the object store."""
+"""`pdctl object …`: the objects of a stream in the object store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print: a table for people, JSON or YAML with stable keys for programs."""
+"""The output of commands: a table for people, JSON or YAML with stable keys for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 Row = Mapping[str, Any]
 Shown = tuple[str, Callable[[Row], object]]
-"""A column of a table: its heading, and what to show of a row."""
+"""A column of a table: its heading, and the function that formats a row's value."""
 
 
 def emit_list(rows: Sequence[Row], output: str, columns: Sequence[Shown], *, empty: str) -> None:
@@ -27,7 +27,7 @@ def emit_list(rows: Sequence[Row], output: str, columns: Sequence[Shown], *, emp
 
 
 def emit_one(row: Row, output: str, columns: Sequence[Shown]) -> None:
-    """Print one thing, a line per field."""
+    """Print one item, a line per field."""
     if output == "table":
         width = max(len(heading) for heading, _ in columns)
         for heading, show in columns:
@@ -58,7 +58,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         for heading in headings:
             table.add_column(heading, no_wrap=True)
         for row in rows:
-            table.add_row(*(Text(cell) for cell in row))  # not markup: "[…]" is what somebody wrote
+            table.add_row(*(Text(cell) for cell in row))  # not markup: "[…]" is part of the data
         console = Console(no_color=bool(os.environ.get("NO_COLOR")))
         # A narrow terminal wraps lines at its edge; cells are never cut or folded, so that they can be copied.
         whole = console.measure(table, options=console.options.update(max_width=1 << 16)).maximum
@@ -71,7 +71,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def printable(text: str) -> str:
-    """Return the text on one line, without what could steer a terminal."""
+    """Return the text on one line, without control characters."""
     return "".join(each if each.isprintable() else "�" for each in " ".join(text.split()))
 
 

@@ -85,7 +85,7 @@ def seal(session: Session, stream: str, yes: bool, output: str) -> None:
     Example:
       pdctl range seal flights --yes
     """
-    confirm(stream, f"This fences whoever writes to {stream}", yes=yes)
+    confirm(stream, f"This fences the writer of {stream}", yes=yes)
     end = session.with_client(lambda client: client.seal_stream(stream, timeout_s=session.timeout_s))
     if output == "table":
         click.echo(f"{stream} is sealed and ends at offset {end}")

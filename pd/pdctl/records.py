@@ -1,4 +1,4 @@
-"""`pdctl stream append | read | tail`: records in and out, a line each."""
+"""`pdctl stream append | read | tail`: records in and out, one per line."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ async def _append(
     *,
     timeout_s: float,
 ) -> tuple[int, int]:
-    """Return the first offset and how many records follow from there. An error says how many were acked before it."""
+    """Return the first offset and the number of records. An error message has the number of acked records."""
     count = acked = 0
 
     def seen(future: asyncio.Future[Ack]) -> None:
-        """What went wrong is raised by flush; an exception that nobody looked at asyncio would say again."""
+        """Mark the exception as retrieved: flush raises it, and asyncio would log it again."""
         nonlocal acked
         acked += not future.cancelled() and future.exception() is None
 
@@ -109,7 +109,7 @@ async def _append(
                     advance(count)
                 await writer.flush()
         except RangelogError as error:
-            if isinstance(error, InvalidArgument):  # of a line: those before it are well
+            if isinstance(error, InvalidArgument):  # of one line: the lines before it are appended
                 with suppress(RangelogError):
                     await writer.flush()
             error.message = f"{error.message} (acked before: {acked} records from offset {first})"
@@ -172,7 +172,7 @@ def read(
     read_preference: str,
     output: str | None,
 ) -> None:
-    """Read what is acked now, and stop.
+    """Read the records that are acked now, and stop.
 
     \b
     Examples:
@@ -182,7 +182,7 @@ def read(
     options = {"start": start, "end": end, "read_preference": read_preference, "timeout_s": session.timeout_s}
 
     async def run(client: Client) -> None:
-        await client.describe_stream(name, timeout_s=session.timeout_s)  # fails in time if nobody answers
+        await client.describe_stream(name, timeout_s=session.timeout_s)  # fails in time if no server answers
         await _read(client.reader(name, **options), _OUTPUTS.get(output, shape), limit)
 
     session.with_client(run)
@@ -198,7 +198,7 @@ def read(
 @_record_output_option
 @session_of
 def tail(session: Session, name: str, count: int, follow: bool, shape: str, output: str | None) -> None:
-    """Show the last records, and with -f those to come.
+    """Show the last records, and with -f all new ones.
 
     \b
     Example:
@@ -252,7 +252,7 @@ def _render(record: Any, shape: str) -> bytes:
 
 
 def _text(data: bytes) -> Any:
-    """Text where it is text; else base64, marked."""
+    """Return UTF-8 text unchanged, and other bytes as marked base64."""
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -31,7 +31,7 @@ def server() -> None:
 @output_option
 @session_of
 def list_servers(session: Session, output: str) -> None:
-    """List the range servers that ever registered.
+    """List all range servers that have registered.
 
     \b
     Example:

@@ -1,9 +1,9 @@
-"""What every command shares: which cluster, how to reach it, how to say what went wrong.
+"""The common part of all commands: the cluster, its connections, and error messages.
 
-Exit codes: 0 ok, 1 failed (or degraded), 2 usage, 3 not found, 4 unavailable or timed out (the line says so where the
-command may have been carried out), 5 somebody else was first (exists, fenced, precondition), 130 interrupted. A reader of
-our output that goes away ends the command quietly, with 0.
-Whatever goes wrong, the user reads one line, `pdctl: <what>: <what to do>`; RANGELOG_DEBUG=1 shows where.
+Exit codes: 0 ok, 1 failed (or degraded), 2 usage, 3 not found, 4 unavailable or timed out (the message includes it if the
+command may have been carried out), 5 another caller was first (exists, fenced, precondition), 130 interrupted. When the
+reader of the output closes it, the command ends without a message, with 0.
+Every error is one line, `pdctl: <what>: <what to do>`; RANGELOG_DEBUG=1 adds the traceback.
 """
 
 from __future__ import annotations
@@ -119,19 +119,19 @@ class Session:
 
 
 class PdctlGroup(click.Group):
-    """Turns whatever goes wrong into one line and an exit code, for every command below."""
+    """Turns every error of a command into one line and an exit code."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **kwargs: Any) -> Any:
-        """See click.Group.main."""
+        """Run a command and exit with its code. Overrides click.Group.main."""
         work = functools.partial(super().main, *args, standalone_mode=False, **kwargs)
         if not standalone_mode:
             return work()
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what the libraries have to say is not for the user
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # log lines of libraries are not for the user
         logging.getLogger().addHandler(logging.NullHandler())
         sys.exit(_run(work))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """See click.Group.invoke."""
+        """Run a command and map its errors. Overrides click.Group.invoke."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -159,7 +159,7 @@ def _run(work: Callable[[], Any]) -> int:
         return _fail(error.format_message(), EXIT_FAILED)
     except click.Abort as error:
         if isinstance(error.__cause__ or error.__context__, EOFError):
-            return _fail("nothing was typed: nothing was done", EXIT_FAILED)
+            return _fail("no input: nothing was done", EXIT_FAILED)
         return EXIT_INTERRUPTED
     except RangelogError as error:
         return _fail(_one_line(error), exit_code(error))
@@ -200,7 +200,7 @@ def _one_line(error: RangelogError) -> str:
 
 
 def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """-o table|json|yaml."""
+    """Add the option -o table|json|yaml to a command."""
     return click.option(
         "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True,
         help="How to print.",
@@ -208,7 +208,7 @@ def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def confirm(name: str, what: str, *, yes: bool) -> None:
-    """Ask for the name to be typed, unless --yes; without a terminal, --yes is needed."""
+    """Ask for the name as confirmation, unless --yes; without a terminal, --yes is required."""
     if yes:
         return
     if not sys.stdin.isatty():

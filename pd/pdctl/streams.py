@@ -1,4 +1,4 @@
-"""`pdctl stream …`: streams and what they are configured with. Records themselves: records.py."""
+"""`pdctl stream …`: streams and their configuration. records.py has the commands for records."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ def stream() -> None:
 def _config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--tiered/--not-tiered", default=None, help="Upload sealed ranges to the object store."),
-        click.option("--compression", type=click.Choice(["none", "zstd"]), help="Of batches."),
+        click.option("--compression", type=click.Choice(["none", "zstd"]), help="Compression of batches."),
         click.option("--durability", type=click.Choice(["flushed", "memory"]),
                      help="flushed: acks come after fdatasync. memory: before; faster, and a power cut may lose acks."),
         click.option("--hot-retention", "hot_retention_seconds", type=Duration(never=True), metavar="DURATION|never",
-                     help="How long a tiered range stays on range servers as well."),
-        click.option("--retention-size", "retention_bytes", type=Size(), metavar="SIZE", help="Keep this much; 0: all."),
-        click.option("--retention", "retention_seconds", type=Duration(), metavar="DURATION", help="Keep so long; 0s: all."),
-        click.option("--range-age", "range_age_seconds", type=Duration(), metavar="DURATION", help="Roll a range this old."),
-        click.option("--range-size", "range_size_bytes_max", type=Size(), metavar="SIZE", help="Roll a range this large."),
-        click.option("--acks", type=click.IntRange(1, 7), help="Copies that make an ack."),
-        click.option("--replicas", type=click.IntRange(1, 7), help="Copies of each record."),
+                     help="How long a tiered range also stays on range servers."),
+        click.option("--retention-size", "retention_bytes", type=Size(), metavar="SIZE", help="Trim above it; 0: never."),
+        click.option("--retention", "retention_seconds", type=Duration(), metavar="DURATION", help="Trim at it; 0s: never."),
+        click.option("--range-age", "range_age_seconds", type=Duration(), metavar="DURATION", help="Seal a range at this age."),
+        click.option("--range-size", "range_size_bytes_max", type=Size(), metavar="SIZE", help="Seal a range at this size."),
+        click.option("--acks", type=click.IntRange(1, 7), help="Replicas that hold a record durably before its ack."),
+        click.option("--replicas", type=click.IntRange(1, 7), help="Replicas of each range."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -105,7 +105,7 @@ def create(session: Session, name: str, output: str, **options: Any) -> None:
 
 
 @stream.command("list")
-@click.option("--prefix", default="", help="Only names that start with it.")
+@click.option("--prefix", default="", help="Only names with this prefix.")
 @output_option
 @session_of
 def list_streams(session: Session, prefix: str, output: str) -> None:
@@ -156,7 +156,7 @@ def show(session: Session, name: str, output: str) -> None:
 @output_option
 @session_of
 def update(session: Session, name: str, output: str, **options: Any) -> None:
-    """Change what is given; the rest stays. Replicas, acks and sizes apply to new ranges.
+    """Change the given options only. Replicas, acks and sizes apply to new ranges.
 
     \b
     Example:
@@ -176,12 +176,12 @@ def update(session: Session, name: str, output: str, **options: Any) -> None:
 
 @stream.command()
 @click.argument("name")
-@click.option("--to", "trim_offset", type=OFFSET, required=True, help="Records below it go.")
+@click.option("--to", "trim_offset", type=OFFSET, required=True, help="Delete the records below this offset.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @output_option
 @session_of
 def trim(session: Session, name: str, trim_offset: int, yes: bool, output: str) -> None:
-    """Let everything below an offset go, for good.
+    """Delete all records below an offset, for good.
 
     \b
     Example:
@@ -202,7 +202,7 @@ def trim(session: Session, name: str, trim_offset: int, yes: bool, output: str) 
 @output_option
 @session_of
 def delete(session: Session, name: str, yes: bool, output: str) -> None:
-    """Delete a stream and all it holds, objects included.
+    """Delete a stream and all its records, objects included.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them: 64MiB, 1.5GB, 7d, 90s, never."""
+"""Sizes and durations in text form: 64MiB, 1.5GB, 7d, 90s, never."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Duration(click.ParamType[int]):
 
 
 class Start(click.ParamType["int | str | datetime"]):
-    """Where to read from: an offset, earliest, latest, or an ISO time."""
+    """The start of a read: an offset, earliest, latest, or an ISO time."""
 
     name = "start"
 

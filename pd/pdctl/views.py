@@ -1,4 +1,4 @@
-"""Messages as plain dictionaries with stable keys: what `-o json` prints. Offsets and sizes are numbers, states words."""
+"""Messages as plain dictionaries with stable keys, for `-o json`. Offsets and sizes are numbers, states are words."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def server_view(server: common_pb2.Server) -> dict[str, Any]:
 
 
 def task_view(task: pd_pb2.Task) -> dict[str, Any]:
-    """Something that the placement driver wants of a range server."""
+    """A task of a range server."""
     return {
         "task_id": task.task_id,
         "kind": task.kind,

@@ -1,22 +1,22 @@
-"""Cluster time: what the placement driver dates things by, and compares dates with. Told the clocks, it has none of its own.
+"""Cluster time: the clock by which the placement driver dates the state and computes ages. Pure: callers pass all clocks.
 
 What holds, while at most one clock among the leader's and the servers' is wrong:
 
-* It never goes back, and nothing ages faster than it should: between steps it runs at the rate of the leader's monotonic
-  clock, whatever the leader's wall clock does.
-* It steps forward only to where the middle one of the wall clocks is, of at least two range servers (or the one that is
-  registered, or left while the others are dead) and, where their number is even or one, the leader's. Two clocks that differ
-  cannot be told apart: the earlier one counts.
-* Of three clocks or more, a step needs a second clock within AGREEMENT_MS of the middle one. Clocks are known from heartbeats,
-  so two that were wrong one after the other look wrong at once, and the middle of three is one of them; but they do not
-  agree. Without agreement the time goes to the middle after APART_MS, in which every living server is heard many times.
-* Ahead of the middle it runs at nine tenths of the rate until the clocks have caught up.
-* A leader begins at the highest time of all commands, which is old if nothing was done for days or all was off. Until
-  enough servers were heard, its time is provisional: good for measuring ages, which come out too small at worst, but what
-  is dated with it would seem to be old after the step. So it is not dated until the time is confirmed.
+* It never decreases, and no age grows too fast: between steps it runs at the rate of the leader's monotonic clock,
+  whatever the leader's wall clock does.
+* It steps forward only to the median of the wall clocks, of at least two range servers (or the only registered one, or the
+  only one alive) and, where their number is even or one, the leader's. Of two clocks that differ either may be wrong: the
+  earlier one counts.
+* Of three clocks or more, a step also needs a second clock within AGREEMENT_MS of the median. A clock is known from its last
+  heartbeat, so two that were wrong one after the other look wrong at once, and the median of three is one of them; but they
+  do not agree. Without agreement the time steps to the median after APART_MS, in which every living server reports often.
+* Ahead of the median it runs at nine tenths of the rate until the clocks have caught up.
+* A leader starts at the highest time of all commands, which is old after days without commands. Until enough servers have
+  reported, its time is provisional: good for ages, which are too small at worst, but a date of that time would be too old
+  after the step. So rows are not dated until the time is confirmed.
 
 A jump of the leader's own wall clock against its monotonic one (it was suspended, or was set) makes the time provisional
-until the servers are heard again.
+until the servers have reported again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 TOLERANCE_MS = 1_000.0
-"""A heartbeat may be this long on its way; below it nothing is worth a step."""
+"""The longest transit time of a heartbeat; smaller differences cause no step."""
 
 AGREEMENT_MS = 60_000.0
 """Clocks that are kept by anything at all are closer to each other than this."""
@@ -39,34 +39,34 @@ WITNESSES_MIN = 2
 
 @dataclass(slots=True)
 class ClusterTime:
-    """Of one leader. Times in ms; `now_ms` is its monotonic clock, `wall_ms` a wall clock."""
+    """The cluster time of one leader. Times in ms; `now_ms` is its monotonic clock, `wall_ms` a wall clock."""
 
     _time_ms: float = 0.0
     _read_ms: float = 0.0
     _own_ms: float = 0.0  # the leader's wall clock less its monotonic one
-    _heard: dict[str, float] = field(default_factory=dict)  # the servers', the same way
+    _heard: dict[str, float] = field(default_factory=dict)  # the same of each server
     _middle_ms: float | None = None
     _middle_alone: bool = False  # no other clock agrees with the middle one
     _apart_since_ms: float | None = None  # a step has waited since then for a clock that agrees
-    _witnesses: int = 0  # how many took part at once, at most
+    _witnesses: int = 0  # the largest number of clocks so far
     _needed: int = 0
 
     def begin(self, now_ms: float, wall_ms: float, time_ms: int) -> None:
-        """This member begins to lead; `time_ms` is the highest time of all commands, 0 in a new cluster."""
+        """Start a term of leadership; `time_ms` is the highest time of all commands, 0 in a new cluster."""
         self._time_ms = float(time_ms or wall_ms)
         self._read_ms = now_ms
         self._own_ms = wall_ms - now_ms
         self._forget()
 
     def heard(self, server: str, now_ms: float, wall_ms: float) -> None:
-        """A heartbeat of a range server says what its wall clock shows; 0: it does not say."""
+        """Note the wall clock in a range server's heartbeat; 0: it has none."""
         if wall_ms > 0:
             self._heard[server] = wall_ms - now_ms
 
     def judge(self, alive: Collection[str], expected: int) -> None:
-        """Find the middle of the clocks of the servers that are alive. Call it now and then.
+        """Compute the median of the clocks of living servers. Call it regularly.
 
-        `expected`: how many may still be heard; at least 1 where any is registered.
+        `expected`: how many servers may still report; at least 1 where any is registered.
         """
         witnesses = [self._heard[name] for name in alive if name in self._heard]
         self._needed = min(WITNESSES_MIN, expected)
@@ -105,11 +105,11 @@ class ClusterTime:
 
     @property
     def provisional(self) -> bool:
-        """Whether a step may still come because servers were not heard, or because the clocks are far apart."""
+        """Whether a step may still follow because servers have not reported, or because the clocks are far apart."""
         return self._witnesses < self._needed or self._apart_since_ms is not None
 
     def leader_is_off_by_ms(self, now_ms: float) -> float:
-        """How far the leader's wall clock is ahead of the time last read, or (negative) behind it."""
+        """Return by how many ms the leader's wall clock is ahead of the time last read, or (negative) behind it."""
         return self._own_ms + now_ms - self._time_ms
 
     def _forget(self) -> None:

@@ -1,7 +1,7 @@
 """One placement driver behind its API: proposes commands, reads behind a barrier, runs the reconcilers as leader.
 
-What holds: what is answered was applied by a majority, or read after a barrier; a follower names the leader; decisions
-that need a clock or the heartbeats are made here and go into the command.
+What holds: a reply holds a command's result after a majority has it, or a read after a barrier; a follower names the leader;
+decisions that need a clock or the heartbeats are made here and put into the command.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 PROPOSE_TIMEOUT_S = 2.5
 BARRIER_TIMEOUT_S = 2.0
-"""Both below a client's try at one member, so that it hears from us what is the matter."""
+"""Both below the limit of a client's try at one member, so that the client gets the driver's error."""
 REQUEST_ID_LENGTH_MAX = 100
 CLOCK_OFF_MS = 60_000
 _SESSION_BITS = 20
@@ -41,7 +41,7 @@ _log = logging.getLogger("rangelog.pd")
 
 
 class Driver:
-    """See the module. Lives on one event loop."""
+    """One placement driver behind its API. Bound to one event loop."""
 
     def __init__(self, settings: PdSettings, consensus: Consensus, machine: Machine) -> None:
         self.settings = settings
@@ -58,23 +58,23 @@ class Driver:
 
     @staticmethod
     def now_ms() -> float:
-        """Monotonic; for leases."""
+        """Return the monotonic clock in ms, for leases."""
         return time.monotonic() * 1000
 
     @staticmethod
     def wall_ms() -> int:
-        """Wall clock; for what people read, and one voice in cluster time."""
+        """Return the wall clock in ms, for people, and as one of the clocks of cluster time."""
         return time.time_ns() // 1_000_000
 
     def time_ms(self) -> int:
-        """Cluster time; for everything that the state dates, and for what compares with it."""
-        known_ms = self._machine.state.time_ms  # one number: nothing has to be held still for it
+        """Return cluster time in ms, for the dates of the state and all comparisons with them."""
+        known_ms = self._machine.state.time_ms  # one number, so no lock is needed
         if self._leading_term is None:
             return known_ms or self.wall_ms()
         return max(known_ms, self._clock.read(self.now_ms(), self.wall_ms()))
 
     def heard_clock(self, server: str, wall_ms: int) -> None:
-        """A range server says what its wall clock shows."""
+        """Note the wall clock of a range server."""
         self._clock.heard(server, self.now_ms(), wall_ms)
         if self._clock.provisional:
             self._judge_time()
@@ -91,7 +91,7 @@ class Driver:
         self._clock.judge(alive, max(expected, min(1, len(health))))
 
     def _mind_own_clock(self) -> None:
-        """Say once when this leader's wall clock is not what the others show."""
+        """Log once when this leader's wall clock differs from cluster time."""
         self.time_ms()
         off_ms = self._clock.leader_is_off_by_ms(self.now_ms())
         is_off = abs(off_ms) > CLOCK_OFF_MS
@@ -107,7 +107,7 @@ class Driver:
 
     @contextmanager
     def state(self) -> Iterator[State]:
-        """The state as applied so far, held still; no awaits inside."""
+        """Return the applied state under the lock; the caller must not await inside."""
         with self.consensus.lock:
             yield self._machine.state
 
@@ -126,7 +126,7 @@ class Driver:
         return level_of(action) <= self._machine.state.cluster_version
 
     async def barrier(self) -> None:
-        """After this the state holds everything that was acknowledged before. Raises NotLeader with a hint, Unavailable."""
+        """Wait until the state includes all acknowledged commands. Raises NotLeader with a hint, Unavailable."""
         try:
             await self.consensus.barrier(timeout_s=BARRIER_TIMEOUT_S)
         except NotLeader as error:
@@ -134,15 +134,13 @@ class Driver:
         self._note_leading()
 
     async def propose_request(self, response: type[_T], request_id: str, **action: Message) -> _T:
-        """Apply a client's command, which needs a request id: without one a retry would do it twice."""
+        """Apply a client's command, which needs a request id: without one a retry would have a second effect."""
         if not request_id:
-            raise InvalidArgument(
-                "the request id is missing: a command is repeated under the one it was first sent with"
-            )
+            raise InvalidArgument("the request id is missing: a retry of a command carries the id of its first try")
         return await self.propose(response, request_id, **action)
 
     async def propose(self, response: type[_T], request_id: str, **action: Message) -> _T:
-        """Apply one command and return its response. Raises what the command came to, NotLeader, OutcomeUnknown."""
+        """Apply one command and return its response. Raises the command's error, NotLeader, OutcomeUnknown."""
         if len(request_id) > REQUEST_ID_LENGTH_MAX:
             raise InvalidArgument(f"a request id of {len(request_id)} characters; the limit is {REQUEST_ID_LENGTH_MAX}")
         command = pd_state_pb2.Command(request_id=request_id, **action)  # type: ignore[arg-type]
@@ -155,12 +153,12 @@ class Driver:
         return response.FromString(response_of(result))
 
     def _tell_watchers(self) -> None:
-        """Wake the calls that wait for what was just applied."""
+        """Wake the watches of streams that were just changed."""
         with self.state() as state:
             self.watches.follow(state)
 
     def _date(self, command: pd_state_pb2.Command, *, gated: bool = True) -> None:
-        """Complete a command: its level and time. `gated`: refuse what not all members know."""
+        """Complete a command by its level and time. `gated`: refuse a level that not all members have."""
         action = command.WhichOneof("action") or ""
         command.version = max(command.version, needed_level(command))
         if gated:
@@ -177,13 +175,13 @@ class Driver:
         return NotLeader(f"this placement driver does not lead; {leader} does", address=address)
 
     def _stop_leading(self) -> None:
-        """What was in this member's memory as leader is of no use any more."""
+        """Clear the leader's memory after the end of a term of leadership."""
         if self._leading_term is not None:
             self._leading_term = None
             self.watches.clear(0)
 
     def _note_leading(self) -> None:
-        """A term of leadership begins at its first barrier: leases count from here, and every server must report anew."""
+        """Start a term of leadership at its first barrier: leases count from here, and every server must report again."""
         term = self.consensus.status().term
         if self._leading_term != term:
             self._leading_term = term
@@ -197,7 +195,7 @@ class Driver:
     # ---- the leader's own work
 
     async def reconcile(self) -> None:
-        """One round; called again and again. Does nothing on a follower."""
+        """Run one round of the reconcilers. Does nothing on a follower."""
         if not self.consensus.is_leader():
             self._stop_leading()
             return
@@ -221,14 +219,14 @@ class Driver:
             self._tell_watchers()
             self.tasks.expire(self.wall_ms())
         except Unavailable as error:
-            _log.debug("a round of reconciling was cut short: %s", error)
+            _log.debug("a round of reconciling was interrupted: %s", error)
 
     async def _raise_cluster_version(self) -> None:
-        """Once all members announce a higher feature level, it is the cluster's."""
+        """Raise the cluster version once all members announce a higher feature level."""
         levels = [member.feature_level for member in self.consensus.status().members]
         common = min(levels, default=0)
         if common > self._machine.state.cluster_version:
-            _log.info("all placement drivers have feature level %d: the cluster goes on at it", common)
+            _log.info("all placement drivers have feature level %d: it is the cluster version now", common)
             command = pd_state_pb2.Command(version=common)
             command.set_cluster_version.version = common
             await self._propose_own(command, gated=False)

@@ -1,4 +1,4 @@
-"""`run`: one placement driver from its settings until it is told to stop."""
+"""`run`: one placement driver from its settings until a signal stops it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rangelog_server_common.process import fail, stop_on_signals
 
 
 def run(settings: PdSettings) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code. What goes wrong is said in one line."""
+    """Serve until SIGTERM or SIGINT; return the exit code. An error is printed as one line."""
     _set_up_logs()
     try:
         lock = lock_directory(settings.data_dir)
@@ -40,7 +40,7 @@ async def _serve(settings: PdSettings) -> None:
 
 
 def _set_up_logs() -> None:
-    """Structured lines on stderr; of the library's own, only warnings."""
+    """Log structured lines to stderr; of libraries, warnings only."""
     log_to_stderr()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("rangelog").setLevel(logging.INFO)

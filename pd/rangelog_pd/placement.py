@@ -1,7 +1,7 @@
 """Which range servers get a range's replicas. Pure and deterministic.
 
-What holds: never two replicas on one server; at least `acks` of the chosen are alive; zones are spread before load is
-looked at; a server that is not alive is chosen only where there are too few alive ones.
+What holds: never two replicas on one server; at least `acks` of the chosen servers are alive; zones are spread before load
+counts; a server that is not alive is chosen only where too few are alive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rangelog_core.errors import NoPlacement
 
 
 class ServerHealth(IntEnum):
-    """By heartbeats; lower is better."""
+    """The health of a range server by its heartbeats; lower is better."""
 
     ALIVE = 0
     SUSPECT = 1
@@ -42,9 +42,9 @@ def place(
     strictly: bool = False,
     zones_taken: Sequence[str] = (),
 ) -> list[Candidate]:
-    """Choose up to `replicas` servers. Raises NoPlacement, saying what is missing.
+    """Choose up to `replicas` servers. Raises NoPlacement, which names what is missing.
 
-    `zones_taken`: where the range has replicas already.
+    `zones_taken`: the zones in which the range has replicas already.
     """
     allowed = [each for each in candidates if not (strictly and each.server in exclude)]
     alive = sum(each.health is ServerHealth.ALIVE for each in allowed)
@@ -79,9 +79,9 @@ def _no_place(alive: int, acks: int, wanted: int, *, strictly: bool) -> str:
 
 
 class Placer:
-    """Places many ranges in a row: what is placed counts as load for the next, and the candidates are sorted once.
+    """Places many ranges in a row: each placement counts as load for the next, and the candidates are sorted once.
 
-    What holds: each choice is the one that `place` makes of the candidates with the load that the choices before left.
+    What holds: each choice is that of `place` for the candidates with the load of all earlier choices.
     """
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
@@ -130,7 +130,7 @@ class Placer:
         *,
         strictly: bool,
     ) -> Iterator[Candidate]:
-        """The best of a zone that is not excluded, and, where excluded ones may be taken, the best of those."""
+        """Return the best candidate of a zone that is not excluded, and, where these are allowed, the best excluded one."""
         found_other = found_excluded = False
         for _, _, name in ordered:
             if name in chosen:
@@ -146,7 +146,7 @@ class Placer:
                 return
 
     def _load(self, each: Candidate) -> None:
-        """One more open range on a server."""
+        """Count one more open range on a server."""
         ordered = self._zones[each.zone]
         ordered.remove((each.health, each.load, each.server))
         loaded = replace(each, load=tuple(part + 1 for part in each.load))

@@ -1,4 +1,4 @@
-"""One running placement driver: consensus, the API, the reconcile loop; stops when told, or when consensus died."""
+"""One running placement driver: consensus, the API, the reconcile loop; it ends by `stop`, or when consensus has failed."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _log = structlog.get_logger("pd")
 
 
 class Runtime:
-    """See the module."""
+    """One running placement driver."""
 
     def __init__(self, settings: PdSettings) -> None:
         self._settings = settings
         self._stop = asyncio.Event()
 
     def stop(self) -> None:
-        """End `run` soon."""
+        """Make `run` return soon."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Serve until stopped. Raises what consensus died of, or why the API cannot listen."""
+        """Serve until stopped. Raises the failure of consensus, or the error of listening."""
         settings = self._settings
         machine = Machine(settings.feature_level_max)
         raft = {name: member.raft_address for name, member in settings.members.items()}

@@ -1,4 +1,4 @@
-"""What a placement driver can be told, and the defaults."""
+"""The settings of a placement driver, and their defaults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rangelog_server_common.data_directory import check_directory_name
 
 
 class MemberSettings(BaseModel):
-    """Where one member is reached by its peers, and by everybody else."""
+    """The addresses of one member: for its peers (Raft), and for all others (API)."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,5 +63,5 @@ class PdSettings(BaseSettings):
 
     @property
     def api_address(self) -> str:
-        """Where others reach this member's API."""
+        """The address of this member's API."""
         return self.members[self.name].api_address

@@ -13,33 +13,36 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE_ROOTS = ("proto", "core", "server_common", "client", "pd", "range_server", "cli", "tools")
+SOURCE_ROOTS = ("proto", "core", "server_common", "client", "pd", "range_server", "cli", "broker", "tools")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
 FORBIDDEN_WORDS = (
     "blob",
     "bookie",
-    "broker",
-    "controller",
-    "coordinator",
-    "generation",
     "lac",
     "ledger",
     "leo",
     "rotate",
-    "shard",
-    "topic",
     "watermark",
 )
 """Other systems' names for what docs/GLOSSARY.md names; ours is there."""
 
+NEXT_LAYER = "broker/"
+"""Partitioned streams, groups and protocol front ends: there the words of those protocols have a meaning of their own."""
+
 WORDS_WITH_A_PLACE: dict[str, str | tuple[str, ...]] = {
+    "broker": NEXT_LAYER,
+    "controller": NEXT_LAYER,
+    "coordinator": NEXT_LAYER,
+    "generation": NEXT_LAYER,
     "lsn": "range_server/",  # of the write-ahead log
     "master": "client/rangelog/spark/",  # Spark's own name for where it runs
     "node": "pd/rangelog_pd/consensus/",  # the Raft library's
-    "partition": "client/rangelog/spark/",
-    "segment": ("range_server/", "tools/make_golden.py"),  # one file of the write-ahead log
+    "partition": ("client/rangelog/spark/", NEXT_LAYER),
+    "segment": ("range_server/", "tools/make_golden.py", NEXT_LAYER),  # one file of the write-ahead log
+    "shard": NEXT_LAYER,
+    "topic": NEXT_LAYER,
 }
 LIBRARY_NAMES = {"partition", "rpartition"}  # str.partition
 
@@ -164,16 +167,33 @@ def test_modules_and_tests_say_what_they_are() -> None:
     assert not silent, silent
 
 
+def forbidden_words(place: str) -> set[str]:
+    """The words that no name in a file at this place may have."""
+    elsewhere = {word for word, home in WORDS_WITH_A_PLACE.items() if not place.startswith(home)}
+    return elsewhere.union(FORBIDDEN_WORDS)
+
+
 def test_one_word_per_thing() -> None:
     """Names do not use the words that the glossary forbids, and some words only where they mean something."""
     wrong: list[str] = []
     for path in sources():
         place = name_of(path)
-        elsewhere = {word for word, home in WORDS_WITH_A_PLACE.items() if not place.startswith(home)}
+        forbidden = forbidden_words(place)
         for line, name in names(tree_of(path)):
-            if name not in LIBRARY_NAMES and words_of(name) & elsewhere.union(FORBIDDEN_WORDS):
+            if name not in LIBRARY_NAMES and words_of(name) & forbidden:
                 wrong.append(f"{place}:{line} {name}")
     assert not wrong, wrong
+
+
+@pytest.mark.parametrize(
+    "word", ["broker", "controller", "coordinator", "generation", "partition", "segment", "shard", "topic"]
+)
+def test_words_of_the_next_layer_are_free_there_alone(word: str) -> None:
+    """The next layer may use the words of its protocols, every other package may not; rivals' words are forbidden in all."""
+    assert word not in forbidden_words("broker/rangelog_broker/groups.py")
+    for place in ("proto", "core", "server_common", "client", "pd", "cli"):
+        assert word in forbidden_words(f"{place}/module.py")
+    assert {"ledger", "bookie", "blob"} <= forbidden_words("broker/rangelog_broker/groups.py")
 
 
 def test_the_glossary_names_every_forbidden_word() -> None:

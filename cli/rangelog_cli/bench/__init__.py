@@ -1,1 +1,1 @@
-"""`rangelog bench`: what a cluster does per second and how long it takes, measured the same way for every system."""
+"""`rangelog bench`: throughput and latency of a cluster, measured in the same way for every system."""

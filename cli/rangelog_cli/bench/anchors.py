@@ -1,4 +1,4 @@
-"""Kafka and BookKeeper as peers: what they are called in the results, and the line that compares rangelog with them.
+"""Kafka and BookKeeper as peers: their names in the results, and the line that compares rangelog with them.
 
 Standard library only: the peers' processes import this as well.
 """

@@ -1,4 +1,4 @@
-"""`rangelog bench`: measure a cluster of its own (or one that runs), and tell people and programs."""
+"""`rangelog bench`: measures a cluster of its own, or a running one, and prints the results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rangelog_cli.bench.workload import (
 from rangelog_core.errors import InvalidArgument
 
 NAMES = (THROUGHPUT, CATCHUP, LATENCY, OPEN_LOOP, TAIL, FAILOVER, *OWN)
-"""What --only takes."""
+"""The values of --only."""
 _FIGURES = {THROUGHPUT: 3, CATCHUP: 3, LATENCY: 3, "arrow": 3, "streams": 3, "cold": 4}
 
 
@@ -45,7 +45,7 @@ def run_bench(
     rounds: int | None,
     plot_path: Path | None,
 ) -> int:
-    """Measure and report; 0 when all was measured. Raises what the cluster raises."""
+    """Measure and report; return 0 if no measurement failed. Raises the cluster's errors."""
     effort = QUICK if quick else Effort()
     effort = replace(effort, seconds=seconds or effort.seconds, rounds=rounds or effort.rounds)
     wanted = choose(only, own_cluster=against is None)
@@ -64,7 +64,7 @@ def run_bench(
 
 
 def choose(only: Sequence[str], *, own_cluster: bool) -> list[str]:
-    """What to measure, in order. Raises InvalidArgument for unknown names and what a foreign cluster is spared."""
+    """Return the measurements, in order. Raises InvalidArgument for unknown names, or if one needs an own cluster."""
     for name in only:
         if name not in NAMES:
             raise InvalidArgument(f"--only {name}: choose of {', '.join(NAMES)}")

@@ -1,10 +1,10 @@
-"""What this machine allows: three processes that only write, flush and answer; acked by two of three.
+"""The floor: three processes that only write, flush and reply; an append is acked by two of three.
 
-No offsets, checksums, epochs or metadata: what is left is the transport and the disk. Our own figures are set against
-these, taken in the same run, wherever an absolute one would only tell how busy the machine was.
+Without offsets, checksums, epochs and metadata only the transport and the disk remain. The figures of rangelog are divided by
+those of the floor, of the same run, wherever an absolute figure would depend on the load of the machine.
 
-A message is its length (4 bytes), its kind (1) and its content. Appends that wait are written with one call and flushed
-with one fdatasync, on a thread; the answer is how many are flushed by now (8 bytes).
+A message is its length (4 bytes), its kind (1) and its content. Waiting appends are written with one call and flushed with
+one fdatasync, on a thread; the reply is the number of flushed appends so far (8 bytes).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _GROUP_MAX = 1024
 
 
 class _Disk:
-    """Writes and flushes whatever waits, in one go, over and over into the same preallocated file."""
+    """Writes and flushes all waiting data together, again and again into the same preallocated file."""
 
     def __init__(self, path: Path, loop: asyncio.AbstractEventLoop) -> None:
         self.descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o600)
@@ -114,7 +114,7 @@ class _Serving(asyncio.Protocol):
 
 
 class _Asking(asyncio.Protocol):
-    """The client's side: counts what is flushed, or the bytes that were read."""
+    """The client's side: counts the flushed appends, or the bytes that were read."""
 
     def __init__(self, on_data: Callable[[bytes], None]) -> None:
         self._on_data = on_data
@@ -169,7 +169,7 @@ class Floor(System):
         return {each.name: each.pid for each in self._processes if each.running}
 
     async def fresh_log(self) -> None:
-        """See System: new connections, which count from 0."""
+        """Continue with new connections, which count from 0."""
         self._disconnect()
         self._rests, self._flushed = [b""] * _COPIES, [0] * _COPIES
         self._sent = self._acked = 0
@@ -213,7 +213,7 @@ class Floor(System):
         await future
 
     async def pump(self, payload: bytes, seconds: float) -> int:
-        """See System: in batches, a few of them in flight."""
+        """Append the payload as often as possible for so long, in batches, some in flight; return how many were acked."""
         loop = asyncio.get_running_loop()
         self._record_size = len(payload)
         count = max(1, _BATCH_BYTES // len(payload))
@@ -230,7 +230,7 @@ class Floor(System):
         return (self._acked - first) * count
 
     async def read_all(self, count: int) -> int:
-        """See System: as many bytes from one of the processes."""
+        """Read as many bytes as `count` records have from one of the processes; return how many came."""
         wanted, came = count * self._record_size, 0
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

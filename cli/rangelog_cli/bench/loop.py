@@ -1,4 +1,4 @@
-"""Which event loop the measured processes of ours run on."""
+"""The event loop of the measured processes of rangelog."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ CATCHUP = "catchup_read"
 CATCHUP_ARROW = "catchup_read_arrow"
 COLD = "cold_read"
 COLD_FIRST = "cold_read_first"
-"""The first time in a process: the memory that objects come into was never touched before."""
+"""The first read in a process: the memory for the objects was never used before."""
 COLD_ARROW = "cold_read_arrow"
 COLD_GET = "cold_raw_get"
 GAP_SERVER = "gap_server"
@@ -63,7 +63,7 @@ class Measurement:
 
     @classmethod
     def from_json(cls, line: str) -> Measurement:
-        """Raises ValueError for a line that is none."""
+        """Parse one line. Raises ValueError if it is not a measurement."""
         fields = json.loads(line)
         try:
             named = {name: fields.pop(name) for name in ("system", "setting", "metric", "record_size", "value", "unit")}

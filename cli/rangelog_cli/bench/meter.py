@@ -1,6 +1,6 @@
-"""Processor time and memory of the measured processes, and of everybody else: from /proc.
+"""Processor time and memory of the measured processes, and of all others: from /proc.
 
-A figure that was taken while others used the machine says so. Standard library only.
+Each figure includes the processor time of other processes meanwhile. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CLIENT = "client"
 
 
 class Meter:
-    """Starts counting when made; `stop` tells. Children of the named processes count as theirs.
+    """Counts from its creation to `stop`. Children of the named processes count as theirs.
 
     `pids`: name of each measured process beside this one, which is the client.
     """
@@ -64,14 +64,14 @@ class Meter:
 
 
 def give_back_memory() -> None:
-    """Let go of what this process holds and does not use, so that `memory_bytes` says what is in use."""
+    """Return unused memory of this process to the system, so that `memory_bytes` is the memory in use."""
     gc.collect()
     with suppress(AttributeError):  # glibc only
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def memory_bytes(pid: int) -> int:
-    """What a process holds of its own (anonymous resident memory); 0 when it is gone."""
+    """Return a process's own memory (anonymous, resident) in bytes; 0 when it has ended."""
     try:
         with open(f"/proc/{pid}/status") as status:
             for line in status:

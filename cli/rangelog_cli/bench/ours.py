@@ -1,7 +1,7 @@
 """rangelog itself as a measured system: a local cluster of its own, or one that runs already.
 
-What a good user would do: uvloop where it is installed (see `command`), one client, one writer kept open, no future per
-record where none is needed. `pump_writer` is the one place that knows the fastest way to append.
+As recommended to users: uvloop where it is installed (see `command`), one client, one writer kept open, no future per record
+where none is needed. `pump_writer` is the only function with the fastest way to append.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAME = "rangelog"
 SETTING = "flushed on 2 of 3"
 RANGE_SERVERS = 3
 RANGE_SERVERS_FOR_FAILOVER = 4
-"""One more than a range needs, so that the next range has somewhere to go."""
+"""One more than a range needs, so that there are enough for the next range."""
 _SUBMITS_AT_ONCE = 64
 _OPEN_TIMEOUT_S = 60.0
 
@@ -51,7 +51,7 @@ class Rangelog(System):
     name = NAME
     setting = SETTING
     append_timeout_s = 60.0
-    """The writer itself goes on trying; sending again here would append twice."""
+    """The writer itself retries; a second append here would be a second record."""
 
     def __init__(self, directory: Path, against: str | None = None) -> None:
         self.directory = directory
@@ -64,14 +64,14 @@ class Rangelog(System):
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster of its own. Raises InvalidArgument when it measures somebody else's."""
+        """The cluster of its own. Raises InvalidArgument when another cluster is measured."""
         if self._cluster is None:
             raise InvalidArgument("this measurement kills or reconfigures servers: leave out --against")
         return self._cluster
 
     @property
     def endpoints(self) -> str:
-        """What `rangelog.connect` takes."""
+        """The addresses for `rangelog.connect`."""
         return self._against or self.cluster.connect_string
 
     @property
@@ -120,7 +120,7 @@ class Rangelog(System):
             self._cluster = None
 
     def pids(self) -> Mapping[str, int]:
-        """See System; nothing is known of somebody else's servers."""
+        """Name → pid of the servers that run; empty for another cluster."""
         if self._cluster is None:
             return {}
         return {name: each.pid for name, each in self._cluster.members.items() if each.running}
@@ -156,11 +156,11 @@ class Rangelog(System):
         await self.writer.append(payload)
 
     def send(self, payload: bytes, on_acked: Callable[[], None]) -> None:
-        """See System: no task per record."""
+        """Append without waiting, and without a task per record; `on_acked` is called once it is acked."""
         self.writer.submit(payload).add_done_callback(lambda done: on_acked() if done.exception() is None else None)
 
     async def read_all(self, count: int) -> int:
-        """See System: in chunks, as the SDK hands them out, and every record made and looked at."""
+        """Read the log in chunks of the SDK until `count` records came, and access every record; return how many came."""
         came = size_bytes = 0
         async for chunk in self.client.reader(self._stream, end=count).chunks():
             for record in chunk:
@@ -196,12 +196,12 @@ class Rangelog(System):
     # ---- failover
 
     async def prepare_failover(self) -> None:
-        """See System: one more range server, in the same directory."""
+        """Add one more range server, in the same directory."""
         await self.stop_cluster()
         await self.start_cluster(RANGE_SERVERS_FOR_FAILOVER)
 
     async def in_charge(self) -> str:
-        """See System: nobody is in charge of the data; a replica of the open range is killed."""
+        """Return a server with a replica of the open range, since no server leads a range."""
         _, ranges = await self.client.metadata.ranges(self._stream, 0)
         return str(ranges[-1].replicas[0].server)
 

@@ -1,4 +1,4 @@
-"""What only rangelog is asked: Arrow, many streams at once, two more kinds of failover, and reads from the tier."""
+"""The measurements of rangelog alone: Arrow, many streams at once, two more kinds of failover, and reads from the tier."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _COLD_RANGE_BYTES = 32 << 20
 _TIER_TIMEOUT_S = 180.0
 _POLL_S = 0.05
 _SIGNED = {"Authorization": "AWS4-HMAC-SHA256 Credential=bench/20260101/us-east-1/s3/aws4_request"}
-"""The server wants to see a signature and does not check it."""
+"""The server requires a signature and does not check it."""
 
 
 async def run_own_round(ours: Rangelog, effort: Effort, only: Collection[str], emit: Emit) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a run shows while it runs, on standard error: a bar on a terminal, a line for each figure elsewhere."""
+"""The progress of a run on standard error: a bar on a terminal, a line for each figure elsewhere."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Progress(AbstractContextManager["Progress"]):
             self._rich.stop()
 
     def say(self, text: str) -> None:
-        """Tell what is under way."""
+        """Show the current step."""
         if self._rich is not None and self._task is not None:
             self._rich.update(self._task, description=text)
         else:

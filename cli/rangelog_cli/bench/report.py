@@ -48,7 +48,7 @@ def show_rate(value: float) -> str:
 
 
 def show_value(each: Measurement) -> str:
-    """A figure with what matters of its details."""
+    """Return a figure with its important details."""
     details = each.details
     if each.unit == m.RECORDS_PER_S:
         return f"{show_rate(each.value)} ({details.get('mb_per_s', 0):.3g})"
@@ -106,7 +106,7 @@ def print_tables(results: Sequence[Measurement]) -> None:
 
 
 def comparison(results: Sequence[Measurement]) -> str:
-    """What a comparison ends with: the line of the anchors, if any was measured, and the summary line as the last one."""
+    """Return the last lines of a comparison: that of the anchors, if any was measured, and the summary line."""
     return "\n".join(filter(None, (anchor_line(results, OURS), summary_line(results))))
 
 

@@ -1,4 +1,4 @@
-"""Where measured systems keep their files: on a disk, below the current directory, and gone afterwards."""
+"""The directory of the measured systems' files: on a disk, below the current directory, removed at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
 
 @contextmanager
 def scratch(parent: Path) -> Iterator[Path]:
-    """A new directory below `parent` that goes at the end; warns when it is in memory: flushes cost nothing there."""
+    """Make a new directory below `parent`, removed at the end; warn when it is in memory, where flushes cost nothing."""
     parent.mkdir(parents=True, exist_ok=True)
     kind = file_system_of(parent)
     if kind in _MEMORY_FILE_SYSTEMS:

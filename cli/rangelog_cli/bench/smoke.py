@@ -1,8 +1,8 @@
-"""Whether anything became much slower: our figures over the floor's of the same run, against the same ratios kept earlier.
+"""A check for slowdowns: the ratios of rangelog's figures to the floor's, in one run, against a baseline of such ratios.
 
-Never absolute figures, so that a slower machine fails nothing; a wide margin, so that noise does not either; a slowdown
-by two does. Rates and latencies are judged by the rounds in which others left the machine alone; processor time per
-byte, which they disturb much less, by all rounds.
+No absolute figures, so that it passes on a slower machine; a wide margin, so that it passes with noise; it fails at half the
+speed. Rates and latencies count in rounds in which other processes left the machine idle; processor time per byte, which
+these disturb much less, in all rounds.
 """
 
 from __future__ import annotations
@@ -99,19 +99,19 @@ def slower(kept: Mapping[str, float], found: Mapping[str, float]) -> list[str]:
 
 
 def read_baseline(path: Path) -> dict[str, float]:
-    """Raises ConfigInvalid for a file that is none."""
+    """Read a baseline. Raises ConfigInvalid for a file that is missing or malformed."""
     try:
         return {name: float(value) for name, value in json.loads(path.read_text())["ratios"].items()}
     except FileNotFoundError:
-        raise ConfigInvalid(f"{path} is not there: make it with --write-baseline") from None
+        raise ConfigInvalid(f"{path} does not exist: make it with --write-baseline") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ConfigInvalid(f"{path} is no baseline: make it anew with --write-baseline") from None
+        raise ConfigInvalid(f"{path} is not a baseline: make it again with --write-baseline") from None
 
 
 def write_baseline(path: Path, found: Mapping[str, float]) -> None:
     """Keep the ratios. Raises ConfigInvalid when the machine was too busy to measure all of them."""
     if not _TIMED.keys() <= found.keys():
-        raise ConfigInvalid("others keep this machine busy: write the baseline when it is quiet")
+        raise ConfigInvalid("other processes keep this machine busy: write the baseline when it is idle")
     kept = {name: round(value, 4) for name, value in found.items()}
     path.write_text(json.dumps({"ratios": kept}, indent=2) + "\n")
 
@@ -122,7 +122,7 @@ def run_smoke(path: Path, data_dir: Path, *, write: bool) -> int:
     rounds = run_on_loop(lambda: _measure(data_dir))
     found = combine(rounds)
     if "append_1k" not in found:
-        click.echo("others keep this machine busy: only processor time is compared", err=True)
+        click.echo("other processes keep this machine busy: only processor time is compared", err=True)
     if write:
         write_baseline(path, found)
     worse = slower(kept, found)
@@ -151,7 +151,7 @@ _STEPS = (_big, _small, _alone)
 
 
 async def _measure(data_dir: Path) -> list[Round]:
-    """Ours and the floor take turns."""
+    """Measure rangelog and the floor in turn."""
     rounds: list[Round] = []
     with scratch(data_dir) as directory, Progress(_EFFORT.rounds * 2 * len(_STEPS)) as progress:
         ours, floor = Rangelog(directory / "ours"), Floor(directory / "floor")

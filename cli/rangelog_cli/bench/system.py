@@ -1,4 +1,4 @@
-"""What a system must be able to do to be measured. Ours and each peer is one subclass; the workload is the same for all.
+"""The interface of a measured system. rangelog and each peer are subclasses; the workload is the same for all.
 
 Standard library only: the peers' processes import this as well.
 """
@@ -143,4 +143,4 @@ class System(ABC):
         """Start it again and return once the log has all its copies."""
 
     async def after_failed_append(self) -> None:  # noqa: B027 - ours connects elsewhere by itself
-        """What a client has to do before it tries again: connect elsewhere."""
+        """Prepare the client for a retry, for instance by another connection."""

@@ -30,11 +30,11 @@ THROUGHPUT, LATENCY, OPEN_LOOP, TAIL, CATCHUP, FAILOVER = (
     "throughput", "latency", "open-loop", "tail", "catchup", "failover",
 )  # fmt: skip
 SHARED = frozenset({THROUGHPUT, LATENCY, OPEN_LOOP, TAIL, CATCHUP, FAILOVER})
-"""What every system takes part in if it can."""
+"""The measurements for every system that supports them."""
 
 SIZES = (100, 1024, 16384)
 ONE_SIZE = 1024
-"""Of the measurements that are made with one record size only."""
+"""The record size of the measurements that are made with one size only."""
 
 _SMALL = 100
 _POLL_S = 0.01

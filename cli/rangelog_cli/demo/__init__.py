@@ -1,1 +1,1 @@
-"""`rangelog demo`: the whole idea on real data, checked by four independent ways of reading it back."""
+"""`rangelog demo`: all parts of rangelog on real data, checked by four independent ways of reading it back."""

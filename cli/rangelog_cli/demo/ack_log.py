@@ -1,7 +1,7 @@
-"""What a writer process saw: when each flight was submitted, when it was acked, and at which offset.
+"""The log of a writer process: when each flight was submitted, when it was acked, and at which offset.
 
-A file of fixed slots, one per flight, written through a memory map: 0.4 µs an ack, no system call, and what was noted
-survives `kill -9` of the process because the pages belong to the kernel. Times are CLOCK_MONOTONIC, which all processes
+A file of fixed slots, one per flight, written through a memory map: 0.4 µs an ack, no system call, and the entries survive
+`kill -9` of the process because the pages belong to the kernel. Times are CLOCK_MONOTONIC, which all processes
 of one machine share. An empty slot is a flight that this writer did not submit; one without an ack time was not acked.
 """
 
@@ -41,18 +41,18 @@ class AckLog:
         _SLOT.pack_into(self._map, _HEAD.size + index * _SLOT.size, now_ns, 0, 0)
 
     def acked(self, index: int, now_ns: int, offset: int) -> None:
-        """Note its ack."""
+        """Note the ack of flight `index`."""
         _ACK.pack_into(self._map, _HEAD.size + index * _SLOT.size + 8, now_ns, offset + 1)
         self._count += 1
         _HEAD.pack_into(self._map, 0, self._count)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._map.close()
 
 
 def read_acks(path: Path) -> Iterator[LoggedAck]:
-    """What was noted, by flight; nothing for flights that were not submitted."""
+    """Return the entries by flight, without flights that were not submitted."""
     for index, (submitted_ns, acked_ns, offset_1) in enumerate(_SLOT.iter_unpack(path.read_bytes()[_HEAD.size :])):
         if submitted_ns:
             yield LoggedAck(index, submitted_ns, acked_ns or None, offset_1 - 1 if offset_1 else None)

@@ -1,9 +1,9 @@
 """A writer process of the demo: appends flights from where the log ends, pipelined, and notes every ack.
 
-`python -m rangelog_cli.demo.appender` loads the flights, says "ready" in its status file and waits for a line on standard
-input: the second writer stands by like this while the first one works. Then it opens the stream, which fences any earlier
-writer and seals what that one left open. The offset the log ends at *is* the number of flights appended so far: the
-second writer needs nothing from the first one to go on without losing or repeating a flight.
+`python -m rangelog_cli.demo.appender` loads the flights, writes "ready" to its status file and waits for a line on standard
+input: so the second writer waits while the first one works. Then it opens the stream, which fences any earlier writer and
+seals its open range. The end offset of the log *is* the number of flights appended so far: the second writer needs nothing
+from the first one to continue without losing or repeating a flight.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FlightAppender:
         self._changed = asyncio.Event()
 
     async def run(self, start: int) -> None:
-        """Append flights[start:] and return when all are acked; raises what the first failed append raised."""
+        """Append flights[start:] and return when all are acked; raises the error of the first failed append."""
         clock = time.monotonic_ns
         began_ns = clock()
         for index in range(start, len(self._flights)):

@@ -42,7 +42,7 @@ _SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
 
 @dataclass
 class DemoOutcome:
-    """What was found. `last_line` and `ok` say it in the agreed form."""
+    """The result of the demo; `last_line` and `ok` are its short forms."""
 
     total: int
     appended: int = 0
@@ -57,7 +57,7 @@ class DemoOutcome:
     parquet: tuple[int, int, bool] = (0, 0, False)
 
     def checks(self) -> list[Check]:
-        """Everything that must hold, with what was found."""
+        """Return all checks, with the expected and the found values."""
         read, total = self.comparison, f"{self.total:,}"
         objects, records, dense = self.parquet
         clean = f"{read.lost} lost, {read.duplicated} repeated, {read.misordered} moved, {read.altered} altered"
@@ -84,7 +84,7 @@ class DemoOutcome:
 
     @property
     def last_line(self) -> str:
-        """The line that scripts look at."""
+        """The last line of the output, for scripts."""
         read = self.comparison
         return (
             f"demo: {'OK' if self.ok else 'FAILED'} appended={self.appended} read={read.read} lost={read.lost} "
@@ -95,7 +95,7 @@ class DemoOutcome:
 
 
 def run_demo(report: Path, *, keep: bool, flight_count: int | None, with_spark: bool) -> int:
-    """Run all of it; 0 if everything holds, 1 if not. The work directory goes unless `keep`; on failure its logs stay."""
+    """Run the demo; return 0 if all checks pass, otherwise 1. Without `keep` only the logs of a failed run remain."""
     report.absolute().parent.mkdir(parents=True, exist_ok=True)  # fails now rather than after a minute
     use_credentials()
     directory = Path(tempfile.mkdtemp(prefix="rangelog-demo-"))
@@ -152,7 +152,7 @@ async def _run(directory: Path, report: Path, flight_count: int | None, with_spa
 
 @dataclass
 class Demo:
-    """What the parts share."""
+    """The state that all parts of the demo share."""
 
     directory: Path
     flights: list[Flight]
@@ -183,7 +183,7 @@ class Demo:
             bar.note = f"longest pause {outcome.timeline.longest_gap_ms:.0f} ms"
 
     async def tier(self) -> None:
-        """(c) Sealed ranges to S3, hot copies of the older half away."""
+        """(c) Sealed ranges to S3, hot replicas of the older half dropped."""
         from rangelog_cli.demo.tiering import drop_older_half, wait_tiered
 
         with self.progress.step("sealed ranges to S3", total=100) as bar:
@@ -223,7 +223,7 @@ class Demo:
             bar.note = f"{self.outcome.parquet[1]:,} records in {self.outcome.parquet[0]} objects"
 
     def report_data(self) -> ReportData:
-        """(g) What the page shows."""
+        """(g) The data of the report."""
         pause = next((kill.gap_ms for kill in self.outcome.timeline.kills if kill.what == "a range server"), 0.0)
         target = Check(
             "target: pause after the range-server kill", f"under {PAUSE_TARGET_MS:,} ms", f"{pause:,.0f} ms",

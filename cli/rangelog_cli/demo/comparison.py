@@ -1,4 +1,4 @@
-"""Comparing what was read back with what should be there. Pure: records in, counts out."""
+"""Compares the records that were read back with the expected ones. Pure: records in, counts out."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _READY_TIMEOUT_S = 60.0
 
 
 class WriterProcess:
-    """One writer process of the demo and the files it talks through."""
+    """One writer process of the demo, and its files."""
 
     def __init__(self, name: str, directory: Path, pds: str, stream: str, spool: Path) -> None:
         self.acks = directory / f"{name}.acks"
@@ -46,7 +46,7 @@ class WriterProcess:
         self.process.stdin.flush()
 
     def status(self) -> dict[str, object]:
-        """What it said last; empty before it said anything."""
+        """Its last status; empty before the first."""
         try:
             found: dict[str, object] = json.loads(self._status.read_text())
         except FileNotFoundError:
@@ -70,7 +70,7 @@ class Appending:
     _restarts: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def run(self) -> None:
-        """Append everything. Raises Unavailable when a writer gives up, RequestTimeout when nothing comes to an end."""
+        """Append all flights. Raises Unavailable when a writer fails, RequestTimeout when the appends do not end in time."""
         steps: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (RANGE_SERVER_AT, self._kill_range_server),
             (PD_LEADER_AT, self._kill_pd_leader),

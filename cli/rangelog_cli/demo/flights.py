@@ -52,7 +52,7 @@ class Flight:
 
 
 def data_file() -> Path:
-    """The package's flights.csv.zip; raises MissingExtra when the package is not there."""
+    """The package's flights.csv.zip; raises MissingExtra when the package is not installed."""
     spec = importlib.util.find_spec(PACKAGE)
     folders = list(spec.submodule_search_locations or []) if spec is not None else []
     for folder in folders:
@@ -77,7 +77,7 @@ def write_spool(path: Path, flights: list[Flight]) -> None:
 
 
 def read_spool(path: Path) -> list[Flight]:
-    """What `write_spool` wrote. JSON as we write it holds no line break and no tab."""
+    """Read a file of `write_spool`. Its JSON contains neither line breaks nor tabs."""
     flights: list[Flight] = []
     for line in path.read_bytes().splitlines():
         timestamp, key, value = line.split(b"\t", 2)

@@ -1,4 +1,4 @@
-"""What the demo asks the placement driver: ranges, objects, who leads. Every question has a deadline."""
+"""The demo's calls on the placement driver: ranges, objects, the leader. Every call has a deadline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StreamMetadata:
         self._stream = stream
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._pd.close()
 
     async def ranges(self) -> list[common_pb2.Range]:
@@ -68,7 +68,7 @@ class StreamMetadata:
         return {server.name for server in cluster.servers if server.health == common_pb2.SERVER_HEALTH_ALIVE}
 
     async def set_hot_retention(self, hot_retention_ms: int, request_id: str) -> None:
-        """How long a tiered range's hot copies stay after the commit; -1: for ever."""
+        """Set how long a tiered range's hot replicas stay after the commit; -1: for ever."""
         config = common_pb2.StreamConfig(hot_retention_ms=hot_retention_ms)
         request = pd_pb2.UpdateStreamRequest(
             request_id=request_id, name=self._stream, config=config, fields=["hot_retention_ms"]
@@ -80,7 +80,7 @@ class StreamMetadata:
 
 
 async def wait_for(condition: Callable[[], Awaitable[bool]], timeout_s: float, otherwise: str) -> None:
-    """Poll until the condition holds; raises RequestTimeout saying `otherwise`."""
+    """Poll until the condition holds; raises RequestTimeout with the text `otherwise`."""
     deadline = time.monotonic() + timeout_s
     while not await condition():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: bars on a terminal, plain lines elsewhere (one a step, and one each tenth)."""
+"""The progress of the demo: bars on a terminal, plain lines elsewhere (one per step, and one per tenth)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class Bar(Protocol):
-    """One step under way."""
+    """The progress of one step."""
 
     note: str
 
     def update(self, done: int) -> None:
-        """Tell how far it is, of the step's total."""
+        """Show the progress, out of the step's total."""
 
     def say(self, line: str) -> None:
         """Show a line that stays."""

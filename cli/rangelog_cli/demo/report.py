@@ -19,7 +19,7 @@ _KILL = "#c0392b"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that must hold: what was expected, what was found."""
+    """One check: the expected and the found value."""
 
     name: str
     expected: str
@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True)
 class ReportData:
-    """All that the page shows."""
+    """The data of the report's page."""
 
     ok: bool
     last_line: str

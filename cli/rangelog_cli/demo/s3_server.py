@@ -1,6 +1,6 @@
 """An S3 server on loopback, as a process of its own: moto's, which keeps everything in memory.
 
-It answers real HTTP with the real protocol, conditional writes included; that is all the tier needs of a store.
+It serves the S3 protocol over HTTP, conditional writes included, which is all that the tier needs of a store.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class S3Server:
 
     @property
     def tier_url(self) -> str:
-        """Where the cluster keeps its objects."""
+        """The URL of the cluster's object store."""
         return f"s3://{BUCKET}/tier?endpoint={self.endpoint}&region={REGION}"
 
     def start(self, timeout_s: float = 30.0) -> None:

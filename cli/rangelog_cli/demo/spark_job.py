@@ -1,4 +1,4 @@
-"""The demo's question put to Spark SQL, in a process of its own: mean departure delay and cancelled share per carrier.
+"""The demo's query in Spark SQL, in a process of its own: mean departure delay and cancelled share per carrier.
 
 Reads the whole stream as one table, hot and tiered ranges in one plan, and writes the answer as JSON.
 """

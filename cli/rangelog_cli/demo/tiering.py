@@ -1,4 +1,4 @@
-"""Waiting until every sealed range is in the object store, and giving up the hot copies of the older half."""
+"""Waits until every sealed range is in the object store, and has the hot replicas of the older half dropped."""
 
 from __future__ import annotations
 

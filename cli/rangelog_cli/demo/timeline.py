@@ -1,4 +1,4 @@
-"""Acks over time, and what the kills did to them. Pure arithmetic over the writers' ack logs and the kill times."""
+"""Acks over time, and the pauses after the kills. Pure arithmetic over the writers' ack logs and the kill times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from rangelog_cli.demo.ack_log import LoggedAck
 
 _AFTER_KILL_NS = 5_000_000_000
-"""Only pauses that begin within this time of a kill, and before the next one, are put down to it."""
+"""Only pauses that begin within this time of a kill, and before the next one, are attributed to it."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Bucket:
 
 @dataclass
 class Timeline:
-    """What the report shows of the appends."""
+    """The appends, as the report shows them."""
 
     start_ns: int
     duration_s: float

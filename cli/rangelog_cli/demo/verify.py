@@ -1,4 +1,4 @@
-"""Reading everything back in three independent ways: the SDK, Spark SQL against pandas, and plain pyarrow."""
+"""Reads all records back in three independent ways: the SDK, Spark SQL against pandas, and plain pyarrow."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def read_back(client: Client, stream: str, flights: Sequence[Flight], bar:
 
 
 async def ask_spark(directory: Path, pds: str, stream: str, count: int) -> list[CarrierRow]:
-    """Put the question to Spark, and to pandas over the first `count` flights; one row a carrier.
+    """Run the query in Spark, and in pandas over the first `count` flights; return one row per carrier.
 
     Raises Unavailable when the Spark job fails, RequestTimeout when it takes too long.
     """

@@ -1,1 +1,1 @@
-"""A whole cluster on this machine: its plan, its processes, and `rangelog local`, which looks after them."""
+"""A whole cluster on this machine: its plan, its processes, and `rangelog local`, which supervises them."""

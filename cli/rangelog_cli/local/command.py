@@ -1,4 +1,4 @@
-"""`rangelog local`: a whole cluster on this machine, looked after until Ctrl-C."""
+"""`rangelog local`: a whole cluster on this machine, supervised until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _CHECK_S = 0.2
 _BACKOFF_FIRST_S = 0.5
 _BACKOFF_MAX_S = 30.0
 _STABLE_S = 60.0
-"""A member that ran this long has recovered: its next crash is a first one again."""
+"""A member that ran this long has recovered: its next crash counts as the first."""
 
 
 @dataclass
 class _Care:
-    """What the keeper knows of one member."""
+    """The keeper's state of one member."""
 
     process: Process
     crashes: int = 0
@@ -36,7 +36,7 @@ class _Care:
 class Keeper:
     """Starts crashed members again, each after a pause that doubles while it keeps crashing.
 
-    Holds no clock of its own: `check` gets the monotonic time, so that a test decides what time it is.
+    It has no clock of its own: callers pass the monotonic time to `check`.
     """
 
     def __init__(self, members: dict[str, Process], now_s: float, say: Callable[[str], None]) -> None:
@@ -44,7 +44,7 @@ class Keeper:
         self._say = say
 
     def check(self, now_s: float) -> None:
-        """Notice who died, and start again whose pause is over."""
+        """Detect ended members, and start those again whose pause is over."""
         for care in self._cares:
             if care.restart_at_s is None:
                 if not care.process.running:
@@ -63,7 +63,7 @@ class Keeper:
 
 
 def describe_exit(code: int | None) -> str:
-    """How a process ended, in words."""
+    """Return the end of a process in words."""
     if code is not None and code < 0:
         return f"was ended by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"
@@ -97,17 +97,17 @@ def run_local(
         click.echo(banner(cluster, context_note=_write_context(cluster) if write_context else ""))
         _look_after(cluster, stop)
     except KeyboardInterrupt:
-        pass  # asked to stop while starting: stopping is all there is to do
+        pass  # a stop was requested during the start
     finally:
         _on_stop_signals(signal.SIG_IGN)
         click.echo("Stopping …")
         cluster.stop()
-    click.echo("Stopped. Start it again with the same --data-dir and everything is there.")
+    click.echo("Stopped. A start with the same --data-dir continues with the same data.")
     return 0
 
 
 def banner(cluster: Cluster, *, context_note: str = "") -> str:
-    """What a person needs next."""
+    """Return the text for people after the start: addresses, and the next commands."""
     plan = cluster.plan
     servers = ", ".join(f"{server.name} 127.0.0.1:{server.data_port}" for server in plan.range_servers)
     lines = [
@@ -148,7 +148,7 @@ def _look_after(cluster: Cluster, stop: threading.Event) -> None:
 
 
 def _write_context(cluster: Cluster) -> str:
-    """Tell pdctl where the cluster is; the path written to, empty when that failed (which stops nothing)."""
+    """Write the context file for pdctl; return its path, empty after a failure, which is only reported."""
     from rangelog.context import write_context
 
     try:

@@ -1,4 +1,4 @@
-"""Asking a local cluster's placement drivers how it is, without an event loop: for the supervisor and for tests."""
+"""The health of a local cluster by its placement drivers, without an event loop: for the supervisor and for tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL_S = 0.05
 
 
 def describe(pd_addresses: Sequence[str]) -> pd_pb2.DescribeClusterResponse:
-    """The answer of the first member that can give one; raises Unavailable when none can."""
+    """Return the reply of the first member that answers; raises Unavailable when none does."""
     import grpc
 
     from rangelog_proto.v1 import pd_pb2, pd_pb2_grpc

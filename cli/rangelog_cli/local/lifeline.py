@@ -1,4 +1,4 @@
-"""A child process ends when the process that started it ends, however that ended.
+"""A child process ends when its parent process ends, in whichever way.
 
 Idea: the parent holds the only write end of a pipe and each child the read end. When the parent is gone, even by
 `kill -9`, the kernel closes the write end, the child's read returns, and the child kills its own process group.
@@ -18,7 +18,7 @@ _pipe: tuple[int, int, int] | None = None
 
 
 def lifeline_fd() -> int:
-    """The read end to hand to children (`pass_fds`, and its number in the environment as LIFELINE_ENV)."""
+    """Return the read end for children (`pass_fds`, and its number in the environment as LIFELINE_ENV)."""
     global _pipe
     if _pipe is None or _pipe[0] != os.getpid():
         read_end, write_end = os.pipe()
@@ -27,7 +27,7 @@ def lifeline_fd() -> int:
 
 
 def follow_parent() -> None:
-    """In a child: die with the parent. Does nothing in a process that was not started by a supervisor."""
+    """In a child: end with the parent. Does nothing in a process that was not started by a supervisor."""
     number = os.environ.pop(LIFELINE_ENV, "")
     if not number.isdigit():
         return
@@ -39,7 +39,7 @@ def _wait_for_end(read_end: int) -> None:
         while os.read(read_end, 1):
             pass
     except OSError:
-        return  # not our pipe after all: whoever set the variable did not pass the descriptor
+        return  # not the pipe: the variable was set without passing the descriptor
     if os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)  # with what it started itself, such as a Java runtime
+        os.killpg(os.getpid(), signal.SIGKILL)  # with its own children, such as a Java runtime
     os._exit(1)

@@ -1,6 +1,6 @@
-"""What a cluster on one machine consists of: names, ports, secret. Written once into its directory.
+"""The plan of a cluster on one machine: names, ports, secret. Written once into its directory.
 
-The same plan at each start is what makes a restart find its data: members keep their names, directories and addresses.
+With the same plan at each start a restart finds its data: members keep their names, directories and addresses.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class PdPlan:
 
     @property
     def api_address(self) -> str:
-        """Where clients and range servers reach it."""
+        """The address for clients and range servers."""
         return f"{self.host}:{self.api_port}"
 
     @property
     def raft_address(self) -> str:
-        """Where the other placement drivers reach it."""
+        """The address for the other placement drivers."""
         return f"{self.host}:{self.raft_port}"
 
 
@@ -54,7 +54,7 @@ class ServerPlan:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """Everything that must stay the same between two starts of a cluster in one directory."""
+    """The values that must be the same at every start of a cluster in one directory."""
 
     pds: tuple[PdPlan, ...]
     range_servers: tuple[ServerPlan, ...]
@@ -68,7 +68,7 @@ class ClusterPlan:
         return [pd.api_address for pd in self.pds]
 
     def ports(self) -> dict[str, int]:
-        """Every port, by what listens there."""
+        """Every port, with its purpose."""
         found: dict[str, int] = {}
         for pd in self.pds:
             found[f"{pd.name}, API"] = pd.api_port
@@ -162,15 +162,15 @@ def read_plan(directory: Path) -> ClusterPlan | None:
 
 
 def _check_kinds(part: ClusterPlan | PdPlan | ServerPlan) -> None:
-    """Raises TypeError for a field of another kind than it is declared."""
+    """Check the types of all fields. Raises TypeError for a field of another type than declared."""
     for each in dataclass_fields(part):
         wanted = {"str": str, "int": int}.get(str(each.type))
         if wanted is not None and type(getattr(part, each.name)) is not wanted:
-            raise TypeError(f"{each.name} is no {each.type}")
+            raise TypeError(f"{each.name} is not of type {each.type}")
 
 
 def write_plan(directory: Path, plan: ClusterPlan) -> None:
-    """Keep the plan, readable by its owner only (it holds the Raft secret)."""
+    """Write the plan, readable by its owner only, since it contains the Raft secret."""
     path = directory / PLAN_FILE
     fresh = path.with_suffix(".new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,7 +1,7 @@
-"""Choosing TCP ports on loopback.
+"""Chooses TCP ports on loopback.
 
-Ports are taken from below the range from which the kernel takes the local ports of outgoing connections: a server that
-is killed and started again on its old port must not find it taken by somebody's connection.
+The ports are below the range from which the kernel takes the local ports of outgoing connections: when a server is killed and
+started again on its old port, no connection may occupy that port.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TRIES_MAX = 2_000
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on this port of the loopback interface."""
+    """Whether no process listens on this port of the loopback interface."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -45,7 +45,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def refuse_busy(ports: dict[str, int]) -> None:
-    """Raise Unavailable naming the first port that is in use; `ports` maps what for to the number."""
+    """Raise Unavailable, which names the first port in use; `ports` maps purposes to numbers."""
     for purpose, port in ports.items():
         if not is_free(port):
             raise Unavailable(

@@ -1,9 +1,9 @@
 """One child process under supervision.
 
 What holds:
-- A child is ready when its endpoint file names its pid, not before; a child that dies while starting is reported with
-  the last thing it said. Waiting has a deadline.
-- A child leads its own process group, so that Ctrl-C reaches only the supervisor and a kill reaches all it started.
+- A child is ready when its endpoint file names its pid, not before; a child that ends while starting is reported with its
+  last log line. Waiting has a deadline.
+- A child leads its own process group, so that Ctrl-C reaches only the supervisor and a kill reaches all its children.
 - No child outlives the supervisor (`lifeline`).
 """
 
@@ -35,7 +35,7 @@ _SAID_WHAT_TO_DO = re.compile(r"(?:rangelog|pd|placement-driver|range-server): (
 
 @dataclass(frozen=True)
 class Launch:
-    """How a child is started beside its arguments: a command that ends in executing it, and its own environment."""
+    """How a child is started, beside its arguments: a command that executes it, and its own environment."""
 
     prefix: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -63,23 +63,23 @@ class Process:
         self._command = [*prefix, sys.executable, *arguments]
         self._ready_file = ready_file
         self.env = dict(env or {})
-        """Beside this process's own, from the next start on."""
+        """Environment variables beside this process's own, from the next start on."""
         self._popen: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
     @property
     def pid(self) -> int:
-        """Of the child that runs or ran last; raises InternalError before the first start."""
+        """The pid of the child that runs or ran last; raises InternalError before the first start."""
         return self._started().pid
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether the child was started and has not ended."""
         return self._popen is not None and self._popen.poll() is None
 
     @property
     def returncode(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """The exit code; None while the child runs; negative: the signal that ended it."""
         return self._started().poll()
 
     @property
@@ -90,7 +90,7 @@ class Process:
         return pipe
 
     def start(self) -> None:
-        """Spawn it. Does not wait: see `wait_ready`."""
+        """Start the child without waiting; `wait_ready` waits."""
         if self.running:
             raise InternalError(f"{self.name} runs already")
         if self._ready_file is not None:
@@ -114,7 +114,7 @@ class Process:
         self.starts += 1
 
     def ready(self) -> bool:
-        """Whether it listens; raises Unavailable with its last words when it has ended."""
+        """Whether the child listens; raises Unavailable with its last log line when it has ended."""
         if self._started().poll() is not None:
             raise Unavailable(f"{self.name} ended with exit code {self.returncode}: {self.last_words()}")
         if self._ready_file is None:
@@ -125,43 +125,43 @@ class Process:
             return False
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Return once it listens. Raises Unavailable when it dies, RequestTimeout when it takes too long."""
+        """Return once the child listens. Raises Unavailable when it ends, RequestTimeout when it takes too long."""
         wait_until(self.ready, timeout_s, f"{self.name} does not listen: see {self.log_path}")
 
     def wait(self, timeout_s: float) -> int:
-        """Its exit code; raises RequestTimeout when it still runs then."""
+        """Return the child's exit code; raises RequestTimeout when it still runs after the limit."""
         try:
             return self._started().wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise RequestTimeout(f"{self.name} still runs after {timeout_s:g} s: see {self.log_path}") from None
 
     def endpoint(self) -> dict[str, object]:
-        """What the endpoint file says: addresses, incarnation."""
+        """The content of the endpoint file: addresses, incarnation."""
         if self._ready_file is None:
             return {}
         found: dict[str, object] = json.loads(self._ready_file.read_text())
         return found
 
     def kill(self) -> None:
-        """`kill -9` to it and all it started, and wait until it is gone. No effect on one that has ended."""
+        """`kill -9` the child and all its children, and wait for their end. No effect on a child that has ended."""
         self.signal(signal.SIGKILL)
         if self._popen is not None:
             self._popen.wait()
             self._close_stdin()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to its process group (SIGSTOP and SIGCONT make it pause and go on)."""
+        """Send a signal to the child's process group (SIGSTOP and SIGCONT pause and continue it)."""
         if self.running:
             os.killpg(self.pid, number)
 
     def request_stop(self) -> None:
-        """Ask it to end by itself; see `finish`."""
+        """Send SIGTERM; `finish` waits for the end."""
         if self.running:
             os.kill(self.pid, signal.SIGCONT)
             os.kill(self.pid, signal.SIGTERM)
 
     def finish(self, deadline_s: float) -> None:
-        """Wait until the monotonic time `deadline_s`, then `kill -9` what is left."""
+        """Wait for the end until the monotonic time `deadline_s`, then `kill -9` the child."""
         if self._popen is None:
             return
         try:
@@ -171,7 +171,7 @@ class Process:
         self._close_stdin()
 
     def last_words(self) -> str:
-        """The last line of its log since it was started; one that says what to do is preferred."""
+        """Return the last line of the child's log since its start, preferably an error message."""
         try:
             with self.log_path.open("rb") as log:
                 log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
@@ -198,7 +198,7 @@ class Process:
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
-    """Poll `condition` until it holds; raises RequestTimeout saying `otherwise` after `timeout_s`."""
+    """Poll `condition` until it holds; raises RequestTimeout with the text `otherwise` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -207,7 +207,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, otherwise: str) 
 
 
 def stop_all(processes: Iterable[Process], timeout_s: float = STOP_TIMEOUT_S) -> None:
-    """Ask all to stop, and kill what has not after `timeout_s`."""
+    """Send SIGTERM to all, and kill those that run after `timeout_s`."""
     children = list(processes)
     for process in children:
         process.request_stop()

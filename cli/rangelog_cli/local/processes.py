@@ -1,4 +1,4 @@
-"""A whole cluster of child processes on this machine: what `rangelog local`, `rangelog demo` and the tests run.
+"""A whole cluster of child processes on this machine, for `rangelog local`, `rangelog demo` and the tests.
 
 What holds:
 - No member outlives the supervisor, and no cluster directory is used by two supervisors (a lock).
@@ -69,11 +69,11 @@ class Cluster:
         hosts: Mapping[str, str] | None = None,
         launches: Mapping[str, Launch] | None = None,
     ) -> Self:
-        """Lock `directory` and read its plan, or make one. Nothing is started.
+        """Lock `directory` and read its plan, or make one. No process is started.
 
-        What is None is as it was, or by default 3 placement drivers, 3 range servers, a tier in the directory itself
-        and free ports. `env` is added to the children's environment (settings such as RANGELOG_SERVER_…).
-        By name of the member: `hosts` are other addresses of this machine than loopback, `launches` say how to start it
+        A value of None keeps that of the plan, by default 3 placement drivers, 3 range servers, a tier in the directory
+        itself and free ports. `env` is added to the children's environment (settings such as RANGELOG_SERVER_…).
+        By name of the member: `hosts` are addresses of this machine other than loopback, `launches` the ways to start it
         (in a network namespace, with settings of its own).
 
         Raises Unavailable when another supervisor uses the directory or a port is busy, InvalidArgument when the
@@ -99,7 +99,7 @@ class Cluster:
 
     @property
     def connect_string(self) -> str:
-        """What `rangelog.connect` takes."""
+        """The addresses for `rangelog.connect`."""
         return ",".join(self.pd_addresses)
 
     @property
@@ -108,7 +108,7 @@ class Cluster:
         return self.placement_drivers | self.range_servers
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start every member that does not run, and return once all listen; stops all again when one does not."""
+        """Start every member that does not run, and return once all listen; stop all if one does not."""
         try:
             started = [process for process in self.members.values() if not process.running]
             for process in started:
@@ -121,7 +121,7 @@ class Cluster:
             raise
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Stop range servers, then placement drivers, and let go of the directory. Idempotent."""
+        """Stop range servers, then placement drivers, and unlock the directory. Idempotent."""
         for group in (self.range_servers, self.placement_drivers):
             stop_all(group.values(), timeout_s)
         self._lock.close()
@@ -138,7 +138,7 @@ class Cluster:
             process.kill()
 
     def pause(self, name: str) -> None:
-        """SIGSTOP one member: it keeps its connections and answers nothing."""
+        """SIGSTOP one member: it keeps its connections and sends no replies."""
         self.members[name].signal(signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
@@ -173,7 +173,7 @@ class Cluster:
         arguments += ["--listen", pd.api_address, "--data-dir", str(home), "--tier-url", self.plan.tier_url]
         for member in self.plan.pds:
             arguments += ["--member", f"{member.name}={member.raft_address}@{member.api_address}"]
-        secret = {"RANGELOG_PD_RAFT_SECRET": self.plan.raft_secret}  # by environment: arguments are for all to see
+        secret = {"RANGELOG_PD_RAFT_SECRET": self.plan.raft_secret}  # by environment: other users can see arguments
         return self._process(pd.name, arguments, home, secret | dict(env))
 
     def _server(self, server: ServerPlan, env: Mapping[str, str]) -> Process:
@@ -232,5 +232,5 @@ def _plan_for(
         plan = with_range_servers(plan, range_servers)
     moved = base_port is not None and base_port != plan.base_port
     if moved or (plan.base_port == 0 and not all(is_free(port) for port in plan.ports().values())):
-        plan = with_ports(plan, base_port or 0)  # nobody named these ports: others do as well
+        plan = with_ports(plan, base_port or 0)  # the ports were not requested: others are as good
     return plan

@@ -63,7 +63,7 @@ class ArrowChunk(Chunk):
     __slots__ = ("_table",)
 
     def __init__(self, table: pa.RecordBatch) -> None:
-        """Raises Corruption when a header's name is not UTF-8."""
+        """Make a chunk of the rows. Raises Corruption when a header's name is not UTF-8."""
         self._table = table
         if _has_headers(table.column("headers")):
             try:

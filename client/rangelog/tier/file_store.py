@@ -84,7 +84,7 @@ class FileStore:
             return self._path(key).read_bytes()
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return exactly these bytes. Raises ObjectNotFound, InvalidArgument (beyond the end), Unavailable."""
+        """Return exactly `length` bytes from `start` on. Raises ObjectNotFound, InvalidArgument (too long), Unavailable."""
         check_span(key, start, length)
         with _mapped(self._named(key)), self._path(key).open("rb") as source:
             source.seek(start)
@@ -94,14 +94,14 @@ class FileStore:
         return data
 
     def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
-        """Fill `target` with the bytes from `start` on, piece by piece; ends early when it is told to stop."""
+        """Fill `target` with the bytes from `start` on, piece by piece, until `stopped` returns True."""
         check_span(key, start, len(target))
         with _mapped(self._named(key)), self._path(key).open("rb", buffering=0) as source:
             source.seek(start)
             return fill(target, source.read, stopped, key)
 
     def head(self, key: str) -> ObjectInfo:
-        """Raises ObjectNotFound, Unavailable."""
+        """Return the metadata of an object. Raises ObjectNotFound, Unavailable."""
         with _mapped(self._named(key)):
             found = self._path(key).stat()
         if not stat.S_ISREG(found.st_mode):
@@ -127,7 +127,7 @@ class FileStore:
             self._path(key).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """See ObjectStore: there is nothing to let go of."""
+        """Do nothing: there are no connections."""
 
 
 def _make_directories(directory: Path) -> None:

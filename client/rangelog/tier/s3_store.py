@@ -132,7 +132,7 @@ class S3Store:
         return data
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return exactly these bytes. Raises ObjectNotFound, InvalidArgument (beyond the end), Unavailable."""
+        """Return exactly `length` bytes from `start` on. Raises ObjectNotFound, InvalidArgument (too long), Unavailable."""
         check_span(key, start, length)
         if not length:
             return b""
@@ -145,7 +145,7 @@ class S3Store:
         return data
 
     def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
-        """Fill `target` with the bytes from `start` on, piece by piece; ends early when it is told to stop."""
+        """Fill `target` with the bytes from `start` on, piece by piece, until `stopped` returns True."""
         check_span(key, start, len(target))
         if not len(target):
             return 0.0
@@ -158,7 +158,7 @@ class S3Store:
                 return fill(target, body.read, stopped, key)
 
     def head(self, key: str) -> ObjectInfo:
-        """Raises ObjectNotFound, Unavailable."""
+        """Return the metadata of an object. Raises ObjectNotFound, Unavailable."""
         with self._mapped(key):
             answer = self._client.head_object(Bucket=self._bucket, Key=self._key(key))
         return ObjectInfo(key, answer["ContentLength"], answer["ETag"].strip('"'))
@@ -180,7 +180,7 @@ class S3Store:
             self._client.delete_object(Bucket=self._bucket, Key=self._key(key))
 
     def close(self) -> None:
-        """Let go of connections; idempotent."""
+        """Close all connections; idempotent."""
         self._client.close()
 
     @contextmanager

@@ -1,8 +1,8 @@
-"""What the placement driver needs of consensus, and nothing else.
+"""The interface of consensus for the placement driver.
 
-What holds: commands are applied in one order on every member; a result that `propose` returned was applied by a majority
-and survives any minority's loss; after `barrier` returned, the local state holds everything that was acknowledged before
-the call. An error of a command is a result; only a command that this program does not know stops the member.
+What holds: commands are applied in one order on every member; a command whose result `propose` returned is held by a majority
+and survives any minority's loss; after `barrier` has returned, the local state includes every command that was acknowledged
+before the call. An error of a command is a result; only a command that this program does not know stops the member.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class StateMachine(Protocol):
     def apply(self, index: int, command: bytes) -> bytes:
         """Apply one committed command and return its encoded result.
 
-        Raises UnsupportedVersion for a command of a newer program: then this member stops. Nothing else.
+        Raises UnsupportedVersion for a command of a newer program, which stops this member, and no other error.
         """
 
     def freeze(self) -> Iterable[bytes]:
-        """Return the whole state as it is now. It is encoded as it is iterated, later, elsewhere and without the lock."""
+        """Return the current state. It is encoded while it is iterated, later, on another thread and without the lock."""
 
     def restore(self, data: bytes) -> None:
         """Replace the whole state. Raises Corruption or UnsupportedVersion before anything is changed."""
@@ -31,18 +31,18 @@ class StateMachine(Protocol):
 
 @dataclass(frozen=True)
 class MemberStatus:
-    """One member as this one sees it."""
+    """The state of one member, as this member knows it."""
 
     name: str
     reachable: bool
     leader: bool
     feature_level: int = 0
-    """As it announced last; 0: not heard yet."""
+    """The level that the member announced last; 0: none yet."""
 
 
 @dataclass(frozen=True)
 class ConsensusStatus:
-    """A picture for people and metrics; decisions take a barrier."""
+    """The state of the group, for people and metrics; decisions use a barrier."""
 
     name: str
     leader: str | None
@@ -56,35 +56,35 @@ class Consensus(Protocol):
     """Raft, or a stand-in for it in tests. Bound to the event loop it is started on."""
 
     lock: threading.Lock
-    """Readers of the state machine hold it; so does every apply."""
+    """The lock that readers of the state machine and every apply hold."""
 
     async def start(self) -> None:
-        """Recover from disk and join; returns once the local log is replayed."""
+        """Recover from disk and join the group; return once the local log is replayed."""
 
     async def propose(self, command: bytes, *, timeout_s: float) -> bytes:
         """Apply `command` on a majority and return its result.
 
-        Raises NotLeader (nothing was proposed), Unavailable (nothing was proposed), OutcomeUnknown (it may still be
+        Raises NotLeader (the command was not proposed), Unavailable (not proposed), OutcomeUnknown (it may still be
         applied, now or later), InvalidArgument (over COMMAND_BYTES_MAX).
         """
 
     async def barrier(self, *, timeout_s: float) -> int:
-        """Make local reads linearizable; returns the applied index. Raises NotLeader or Unavailable."""
+        """Make local reads linearizable; return the applied index. Raises NotLeader or Unavailable."""
 
     def leader(self) -> str | None:
-        """The name of the member believed to lead: a hint."""
+        """Return the name of the probable leader: a hint."""
 
     def is_leader(self) -> bool:
-        """Whether this member believes that it leads: a hint."""
+        """Whether this member is probably the leader: a hint."""
 
     def status(self) -> ConsensusStatus:
-        """A picture of the group."""
+        """Return the state of the group."""
 
     async def failed(self) -> BaseException:
-        """Wait until consensus has died (damaged or full disk, a defect) and say why; the process must then stop.
+        """Wait until consensus has failed (damaged or full disk, a defect) and return the reason; the process must then stop.
 
-        Returns never while all is well, and not because of `close`.
+        Never returns while consensus works, nor because of `close`.
         """
 
     async def close(self) -> None:
-        """Leave cleanly. Idempotent."""
+        """Leave the group cleanly. Idempotent."""

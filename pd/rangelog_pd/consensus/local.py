@@ -1,7 +1,7 @@
-"""Consensus of one, in memory: what the placement driver is tested on.
+"""Consensus of one member, in memory, for tests of the placement driver.
 
 What holds: the same contract as the real one (one order of applies, results only after the apply, the lock held during
-it), and nothing survives the process. Tests take leadership away, or make an outcome unknown, by the methods at the end.
+it), and no state survives the process. Tests move leadership, or make an outcome unknown, by the methods at the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rangelog_pd.state.versions import FEATURE_LEVEL
 
 
 class LocalConsensus:
-    """Applies at once. Leads until a test says otherwise."""
+    """Applies commands at once. Leads until a test changes it."""
 
     def __init__(self, state_machine: StateMachine, *, name: str = "local") -> None:
         self.lock = threading.Lock()
@@ -29,10 +29,10 @@ class LocalConsensus:
         self._closed = False
 
     async def start(self) -> None:
-        """Nothing to recover."""
+        """Do nothing: there is no state to recover."""
 
     async def propose(self, command: bytes, *, timeout_s: float) -> bytes:
-        """Apply and answer. Raises NotLeader, Unavailable, OutcomeUnknown (on a test's word), InvalidArgument."""
+        """Apply a command and return its result. Raises NotLeader, Unavailable, OutcomeUnknown (by a test), InvalidArgument."""
         if len(command) > COMMAND_BYTES_MAX:
             raise InvalidArgument(f"a command has {len(command)} bytes; the limit is {COMMAND_BYTES_MAX}")
         await asyncio.sleep(0)
@@ -48,13 +48,13 @@ class LocalConsensus:
         return result
 
     async def barrier(self, *, timeout_s: float) -> int:
-        """The applied index. Raises NotLeader or Unavailable."""
+        """Return the applied index. Raises NotLeader or Unavailable."""
         await asyncio.sleep(0)
         self._check_leader()
         return self.applied_index
 
     def leader(self) -> str | None:
-        """The name of the leader, if a test has not taken it away."""
+        """Return the name of the leader; None if a test has removed it."""
         return self._leader
 
     def is_leader(self) -> bool:
@@ -62,7 +62,7 @@ class LocalConsensus:
         return self._leader == self.name and not self._closed
 
     def status(self) -> ConsensusStatus:
-        """A group of one."""
+        """Return the state of a group of one."""
         leads = self.is_leader()
         return ConsensusStatus(
             name=self.name,
@@ -74,24 +74,24 @@ class LocalConsensus:
         )
 
     async def failed(self) -> BaseException:
-        """Never fails."""
+        """Wait without end, since this consensus never fails."""
         never: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         return await never
 
     async def close(self) -> None:
-        """Refuse whatever comes later."""
+        """Refuse all later calls."""
         self._closed = True
 
     def set_leader(self, name: str | None) -> None:
-        """For tests: let another member lead, or (None) nobody."""
+        """For tests: make another member the leader, or (None) no member."""
         self._leader = name
 
     def lose_next_outcome(self, *, applied: bool) -> None:
-        """For tests: the next proposal raises OutcomeUnknown, having been applied or not."""
+        """For tests: make the next proposal raise OutcomeUnknown, applied or not."""
         self._next_outcome = "applied_unknown" if applied else "dropped_unknown"
 
     def reload(self) -> None:
-        """For tests: go through a snapshot, as a restart does."""
+        """For tests: encode the state as a snapshot and restore it, as a restart does."""
         with self.lock:
             self._state_machine.restore(b"".join(self._state_machine.freeze()))
 

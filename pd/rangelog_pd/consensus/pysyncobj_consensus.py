@@ -1,7 +1,7 @@
-"""Consensus on pysyncobj, with our own journal, snapshots, transport and rules (see the modules beside this one).
+"""Consensus on pysyncobj, with a journal, snapshots, transport and rules of rangelog (the folders beside this module).
 
-What holds: the Raft library lives on one thread that this class starts and watches; the event loop sees immutable
-pictures and futures. If that thread dies, `failed` says why and everything outstanding is answered "unknown".
+What holds: the Raft library runs on one thread that this class starts and watches; the event loop gets immutable values and
+futures. If that thread ends, `failed` returns the reason and all pending proposals raise OutcomeUnknown.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ SECRET_LENGTH_MIN = 8
 BARRIER_ROUND_TIMEOUT_S = 2.0
 STOP_TIMEOUT_S = 10.0
 HAND_OVER_TIMEOUT_S = 0.5
-"""A leader that stops asks another to take over, and waits this long for it."""
+"""How long a leader that stops waits until another member has taken over."""
 
 
 class PySyncObjConsensus:
-    """One member of the group. Made anywhere, bound to the event loop it is started on."""
+    """One member of the group, bound to the event loop on which it is started."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class PySyncObjConsensus:
     # --- the interface, on the event loop
 
     async def start(self) -> None:
-        """Recover, listen and join. Raises Corruption, Unavailable (the port is taken), StorageFull, InternalError."""
+        """Recover, listen and join. Raises Corruption, Unavailable (the port is in use), StorageFull, InternalError."""
         loop = asyncio.get_running_loop()
         self._failure = loop.create_future()
         self._proposals = Proposals()
@@ -110,14 +110,14 @@ class PySyncObjConsensus:
         await started
 
     async def propose(self, command: bytes, *, timeout_s: float) -> bytes:
-        """See `Consensus.propose`."""
+        """Apply `command` on a majority and return its result, as `Consensus.propose` specifies."""
         if len(command) > COMMAND_BYTES_MAX:
             raise InvalidArgument(f"a command has {len(command)} bytes; the limit is {COMMAND_BYTES_MAX}")
         result: bytes = await self._submit(bytes([KIND_COMMAND]) + command, timeout_s)
         return result
 
     async def barrier(self, *, timeout_s: float) -> int:
-        """See `Consensus.barrier`. All calls that arrive while one is under way share the next."""
+        """Make local reads linearizable, as `Consensus.barrier` specifies. Calls during a round share the next one."""
         self._check_leads()
         waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._barrier_waiters.append(waiter)
@@ -130,25 +130,25 @@ class PySyncObjConsensus:
             raise Unavailable(f"no majority of placement drivers answered within {timeout_s} s") from None
 
     def leader(self) -> str | None:
-        """See `Consensus.leader`."""
+        """Return the name of the probable leader: a hint."""
         return self._view.leader
 
     def is_leader(self) -> bool:
-        """See `Consensus.is_leader`."""
+        """Whether this member is probably the leader: a hint."""
         return self._view.leader == self._name
 
     def status(self) -> ConsensusStatus:
-        """See `Consensus.status`."""
+        """Return the state of the group."""
         return self._view
 
     async def failed(self) -> BaseException:
-        """See `Consensus.failed`."""
+        """Wait until consensus has failed and return the reason."""
         if self._failure is None:
             raise InternalError("not started")
         return await asyncio.shield(self._failure)
 
     async def close(self) -> None:
-        """See `Consensus.close`. A leader hands over first."""
+        """Leave the group cleanly; a leader first has another member take over. Idempotent."""
         self._stopping.set()
         if self._raft is not None:
             self._raft.peers.wake()
@@ -218,7 +218,7 @@ class PySyncObjConsensus:
         return thread
 
     def _work(self, loop: asyncio.AbstractEventLoop, started: asyncio.Future[None]) -> Iterator[None]:
-        """All that the thread does, one tick between two yields: a simulation steps it on a clock of its own."""
+        """Do the thread's work, one tick between two yields, so that a simulation can step it on its own clock."""
         error: BaseException | None = None
         try:
             self._raft = self._open()
@@ -289,20 +289,22 @@ class PySyncObjConsensus:
             raft.tick()
 
     def apply(self, index: int, command: bytes) -> Any:
-        """`Applier.apply`: an exception of the state machine is the answer, the same on every member."""
+        """Apply a command for `Raft`: an exception of the state machine is the result, the same on every member."""
         try:
             with self.lock:
                 result: Any = self._state_machine.apply(index, command)
         except (MemoryError, UnsupportedVersion):
-            raise  # of this member alone: going on would make it differ from the others
+            raise  # of this member alone: to continue would make its state differ from the others'
         except Exception as error:
             log.critical("applying entry %d raised", index, exc_info=error)
-            result = InternalError(f"applying the command raised {type(error).__name__}; the state is as it left it")
+            result = InternalError(
+                f"applying the command raised {type(error).__name__}; it may have been applied in part"
+            )
         self.applied_index = index
         return result
 
     def take_proposals(self, *, leads: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
-        """`Applier.take_proposals`."""
+        """Return the proposals of this tick, for `Raft`."""
         proposals = self._proposals
         if self._raft is None or proposals is None:
             return []
@@ -361,6 +363,6 @@ def _as_rangelog_error(error: BaseException) -> RangelogError:
     elif isinstance(error, OSError):
         wrapped = InternalError(f"the disk of the Raft journal failed: {error.strerror}")
     else:
-        wrapped = InternalError(f"the Raft thread died: {type(error).__name__}: {error}")
+        wrapped = InternalError(f"the Raft thread failed: {type(error).__name__}: {error}")
     wrapped.__cause__ = error
     return wrapped

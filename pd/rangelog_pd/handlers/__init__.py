@@ -1,1 +1,1 @@
-"""The gRPC service: one file a noun, put together in service.py."""
+"""The gRPC service: one file per noun, combined in service.py."""

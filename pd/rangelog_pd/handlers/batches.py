@@ -1,4 +1,4 @@
-"""Calls on many streams at once: what a client does when a server with a part of all its ranges dies.
+"""Calls on many streams at once, for a client that loses a server with replicas of many of its ranges.
 
 What holds: each item is answered as the single call would be. Items go into as few commands as their size allows, and a
 cluster whose members do not all know such commands gets the single ones. An item's request id follows from the one of the
@@ -25,7 +25,7 @@ from rangelog_proto.v1 import pd_state_pb2
 
 ITEMS_MAX = 1_000
 COMMAND_ITEMS_BYTES_MAX = 40 * 1024
-"""Below the size of one Raft command, with room for what surrounds the items."""
+"""Below the size of one Raft command, with room for the message around the items."""
 SINGLES_AT_ONCE = 64
 
 _NUMBER_LENGTH = len(f"/{ITEMS_MAX}")
@@ -36,7 +36,7 @@ _R = TypeVar("_R")
 
 
 async def open_writers(driver: Driver, request: pb.OpenWritersRequest) -> pb.OpenWritersResponse:
-    """Open many writers. Raises InvalidArgument for the whole; an item's error is its result."""
+    """Open many writers. Raises InvalidArgument for the whole request; an item's error is its result."""
     _name_items(request.writers, request.request_id)
     if not driver.knows("open_writers"):
         results = await _one_by_one(request.writers, lambda item: _open_one(driver, item))
@@ -53,7 +53,7 @@ async def open_writers(driver: Driver, request: pb.OpenWritersRequest) -> pb.Ope
 
 
 async def seal_ranges(driver: Driver, request: pb.SealRangesRequest) -> pb.SealRangesResponse:
-    """Seal many ranges, and create the next ones where asked. Raises InvalidArgument for the whole."""
+    """Seal many ranges, and create the next ones where requested. Raises InvalidArgument for the whole request."""
     _name_items(request.seals, request.request_id)
     if not driver.knows("seal_ranges"):
         results = await _one_by_one(request.seals, lambda item: _seal_one(driver, item))
@@ -74,7 +74,7 @@ async def seal_ranges(driver: Driver, request: pb.SealRangesRequest) -> pb.SealR
 
 
 def _place_all(driver: Driver, seals: Sequence[pb.SealRangeRequest]) -> list[pd_state_pb2.PlacedSealRange]:
-    """Choose for all, each with what the ones before took into account. Without a place: none, as for a single seal."""
+    """Place all new ranges, each with the load of the ones before. Without a placement: no replicas, as for a single seal."""
     placed = []
     with driver.state() as state:
         placer = Placer(driver.view.candidates(state, driver.now_ms()))
@@ -87,7 +87,7 @@ def _place_all(driver: Driver, seals: Sequence[pb.SealRangeRequest]) -> list[pd_
 def _name_items(items: Sequence[_Item], request_id: str) -> None:
     """Give each item its request id, the same for a repeat of the same request. Raises InvalidArgument."""
     if not request_id:
-        raise InvalidArgument("the request id is missing: a command is repeated under the one it was first sent with")
+        raise InvalidArgument("the request id is missing: a retry of a command carries the id of its first try")
     if len(request_id) > REQUEST_ID_LENGTH_MAX - _NUMBER_LENGTH:
         raise InvalidArgument(
             f"a request id of {len(request_id)} characters; the limit is {REQUEST_ID_LENGTH_MAX - _NUMBER_LENGTH}"
@@ -113,7 +113,7 @@ def _parts(items: Sequence[_T]) -> Iterator[list[_T]]:
 
 
 async def _one_by_one(items: Sequence[_Item], call: Callable[[_Item], Awaitable[_R]]) -> list[_R]:
-    """For a cluster with members that know single commands only: bounded many at once, answers in order."""
+    """Run single commands, a bounded number at once, for a cluster with members of level 1; results in order."""
     answers: list[_R] = []
     remaining = iter(items)
     while group := list(islice(remaining, SINGLES_AT_ONCE)):

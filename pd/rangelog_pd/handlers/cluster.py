@@ -1,4 +1,4 @@
-"""Calls on the cluster as a whole. Every member answers DescribeCluster with what it knows: that is how to see trouble."""
+"""Calls on the cluster as a whole. Every member replies to DescribeCluster with its own view, also without a majority."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rangelog_proto.v1 import pd_pb2 as pb
 
 
 async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:
-    """The leader's answer is up to date; with a leader there, a follower sends the caller on."""
+    """Return the cluster as this member knows it. The leader's reply is up to date; a follower names the leader, if any."""
     status = driver.consensus.status()
     if status.leader is not None and status.has_majority:
         try:
@@ -47,6 +47,6 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
 
 
 async def list_tasks(driver: Driver, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
-    """What the leader wants of range servers and has not got yet."""
+    """Return the leader's directives that are not done yet."""
     await driver.barrier()
     return pb.ListTasksResponse(tasks=driver.tasks.listing(driver.wall_ms(), failing_only=request.failing_only))

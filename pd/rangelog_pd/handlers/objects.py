@@ -13,12 +13,12 @@ from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
 GIVEN_ROW_GROUPS_MAX = 65_536
-"""What an uploader may send; the index kept is coarser."""
+"""The number of row groups in a commit; the stored index is coarser."""
 _COUNT_MAX = (1 << 32) - 1
 
 
 async def prepare_object(driver: Driver, request: pb.PrepareObjectRequest) -> pb.PrepareObjectResponse:
-    """Raises RangeNotFound, PreconditionFailed."""
+    """Return the key for an upload. Raises RangeNotFound, PreconditionFailed."""
     command = pd_state_pb2.TimedPrepareObject(
         request=request, deadline_ms=driver.time_ms() + driver.settings.tier_prepare_ttl_ms
     )
@@ -26,7 +26,7 @@ async def prepare_object(driver: Driver, request: pb.PrepareObjectRequest) -> pb
 
 
 async def commit_object(driver: Driver, request: pb.CommitObjectRequest) -> pb.CommitObjectResponse:
-    """Raises ObjectNotFound, PreconditionFailed, InvalidArgument."""
+    """Commit an uploaded object. Raises ObjectNotFound, PreconditionFailed, InvalidArgument."""
     if len(request.row_groups) > GIVEN_ROW_GROUPS_MAX:
         raise InvalidArgument(f"{len(request.row_groups)} row groups; the limit is {GIVEN_ROW_GROUPS_MAX}")
     if len(request.row_groups) > ROW_GROUPS_MAX:
@@ -37,7 +37,7 @@ async def commit_object(driver: Driver, request: pb.CommitObjectRequest) -> pb.C
 
 
 def _coarser(groups: Sequence[common_pb2.RowGroup]) -> list[common_pb2.RowGroup]:
-    """Join neighbours until the index fits in one command. A reader prunes less; nothing else changes."""
+    """Join adjacent row groups until the index fits in one command. Readers then skip fewer bytes."""
     step = -(-len(groups) // ROW_GROUPS_MAX)
     joined: list[common_pb2.RowGroup] = []
     for first in range(0, len(groups), step):
@@ -60,7 +60,7 @@ def _coarser(groups: Sequence[common_pb2.RowGroup]) -> list[common_pb2.RowGroup]
 
 
 async def list_objects(driver: Driver, request: pb.ListObjectsRequest) -> pb.ListObjectsResponse:
-    """By start offset, a page at a time; committed ones unless asked otherwise. Raises StreamNotFound."""
+    """Return one page of a stream's objects by start offset; committed ones by default. Raises StreamNotFound."""
     await driver.barrier()
     size = min(request.page_size or OBJECT_PAGE_SIZE_MAX, OBJECT_PAGE_SIZE_MAX)
     wanted = request.state or common_pb2.OBJECT_STATE_COMMITTED

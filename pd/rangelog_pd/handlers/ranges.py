@@ -1,7 +1,7 @@
 """Calls on writers and ranges. The replicas of a new range are chosen here, and checked again where they are applied.
 
-What holds: also a choice that found no place is applied, as an empty one. So a repeat gets its first answer whatever became
-of epochs and servers meanwhile, and a writer that is told "no place" can rely on nothing having been sealed.
+What holds: a choice without a placement is applied as well, as an empty one. So a retry gets its first result whatever the
+epochs and servers are meanwhile, and after NoPlacement a writer can rely on its range being unsealed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rangelog_proto.v1 import pd_pb2 as pb
 
 
 async def open_writer(driver: Driver, request: pb.OpenWriterRequest) -> pb.OpenWriterResponse:
-    """Raises StreamNotFound."""
+    """Raise a stream\'s epoch for a writer. Raises StreamNotFound."""
     response = await driver.propose_request(pb.OpenWriterResponse, request.request_id, open_writer=request)
     if response.HasField("last_range"):
         _fill_in(driver, response.last_range)
@@ -27,7 +27,7 @@ async def open_writer(driver: Driver, request: pb.OpenWriterRequest) -> pb.OpenW
 
 
 async def create_range(driver: Driver, request: pb.CreateRangeRequest) -> pb.CreateRangeResponse:
-    """Raises StreamNotFound, WriterFenced, PreconditionFailed, NoPlacement."""
+    """Create the next range of a stream. Raises StreamNotFound, WriterFenced, PreconditionFailed, NoPlacement."""
     await driver.barrier()
     replicas, refusal = _place(driver, request.stream_id, request.exclude_servers, strictly=False)
     command = pd_state_pb2.PlacedCreateRange(request=request, replicas=replicas)
@@ -40,7 +40,7 @@ async def create_range(driver: Driver, request: pb.CreateRangeRequest) -> pb.Cre
 
 
 async def seal_range(driver: Driver, request: pb.SealRangeRequest) -> pb.SealRangeResponse:
-    """Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, SealBelowFloor, NoPlacement."""
+    """Seal a range. Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, SealBelowFloor, NoPlacement."""
     replicas: list[common_pb2.Replica] = []
     refusal: NoPlacement | None = None
     if request.create_next:
@@ -59,9 +59,9 @@ async def seal_range(driver: Driver, request: pb.SealRangeRequest) -> pb.SealRan
 
 
 async def prove_end(driver: Driver, request: pb.ProveEndRequest) -> pb.ProveEndResponse:
-    """Raises StreamNotFound, RangeNotFound, InvalidArgument, PreconditionFailed.
+    """Put a floor under an open range. Raises StreamNotFound, RangeNotFound, InvalidArgument, PreconditionFailed.
 
-    An end that was proved already costs no entry: all followers of a writer that died ask at about the same time.
+    An end that is proved already needs no log entry: all followers of a dead writer ask at about the same time.
     """
     await driver.barrier()
     with driver.state() as state:
@@ -72,7 +72,7 @@ async def prove_end(driver: Driver, request: pb.ProveEndRequest) -> pb.ProveEndR
 
 
 async def list_ranges(driver: Driver, request: pb.ListRangesRequest) -> pb.ListRangesResponse:
-    """In order, a page at a time. Raises StreamNotFound."""
+    """Return one page of a stream's ranges, in order. Raises StreamNotFound."""
     await driver.barrier()
     size = min(request.page_size or RANGE_PAGE_SIZE_MAX, RANGE_PAGE_SIZE_MAX)
     with driver.state() as state:
@@ -93,7 +93,7 @@ async def list_ranges(driver: Driver, request: pb.ListRangesRequest) -> pb.ListR
 def _place(
     driver: Driver, stream_id: int, exclude: Collection[str], *, strictly: bool
 ) -> tuple[list[common_pb2.Replica], NoPlacement | None]:
-    """Choose; no replicas and why, when there is no place. An unknown stream is left to where it is applied."""
+    """Choose the replicas; none, and the reason, without a placement. The state machine reports an unknown stream."""
     with driver.state() as state:
         stream = state.streams.find(stream_id)
         if stream is None:
@@ -108,7 +108,7 @@ def _place(
 
 
 def choose(state: State, placer: Placer, request: pb.SealRangeRequest) -> list[common_pb2.Replica]:
-    """Choose for the range after a sealed one, among many; none where there is no place or no such stream."""
+    """Choose the replicas of the range after a sealed one, in a batch; none without a placement or stream."""
     stream = state.streams.find(request.stream_id)
     if stream is None:
         return []

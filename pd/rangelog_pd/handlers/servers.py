@@ -1,4 +1,4 @@
-"""Calls of and on range servers: registration goes through the log, heartbeats stay in the leader's memory."""
+"""Calls of and on range servers: registrations are log entries, heartbeats stay in the leader's memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADDRESS_LENGTH_MAX = 300
 
 
 async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> pb.RegisterServerResponse:
-    """Raises InvalidArgument, PreconditionFailed (rolled back, or the name is alive in another incarnation)."""
+    """Register a server. Raises InvalidArgument, PreconditionFailed (rolled back, or another incarnation is alive)."""
     check_name("range server", request.server)
     texts = (request.data_address, request.control_address, request.zone, request.version)
     if any(len(text) > ADDRESS_LENGTH_MAX for text in texts) or not request.data_address:
@@ -33,7 +33,7 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
                 )
         heard = driver.view.servers.get(request.server)
         behind = heard is not None and heard.incarnation == request.incarnation and request.log_end < heard.log_end
-    if heard is not None and behind:  # the state has its log's end once a second: let it judge by the last one
+    if heard is not None and behind:  # the state has the log's end once a second: compare with the last one
         mark = pd_state_pb2.MarkLogEnd(server=request.server, incarnation=heard.incarnation, log_end=heard.log_end)
         await driver.propose(pb.ListTasksResponse, "", mark_log_end=mark)
     response = await driver.propose(pb.RegisterServerResponse, request.request_id, register_server=request)
@@ -44,7 +44,7 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
 
 
 async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
-    """Take the report, answer what is wanted. Raises PreconditionFailed: register first."""
+    """Apply a heartbeat's reports and return the server's directives. Raises PreconditionFailed: register first."""
     await driver.barrier()
     now_ms, wall_ms = driver.now_ms(), driver.wall_ms()
     driver.heard_clock(request.server, request.wall_ms)
@@ -68,14 +68,14 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
 
 
 async def list_servers(driver: Driver, request: pb.ListServersRequest) -> pb.ListServersResponse:
-    """All that ever registered, by name."""
+    """Return all servers that ever registered, by name."""
     await driver.barrier()
     with driver.state() as state:
         return pb.ListServersResponse(servers=describe_servers(driver, state))
 
 
 def describe_servers(driver: Driver, state: State) -> list[common_pb2.Server]:
-    """Registered servers with what this member knows of their health and load."""
+    """Return the registered servers, with their health and load as this member knows them."""
     now_ms = driver.now_ms()
     found: list[common_pb2.Server] = []
     for name in sorted(state.servers):

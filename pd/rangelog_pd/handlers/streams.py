@@ -17,7 +17,7 @@ _AGE_JITTER_MS = 360_000
 
 
 async def create_stream(driver: Driver, request: pb.CreateStreamRequest) -> pb.CreateStreamResponse:
-    """Raises StreamExists, InvalidArgument."""
+    """Create a stream. Raises StreamExists, InvalidArgument."""
     check_name("stream", request.name)
     with_defaults(request.config)
     if not request.config.HasField("tiered"):
@@ -28,14 +28,14 @@ async def create_stream(driver: Driver, request: pb.CreateStreamRequest) -> pb.C
 
 
 async def describe_stream(driver: Driver, request: pb.DescribeStreamRequest) -> pb.DescribeStreamResponse:
-    """Raises StreamNotFound."""
+    """Return a stream by name. Raises StreamNotFound."""
     await driver.barrier()
     with driver.state() as state:
         return pb.DescribeStreamResponse(stream=state.stream(request.name))
 
 
 async def list_streams(driver: Driver, request: pb.ListStreamsRequest) -> pb.ListStreamsResponse:
-    """By name, a page at a time."""
+    """Return one page of the streams, by name."""
     await driver.barrier()
     size = min(request.page_size or STREAM_PAGE_SIZE_MAX, STREAM_PAGE_SIZE_MAX)
     with driver.state() as state:
@@ -47,14 +47,14 @@ async def list_streams(driver: Driver, request: pb.ListStreamsRequest) -> pb.Lis
 
 
 async def update_stream(driver: Driver, request: pb.UpdateStreamRequest) -> pb.UpdateStreamResponse:
-    """Raises StreamNotFound, InvalidArgument."""
+    """Change a stream's configuration. Raises StreamNotFound, InvalidArgument."""
     if len(request.fields) > 100:
         raise InvalidArgument("too many fields")
     return await driver.propose_request(pb.UpdateStreamResponse, request.request_id, update_stream=request)
 
 
 async def delete_stream(driver: Driver, request: pb.DeleteStreamRequest) -> pb.DeleteStreamResponse:
-    """Raises StreamNotFound."""
+    """Delete a stream. Raises StreamNotFound."""
     response = await driver.propose_request(pb.DeleteStreamResponse, request.request_id, delete_stream=request)
     if response.HasField("open_range"):
         driver.fill_in(response.open_range)
@@ -62,7 +62,7 @@ async def delete_stream(driver: Driver, request: pb.DeleteStreamRequest) -> pb.D
 
 
 async def trim_stream(driver: Driver, request: pb.TrimStreamRequest) -> pb.TrimStreamResponse:
-    """Raises StreamNotFound, OffsetOutOfRange."""
+    """Raise a stream's trim offset. Raises StreamNotFound, OffsetOutOfRange."""
     return await driver.propose_request(pb.TrimStreamResponse, request.request_id, trim_stream=request)
 
 

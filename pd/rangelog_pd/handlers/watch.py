@@ -1,4 +1,4 @@
-"""The call that waits for changes of streams: a session in the leader's memory, asked again and again."""
+"""The call that waits for changes of streams: a session in the leader's memory, with one call after the other."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ BEGIN_MAX = 10_000
 
 
 async def watch(driver: Driver, request: pb.WatchRequest) -> pb.WatchResponse:
-    """Return what changed, or nothing after the wait. Raises NotLeader, InvalidArgument, Overloaded."""
+    """Return the changes, none after the wait. Raises NotLeader, InvalidArgument, Overloaded."""
     if request.wait_ms > WAIT_MS_MAX or len(request.begin) > BEGIN_MAX:
         raise InvalidArgument(
             f"one call waits at most {WAIT_MS_MAX} ms and begins to watch at most {BEGIN_MAX} streams"
         )
-    await driver.barrier()  # what is watched from here on is compared with what the caller may know already
+    await driver.barrier()  # a watch starts with the current rows, which the caller may have already
     session = _session(driver, request)
     if session is None:
         return pb.WatchResponse()
@@ -28,19 +28,19 @@ async def watch(driver: Driver, request: pb.WatchRequest) -> pb.WatchResponse:
         await _wait(session, request.wait_ms / 1000)
         await driver.barrier()
     if session.call != call or session.is_closed:
-        return pb.WatchResponse()  # nobody hears this, or this member began to lead anew: nothing is told here
+        return pb.WatchResponse()  # the caller has gone, or a new term of leadership has started: return no changes
     return _answer(driver, session)
 
 
 def _session(driver: Driver, request: pb.WatchRequest) -> WatchSession | None:
-    """Find or make the session and note what it watches from now on."""
+    """Find or create the session and add its new watches."""
     now_ms = driver.now_ms()
     watches = driver.watches
     known = bool(request.session)
     session = watches.find(request.session, now_ms, request.acked, request.call) if known else watches.open(now_ms)
     if session is None:
         return None
-    session.wake()  # an earlier call of the same session ends: its caller has given it up
+    session.wake()  # end an earlier call of the same session, which its caller has cancelled
     if len(session.watched) + len(request.begin) > STREAMS_MAX:
         raise Overloaded(f"one session watches at most {STREAMS_MAX} streams: open another one")
     with driver.state() as state:

@@ -1,1 +1,1 @@
-"""Compares what is wanted with what the range servers report, on the leader. Pure: the runtime feeds and performs."""
+"""Compares the state with the range servers' reports, on the leader. Pure: the driver passes events and acts on the results."""

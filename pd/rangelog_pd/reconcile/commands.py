@@ -1,7 +1,7 @@
-"""What the leader proposes by itself: hot copies to give up, replicas to replace, retention, uploads that ran out of time.
+"""The commands that the leader proposes by itself: hot replicas to drop, replicas to replace, retention, expired uploads.
 
-Pure: from state, view and time to commands. Each command is checked again where it is applied. `now_ms` is the leader's
-monotonic clock, for leases; `time_ms` is cluster time, for what the state dates. What is not dated yet has no age.
+Pure: from state, view and time to commands. Each command is checked again when it is applied. `now_ms` is the leader's
+monotonic clock, for leases; `time_ms` is cluster time, for the dates of the state. A row without a date has no age.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 COMMANDS_MAX = 50
-"""A round: the log is shared with writers."""
+"""Commands of one round: writers use the same log."""
 
 REPAIRS_LOOKED_AT_MAX = 200
-"""A round; the rest has its turn in the next."""
+"""Repairs that one round examines; the next round continues."""
 
 MARK_LOG_ENDS_MS = 1_000.0
 MARKS_MAX = 200
-"""In one command, which must stay below the size of a Raft command also where all names are long."""
+"""Servers in one command, which must stay below the size of a Raft command even if all names are long."""
 
 
 def commands(state: State, view: ClusterView, now_ms: float, time_ms: int) -> list[pd_state_pb2.Command]:
@@ -53,7 +53,7 @@ def _hot_drops(state: State, upkeep: Upkeep, time_ms: int) -> Iterator[pd_state_
 
 
 def _dead_uploads(state: State, view: ClusterView, now_ms: float, time_ms: int) -> Iterator[pd_state_pb2.Command]:
-    """Uploads out of time, and those of servers that are dead: another server can begin. Walks the uploads under way."""
+    """Yield expired uploads and those of dead servers, so that another server can start. Examines the uploads in progress."""
     for object_id in state.range_objects.prepared:
         each = state.objects[object_id]
         dead = view.health(state, each.server, each.incarnation, now_ms) is ServerHealth.DEAD
@@ -62,7 +62,7 @@ def _dead_uploads(state: State, view: ClusterView, now_ms: float, time_ms: int) 
 
 
 def _retention(state: State, upkeep: Upkeep, time_ms: int) -> Iterator[pd_state_pb2.Command]:
-    """Ranges that are over the age of their stream, and those that no longer fit."""
+    """Yield trims of ranges that exceed the age or the size of their stream."""
     for stream_id in upkeep.trims.take(time_ms, state.due.trims):
         yield _trim(stream_id, _end_of_old(state, stream_id, time_ms))
     for stream_id, end in upkeep.sizes.streams_over(state):
@@ -75,7 +75,7 @@ def _trim(stream_id: int, end: int) -> pd_state_pb2.Command:
 
 
 def _end_of_old(state: State, stream_id: int, time_ms: int) -> int:
-    """The end of the last of the oldest ranges that is over the stream's age."""
+    """Return the end of the last of the oldest ranges that exceed the stream's age."""
     stream = state.streams[stream_id]
     ranges = state.ranges.of(stream_id)
     end = stream.trim_offset
@@ -90,8 +90,8 @@ def _end_of_old(state: State, stream_id: int, time_ms: int) -> int:
 
 
 def _repairs(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_state_pb2.Command]:
-    """Sealed ranges with a member that is gone for good, or for long: another server takes its place. And those that were made
-    while servers were few: one more joins at a time."""
+    """Yield replacements for members of sealed ranges that are lost for good, or for long, and further members, one at a time,
+    for ranges that were created while servers were few."""
     upkeep = view.upkeep
     if not upkeep.repairs:
         return
@@ -107,13 +107,13 @@ def _repairs(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_stat
         places: list[common_pb2.Replica | None] = [*lost] if lost else [None]
         made = [
             _with_another(state, candidates, found, [each for each in found.replicas if each != gone], gone)
-            for gone in places  # each by itself: one that nobody can take does not keep another from being taken
+            for gone in places  # each by itself: one without a candidate does not prevent another from being replaced
         ]
         wanted = [each for each in made if each is not None]
         if not wanted:
             upkeep.blocked[key] = None
         else:
-            upkeep.repairs[key] = None  # until it is seen to be done
+            upkeep.repairs[key] = None  # until the state shows it done
             yield from wanted
 
 
@@ -124,7 +124,7 @@ def _with_another(
     others: Sequence[common_pb2.Replica],
     lost: common_pb2.Replica | None,
 ) -> pd_state_pb2.Command | None:
-    """Give a range one more member, on a living server and in a zone of its own where there is one."""
+    """Return the command for one more member of a range, on a living server and in a zone of its own if possible."""
     holding = [each.server for each in others]
     usable = [each for each in candidates if each.health is ServerHealth.ALIVE and each.server not in holding]
     zones = [state.servers[name].server.zone for name in holding if name in state.servers]
@@ -141,7 +141,7 @@ def _with_another(
 
 
 def _log_ends(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_state_pb2.Command]:
-    """How far the logs reach that grew: in the state within a second, so that the next leader knows it, too."""
+    """Yield the ends of logs that grew: they are in the state within a second, so that the next leader knows them."""
     if now_ms < view.log_ends_marked_ms + MARK_LOG_ENDS_MS:
         return
     marks = [

@@ -1,9 +1,9 @@
-"""What one range server is to do, from the state and its own reports. Called at each of its heartbeats, on the leader.
+"""The directives for one range server, from the state and the server's reports. Called at each heartbeat, on the leader.
 
-What holds: nothing is told to be dropped unless the state says so, behind a barrier: the range is gone (deleted, trimmed),
-its hot copies were given up after objects covered it, or others took this one's place and enough of them are whole and
-alive. What this driver never knew of, and what is open, is left alone. Directives are repeated until a report shows them
-done, so losing one loses nothing. Objects are removed from the store a grace after the state has lost them, in cluster time.
+What holds: a replica is dropped only if the state requires it, behind a barrier: the range was deleted or trimmed, its hot
+replicas were given up after objects covered it, or others replaced this one and enough of them are whole and alive. Unknown
+and open replicas are left alone. Directives are repeated until a report shows them done, so a lost one does no harm. Objects
+are removed from the store a delete grace after the state has lost them, in cluster time.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from rangelog_pd.state.tables import RangeKey
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 DIRECTIVES_MAX = 64
-"""In one answer; the rest follows with the next heartbeat."""
+"""Directives in one reply; the next heartbeat's has the rest."""
 
 UPLOADS_MAX = 8
-"""Asked of a server at a time. It does one after the other; one that keeps failing must not hold up the rest."""
+"""Uploads that one server has at a time. It does one after the other; a failing one must not delay the rest."""
 
 UPLOAD_GRACE_MS = 60_000
-"""After its deadline, for an upload that was given up: its server may have been slow, not dead."""
+"""The time after the deadline of an abandoned upload: its server may have been slow, not dead."""
 
 DELETE_GRACE_MS_DEFAULT = 600_000
-"""Between the loss of an object in the state and its loss in the store. A trim or a deletion that should not have been can
-be noticed, and the objects be saved: they describe themselves."""
+"""The time between the loss of an object in the state and in the store. After a wrong trim or deletion the objects can be
+saved in this time: they describe themselves."""
 
 COPIES_MAX = 4
 DELETE_OBJECTS_MAX = 100
 TOMBSTONES_MAX = 4 * DELETE_OBJECTS_MAX
-"""The oldest that are looked at; those of uploads that were given up may have to stay longer than later ones."""
+"""The oldest tombstones that are examined; those of abandoned uploads may have to stay longer than later ones."""
 
 _BOUNDS = {
     "seal_replica": DIRECTIVES_MAX,
@@ -42,12 +42,12 @@ _BOUNDS = {
     "upload_range": UPLOADS_MAX,
     "delete_objects": 1,
 }
-"""By kind, most urgent first. What is over its bound waits for its turn."""
+"""The bound of each kind, most urgent first. Directives above the bound wait."""
 
 
 @dataclass(slots=True)
 class Planner:
-    """Makes directives for the server that reports; notes in the view what it is told to drop."""
+    """Makes directives for the server that reports; notes the drops in the view."""
 
     state: State
     view: ClusterView
@@ -57,7 +57,7 @@ class Planner:
     delete_grace_ms: int = DELETE_GRACE_MS_DEFAULT
 
     def directives(self, server: str, incarnation: int) -> list[pd_pb2.Directive]:
-        """Return what is wanted now, most urgent first, bounded. Looks only at what may be wanted (attention.py)."""
+        """Return the current directives, most urgent first, bounded. Examines only ranges that may need one (attention.py)."""
         self.view.upkeep.follow(self.state)
         view = self.view.servers.get(server)
         if view is None or view.incarnation != incarnation or not view.complete:
@@ -75,12 +75,12 @@ class Planner:
             wanted["delete_objects"] += self._deletions(server)
         directives = [directive for kind in _BOUNDS for directive in wanted[kind]][:DIRECTIVES_MAX]
         for directive in directives:
-            if directive.HasField("drop_replica"):  # from here on it may be gone: no other one goes for its sake
+            if directive.HasField("drop_replica"):  # from here on it counts as dropped: no other replica may rely on it
                 view.dropping[directive.stream_id, directive.range_index] = None
         return directives
 
     def _look_at(self, key: RangeKey, view: ServerView, server: str) -> tuple[pd_pb2.Directive | None, bool]:
-        """Return what is wanted of a server for one range now, and whether nothing will be until something changes."""
+        """Return the directive for one range, and whether none will be needed until the range changes."""
         report = view.reports.get(key)
         if key not in self.state.hosted.of(server, view.incarnation):
             return self._look_at_stray(key, report, server)
@@ -101,7 +101,7 @@ class Planner:
     def _look_at_stray(
         self, key: RangeKey, report: pd_pb2.ReplicaReport | None, server: str
     ) -> tuple[pd_pb2.Directive | None, bool]:
-        """A replica that is not, or no longer, its range's."""
+        """Return the directive for a replica that is not, or no longer, a member of its range."""
         if report is None:
             self._no_stray(key, server)
             return None, True
@@ -118,7 +118,7 @@ class Planner:
                 del self.view.strays[key]
 
     def _look_at_whole(self, found: common_pb2.Range, server: str) -> tuple[pd_pb2.Directive | None, bool]:
-        """A whole replica of a sealed range: it may have to be uploaded, by one of those that have it."""
+        """Return the directive for a whole replica of a sealed range: one of its servers may have to upload it."""
         stream = self.state.streams[found.stream_id]
         if not self.tier or not stream.config.tiered or found.tiered_end_offset >= found.end_offset:
             return None, True
@@ -151,19 +151,19 @@ class Planner:
         return directive
 
     def _superfluous(self, key: RangeKey) -> bool:
-        """Whether a replica that is not (or no longer) its range's may go."""
+        """Whether a replica that is not (or no longer) a member of its range may be dropped."""
         stream = self.state.streams.find(key[0])
         if stream is None:
-            return key[0] < self.state.next_stream_id  # deleted; else never heard of
+            return key[0] < self.state.next_stream_id  # deleted; otherwise unknown
         found = self.state.ranges.find(key)
         if found is None:
-            return key[1] < stream.range_count  # trimmed; else never heard of
+            return key[1] < stream.range_count  # trimmed; otherwise unknown
         if found.state != common_pb2.RANGE_STATE_SEALED:
             return False
         return found.hot_dropped or sum(self.is_whole(found, each) for each in found.replicas) >= found.acks
 
     def _sources(self, found: common_pb2.Range, server: str) -> list[common_pb2.Replica]:
-        """Return who else holds the whole sealed range, be it a member or one that was replaced."""
+        """Return the other servers that hold the whole sealed range, as members or as replaced ones."""
         holders = {replica.server: replica.incarnation for replica in found.replicas}
         for name in self.view.strays.get((found.stream_id, found.index), ()):
             view = self.view.servers.get(name)
@@ -185,7 +185,7 @@ class Planner:
         return self.view.health(self.state, replica.server, replica.incarnation, self.now_ms) is ServerHealth.ALIVE
 
     def _uploader(self, found: common_pb2.Range) -> str | None:
-        """Who is at it already, unless it is dead; else the replicas take turns by range, so that the work is spread."""
+        """Return the server that uploads the range already, unless it is dead; otherwise a replica, chosen by range index."""
         for each in self.state.objects_of(found.stream_id, found.index):
             if each.state == common_pb2.OBJECT_STATE_PREPARED:
                 health = self.view.health(self.state, each.server, each.incarnation, self.now_ms)
@@ -199,7 +199,7 @@ class Planner:
         return None
 
     def _deletions(self, server: str) -> list[pd_pb2.Directive]:
-        """Tombstones to be removed from the store, by the first server that is alive."""
+        """Return the deletions of objects from the store, which the first living server carries out."""
         oldest = islice(self.state.range_objects.tombstones, TOMBSTONES_MAX)
         gone = [each for object_id in oldest if self._may_be_deleted(each := self.state.objects[object_id])]
         if not gone:
@@ -218,7 +218,7 @@ class Planner:
         return [directive]
 
     def _may_be_deleted(self, found: common_pb2.Object) -> bool:
-        """Whether a tombstone is old enough; of an upload that was given up also: whether nobody can be at it any more."""
+        """Whether a tombstone is old enough, and, for an abandoned upload, no server can still be uploading it."""
         if found.state != common_pb2.OBJECT_STATE_DELETED or not found.deleted_ms:
             return False
         if self.time_ms < found.deleted_ms + self.delete_grace_ms:

@@ -1,7 +1,7 @@
-"""What comes due when: a heap over times that may change.
+"""A queue of keys by due time: a heap over times that may change.
 
-What holds: the times in force are elsewhere (state/due.py); an entry whose time is not the one in force is dropped when it is
-met. What was handed out comes again after RETRY_MS, unless it is no longer due by then: so nothing is lost with a command.
+What holds: the times in force are in state/due.py; an entry with another time is dropped when it is taken. A returned key is
+returned again after RETRY_MS, unless it is no longer due by then: so a lost command loses no key.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class DueQueue(Generic[K]):
         return len(self._heap)
 
     def put(self, key: K, due_ms: int) -> None:
-        """A key is due at a time."""
+        """Add a key with its due time."""
         if self._queued.get(key) != due_ms:
             self._queued[key] = due_ms
             heapq.heappush(self._heap, (due_ms, key, due_ms))
 
     def take(self, time_ms: int, times: Mapping[K, int]) -> Iterator[K]:
-        """Yield what is due at `time_ms` and has that time in force, earliest first."""
+        """Yield the keys that are due at `time_ms` by the times in force, earliest first."""
         while self._heap and self._heap[0][0] <= time_ms:
             _, key, due_ms = self._heap[0]
             if times.get(key) != due_ms:

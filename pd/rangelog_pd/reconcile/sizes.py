@@ -1,7 +1,7 @@
-"""How many bytes the streams with a bound on them hold, kept as ranges come, are reported, and go.
+"""The sizes of streams with a bound, updated as ranges are added, reported and removed.
 
 What holds: a sealed range counts with the largest size that one of its replicas reported, or with the size of its committed
-objects where that is all there is of it. Only streams with `retention_bytes` are kept here.
+objects if it has no replicas. Only streams with `retention_bytes` are kept here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from rangelog_proto.v1 import common_pb2
 
 
 class StreamSizes:
-    """By stream and range index. Bytes."""
+    """Sizes in bytes by stream and range index."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, dict[int, int]] = {}
@@ -20,7 +20,7 @@ class StreamSizes:
         """Streams that may be over their bound now."""
 
     def set(self, stream_id: int, index: int, size_bytes: int) -> None:
-        """A sealed range is known to have this size."""
+        """Set the size of a sealed range."""
         sizes = self._sizes.setdefault(stream_id, {})
         self._totals[stream_id] = self._totals.get(stream_id, 0) + size_bytes - sizes.get(index, 0)
         sizes[index] = size_bytes
@@ -31,13 +31,13 @@ class StreamSizes:
         return self._sizes.get(stream_id, {}).get(index, 0)
 
     def forget(self, stream_id: int, index: int) -> None:
-        """A range is gone."""
+        """Remove a range."""
         size_bytes = self._sizes.get(stream_id, {}).pop(index, 0)
         if size_bytes:
             self._totals[stream_id] -= size_bytes
 
     def forget_stream(self, stream_id: int) -> None:
-        """A stream is gone, or has no bound any more."""
+        """Remove a stream that was deleted or no longer has a bound."""
         self._sizes.pop(stream_id, None)
         self._totals.pop(stream_id, None)
         self._grown.pop(stream_id, None)
@@ -53,12 +53,12 @@ class StreamSizes:
         return found
 
     def look_again(self, stream_id: int) -> None:
-        """What was said of a stream may not have been done."""
+        """Check a stream again, since its trim may not have been applied."""
         if stream_id in self._sizes:
             self._grown[stream_id] = None
 
     def _trim_to(self, state: State, stream_id: int) -> int | None:
-        """The end of the last range that, with all after it, is over the bound."""
+        """Return the end of the last range that, with all later ones, exceeds the bound."""
         stream = state.streams.find(stream_id)
         if stream is None or not stream.config.retention_bytes:
             return None

@@ -1,6 +1,6 @@
-"""What is wanted of the range servers right now, by name, for people: since when, how often asked, what went wrong last.
+"""The current tasks of the range servers, by name, for people: their start, the number of requests, and the last error.
 
-What holds: a task exists as long as it is wanted; its last error stays until it is done or no longer wanted.
+What holds: a task exists as long as its directive; its last error stays until it is done or withdrawn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TaskBoard:
     _entries: dict[str, _Entry] = field(default_factory=dict)
 
     def want(self, server: str, directive: pd_pb2.Directive, stream_name: str, now_ms: int) -> None:
-        """A directive goes out (again)."""
+        """Note that a directive is sent, or repeated."""
         entry = self._entries.pop(directive.task_id, None)
         if entry is None:
             if len(self._entries) >= _TASKS_MAX:
@@ -47,13 +47,13 @@ class TaskBoard:
             )
             object_ids = tuple(directive.delete_objects.object_ids)
             entry = _Entry(task, now_ms, object_ids)
-        self._entries[directive.task_id] = entry  # the last: they are in the order in which they were wanted last
+        self._entries[directive.task_id] = entry  # at the end: tasks are ordered by their last request
         entry.wanted_ms = now_ms
         entry.done = False
         entry.task.attempts += 1
 
     def report(self, reports: Iterable[pd_pb2.TaskReport]) -> list[int]:
-        """Servers say how it went; return the ids of the objects that they deleted, as this leader had told them to."""
+        """Apply a server's results; return the ids of the objects that it deleted by this leader's directives."""
         deleted: list[int] = []
         for report in reports:
             entry = self._entries.get(report.task_id)
@@ -66,7 +66,7 @@ class TaskBoard:
         return deleted
 
     def listing(self, now_ms: int, *, failing_only: bool) -> list[pd_pb2.Task]:
-        """Return what is wanted now, oldest first."""
+        """Return the current tasks, oldest first."""
         self.expire(now_ms)
         found = sorted(
             (entry.task for entry in self._entries.values() if not entry.done), key=lambda task: task.since_ms
@@ -74,11 +74,11 @@ class TaskBoard:
         return [task for task in found if task.last_error] if failing_only else found
 
     def expire(self, now_ms: int) -> None:
-        """Forget what was not wanted for a while."""
+        """Remove tasks that were not requested for a while."""
         old = takewhile(lambda item: now_ms - item[1].wanted_ms > _FORGET_MS, self._entries.items())
         for task_id, _ in list(old):
             del self._entries[task_id]
 
     def clear(self) -> None:
-        """Another member leads."""
+        """Remove all tasks, since another member leads."""
         self._entries.clear()

@@ -1,8 +1,8 @@
-"""What the leader has to look after, kept in step with the state's changes: queues in its memory, never a walk on a timer.
+"""The leader's work queues, updated by the state's changes: queues in memory, never a loop over all rows on a timer.
 
-What holds: `follow` takes every change of the state since it was last called, and begins anew where changes were missed or
-the state is another one; after it, each range or stream that may want something is in a queue here or in the attention of the
-servers concerned. A queue may hold what wants nothing any more; who takes an entry looks at the rows.
+What holds: `follow` applies every change of the state since the last call, and starts over where changes were missed or the
+state was replaced; after it, each range or stream that may need work is in a queue here or in the attention of its servers.
+A queue may hold entries without work; the code that takes an entry checks the rows.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from rangelog_pd.reconcile.view import ClusterView
 
 REPLACE_AFTER_MS = 60_000.0
-"""A server that is away for less is waited for: copying its replicas would cost more."""
+"""The absence after which a server's replicas are copied: below it, waiting costs less than copying."""
 
 
 class Upkeep:
-    """Of one leader, for one view of the cluster."""
+    """The work queues of one leader, for one view of the cluster."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -40,15 +40,15 @@ class Upkeep:
         self.repairs: dict[RangeKey, None] = {}
         """Sealed ranges that may lack a member."""
         self.blocked: dict[RangeKey, None] = {}
-        """Those for which there is no server at the moment."""
+        """Sealed ranges for which there is no candidate at the moment."""
         self.sizes = StreamSizes()
 
     def forget(self) -> None:
-        """Another term of leadership begins."""
+        """Start over in another term of leadership."""
         self._state = None
 
     def follow(self, state: State) -> None:
-        """Take the changes since the last call."""
+        """Apply the changes since the last call."""
         changes = state.changes.since(self._seen) if self._state is state else None
         if changes is None:
             self._begin(state)
@@ -61,7 +61,7 @@ class Upkeep:
             self._pass_on_reports(state, name)
 
     def watch_servers(self, state: State, now_ms: float) -> None:
-        """Find servers that went for good, or for long, and others that came: their ranges are to be looked at."""
+        """Find servers that are lost for good, or for long, and servers that returned; queue their ranges."""
         alive = []
         for name, registered in state.servers.items():
             if self._view.health(state, name, registered.server.incarnation, now_ms) is ServerHealth.ALIVE:
@@ -77,7 +77,7 @@ class Upkeep:
         self._lost = lost
 
     def is_lost(self, state: State, server: str, incarnation: int, now_ms: float) -> bool:
-        """Whether a member is gone for good, or for so long that another server takes its place."""
+        """Whether a member is lost for good, or for so long that another server replaces it."""
         registered = state.servers.find(server)
         if registered is None or registered.server.incarnation != incarnation:
             return True
@@ -115,7 +115,7 @@ class Upkeep:
 
     @staticmethod
     def _left_behind(state: State, earlier: common_pb2.Server) -> dict[RangeKey, None]:
-        """The sealed ranges of an incarnation that another one replaced."""
+        """Queue the sealed ranges of an incarnation that another one replaced."""
         now = state.servers[earlier.name].server
         if now.incarnation == earlier.incarnation:
             return {}
@@ -158,7 +158,9 @@ class Upkeep:
             self.trims.put(after.stream_id, trim_ms)
         if not isinstance(before, common_pb2.Stream) or before.config == after.config:
             return
-        for each in state.ranges.of(after.stream_id).values():  # its cost is that of the change: it concerns them all
+        for each in state.ranges.of(
+            after.stream_id
+        ).values():  # its cost is that of the change, which concerns all of them
             self._note_range(state, each, each)
         if after.config.retention_bytes:
             self._measure_stream(state, after.stream_id)
@@ -168,7 +170,7 @@ class Upkeep:
     # ---- reports
 
     def _pass_on_reports(self, state: State, name: str) -> None:
-        """What one server reported may be what others wait for; and what it lacks is found after a whole report."""
+        """Wake servers that may wait for a report of another one; after a complete report, find the missing replicas."""
         view = self._view.servers[name]
         for key in view.reported:
             found = state.ranges.find(key)
@@ -196,7 +198,7 @@ class Upkeep:
             self.sizes.set(of.stream_id, of.index, self._size_bytes(state, of))
 
     def _size_bytes(self, state: State, of: common_pb2.Range) -> int:
-        """As its replicas report it; of a range that is only in the tier, what its objects take there."""
+        """Return the size that the replicas report; for a range in the tier only, the size of its objects."""
         reports = [self._view.report(each.server, each.incarnation, (of.stream_id, of.index)) for each in of.replicas]
         hot = max((each.size_bytes for each in reports if each is not None), default=0)
         if hot:

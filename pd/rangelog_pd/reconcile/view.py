@@ -1,8 +1,8 @@
-"""What the range servers told this leader: heartbeats, replica reports, how tasks went. In memory only.
+"""The leader's view of the range servers: heartbeats, reports of replicas, results of tasks. In memory only.
 
-What holds: health follows the leader's own monotonic clock, never a server's; a leader that just took over holds servers
-for alive until their lease is over; reports count only for the incarnation that is registered. A replica is `held` only
-while nothing that was said of it can be out of date, and while no directive to drop it can still be carried out.
+What holds: health follows the leader's own monotonic clock, never a server's; for a new leader servers are alive until their
+lease expires; reports count only for the registered incarnation. A replica is `held` only while its report cannot be
+outdated, and while no directive to drop it can still be carried out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def drop_task_id(key: RangeKey, server: str) -> str:
 
 
 def drop_task_key(task_id: str) -> RangeKey | None:
-    """Return which replica a directive of this name drops, or None."""
+    """Return the replica that the directive of this name drops, or None."""
     match = _DROP_TASK.match(task_id)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -47,15 +47,15 @@ class ServerView:
     incarnation: int
     heard_ms: float
     heard_wall_ms: int = 0
-    complete: bool = False  # its whole report came, and every change since
+    complete: bool = False  # the complete report was received, and every change since
     sequence: int = 0  # of its last heartbeat
     reports: dict[RangeKey, pd_pb2.ReplicaReport] = field(default_factory=dict)
-    dropping: dict[RangeKey, None] = field(default_factory=dict)  # told to go; perhaps gone already, perhaps not
+    dropping: dict[RangeKey, None] = field(default_factory=dict)  # replicas with a directive to drop them, done or not
     attention: Attention = field(default_factory=Attention)
     reported: list[RangeKey] = field(
         default_factory=list
     )  # changed by the last heartbeats, not passed on to others yet
-    unsifted: bool = False  # a whole report came: what is missing from it is to be found
+    unsifted: bool = False  # a complete report was received: missing replicas must be found
     used_bytes: int = 0
     capacity_bytes: int = 0
     log_end: int = 0
@@ -63,7 +63,7 @@ class ServerView:
 
 @dataclass(slots=True)
 class ClusterView:
-    """All of them. Times on the leader's monotonic clock, in ms."""
+    """The view of all range servers. Times on the leader's monotonic clock, in ms."""
 
     suspect_ms: float
     dead_ms: float
@@ -78,7 +78,7 @@ class ClusterView:
         self.upkeep = Upkeep(self)
 
     def start_leading(self, now_ms: float) -> None:
-        """Forget everything; leases start now."""
+        """Clear the view; leases start now."""
         self.leader_since_ms = now_ms
         self.log_ends_marked_ms = -math.inf
         self.servers.clear()
@@ -87,27 +87,27 @@ class ClusterView:
         self.upkeep.forget()
 
     def registered(self, server: str, incarnation: int, now_ms: float, *, boot: int = 0) -> None:
-        """A server registered, in the `boot`-th process of its incarnation: what it said before is void."""
+        """Note a registration, by the `boot`-th process of the incarnation: earlier reports are void."""
         known = self.servers.get(server)
         heard = known.sequence if known is not None and known.incarnation == incarnation else 0
         self.servers[server] = ServerView(incarnation, now_ms, sequence=max(heard, boot * SEQUENCES_PER_BOOT))
 
     def heartbeat(self, request: pd_pb2.HeartbeatRequest, now_ms: float, wall_ms: int) -> bool:
-        """Take a heartbeat; return whether the server's whole report is wanted."""
+        """Apply a heartbeat; return whether the server must send a complete report."""
         view = self.servers.get(request.server)
         first = view is None or view.incarnation != request.incarnation
         if view is None or first:
             view = self.servers[request.server] = ServerView(request.incarnation, now_ms)
         elif request.sequence <= view.sequence:
-            return not view.complete  # late: a newer one was here
+            return not view.complete  # late: a newer one was received before
         view.heard_ms, view.heard_wall_ms = now_ms, wall_ms
         view.used_bytes, view.capacity_bytes = request.used_bytes, request.capacity_bytes
         view.log_end = max(view.log_end, request.log_end)
         if request.sequence != view.sequence + 1:
-            view.complete = False  # what changed in between was said to another leader, or to nobody
+            view.complete = False  # changes in between were reported to another leader, or to none
         view.sequence = request.sequence
         if first:
-            return True  # it may have been long on its way: the next one says how things are
+            return True  # it may be outdated: the next report has the current state
         if request.complete:
             view.reported += view.reports
             view.reports.clear()
@@ -117,7 +117,7 @@ class ClusterView:
         for report in request.replicas:
             key = (report.stream_id, report.range_index)
             if report.state == pd_pb2.REPLICA_STATE_UNSPECIFIED:
-                view.reports.pop(key, None)  # it is gone
+                view.reports.pop(key, None)  # the replica is dropped
             else:
                 view.reports[key] = report
             view.reported.append(key)
@@ -127,7 +127,7 @@ class ClusterView:
         return not view.complete
 
     def health(self, state: State, server: str, incarnation: int, now_ms: float) -> ServerHealth:
-        """Judge a member of a replica set; one of an earlier incarnation is dead for good."""
+        """Return the health of a member of a replica set; one of an earlier incarnation is dead for good."""
         registered = state.servers.find(server)
         if registered is None or registered.server.incarnation != incarnation:
             return ServerHealth.DEAD
@@ -139,17 +139,17 @@ class ClusterView:
         return ServerHealth.SUSPECT if silent < self.dead_ms else ServerHealth.DEAD
 
     def silent_ms(self, server: str, now_ms: float) -> float:
-        """How long nothing was heard of a server."""
+        """Return the time since a server's last heartbeat, in ms."""
         view = self.servers.get(server)
         return now_ms - (view.heard_ms if view is not None else self.leader_since_ms)
 
     def report(self, server: str, incarnation: int, key: RangeKey) -> pd_pb2.ReplicaReport | None:
-        """Return what a server said of one replica."""
+        """Return a server's report of one replica."""
         view = self.servers.get(server)
         return view.reports.get(key) if view is not None and view.incarnation == incarnation else None
 
     def held(self, server: str, incarnation: int, key: RangeKey) -> pd_pb2.ReplicaReport | None:
-        """Return what a server said of a replica that it still has, and that it has not been told to drop."""
+        """Return a server's report of a replica that it certainly has, without a directive to drop it."""
         view = self.servers.get(server)
         if view is None or not view.complete or key in view.dropping:
             return None

@@ -1,8 +1,8 @@
-"""Who watches which streams, and what of them changed. Pure: the handler of the call feeds it and sends what it returns.
+"""The sessions that watch streams, and the changes for each. Pure: the handler of the call passes events and sends the results.
 
-What holds: a session that watches a stream is told of every later change, of several at once as the rows are then; what was
-sent counts as told only when it is acked, and is sent again otherwise. What waits for a slow session is bounded by what it
-watches, not by how often that changes. A change of a stream that nobody watches costs one look into a dictionary.
+What holds: a session gets every later change of its streams, several changes of a row as its latest form; a change counts as
+delivered only when it is acked, and is sent again otherwise. The changes that wait for a slow session are bounded by its
+number of streams, not by their rate of change. A change of a stream without a watch costs one dictionary look-up.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from rangelog_proto.v1 import common_pb2
 
 ROWS_PER_ANSWER = 500
 STREAMS_MAX = 100_000
-"""Of one session."""
+"""Streams of one session."""
 SESSIONS_MAX = 10_000
 FORGET_MS = 60_000.0
 
 
 @dataclass(eq=False, slots=True)
 class WatchSession:
-    """One session. `wake` is called when there is something to be told."""
+    """One session. `wake` is called when there are changes to send."""
 
     number: int
     heard_ms: float
     wake: Callable[[], None] = lambda: None
     sequence: int = 0
     call: int = 0
-    """Of its calls, the last one: an earlier one that still waits was given up by its caller."""
+    """The number of the session's last call: an earlier one that still waits was cancelled by its caller."""
     watched: dict[int, None] = field(default_factory=dict)
     streams: dict[int, None] = field(default_factory=dict)
-    """Those whose row is to be sent."""
+    """The streams whose row must be sent."""
     ranges: dict[RangeKey, None] = field(default_factory=dict)
     unacked_streams: list[int] = field(default_factory=list)
     unacked_ranges: list[RangeKey] = field(default_factory=list)
@@ -44,7 +44,7 @@ class WatchSession:
 
     @property
     def has_news(self) -> bool:
-        """Whether anything is to be sent."""
+        """Whether there are changes to send."""
         return bool(self.streams or self.ranges)
 
 
@@ -52,7 +52,7 @@ class Watches:
     """All sessions of one leader."""
 
     def __init__(self, first_number: int = 1) -> None:
-        """`first_number`: drawn by each leader, so that no session of another one is taken for its own."""
+        """`first_number`: drawn at random by each leader, so that it recognizes the sessions of others."""
         self._sessions: dict[int, WatchSession] = {}
         self._next_number = first_number
         self._by_stream: dict[int, dict[WatchSession, None]] = {}
@@ -60,19 +60,21 @@ class Watches:
         self._seen = 0
 
     def open(self, now_ms: float) -> WatchSession:
-        """Make a session. Raises Overloaded."""
+        """Create a session. Raises Overloaded."""
         for number in [each.number for each in self._sessions.values() if now_ms - each.heard_ms > FORGET_MS]:
             self.close(number)
         if len(self._sessions) >= SESSIONS_MAX:
-            raise Overloaded(f"{SESSIONS_MAX} watchers are here already: try again in a while")
+            raise Overloaded(
+                f"this placement driver has {SESSIONS_MAX} watch sessions, its limit: try again in a while"
+            )
         session = self._sessions[self._next_number] = WatchSession(self._next_number, now_ms)
         self._next_number += 1
         return session
 
     def find(self, number: int, now_ms: float, acked: int, call: int) -> WatchSession | None:
-        """Return a session that is called again; what it did not ack is to be sent again.
+        """Return the session of a further call; changes that it did not ack are sent again.
 
-        None: not known here, or a later call of it was here before.
+        None: the session is unknown, or a later call of it was received before.
         """
         session = self._sessions.get(number)
         if session is None or call <= session.call:
@@ -86,21 +88,21 @@ class Watches:
         return session
 
     def close(self, number: int) -> None:
-        """Forget a session."""
+        """Remove a session."""
         session = self._sessions.pop(number, None)
         if session is not None:
             self.end(session, list(session.watched))
             session.is_closed = True
 
     def clear(self, first_number: int) -> None:
-        """Another term of leadership begins: all begin anew."""
+        """Remove all sessions, in another term of leadership."""
         for session in list(self._sessions.values()):
             self.close(session.number)
             session.wake()
         self._next_number = first_number
 
     def begin(self, state: State, session: WatchSession, stream_id: int, from_index: int) -> None:
-        """A session wants to know of a stream: its row and the ranges from an index on, and then what changes."""
+        """Start to watch a stream: its row and the ranges from an index on, then all changes."""
         session.watched[stream_id] = None
         session.streams[stream_id] = None
         self._by_stream.setdefault(stream_id, {})[session] = None
@@ -108,7 +110,7 @@ class Watches:
             session.ranges[stream_id, index] = None
 
     def end(self, session: WatchSession, stream_ids: Iterable[int]) -> None:
-        """A session does not want to know of some streams any more."""
+        """Stop to watch some streams."""
         for stream_id in stream_ids:
             session.watched.pop(stream_id, None)
             session.streams.pop(stream_id, None)
@@ -118,7 +120,7 @@ class Watches:
                 self._by_stream.pop(stream_id, None)
 
     def follow(self, state: State) -> None:
-        """Note for each session what changed since the last call, and wake those concerned."""
+        """Note the changes since the last call for each session, and wake the sessions with changes."""
         concerned: dict[WatchSession, None] = {}
         for session, stream_id, index in self._news(state):
             concerned[session] = None
@@ -133,7 +135,7 @@ class Watches:
         """Yield (session, stream id, range index, or None for the stream itself) of each change that is watched."""
         changes = state.changes.since(self._seen) if self._state is state else None
         self._state, self._seen = state, state.changes.last
-        if changes is None:  # some were missed: all that is watched may have changed
+        if changes is None:  # some were missed: all watched rows may have changed
             for stream_id, watchers in self._by_stream.items():
                 for session in watchers:
                     yield session, stream_id, None
@@ -152,7 +154,7 @@ class Watches:
     def take(
         self, state: State, session: WatchSession
     ) -> tuple[list[common_pb2.Stream], list[common_pb2.Range], list[int]]:
-        """Return (streams, ranges, ids of deleted streams) to be sent now, bounded, under the session's next sequence."""
+        """Return (streams, ranges, ids of deleted streams) to send now, bounded, under the session's next sequence."""
         session.sequence += 1
         streams, deleted = [], []
         for stream_id in list(islice(session.streams, ROWS_PER_ANSWER)):

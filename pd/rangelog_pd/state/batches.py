@@ -1,4 +1,4 @@
-"""Many operations in one command: each as if it came alone, in order.
+"""Many operations in one command: each is applied as a single one, in order.
 
 What holds: an item that fails changes nothing and does not keep the next from being applied; its error is its answer. An item
 has a request id of its own, under which its first result is kept: also where it came alone before, or with other items.

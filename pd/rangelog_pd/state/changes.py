@@ -1,7 +1,7 @@
-"""The last changes of the tables, for those that follow the state instead of walking it.
+"""The last changes of the tables, for code that follows the state instead of reading all rows.
 
 What holds: changes are numbered from 1 without gaps within one State; `since` returns all after a number, or None where
-some of them are forgotten already (or belong to another State): then the follower has to look at everything once.
+some of them are no longer kept (or belong to another State): then the follower has to read all rows once.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """The last of them."""
+    """The last changes, bounded in number."""
 
     def __init__(self) -> None:
         self.last = 0
         self._kept: deque[Change] = deque(maxlen=CHANGES_MAX)
 
     def note(self, before: Message | None, after: Message | None) -> None:
-        """A row changed."""
+        """Note a change of a row."""
         self.last += 1
         self._kept.append(Change(before, after))
 

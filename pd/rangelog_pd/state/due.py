@@ -1,7 +1,7 @@
-"""When things of the state come due: hot copies that may go, and oldest ranges that get over their age.
+"""The due times of the state: of hot replicas to drop, and of ranges that reach their stream's age.
 
-What holds: `hot_drops` and `trims` follow from the rows. A time is here only once what it counts from is dated. Whoever acts
-on them keeps its own order (a heap) and compares with these before it acts.
+What holds: `hot_drops` and `trims` follow from the rows. A due time exists only once the row that it counts from is dated. The
+reconcilers keep their own order (a heap) and compare with these times before they act.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _SEALED = common_pb2.RANGE_STATE_SEALED
 
 
 class DueTimes:
-    """In cluster time, ms."""
+    """Due times in cluster time, ms."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.hot_drops: dict[RangeKey, int] = {}
-        """From when a range's hot copies may go: all of it is in the tier, for as long as its stream says."""
+        """When a range's hot replicas may be dropped: all of it has been in the tier for the stream's hot retention."""
         self.trims: dict[int, int] = {}
-        """From when the first sealed range of a stream is over the stream's age."""
+        """When the first sealed range of a stream exceeds the stream's age."""
 
     def range_changed(self, before: common_pb2.Range | None, after: common_pb2.Range | None) -> None:
         """A row of the ranges changed."""

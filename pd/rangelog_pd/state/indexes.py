@@ -1,6 +1,6 @@
-"""Indexes over the tables, so that no question walks a table.
+"""Indexes over the tables, so that no query reads a whole table.
 
-What holds: each follows from the rows alone, so it is the same on every member and is built anew by a restore, which puts
+What holds: each index follows from the rows alone, so it is the same on every member, and a restore builds it by putting
 every row.
 """
 
@@ -23,7 +23,7 @@ _OPEN, _SEALED = common_pb2.RANGE_STATE_OPEN, common_pb2.RANGE_STATE_SEALED
 
 @dataclass(slots=True)
 class Hosted:
-    """The ranges that one server, in one incarnation, is a member of."""
+    """The ranges of which one server, in one incarnation, is a member."""
 
     open: dict[RangeKey, None] = field(default_factory=dict)
     sealed: dict[RangeKey, None] = field(default_factory=dict)
@@ -39,18 +39,18 @@ NOTHING_HOSTED = Hosted()
 
 
 class HostedRanges:
-    """By server and incarnation."""
+    """The ranges of all servers, by server and incarnation."""
 
     def __init__(self) -> None:
         self._hosted: dict[Hosting, Hosted] = {}
         self.open_count = 0
 
     def of(self, server: str, incarnation: int) -> Hosted:
-        """Return what a server is a member of. Not to be changed."""
+        """Return the ranges of a server. Callers must not change them."""
         return self._hosted.get((server, incarnation), NOTHING_HOSTED)
 
     def hostings(self) -> dict[Hosting, Hosted]:
-        """Return all that host anything. Not to be changed."""
+        """Return all servers with ranges. Callers must not change them."""
         return self._hosted
 
     def changed(self, before: common_pb2.Range | None, after: common_pb2.Range | None) -> None:
@@ -112,7 +112,7 @@ class Names:
         return found
 
     def changed(self, before: common_pb2.Stream | None, after: common_pb2.Stream | None) -> None:
-        """A row of the streams changed; a name never does."""
+        """Note a change of a stream's row; names never change."""
         if before is None and after is not None:
             self._ids[after.name] = after.stream_id
             self._unsorted.append(after.name)
@@ -122,7 +122,7 @@ class Names:
             del self._sorted[bisect_left(self._sorted, before.name)]
 
     def _sort(self) -> None:
-        """A few new names go to their places; many, as after a restore, are sorted together."""
+        """Insert a few new names; sort many, as after a restore."""
         if len(self._unsorted) > _INSERTED_MAX:
             self._sorted += self._unsorted
             self._sorted.sort()
@@ -133,14 +133,14 @@ class Names:
 
 
 class RangeObjects:
-    """The objects of each range, oldest first, tombstones included; and the work that they stand for."""
+    """The objects of each range, oldest first, tombstones included; and the uploads and deletions among them."""
 
     def __init__(self) -> None:
         self._ids: dict[RangeKey, dict[int, None]] = {}
         self.prepared: dict[int, None] = {}
         """Uploads under way."""
         self.tombstones: dict[int, None] = {}
-        """In the order in which they were buried, which is that of their dates: time does not go back."""
+        """Tombstones in order of their dates."""
         self.committed_count = 0
 
     def of(self, key: RangeKey) -> list[int]:
@@ -173,7 +173,7 @@ class RangeObjects:
             self._ids.pop((row.stream_id, row.range_index), None)
 
     def sort_tombstones(self, objects: Mapping[int, common_pb2.Object]) -> None:
-        """Put them into the order of their dates, after all rows were put at once."""
+        """Sort the tombstones by date, after all rows were put at once."""
 
         def date(object_id: int) -> tuple[bool, int, int]:
             deleted_ms = objects[object_id].deleted_ms

@@ -1,9 +1,9 @@
 """Applies commands: one after the other, the same on every member.
 
-What holds: an error is a result, and `apply` raises only for a command of a newer program (versions.py); a request id that
-the same call brought before gets its first result, for as long as results.py says; time and choices come inside the command,
-so nothing here asks a clock or draws lots.
-A refusal that says "try again" is no result, with one exception: a seal refused for want of a place. Its writer goes on with
+What holds: an error is a result, and `apply` raises only for a command of a newer program (versions.py); a command with the
+request id of an earlier one gets that one's result, for as long as results.py keeps it; time and choices are part of the
+command, so no code here reads a clock or uses randomness.
+A retriable refusal is not kept as a result, with one exception: a seal refused with NoPlacement. Its writer continues with
 the range, so no late copy of that request may ever seal it.
 """
 
@@ -59,7 +59,7 @@ class Machine:
     """The state machine that consensus drives; see StateMachine in consensus/interface.py."""
 
     def __init__(self, feature_level: int = FEATURE_LEVEL) -> None:
-        """`feature_level`: of this member; below FEATURE_LEVEL it acts as the earlier program."""
+        """`feature_level`: the level of this member; below FEATURE_LEVEL it behaves as the earlier program."""
         self.state = State()
         self.feature_level = feature_level
         self._results = Results()
@@ -90,24 +90,24 @@ class Machine:
         if kept is not None:
             return kept
         if request and not self._results.has_room(self.state.time_ms):
-            return _failed(Overloaded("too many commands within a minute: try again in a while"))
+            return _failed(Overloaded("too many commands within a minute: try again later"))
         result, final = self._run(action, operand)
         if request and final:
             self._results.keep(request, self.state.time_ms, result)
         return result
 
     def _run(self, action: str, operand: Message) -> tuple[bytes, bool]:
-        """Return the result, and whether it is the last word on its request."""
+        """Return the result, and whether it is final for its request."""
         try:
             response = _OPERATIONS[action](self.state, operand, self.state.time_ms)
         except RangelogError as error:
             return _failed(error), not error.retriable or (action == "seal_range" and isinstance(error, NoPlacement))
-        except Exception as error:  # the same on every member: the command is answered, the cluster lives
+        except Exception as error:  # the same on every member: the command gets an error and the cluster continues
             return _failed(InternalError(f"{action} failed: {type(error).__name__}")), True
         return _succeeded(response), True
 
     def freeze(self) -> Frozen:
-        """Return the whole state as it is now, to be encoded at leisure."""
+        """Return the current state, to be encoded later."""
         return freeze(self.state, self._results)
 
     def snapshot(self) -> bytes:

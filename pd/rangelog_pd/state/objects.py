@@ -1,7 +1,7 @@
 """Objects: prepare, commit, abandon, collect.
 
-What holds: at most one upload of a span is under way; an object counts once it was committed with size and digest, right
-after the one before it; what is given up or trimmed stays as a tombstone, dated, until it is gone from the store.
+What holds: at most one upload of a span is in progress; an object counts once it is committed with size and digest, right
+after the one before it; an abandoned or trimmed object stays as a dated tombstone until it is removed from the store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 
 def prepare_object(state: State, command: pd_state_pb2.TimedPrepareObject, now_ms: int) -> pd_pb2.PrepareObjectResponse:
-    """Hand out a key for [start, end). Raises RangeNotFound, PreconditionFailed."""
+    """Assign a key for [start, end). Raises RangeNotFound, PreconditionFailed."""
     request = command.request
     source = state.range(request.stream_id, request.range_index)
     if source.state != common_pb2.RANGE_STATE_SEALED:
@@ -66,7 +66,7 @@ def prepare_object(state: State, command: pd_state_pb2.TimedPrepareObject, now_m
 
 
 def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int) -> pd_pb2.CommitObjectResponse:
-    """Count an uploaded and verified object. Raises ObjectNotFound, PreconditionFailed, InvalidArgument."""
+    """Commit an uploaded and verified object. Raises ObjectNotFound, PreconditionFailed, InvalidArgument."""
     found = state.objects.find(request.object_id)
     if found is None:
         raise ObjectNotFound(f"object {request.object_id} was never prepared, or is collected")
@@ -102,7 +102,7 @@ def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int
 
 
 def _check_content(found: common_pb2.Object, request: pd_pb2.CommitObjectRequest) -> None:
-    """Size, digest, and row groups that tile the object."""
+    """Check size, digest, and that the row groups tile the object."""
     if not request.size_bytes or not _DIGEST.match(request.digest):
         raise InvalidArgument("an object is committed with its size and its digest, sha256:<64 hex digits>")
     if len(request.row_groups) > ROW_GROUPS_MAX:
@@ -117,21 +117,21 @@ def _check_content(found: common_pb2.Object, request: pd_pb2.CommitObjectRequest
 
 
 def _committed(found: common_pb2.Object) -> pd_pb2.CommitObjectResponse:
-    """Without the row groups: the caller knows them, and answers are kept."""
+    """Return the object without its row groups: the caller has them, and results are kept."""
     response = pd_pb2.CommitObjectResponse(object=found)
     del response.object.row_groups[:]
     return response
 
 
 def abandon_object(state: State, command: pd_state_pb2.AbandonObject, now_ms: int) -> None:
-    """Give up an upload whose time is over; it may have reached the store, so it is a tombstone."""
+    """Abandon an expired upload. Its object may be in the store, so it becomes a tombstone."""
     found = state.objects.find(command.object_id)
     if found is not None and found.state == common_pb2.OBJECT_STATE_PREPARED:
         state.bury(found.object_id)
 
 
 def collect_objects(state: State, command: pd_state_pb2.CollectObjects, now_ms: int) -> None:
-    """Forget tombstones that are gone from the store."""
+    """Remove the tombstones of objects that were removed from the store."""
     for object_id in command.object_ids:
         found = state.objects.find(object_id)
         if found is not None and found.state == common_pb2.OBJECT_STATE_DELETED:

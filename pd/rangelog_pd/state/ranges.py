@@ -1,8 +1,8 @@
-"""Ranges: create and seal, epoch-checked, first wins; the replicas were chosen by whoever proposed.
+"""Ranges: create and seal, with epochs checked, the first seal wins; the proposer has chosen the replicas.
 
-What holds: a range is created where the last one ended; a seal's end, once committed, is what every later seal is told; no
-range ends below its floor, up to which readers may have been shown records. A new range takes the place of the empty sealed
-ranges that it follows, so a stream that is opened again and again without an append does not grow.
+What holds: a range is created where the last one ended; every later seal gets the end of the first; no range ends below its
+floor, up to which readers may have seen records. A new range takes the place of the empty sealed ranges that it follows, so a
+stream that is opened again and again without an append does not grow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 
 def create_range(state: State, command: pd_state_pb2.PlacedCreateRange, now_ms: int) -> pd_pb2.CreateRangeResponse:
-    """Raises StreamNotFound, WriterFenced, PreconditionFailed (not where the last range ended), NoPlacement."""
+    """Create the next range. Raises StreamNotFound, WriterFenced, PreconditionFailed (another start offset), NoPlacement."""
     request = command.request
     stream = state.stream_by_id(request.stream_id)
     state.check_epoch(stream, request.epoch)
@@ -36,10 +36,10 @@ def create_range(state: State, command: pd_state_pb2.PlacedCreateRange, now_ms: 
 
 
 def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int) -> pd_pb2.SealRangeResponse:
-    """Seal, and create the next range if asked: both or neither.
+    """Seal a range, and create the next one if requested: both or neither.
 
-    Sealed already: the answer is the end in force, and the next range if it is the caller's own or is made now. A floor binds
-    every seal but the failover seal of a range that is not flushed: its replicas may have forgotten what they held.
+    For a sealed range the result is the end in force, and the next range if it is the caller's own or is created now. A floor
+    binds every seal except the failover seal of a range with durability memory, whose replicas may have lost records.
     Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, SealBelowFloor, NoPlacement.
     """
     request = command.request
@@ -82,10 +82,10 @@ def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int)
 
 
 def prove_end(state: State, request: pd_pb2.ProveEndRequest, now_ms: int) -> pd_pb2.ProveEndResponse:
-    """Put a floor under an open range: A members hold everything below it durably, so it is acked or as good as.
+    """Put a floor under an open range: A members hold all records below it durably, so these count as acked.
 
-    An active seal would end the range at what its writer had heard of, which may be less. Whichever of the two is applied
-    first decides: a range that is sealed already is answered as it is. Raises StreamNotFound, RangeNotFound,
+    An active seal could end the range at the acks that its writer has received, which may be fewer. The first of the two to be
+    applied decides: for a sealed range the result is its end. Raises StreamNotFound, RangeNotFound,
     InvalidArgument, PreconditionFailed (the holders are not A members of the replica set).
     """
     found = state.range(request.stream_id, request.range_index)
@@ -105,7 +105,7 @@ def prove_end(state: State, request: pd_pb2.ProveEndRequest, now_ms: int) -> pd_
 
 
 def drop_hot(state: State, command: pd_state_pb2.DropHot, now_ms: int) -> None:
-    """Give up the hot copies of a range that objects cover wholly. Raises RangeNotFound, PreconditionFailed."""
+    """Give up the hot replicas of a range that objects cover wholly. Raises RangeNotFound, PreconditionFailed."""
     found = state.range(command.stream_id, command.range_index)
     if found.state != common_pb2.RANGE_STATE_SEALED or found.tiered_end_offset != found.end_offset:
         raise PreconditionFailed(f"range {found.index} is not wholly in the tier: its hot copies stay")
@@ -116,9 +116,9 @@ def drop_hot(state: State, command: pd_state_pb2.DropHot, now_ms: int) -> None:
 
 
 def replace_replica(state: State, command: pd_state_pb2.ReplaceReplica, now_ms: int) -> None:
-    """Give the place of a lost replica of a sealed range, or one still free, to another server, which copies it then.
+    """Replace a lost replica of a sealed range, or fill a free place, by another server, which then copies the range.
 
-    An open range is never mended: it is sealed and left. Raises RangeNotFound, PreconditionFailed.
+    An open range is never repaired: its writer seals and leaves it. Raises RangeNotFound, PreconditionFailed.
     """
     found = state.range(command.stream_id, command.range_index)
     if found.state != common_pb2.RANGE_STATE_SEALED or found.hot_dropped:
@@ -141,7 +141,7 @@ def replace_replica(state: State, command: pd_state_pb2.ReplaceReplica, now_ms: 
 
 
 def _made_before(state: State, request: pd_pb2.CreateRangeRequest) -> common_pb2.Range | None:
-    """Return the range that an earlier try of the same request made, sealed meanwhile or not."""
+    """Return the range that an earlier try of the same request created, sealed meanwhile or not."""
     ranges = state.ranges.of(request.stream_id)
     for index in reversed(ranges):
         each = ranges[index]

@@ -1,18 +1,18 @@
-"""First results of commands, for those that are repeated. Bounded, and the same on every member.
+"""The first results of commands, for retries. Bounded, and the same on every member.
 
 What holds, with ages in cluster time:
 
-* A result younger than RESULTS_AGE_MS_MIN is never forgotten: longer than any client repeats one request. A call on the
-  driver ends within 15 s, opening a writer within 30 s; the rest is for what was on its way when the client gave up.
-* The last RESULTS_KEPT_MIN are kept whatever their age: the time may step forward by days, after nothing was done for days.
-* Beyond RESULTS_USUAL of them, only what is younger than RESULTS_AGE_MS_MIN is kept; below, up to RESULTS_AGE_MS_MAX.
-* Count and bytes are bounded. Where that and the first rule cannot both hold there is no room: a new command is refused
-  before it does anything, and may be tried again.
+* A result younger than RESULTS_AGE_MS_MIN is always kept, which is longer than any client retries one request. A call on the
+  driver ends within 15 s, opening a writer within 30 s; the rest is for tries in transit when the client gave up.
+* The last RESULTS_KEPT_MIN are kept whatever their age: the time may step forward by days, after days without commands.
+* Above RESULTS_USUAL of them, only results younger than RESULTS_AGE_MS_MIN are kept; below, up to RESULTS_AGE_MS_MAX.
+* Count and bytes are bounded. Where the bound and the first rule cannot both hold there is no room: a new command is refused
+  before it has an effect, and may be retried.
 
-The arithmetic: 200,000 results in 60 s are 3,300 commands a second for as long as one likes, with bursts of 200,000 at any
+The arithmetic: 200,000 results in 60 s are 3,300 commands a second without limit of time, with bursts of 200,000 at any
 rate. A request id and a large usual result (a seal that created a range of three) take 200 to 300 bytes, so 64 MiB hold the
-200,000 up to 335 bytes each. A snapshot takes these bytes, too; memory holds 0.3 KiB of objects for each beside them: 125 MiB
-at most. A cluster that seals 100 ranges a second keeps its usual 20,000 (5 MiB).
+200,000 up to 335 bytes each. A snapshot contains these bytes, too; memory holds 0.3 KiB of objects for each beside them:
+125 MiB at most. A cluster that seals 100 ranges a second keeps its usual 20,000 (5 MiB).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RESULTS_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Results:
-    """By request, oldest first."""
+    """Results by request, oldest first."""
 
     def __init__(self, kept: Iterable[tuple[str, int, bytes]] = ()) -> None:
         self._results: dict[str, bytes] = {}
@@ -49,15 +49,15 @@ class Results:
         return ((request, kept_ms, self._results[request]) for kept_ms, request in self._ages)
 
     def freeze(self) -> tuple[list[tuple[int, str]], dict[str, bytes]]:
-        """Return the times and requests, oldest first, and the results by request, as they are now."""
+        """Return the current times and requests, oldest first, and the results by request."""
         return list(self._ages), self._results.copy()
 
     def find(self, request: str) -> bytes | None:
-        """Return what the request came to the first time."""
+        """Return the first result of the request, or None."""
         return self._results.get(request)
 
     def has_room(self, now_ms: int) -> bool:
-        """Forget what may be forgotten; return whether one more can be kept."""
+        """Remove results that may be removed; return whether one more can be kept."""
         ages = self._ages
         while len(ages) > RESULTS_KEPT_MIN:
             age_ms = now_ms - ages[0][0]

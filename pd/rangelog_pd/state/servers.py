@@ -1,9 +1,9 @@
-"""Range servers: who is registered, in which incarnation, and how far its log was seen to reach.
+"""Range servers: the registered servers, their incarnations, and the highest known end of their logs.
 
 What holds: within one incarnation the count of starts rises with each process and the log's end does not fall; a directory
-that was rolled back shows itself by breaking this, and may not speak for the replicas it once had. One count belongs to one
-process: a start raises it durably before it registers, so the same count from another process is a copy of the directory.
-Nor may an incarnation that another one replaced: it never comes back.
+that was rolled back violates this, and may not answer for the replicas that it once had. One count belongs to one process: a
+start raises it durably before it registers, so the same count from another process is a copy of the directory. An
+incarnation that another one replaced may not answer either: it never returns.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 SERVERS_MAX = 1_000
 RETIRED_MAX = 100
-"""Earlier incarnations that are remembered, per server."""
+"""Retired incarnations that are kept, per server."""
 
 
 def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms: int) -> pd_pb2.RegisterServerResponse:
-    """Raises InvalidArgument, PreconditionFailed (rolled back)."""
+    """Register a server. Raises InvalidArgument, PreconditionFailed (rolled back)."""
     check_name("range server", request.server)
     if not request.incarnation or not request.boot:
         raise InvalidArgument("a range server registers with an incarnation and a boot number, both above 0")
@@ -66,13 +66,13 @@ def _is_copy(request: pd_pb2.RegisterServerRequest, known: common_pb2.Server) ->
 
 
 def mark_log_ends(state: State, command: pd_state_pb2.MarkLogEnds, now_ms: int) -> None:
-    """Note how far the servers' logs reach."""
+    """Store the ends of the servers' logs."""
     for mark in command.marks:
         mark_log_end(state, mark, now_ms)
 
 
 def mark_log_end(state: State, command: pd_state_pb2.MarkLogEnd, now_ms: int) -> None:
-    """Note how far a server's log reaches; only ever further."""
+    """Store the end of a server's log, if it rises."""
     known = state.servers.find(command.server)
     if known is None or known.server.incarnation != command.incarnation or command.log_end <= known.log_end:
         return

@@ -1,8 +1,8 @@
-"""The state as a snapshot: a list of sections, encoded one at a time from rows that do not change any more.
+"""The state as a snapshot: a list of sections, encoded one at a time from rows that no longer change.
 
-What holds: `freeze` takes as long as listing the rows; what it returns can be encoded on another thread while commands are
-applied. A section is small, so nobody waits long for the interpreter. A snapshot that cannot be read whole, or is of a newer
-program, changes nothing.
+What holds: `freeze` takes as long as listing the rows; its result can be encoded on another thread while commands are
+applied. A section is small, so other threads wait only shortly for the interpreter. A snapshot that is incomplete, or of a
+newer program, changes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SECTION_VERSION = 1
 ROWS_PER_SECTION = 500
 _SIZE = struct.Struct("<I")
 _MAGIC = b"\xffRLS"
-"""No StateSnapshot of feature level 1 starts like this: 0xff is no protobuf tag of it."""
+"""No StateSnapshot of feature level 1 starts with these bytes: 0xff is no protobuf tag of it."""
 
 _FIELDS = {
     pd_state_pb2.SECTION_KIND_STREAMS: "streams",
@@ -38,7 +38,7 @@ _KEPT_VERSION_1 = 1
 
 @dataclass(slots=True)
 class Frozen:
-    """The state at one index. Iterating encodes it, once or more often."""
+    """The state at one index. Each iteration encodes it."""
 
     _header: SnapshotHeader
     _rows: Sequence[tuple[SectionKind, Sequence[Any], Callable[[Any], Message]]]
@@ -54,7 +54,7 @@ class Frozen:
 
 
 def freeze(state: State, results: Results) -> Frozen:
-    """Note all rows as they are. Call it where no command is being applied."""
+    """Return the current rows. The caller must not apply a command meanwhile."""
     header = SnapshotHeader(
         cluster_id=state.cluster_id,
         cluster_version=state.cluster_version,
@@ -80,7 +80,7 @@ def freeze(state: State, results: Results) -> Frozen:
 
 
 def thaw(data: bytes, own_level: int) -> tuple[State, Results]:
-    """Return what a snapshot holds. Raises Corruption, UnsupportedVersion."""
+    """Return the state in a snapshot. Raises Corruption, UnsupportedVersion."""
     if not data.startswith(_MAGIC):
         return _thaw_level_1(data)
     header = SnapshotHeader()
@@ -117,7 +117,7 @@ def _sections(data: bytes) -> Iterator[Section]:
         position += size
         if section.kind == pd_state_pb2.SECTION_KIND_END:
             if position != len(view):
-                raise Corruption("the placement driver's snapshot goes on after its end")
+                raise Corruption("the placement driver's snapshot continues after its end")
             return
         known = section.kind in _FIELDS or section.kind == pd_state_pb2.SECTION_KIND_HEADER
         if not known or section.version > SECTION_VERSION:

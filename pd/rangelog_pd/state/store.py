@@ -1,4 +1,4 @@
-"""What the placement driver knows, and its invariants. Pure data; the operations beside it change it.
+"""The state of the placement driver, and its invariants. Pure data; the modules beside this one change it.
 
 What holds after every command (`validate` asserts it):
 
@@ -7,9 +7,9 @@ What holds after every command (`validate` asserts it):
 * An empty sealed range is the last one of its stream, or was made at a cluster version below 3: the next range takes its place
   under an index of its own. Indexes rise and are not reused.
 * A stream's epoch never falls, and a range's epoch is at most its stream's.
-* Time does not go back. What happens while it is provisional is dated 0, and again once it is confirmed: never too early.
+* Time does not decrease. Changes while it is provisional are dated 0, and dated once it is confirmed: never too early.
 * Committed objects tile [start, tiered end) of their range; ids of streams and objects are never reused.
-* Every index is what the rows make it. No operation walks a table: its cost follows what it changes.
+* Every index follows from the rows. No operation reads a whole table: its cost depends on its own changes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ CLUSTER_VERSION_FIRST = 1
 
 
 class State:
-    """Everything that is replicated, and what follows from it."""
+    """The replicated tables, and the indexes that follow from them."""
 
     def __init__(self) -> None:
         self.cluster_id = ""
         self.cluster_version = CLUSTER_VERSION_FIRST
         self.time_ms = 0
-        self.provisional = False  # the command under way does not know whether the time is right
+        self.provisional = False  # the time of the current command is not confirmed
         self.next_stream_id = 1
         self.next_object_id = 1
         self.changes = Changes()
@@ -47,7 +47,7 @@ class State:
         self.short: dict[RangeKey, None] = {}
         """Sealed ranges with fewer replicas than their stream wants, and not in the tier."""
         self.bounded: dict[int, None] = {}
-        """Streams that keep a number of bytes at most."""
+        """Streams with a bound on their bytes."""
         self.undated: dict[int, None] = {}
         """Tombstones without a date."""
         self.undated_ranges: dict[RangeKey, None] = {}
@@ -60,21 +60,21 @@ class State:
     # ---- finding
 
     def stream(self, name: str) -> common_pb2.Stream:
-        """Raises StreamNotFound."""
+        """Return a stream by name. Raises StreamNotFound."""
         stream_id = self.names.get(name)
         if stream_id is None:
             raise StreamNotFound(f"no stream {name!r}: `pdctl stream list` shows what there is")
         return self.streams[stream_id]
 
     def stream_by_id(self, stream_id: int) -> common_pb2.Stream:
-        """Raises StreamNotFound."""
+        """Return a stream by id. Raises StreamNotFound."""
         stream = self.streams.find(stream_id)
         if stream is None:
             raise StreamNotFound(f"no stream with id {stream_id}: it was deleted")
         return stream
 
     def range(self, stream_id: int, index: int) -> common_pb2.Range:
-        """Raises StreamNotFound, RangeNotFound."""
+        """Return a range. Raises StreamNotFound, RangeNotFound."""
         self.stream_by_id(stream_id)
         found = self.ranges.find((stream_id, index))
         if found is None:
@@ -90,7 +90,7 @@ class State:
         return self.ranges.of(stream_id).last()
 
     def check_epoch(self, stream: common_pb2.Stream, epoch: int) -> None:
-        """Raises WriterFenced unless `epoch` is the stream's current one, InvalidArgument when it is none at all."""
+        """Check an epoch. Raises WriterFenced unless it is the stream's current one, InvalidArgument for 0."""
         if not epoch:
             raise InvalidArgument("an epoch is missing: open a writer to get one")
         if epoch != stream.epoch:
@@ -106,14 +106,14 @@ class State:
     # ---- time
 
     def advance(self, now_ms: int, *, provisional: bool) -> None:
-        """The next command is of this time."""
+        """Set the time of the next command."""
         self.time_ms = max(self.time_ms, now_ms)
         self.provisional = provisional
         if not provisional and (self.undated or self.undated_ranges):
             self._date_all()
 
     def date(self) -> int:
-        """Return what to date things with; 0: not known yet."""
+        """Return the date for changes; 0: not known yet."""
         return 0 if self.provisional else self.time_ms
 
     def _date_all(self) -> None:
@@ -129,7 +129,7 @@ class State:
             self.ranges.put(key, of)
 
     def latest_date(self) -> int:
-        """Return the latest date on anything: the time, where an early version did not write it down."""
+        """Return the latest date of any row: the time of a state whose program did not store it."""
         dates = [date for each in self.ranges.values() for date in (each.created_ms, each.sealed_ms, each.tiered_ms)]
         return max(chain([0], dates, (each.committed_ms for each in self.objects.values())))
 
@@ -148,21 +148,21 @@ class State:
         self.objects.put(changed.object_id, changed)
 
     def bury(self, object_id: int) -> None:
-        """An object becomes a tombstone."""
+        """Turn an object into a tombstone."""
         tombstone = self.objects.copy(object_id)
         tombstone.state = common_pb2.OBJECT_STATE_DELETED
         tombstone.deleted_ms = self.date()
         self.put_object(tombstone)
 
     def remove_range(self, removed: common_pb2.Range) -> None:
-        """Forget a range: its objects become tombstones, its replicas are nobody's."""
+        """Remove a range: its objects become tombstones, its replicas belong to no range."""
         for found in self.objects_of(removed.stream_id, removed.index):
             if found.state != common_pb2.OBJECT_STATE_DELETED:
                 self.bury(found.object_id)
         self.ranges.remove((removed.stream_id, removed.index))
 
     def forget_trimmed(self, stream: common_pb2.Stream) -> None:
-        """Forget the ranges that lie wholly below the trim offset, but never the last one."""
+        """Remove the ranges that are wholly below the trim offset, but never the last one."""
         ranges = self.ranges.of(stream.stream_id)
         beyond = ranges.index_beyond(stream.trim_offset)
         for index in ranges:
@@ -255,7 +255,7 @@ class State:
         assert position == max(of.tiered_end_offset, of.start_offset)
 
     def validate_indexes(self) -> None:
-        """Assert that every index is what the rows make it; for tests and the simulator."""
+        """Assert that every index follows from the rows; for tests and the simulator."""
         rebuilt = State()
         rebuilt.load(self.streams.values(), self.ranges.values(), self.objects.values(), ())
         assert rebuilt.indexes() == self.indexes(), "an index is not what the rows make it"
@@ -279,7 +279,7 @@ class State:
             self.servers.put(server.server.name, server)
 
     def indexes(self) -> list[object]:
-        """Return everything that follows from the rows, to be compared."""
+        """Return all indexes, for comparison."""
         hosted = {key: (each.open, each.sealed) for key, each in self.hosted.hostings().items()}
         objects = self.range_objects
         return [

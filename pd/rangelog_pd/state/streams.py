@@ -1,4 +1,4 @@
-"""Streams: create, update, delete, trim; and the epoch that a writer opens them with."""
+"""Streams: create, update, delete, trim; and the epoch of their writers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIELDS = tuple(field.name for field in common_pb2.StreamConfig.DESCRIPTOR.field
 
 
 def with_defaults(config: common_pb2.StreamConfig) -> common_pb2.StreamConfig:
-    """Fill what is unset, then check. Raises InvalidArgument."""
+    """Fill in unset fields, then check. Raises InvalidArgument."""
     full = common_pb2.StreamConfig()
     full.CopyFrom(config)
     full.replicas = config.replicas or 3
@@ -60,7 +60,7 @@ def check_version(stream: common_pb2.Stream, expected: int) -> None:
 
 
 def create_stream(state: State, request: pd_pb2.CreateStreamRequest, now_ms: int) -> pd_pb2.CreateStreamResponse:
-    """Raises StreamExists, InvalidArgument."""
+    """Create a stream. Raises StreamExists, InvalidArgument."""
     check_name("stream", request.name)
     config = with_defaults(request.config)
     if request.name in state.names:
@@ -74,7 +74,7 @@ def create_stream(state: State, request: pd_pb2.CreateStreamRequest, now_ms: int
 
 
 def update_stream(state: State, request: pd_pb2.UpdateStreamRequest, now_ms: int) -> pd_pb2.UpdateStreamResponse:
-    """Take over the named fields. Raises StreamNotFound, InvalidArgument."""
+    """Change the named fields. Raises StreamNotFound, InvalidArgument."""
     stream = copy_of(state.stream(request.name))
     check_version(stream, request.expected_version)
     if not request.fields:
@@ -92,7 +92,7 @@ def update_stream(state: State, request: pd_pb2.UpdateStreamRequest, now_ms: int
 
 
 def delete_stream(state: State, request: pd_pb2.DeleteStreamRequest, now_ms: int) -> pd_pb2.DeleteStreamResponse:
-    """The name is free again, the id is not. Raises StreamNotFound."""
+    """Delete a stream. Its name is free again, its id is not. Raises StreamNotFound."""
     stream = state.stream(request.name)
     check_version(stream, request.expected_version)
     last = state.last_range(stream.stream_id)
@@ -105,9 +105,9 @@ def delete_stream(state: State, request: pd_pb2.DeleteStreamRequest, now_ms: int
 
 
 def trim_stream(state: State, request: pd_pb2.TrimStreamRequest, now_ms: int) -> pd_pb2.TrimStreamResponse:
-    """Raise the trim offset of a stream by name, or by id; whole ranges below it go.
+    """Raise the trim offset of a stream by name, or by id; whole ranges below it are removed.
 
-    The last range stays, so that offsets go on from it.
+    The last range stays, so that offsets continue from it.
     Trimming less than before changes nothing. Raises StreamNotFound, OffsetOutOfRange.
     """
     stream = state.stream_by_id(request.stream_id) if request.stream_id else state.stream(request.name)
@@ -127,7 +127,7 @@ def trim_stream(state: State, request: pd_pb2.TrimStreamRequest, now_ms: int) ->
 
 
 def open_writer(state: State, request: pd_pb2.OpenWriterRequest, now_ms: int) -> pd_pb2.OpenWriterResponse:
-    """Raise the epoch: whoever wrote before is fenced at the placement driver from here on. Raises StreamNotFound."""
+    """Raise the epoch, which fences all earlier writers at the placement driver. Raises StreamNotFound."""
     stream = copy_of(state.stream(request.name))
     stream.epoch += 1
     stream.version += 1

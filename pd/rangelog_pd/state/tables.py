@@ -1,7 +1,7 @@
-"""Tables of rows by key, with hooks that keep indexes in step.
+"""Tables of rows by key, with hooks that update indexes.
 
-What holds: a row that is stored never changes. An operation changes a copy and puts it; so a row that was handed out stays
-what it was, and a snapshot of a table costs one list of its rows, however long it takes to encode them afterwards.
+What holds: a stored row never changes. An operation changes a copy and puts it; so a returned row stays constant, and a
+snapshot of a table costs one list of its rows, however long it takes to encode them afterwards.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class Table(Mapping[K, V], Generic[K, V]):
         return key in self._rows
 
     def find(self, key: K) -> V | None:
-        """Return a row, or None. Not to be changed."""
+        """Return a row, or None. Callers must not change it."""
         return self._rows.get(key)
 
     def copy(self, key: K) -> V:
-        """Return a copy of a row, to be changed and put. Raises KeyError."""
+        """Return a copy of a row, for a change and `put`. Raises KeyError."""
         return copy_of(self._rows[key])
 
     def put(self, key: K, row: V) -> None:
-        """Insert or replace a row, which must not be changed any more."""
+        """Insert or replace a row, which callers must not change afterwards."""
         before = self._rows.get(key)
         self._rows[key] = row
         for hook in self._hooks:
@@ -70,7 +70,7 @@ class Table(Mapping[K, V], Generic[K, V]):
         return before
 
     def freeze(self) -> list[V]:
-        """Return all rows as they are now, in the order of their insertion."""
+        """Return the current rows, in order of their insertion."""
         return list(self._rows.values())
 
 
@@ -124,7 +124,7 @@ def _start_of(run: range) -> int:
 
 
 class StreamRanges(Mapping[int, common_pb2.Range]):
-    """The ranges of one stream when it was asked for, in order."""
+    """The ranges of one stream at the time of the call, in order."""
 
     __slots__ = ("_runs", "_stream_id", "_table")
 
@@ -177,7 +177,7 @@ class StreamRanges(Mapping[int, common_pb2.Range]):
 
 
 def copy_of(row: V) -> V:
-    """Return a copy of a row, to be changed."""
+    """Return a copy of a row, for a change."""
     copy = type(row)()
     copy.CopyFrom(row)
     return copy

@@ -1,17 +1,17 @@
-"""Feature levels: how members of different programs stay one state machine while they are upgraded one by one.
+"""Feature levels: members with different programs remain one state machine while they are upgraded one by one.
 
 What holds:
 
-* A feature level is raised by one whenever a program can propose something that earlier programs do not apply the same way:
-  a new action, a new field that matters, another rule. What a level means is never changed afterwards.
+* A feature level is raised by one whenever a program can propose a command that earlier programs do not apply in the same way:
+  a new action, a new field that matters, another rule. The meaning of a level never changes afterwards.
 * A command names the level that it needs. The cluster version in the state is a level that all members have announced; a
-  leader proposes only commands of at most that level, so a program of an earlier level never meets one that it does not know.
-* The cluster version rises, once all members announce a higher level, and never falls: from then on earlier programs are out.
-* A member that meets a command or a snapshot beyond its own level stops and changes nothing. To answer and to go on would
-  make its state another one than its peers'. Its log is kept: a newer program reads it.
-* A rule of applying that has changed holds from a cluster version on: that is in the state, so all members follow it from the
-  same command on.
-* Defaults are filled in by the proposer, so a program with other defaults applies a command to the same effect.
+  leader proposes only commands of at most that level, so a program of an earlier level never gets an unknown one.
+* The cluster version rises once all members announce a higher level, and never falls: earlier programs cannot join then.
+* A member that gets a command or a snapshot above its own level stops and changes nothing. If it replied and continued, its
+  state would differ from its peers'. Its log is kept: a newer program reads it.
+* A changed rule of applying holds from a cluster version on: that is in the state, so all members follow it from the same
+  command on.
+* Defaults are filled in by the proposer, so a program with other defaults applies a command with the same effect.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FIELDS = {
     "delete_stream": ("expected_version", 2),
     "trim_stream": ("expected_version", 2),
 }
-"""By action: a field of it, and the level of commands in which it is set."""
+"""By action: a field, and the level of commands in which that field is set."""
 
 
 def level_of(action: str) -> int:
@@ -44,7 +44,7 @@ def level_of(action: str) -> int:
 
 
 def needed_level(command: pd_state_pb2.Command) -> int:
-    """Return the feature level that a command needs: that of its action, or of a field in it that matters."""
+    """Return the feature level that a command needs: that of its action, or of one of its fields."""
     action = command.WhichOneof("action") or ""
     level = level_of(action)
     if action in _FIELDS and getattr(getattr(command, action), _FIELDS[action][0]):
@@ -53,7 +53,7 @@ def needed_level(command: pd_state_pb2.Command) -> int:
 
 
 def check_known(level: int, own_level: int, what: str) -> None:
-    """Raise UnsupportedVersion when something is of a level that this member does not have."""
+    """Raise UnsupportedVersion for a level that this member does not have."""
     if level > own_level:
         raise UnsupportedVersion(
             f"{what} needs feature level {level}, and this placement driver has {own_level}: it is older than the "
@@ -62,7 +62,7 @@ def check_known(level: int, own_level: int, what: str) -> None:
 
 
 def check_enabled(level: int, cluster_version: int, action: str) -> None:
-    """Raise Unavailable when a command may not be proposed yet, since members of an earlier level are there."""
+    """Raise Unavailable when a command must not be proposed yet, since the group has members of an earlier level."""
     if level > cluster_version:
         raise Unavailable(
             f"{action.replace('_', ' ')} needs cluster version {level}, and this cluster is at {cluster_version}: "

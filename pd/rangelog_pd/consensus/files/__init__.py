@@ -1,1 +1,1 @@
-"""What a member keeps on disk: journal, term and vote, snapshot, and the one seam to the disk."""
+"""The files of a member: journal, term and vote, snapshot; and the interface to the disk."""

@@ -1,4 +1,4 @@
-"""The one seam between the Raft files and the disk: plain system calls. A simulated member is given a disk in memory."""
+"""The interface of the Raft files to the disk: plain system calls. A simulated member uses a disk in memory."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ DIRECTORY_MODE = 0o700
 
 
 class Files:
-    """Everything raises OSError. Nothing is durable before `fdatasync`, no name before `sync_directory`."""
+    """System calls. All raise OSError. No byte is durable before `fdatasync`, no name before `sync_directory`."""
 
     def make_directory(self, path: Path) -> None:
-        """Make it, and those above it, unless they are there."""
+        """Create a directory and its parents, unless they exist."""
         path.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
 
     def exists(self, path: Path) -> bool:
-        """Whether there is such a name."""
+        """Whether the name exists."""
         return path.exists()
 
     def open(self, path: Path) -> int:
-        """Open for reading and writing."""
+        """Open a file for reading and writing."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def create(self, path: Path) -> int:
-        """Make an empty file, or empty the one that is there."""
+        """Create an empty file, or truncate an existing one."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
 
     def close(self, fd: int) -> None:
@@ -33,7 +33,7 @@ class Files:
         os.close(fd)
 
     def size(self, fd: int) -> int:
-        """Length in bytes."""
+        """Return the length in bytes."""
         return os.fstat(fd).st_size
 
     def pread(self, fd: int, length: int, position: int) -> bytes:
@@ -45,7 +45,7 @@ class Files:
         return os.pwrite(fd, data, position)
 
     def truncate(self, fd: int, length: int) -> None:
-        """Cut the file."""
+        """Truncate the file to a length."""
         os.ftruncate(fd, length)
 
     def fdatasync(self, fd: int) -> None:
@@ -53,11 +53,11 @@ class Files:
         os.fdatasync(fd)
 
     def fsync(self, fd: int) -> None:
-        """As `fdatasync`, with the file's times and rights."""
+        """As `fdatasync`, with the file's times and permissions."""
         os.fsync(fd)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Put a file in another's place."""
+        """Rename a file, in place of an existing one."""
         os.rename(source, target)
 
     def sync_directory(self, path: Path) -> None:
@@ -73,7 +73,7 @@ REAL_FILES = Files()
 
 
 def read_whole(files: Files, path: Path, *, bytes_max: int) -> bytes | None:
-    """A file's bytes, at most one more than `bytes_max`; None where there is no file."""
+    """Return a file's bytes, at most one more than `bytes_max`; None where there is no file."""
     try:
         fd = files.open(path)
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def read_whole(files: Files, path: Path, *, bytes_max: int) -> bytes | None:
 
 
 def read_all(files: Files, fd: int, *, bytes_max: int | None = None) -> bytes:
-    """Everything that is in an open file, at most one byte more than `bytes_max`."""
+    """Return the content of an open file, at most one byte more than `bytes_max`."""
     size = files.size(fd)
     if bytes_max is not None:
         size = min(size, bytes_max + 1)

@@ -1,4 +1,4 @@
-"""Replacing a file so that a crash at any moment leaves the old one or the new one, whole."""
+"""Replaces a file so that a crash at any moment leaves the whole old or the whole new one."""
 
 from __future__ import annotations
 

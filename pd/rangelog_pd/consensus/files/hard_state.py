@@ -1,9 +1,9 @@
-"""What a Raft member must never forget: its term, its vote, and how much of its journal was durable.
+"""The hard state of a Raft member: its term, its vote, and how much of its journal was durable.
 
 What holds: the file is replaced whole and flushed before `store` returns, so a vote is durable before it is cast; a
-damaged file is Corruption, never taken for a fresh one. `durable_index` is a floor: entries up to it were flushed, so
-a journal that ends below it has lost something. It is the commit index while running (which no election takes back) and
-the whole journal after a clean stop.
+damaged file is Corruption, never treated as a new one. `durable_index` is a lower bound: entries up to it were flushed, so
+a journal that ends below it has lost entries. It is the commit index while the member runs (which no election reverts) and
+the last index after a clean stop.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _BODY_BYTES_MAX = 4096
 
 @dataclass(frozen=True)
 class HardState:
-    """One member's memory. `voter` is false until the member holds all that was committed when it joined: one that
-    lost its disk must not help to elect a leader that lacks what it had acknowledged."""
+    """One member's hard state. `voter` is false until the member holds all entries that were committed when it joined: a
+    member that lost its disk must not elect a leader that lacks entries which it had acknowledged."""
 
     name: str
     term: int = 0
@@ -39,13 +39,13 @@ class HardState:
 
 
 def store(path: Path, state: HardState, *, files: Files = REAL_FILES) -> None:
-    """Replace the file; durable on return."""
+    """Replace the file. Durable on return."""
     body = pack([state.name, state.term, state.voted_for, state.commit_index, state.durable_index, state.voter])
     write_atomically(files, path, [_HEAD.pack(_MAGIC, google_crc32c.value(body), len(body)), body])
 
 
 def load(path: Path, *, files: Files = REAL_FILES) -> HardState | None:
-    """The state, or None where there is no file. Raises Corruption."""
+    """Return the state, or None where there is no file. Raises Corruption."""
     data = read_whole(files, path, bytes_max=_HEAD.size + _BODY_BYTES_MAX)
     if data is None:
         return None

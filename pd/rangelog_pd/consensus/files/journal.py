@@ -1,18 +1,18 @@
 """The Raft journal: an append-only file of checksummed entries.
 
 What holds:
-- an entry that `sync` returned for is found again after any crash;
-- what is left of entries that were never flushed (a torn tail) is cut off on open; damage to anything that was flushed
-  is Corruption, raised and never cut. Two marks tell them apart: each record carries the index that was durable when it
-  was written, and the caller passes the durable index it kept elsewhere (`must_hold`);
-- dropping the head and replacing everything write a new file aside, fsync, rename and fsync the directory: a crash
-  leaves the old file or the new one;
+- an entry is found after any crash once `sync` has returned for it;
+- the remains of unflushed entries (a torn tail) are cut off on open; damage to flushed entries is Corruption, raised and
+  never cut. Two marks distinguish them: each record contains the index that was durable when it was written, and the
+  caller passes the durable index of the hard state (`must_hold`);
+- dropping the head and replacing the journal write a new file, fsync, rename and fsync the directory: a crash leaves the
+  old file or the new one;
 - indexes are dense and terms never fall;
-- after a failed write or flush the journal refuses everything: what reached the disk is unknown (never retried); the
-  next process writes it again before it believes it.
+- after a failed write or flush the journal refuses all calls: the content of the disk is unknown (never retried); the
+  next process writes the entries again before it relies on them.
 
 File: head (magic 8, version u32, crc32c u32), then per entry: length u32, crc32c u32, index u64, term u64, durable u64,
-command. The crc covers everything of the record behind it and the length. Little endian; positions are 64 bits.
+command. The crc covers the length and all fields behind the crc. Little endian; positions are 64 bits.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _AFTER_CRC = 8
 ENTRY_BYTES_MAX = 64 * 1024
 """Length of one command with its kind; a longer one in the file is damage."""
 INDEX_MAX = (1 << 63) - 1
-"""Of indexes and terms; a higher one is damage, or a lie."""
+"""The highest index and term; a higher one is damage, or a forged message."""
 
 
 class JournalEntry(NamedTuple):
-    """One log entry. A plain tuple in this order, as the Raft library has it."""
+    """One log entry. A plain tuple in the order of the Raft library."""
 
     command: bytes
     log_index: int
@@ -84,7 +84,7 @@ class Journal:
 
     @property
     def entries(self) -> Sequence[JournalEntry]:
-        """All entries, oldest first. Not to be changed."""
+        """All entries, oldest first. Callers must not change the list."""
         return self._entries
 
     @property
@@ -135,7 +135,7 @@ class Journal:
         self._dirty = True
 
     def sync(self) -> None:
-        """Flush what was appended or cut. Raises OSError once and for all."""
+        """Flush all appends and cuts. Raises OSError, after which the journal refuses all calls."""
         self._check_usable()
         if not self._dirty:
             return
@@ -149,10 +149,10 @@ class Journal:
         self._durable_index = self.last_index
 
     def truncate_from(self, index: int) -> None:
-        """Forget the entries from `index` on (they lost an election). Durable on return.
+        """Cut the entries from `index` on, which lost an election. Durable on return.
 
-        What was cut says of itself that it was flushed: it must be gone before anything is written over it, or a power
-        cut could leave the end of it behind the new entries.
+        The cut records count as flushed: they must be removed durably before others are written over them, or a power cut
+        could leave their end behind the new entries.
         """
         self._check_usable()
         if not self._entries or index > self.last_index:
@@ -172,7 +172,7 @@ class Journal:
         self.sync()
 
     def drop_before(self, index: int) -> None:
-        """Forget the entries below `index` (a durable snapshot holds them). Durable on return."""
+        """Remove the entries below `index`, which a durable snapshot holds. Durable on return."""
         if index > self.first_index:
             self.replace(self._entries[index - self.first_index :])
 
@@ -196,7 +196,7 @@ class Journal:
             raise InternalError(f"{self.path}: the journal failed or was closed")
 
     def _write_whole(self, entries: list[JournalEntry]) -> None:
-        # Each record vouches for those before it only: a tail that loses an election later leaves no false claim.
+        # Each record marks only earlier ones as durable: a tail that loses an election later leaves no false mark.
         records = [_encode(entry, entry.log_index - 1) for entry in entries]
         temporary = self.path.with_name(self.path.name + ".new")
         fd = write_new_file(self._files, temporary, [_head(), *records])
@@ -238,8 +238,8 @@ class Journal:
             )
         if self._end < len(data):
             self._files.truncate(self._fd, self._end)
-        # The page cache may hold what the disk does not, and after a flush that failed it passes for clean: what no
-        # later record vouches for is written again and flushed before anybody counts on it.
+        # The page cache may hold bytes that the disk lacks, and after a failed flush it counts as clean: entries that no
+        # later record marks as durable are written again and flushed before they count.
         vouched = sum(entry.log_index <= durable for entry in self._entries)
         if vouched < len(self._entries):
             start = self._positions[vouched]
@@ -260,7 +260,7 @@ def _encode(entry: JournalEntry, durable_index: int) -> bytes:
 
 
 def _crc(record: bytes | bytearray | memoryview) -> int:
-    """Over the length and everything behind the crc field."""
+    """Return the crc32c of the length and of all bytes behind the crc field."""
     return int(google_crc32c.extend(google_crc32c.value(bytes(record[:4])), bytes(record[_AFTER_CRC:])))
 
 
@@ -277,7 +277,7 @@ def _decode(data: bytes, position: int) -> tuple[JournalEntry, int] | None:
 
 
 def _durable_claim(data: bytes, position: int) -> int:
-    """The highest durable index that any whole record behind a damaged place states."""
+    """Return the highest durable index in any whole record behind a damaged place."""
     claim = 0
     while position + _RECORD.size <= len(data):
         found = _decode(data, position)

@@ -18,7 +18,7 @@ def pack(fields: list[Any]) -> bytes:
 def unpack(data: bytes) -> list[object]:
     """Decode a list. Raises ProtocolViolation.
 
-    No length is believed beyond what `data` can hold; each level of nesting may cost 80 KB for a moment, 1,024 levels at most.
+    No length may exceed the size of `data`; each level of nesting may use 80 KB temporarily, with 1,024 levels at most.
     """
     try:
         fields = msgpack.unpackb(data, raw=False, max_map_len=0, max_ext_len=0)

@@ -1,4 +1,4 @@
-"""The snapshot file: the whole state at one index, and the two log entries that the log goes on from.
+"""The snapshot file: the whole state at one index, and the last two log entries up to it.
 
 What holds: the file appears whole or not at all; a damaged or foreign one is Corruption before any of it is used.
 
@@ -25,12 +25,12 @@ _START = struct.Struct("<8sII")
 _FIELDS = struct.Struct("<QQIQQIQ")
 
 SNAPSHOT_BYTES_MAX = 512 * 1024 * 1024
-"""A placement driver's state is some hundred bytes per range; this is millions of ranges."""
+"""A placement driver's state has some hundred bytes per range, so this is enough for millions of ranges."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`state` holds everything up to and with `last`; `previous` is the entry before it."""
+    """A snapshot. `state` includes all entries up to `last`; `previous` is the entry before `last`."""
 
     previous: JournalEntry
     last: JournalEntry
@@ -38,7 +38,7 @@ class Snapshot:
 
 
 def encode(snapshot: Snapshot) -> list[bytes]:
-    """The file's bytes, in chunks."""
+    """Return the file's bytes, in chunks."""
     previous, last = snapshot.previous, snapshot.last
     fields = _FIELDS.pack(
         previous.log_index,
@@ -57,7 +57,7 @@ def encode(snapshot: Snapshot) -> list[bytes]:
 
 
 def decode(data: bytes, *, source: str) -> Snapshot:
-    """Check and take apart. Raises Corruption naming `source`."""
+    """Check and decode a snapshot. Raises Corruption, which names `source`."""
     if len(data) < _START.size + _FIELDS.size or len(data) > SNAPSHOT_BYTES_MAX:
         raise Corruption(f"{source}: {len(data)} bytes cannot be a snapshot")
     magic, version, crc = _START.unpack_from(data)
@@ -80,7 +80,7 @@ def decode(data: bytes, *, source: str) -> Snapshot:
 
 
 def last_index_of(data: bytes) -> int:
-    """The last index of an encoded snapshot that was checked before."""
+    """Return the last index of an encoded snapshot that was checked before."""
     return int(_FIELDS.unpack_from(data, _START.size)[3])
 
 
@@ -90,16 +90,16 @@ def write(path: Path, snapshot: Snapshot, *, files: Files = REAL_FILES) -> None:
 
 
 def read(path: Path, *, files: Files = REAL_FILES) -> Snapshot | None:
-    """The snapshot, or None where there is no file. Raises Corruption."""
+    """Return the snapshot, or None where there is no file. Raises Corruption."""
     data = read_whole(files, path, bytes_max=SNAPSHOT_BYTES_MAX)
     return None if data is None else decode(data, source=str(path))
 
 
 def align(journal: Journal, snapshot: Snapshot | None) -> None:
-    """Make the journal go on exactly from the snapshot: its head becomes the snapshot's two entries.
+    """Make the journal start exactly at the snapshot: its first entries become the snapshot's two entries.
 
-    A crash between "snapshot renamed" and "journal trimmed" leaves a journal that begins before the snapshot, or (when
-    the leader sent the snapshot) one that ends before it or disagrees with it. What follows the snapshot is kept.
+    A crash between "snapshot renamed" and "journal trimmed" leaves a journal that starts before the snapshot, or (when
+    the leader sent the snapshot) one that ends before it or disagrees with it. Entries behind the snapshot are kept.
     Raises Corruption when entries between the two are missing.
     """
     if snapshot is None:

@@ -1,10 +1,10 @@
-"""One authenticated connection to another member: whole frames in, whole frames out, never blocking.
+"""One authenticated connection to another member: whole frames in, whole frames out, without blocking.
 
 Frame: length u32, keyed checksum 16 bytes (blake2b over frame number, length and body), body.
 
-What holds: a length is checked before a byte of the body is buffered; a frame with a wrong checksum ends the connection;
-what waits to be sent is bounded (beyond it the connection ends and the peer starts over); frames that claim something
-durable are marked, and the transport sends them after the flush.
+What holds: a length is checked before a byte of the body is buffered; a frame with a wrong checksum ends the connection; the
+queue of frames is bounded (above the bound the connection ends, and the peer connects again); frames that assert durability
+are marked, and the transport sends them after the flush.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NUMBER = struct.Struct("<QI")
 _MAC_BYTES = 16
 _RECEIVE_BYTES = 256 * 1024
 _RECEIVE_BYTES_PER_ROUND = 4 * 1024 * 1024
-"""A flooding peer is left after this much, so that others get their turn."""
+"""The bytes read from one peer in a turn, so that a flooding peer does not delay the others."""
 SEND_QUEUE_BYTES_MAX = 8 * 1024 * 1024
-"""A peer that lets this much pile up is hung up on; it catches up when it is back."""
+"""The bound of a peer's queue; above it the connection is closed, and the peer catches up over the next one."""
 
 
 class PeerConnection:
-    """Owned by the tick thread. `on_close` is called once, whoever ends it."""
+    """A connection, owned by the tick thread. `on_close` is called once, whichever side closes it."""
 
     def __init__(self, peer: str, sock: socket.socket, keys: SessionKeys) -> None:
         self.peer = peer
@@ -50,16 +50,16 @@ class PeerConnection:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def fileno(self) -> int:
-        """For the poller."""
+        """Return the file descriptor, for the poller."""
         return self._sock.fileno()
 
     @property
     def backlog_bytes(self) -> int:
-        """What waits to be sent."""
+        """The bytes that wait to be sent."""
         return len(self._queued)
 
     def queue(self, body: bytes, *, needs_flush: bool) -> None:
-        """Put one frame in the queue. Raises Unavailable when the peer lets too much pile up."""
+        """Queue one frame. Raises Unavailable when the queue is full."""
         if len(self._queued) + len(body) > SEND_QUEUE_BYTES_MAX:
             raise Unavailable(f"{self.peer} does not read")
         mac = _mac(self._keys.send, self._sent_frames, body)
@@ -69,7 +69,7 @@ class PeerConnection:
         self.needs_flush = self.needs_flush or needs_flush
 
     def write(self) -> None:
-        """Send what the socket takes. Raises Unavailable."""
+        """Send as many bytes as the socket accepts. Raises Unavailable."""
         try:
             while self._queued:
                 sent = self._sock.send(self._queued)
@@ -81,7 +81,7 @@ class PeerConnection:
             raise Unavailable(f"lost {self.peer}: {error}") from error
 
     def read(self, on_frame: Callable[[bytes], None]) -> None:
-        """Take in what is there and hand over each whole frame. Raises Unavailable or ProtocolViolation."""
+        """Read the received bytes and deliver each whole frame. Raises Unavailable or ProtocolViolation."""
         budget = _RECEIVE_BYTES_PER_ROUND
         while budget > 0:
             try:
@@ -91,7 +91,7 @@ class PeerConnection:
             except OSError as error:
                 raise Unavailable(f"lost {self.peer}: {error}") from error
             if not data:
-                raise Unavailable(f"{self.peer} hung up")
+                raise Unavailable(f"{self.peer} closed the connection")
             self.last_received_s = time.monotonic()
             budget -= len(data)
             self._received += data
@@ -100,7 +100,7 @@ class PeerConnection:
                 return
 
     def close(self) -> None:
-        """Hang up. Idempotent."""
+        """Close the connection. Idempotent."""
         self.closed = True
         self._sock.close()
 

@@ -1,7 +1,7 @@
-"""Getting authenticated connections, on threads of their own, so that names, networks and strangers never stall Raft.
+"""Makes authenticated connections, on threads of their own, so that neither name look-ups nor strangers delay Raft.
 
-What holds: of two members the one with the greater name dials; a stranger costs at most one of a few handshake threads
-for the length of the handshake's deadline; a connection is handed over only after both ends proved themselves.
+What holds: of two members the one with the greater name dials; an unauthenticated peer occupies at most one of a few
+handshake threads until the handshake's deadline; a connection is used only after both ends are authenticated.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 
 HANDSHAKE_TIMEOUT_S = 2.0
 HANDSHAKES_MAX = 16
-"""Strangers that are being asked at the same time; more are hung up on."""
+"""The number of simultaneous handshakes; further connections are closed."""
 
 REFUSAL_LOG_S = 1.0
-"""A stranger that knocks all the time fills no log."""
+"""The least time between two log lines about refused connections."""
 
 OnReady = Callable[[str, socket.socket, SessionKeys], None]
 
@@ -36,12 +36,12 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 class Dialing:
-    """Listens for the peers that dial us and dials the others, again and again."""
+    """Accepts the connections of peers that dial this member, and dials the others, with retries."""
 
     def __init__(
         self, identity: MemberIdentity, listen_address: str, peers: Mapping[str, str], *, retry_s: float
     ) -> None:
-        """Binds. Raises Unavailable when the address is taken."""
+        """Bind the address. Raises Unavailable when it is in use."""
         self._identity = identity
         self._peers = dict(peers)
         self._retry_s = retry_s
@@ -54,7 +54,7 @@ class Dialing:
         self._threads: list[threading.Thread] = []
 
     def start(self, on_ready: OnReady) -> None:
-        """Begin to listen and to dial. `on_ready` is called on any thread."""
+        """Start to listen and to dial. `on_ready` may be called on any thread."""
         self._on_ready = on_ready
         targets = [threading.Thread(target=self._accept, name="raft-accept", daemon=True)]
         for name, wanted in self._wanted.items():
@@ -65,12 +65,12 @@ class Dialing:
             thread.start()
 
     def disconnected(self, name: str) -> None:
-        """The connection to `name` is gone: dial again, if we are the one who dials."""
+        """Dial `name` again after its connection closed, if this member is the one that dials."""
         if name in self._wanted:
             self._wanted[name].set()
 
     def stop(self) -> None:
-        """Stop listening and dialling. A thread in a handshake ends with it, and hands nothing over any more."""
+        """Stop listening and dialling. A thread in a handshake ends after it, without a connection."""
         self._stopping.set()
         for wanted in self._wanted.values():
             wanted.set()
@@ -128,7 +128,7 @@ class Dialing:
                 if str(error) != reported:
                     reported = str(error)
                     log.warning("raft: cannot reach %s at %s: %s", name, self._peers[name], error)
-            # Also after a success: a peer that hangs up at once is not dialled in a circle.
+            # Also after a success: a peer that closes at once must not be dialled in a loop.
             self._stopping.wait(max(not_before_s - time.monotonic(), 0.0))
 
     def _hand_over(self, peer: str, sock: socket.socket, keys: SessionKeys) -> None:

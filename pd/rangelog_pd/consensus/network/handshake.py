@@ -1,4 +1,4 @@
-"""How two members make sure of each other before anything else is said.
+"""The handshake by which two members authenticate each other before any other message.
 
     dialer                                     listener
       HELLO    own name, wanted name, group, nonce  →
@@ -6,10 +6,10 @@
       PROOF    HMAC(secret, "dialer" + both nonces and the hello)  →
       ←  PROOF      HMAC(secret, "listener" + the same)
 
-What holds: nobody without the secret gets a proof out of a listener or a frame into it; all sizes are fixed or bounded
+What holds: without the secret a peer neither gets a proof from a listener nor sends it a frame; all sizes are fixed or bounded
 before they are read; the whole exchange has one deadline; comparison takes constant time. Both ends derive a key per
-direction from secret and nonces: every later frame carries a keyed checksum with its number, so that frames cannot be
-forged, repeated or reordered by whoever sits between. Contents are not hidden: that is the network's or TLS's work.
+direction from secret and nonces: every later frame has a keyed checksum with its number, so that no program in between can
+forge, repeat or reorder frames. Contents are not encrypted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SessionKeys:
 
 @dataclass(frozen=True)
 class MemberIdentity:
-    """Who this member is, and what it shares with the others."""
+    """The identity of this member, and the secret that it shares with the others."""
 
     name: str
     group: bytes
@@ -50,12 +50,12 @@ class MemberIdentity:
 
 
 def group_digest(members: Iterable[str]) -> bytes:
-    """Members that were configured with different groups must not talk: two majorities could form."""
+    """Return the digest of a group. Members with different groups must not connect: two majorities could form."""
     return hashlib.sha256("\n".join(sorted(members)).encode()).digest()
 
 
 def dial(sock: socket.socket, identity: MemberIdentity, peer: str, *, timeout_s: float) -> SessionKeys:
-    """Prove ourselves to `peer` and have it prove itself. Raises Unauthorized or Unavailable."""
+    """Authenticate with `peer`, which this member dialled. Raises Unauthorized or Unavailable."""
     exchange = _Exchange(sock, timeout_s)
     nonce = os.urandom(_NONCE_BYTES)
     own, wanted = identity.name.encode(), peer.encode()
@@ -72,7 +72,7 @@ def dial(sock: socket.socket, identity: MemberIdentity, peer: str, *, timeout_s:
 def listen(
     sock: socket.socket, identity: MemberIdentity, peers: Iterable[str], *, timeout_s: float
 ) -> tuple[str, SessionKeys]:
-    """Find out who dialled; only `peers` may. Raises Unauthorized or Unavailable."""
+    """Authenticate the member that dialled, one of `peers`; return its name. Raises Unauthorized or Unavailable."""
     exchange = _Exchange(sock, timeout_s)
     head = exchange.receive(_HELLO.size)
     magic, own_length, wanted_length = _HELLO.unpack(head)
@@ -86,7 +86,7 @@ def listen(
     exchange.check(exchange.receive(_PROOF_BYTES), _proof(identity.secret, b"dialer", transcript))
     peer = names[:own_length].decode(errors="replace")
     if names[own_length:] != identity.name.encode():
-        raise Unauthorized(f"{peer} looks for another member at this address")
+        raise Unauthorized(f"{peer} expects another member at this address")
     if group != identity.group or peer not in peers:
         raise Unauthorized(f"{peer} was configured with other members than this one")
     exchange.send(_proof(identity.secret, b"listener", transcript))

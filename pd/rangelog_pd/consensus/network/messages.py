@@ -1,8 +1,8 @@
-"""What members say to each other: typed, bounded, and checked before the Raft library sees any of it.
+"""The messages between members: typed, bounded, and checked before the Raft library gets them.
 
-There is no message that changes the membership, sets a code version, forwards a command or carries a pickle: whatever is
-not in this file cannot be sent. A message never gets another field: a new one takes its place, and is sent to peers whose
-Hello announces a feature level that has it.
+No message changes the membership, sets a code version, forwards a command or contains a pickle: other messages than those of
+this file cannot be sent. A message never gets another field: a new message replaces it, and is sent to peers whose Hello
+announces a feature level that has it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KIND_NO_OP = 1
 
 ENTRY_COMMAND_BYTES_MAX = COMMAND_BYTES_MAX + 1
 APPEND_BYTES_MAX = 256 * KIB
-"""Commands in one append message, but for the last one that crosses the line."""
+"""Bytes of commands in one append message; the last command may exceed it."""
 ENTRY_OVERHEAD_BYTES = 16
 SNAPSHOT_CHUNK_BYTES = 256 * KIB
 FRAME_BYTES_MAX = 512 * KIB
@@ -30,12 +30,12 @@ FRAME_BYTES_MAX = 512 * KIB
 
 @dataclass(frozen=True)
 class Ping:
-    """Says nothing but that the sender lives."""
+    """Shows that the sender is alive."""
 
 
 @dataclass(frozen=True)
 class VoteRequest:
-    """Asks for a vote in `term`. `commit_index` tells a member that lost its disk that there was something to lose."""
+    """Requests a vote in `term`. `commit_index` shows a member that lost its disk that entries were committed."""
 
     term: int
     last_index: int
@@ -45,14 +45,14 @@ class VoteRequest:
 
 @dataclass(frozen=True)
 class Vote:
-    """Grants it."""
+    """Grants a vote."""
 
     term: int
 
 
 @dataclass(frozen=True)
 class Append:
-    """Entries that follow (`previous_index`, `previous_term`); none for a heartbeat."""
+    """Entries behind (`previous_index`, `previous_term`); none for a heartbeat."""
 
     term: int
     commit_index: int
@@ -74,7 +74,7 @@ class SnapshotChunk:
 
 @dataclass(frozen=True)
 class Position:
-    """Where the sender's log stands. `term` is the one in which it said so: the leader of another term ignores it."""
+    """The position of the sender's log. `term` is the sender's term: the leader of another term ignores the message."""
 
     term: int
     next_index: int
@@ -84,21 +84,21 @@ class Position:
 
 @dataclass(frozen=True)
 class TakeOver:
-    """The leader asks the receiver to stand for election at once."""
+    """The leader requests that the receiver starts an election at once."""
 
     term: int
 
 
 @dataclass(frozen=True)
 class Hello:
-    """The first message of a connection: what the sender knows. Later messages may be sent only to those that know them."""
+    """The first message of a connection: the sender's feature level. Messages of a level go only to peers that have it."""
 
     feature_level: int
 
 
 @dataclass(frozen=True)
 class LeaderCheck:
-    """The leader of `term` asks whether it still is, for its reads of `round`. Feature level 2."""
+    """The leader of `term` checks that it still leads, for the reads of `round`. Feature level 2."""
 
     term: int
     round: int
@@ -106,7 +106,7 @@ class LeaderCheck:
 
 @dataclass(frozen=True)
 class LeaderChecked:
-    """As it was asked in `round`, the sender had heard of no later term than `term`. Feature level 2."""
+    """When the sender received the check of `round`, it knew no later term than `term`. Feature level 2."""
 
     term: int
     round: int
@@ -131,7 +131,7 @@ _TAGS = {cls: tag for tag, (cls, _) in _FIELDS.items()}
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of one frame's body."""
+    """Return the bytes of one frame's body."""
     tag = _TAGS[type(message)]
     if isinstance(message, Append):
         entries = [[entry.command, entry.term] for entry in message.entries]
@@ -142,7 +142,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(body: bytes) -> Message:
-    """Take a frame's body apart. Raises ProtocolViolation for whatever is not exactly one of the messages."""
+    """Decode a frame's body. Raises ProtocolViolation unless it is exactly one of the messages."""
     tag, *fields = unpack(body) or [None]
     if type(tag) is not int or tag not in _FIELDS:
         raise ProtocolViolation("an unknown Raft message")

@@ -1,8 +1,8 @@
-"""The connections to the other members, as the tick thread sees them.
+"""The connections to the other members, as the tick thread uses them.
 
-What holds: nothing that claims something durable is sent before the flush (the leader's entries may leave earlier, so
-that all members flush at the same time: the leader flushes before it counts itself); a peer that breaks the protocol, is
-silent for too long or does not read is hung up on and dialled anew; no error of a connection reaches the Raft library.
+What holds: no message that asserts durability is sent before the flush (the leader's entries may be sent earlier, so that
+all members flush at the same time: the leader flushes before it counts itself); the connection to a peer that breaks the
+protocol, is silent for too long or does not read is closed and made again; no error of a connection reaches the Raft library.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ log = logging.getLogger(__name__)
 
 _READ, _WRITE, _ERROR = 1, 2, 4  # pysyncobj's POLL_EVENT_TYPE
 PING_S = 0.5
-"""Followers have nothing to say to each other: a ping shows that the connection lives."""
+"""Followers send each other no other messages: a ping shows that the connection works."""
 
 
 class Poller(Protocol):
-    """What we use of pysyncobj's poller."""
+    """The part of pysyncobj's poller that is used."""
 
     def subscribe(self, descr: int, callback: Callable[[int, int], None], eventMask: int, /) -> None:
-        """Call back on these events."""
+        """Call back on these events of a descriptor."""
 
     def unsubscribe(self, descr: int, /) -> None:
-        """No more."""
+        """Call back no more."""
 
 
 class PeerTransport:
-    """Owned by the tick thread, but for `wake` and `adopt`."""
+    """The connections of one member. Owned by the tick thread, except `wake` and `adopt`."""
 
     def __init__(self, poller: Poller, *, silent_s: float) -> None:
         self.on_message: Callable[[str, Message], None] = lambda _peer, _message: None
@@ -71,13 +71,13 @@ class PeerTransport:
 
     def wake(self) -> None:
         """End the current wait for events."""
-        # Never write to a number that was closed: it may be somebody's file by now.
+        # Never write to a closed descriptor: its number may belong to another file by now.
         with self._wake_lock, contextlib.suppress(BlockingIOError):
             if self._wake_fd >= 0:
                 os.eventfd_write(self._wake_fd, 1)
 
     def adopt(self, peer: str, sock: socket.socket, keys: SessionKeys) -> None:
-        """Take over a connection whose ends proved themselves."""
+        """Take over a connection whose ends are authenticated."""
         self._adopted.append((peer, sock, keys))
         self.wake()
 
@@ -89,16 +89,16 @@ class PeerTransport:
         return frozenset(self._connections)
 
     def backlog_bytes(self, peer: str) -> int:
-        """What waits to be sent to `peer`."""
+        """Return the bytes that wait to be sent to `peer`."""
         connection = self._connections.get(peer)
         return connection.backlog_bytes if connection is not None else 0
 
     def send(self, peer: str, message: Message) -> bool:
-        """Queue a message; it leaves with the next `flush`. False where there is no connection."""
+        """Queue a message for the next `flush`. False where there is no connection."""
         connection = self._connections.get(peer)
         if connection is None:
             return False
-        # A leader's entries, a ping and a heard term claim nothing about our disk.
+        # A leader's entries, a ping and a known term assert nothing about this member's disk.
         needs_flush = not isinstance(message, Append | SnapshotChunk | Ping | Hello | LeaderCheck | LeaderChecked)
         try:
             connection.queue(encode(message), needs_flush=needs_flush)
@@ -108,7 +108,7 @@ class PeerTransport:
         return True
 
     def flush(self, flush_log: Callable[[], None]) -> None:
-        """Send what claims nothing, make the log durable, send the rest. What `flush_log` raises goes through."""
+        """Send messages that assert no durability, flush the log, send the rest. Raises the errors of `flush_log`."""
         for connection in list(self._connections.values()):
             if not connection.needs_flush:
                 self._write(connection)
@@ -119,7 +119,7 @@ class PeerTransport:
                 self._write(connection)
 
     def check(self) -> None:
-        """Ping the idle, hang up on the silent. Call often; works only now and then."""
+        """Ping idle peers, close silent connections. Cheap: most calls do nothing."""
         now_s = time.monotonic()
         if now_s < self._next_check_s:
             return
@@ -131,13 +131,13 @@ class PeerTransport:
                 self.send(peer, Ping())
 
     def slept(self) -> None:
-        """This process was stopped for a while: the peers' silence means nothing yet."""
+        """Restart the peers' time limits after this process was suspended."""
         now_s = time.monotonic()
         for connection in self._connections.values():
             connection.last_received_s = now_s
 
     def close(self) -> None:
-        """Hang up on everybody and stop listening."""
+        """Close all connections and stop listening."""
         if self.dialing is not None:
             self.dialing.stop()
         for connection in list(self._connections.values()):
@@ -207,7 +207,7 @@ class PeerTransport:
     def _lose(self, connection: PeerConnection, error: Exception, *, redial: bool = True) -> None:
         if connection.closed:
             return
-        log.warning("raft: hung up on %s: %s", connection.peer, error)
+        log.warning("raft: closed the connection to %s: %s", connection.peer, error)
         self._poller.unsubscribe(connection.fileno())
         connection.close()
         if self._connections.get(connection.peer) is connection:

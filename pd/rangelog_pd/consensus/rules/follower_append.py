@@ -1,7 +1,7 @@
-"""What an append message means for a log that holds part of it already. Pure.
+"""The effect of an append message on a follower's log that has some of the entries already. Pure.
 
-What holds: only entries that conflict are ever cut. (pysyncobj cuts everything behind `previous` and writes it again; a
-member that stops between the two has lost entries that it acknowledged.)
+What holds: only entries that conflict are ever cut. (pysyncobj cuts all entries behind `previous` and writes them again; a
+member that stops between the two loses entries that it acknowledged.)
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from rangelog_pd.consensus.network.messages import Append
 
 
 class LogView(Protocol):
-    """What has to be known of the log."""
+    """The properties of the log that this decision needs."""
 
     @property
     def last_index(self) -> int:
         """Index of the last entry."""
 
     def term_at(self, index: int) -> int | None:
-        """The term of an entry, None where there is none."""
+        """Return the term of an entry, None where there is none."""
 
 
 @dataclass(frozen=True)
 class Settled:
-    """The message without what the log holds already. With `keeps_tail`, the log goes on beyond all the leader said."""
+    """The message without the entries that the log has. With `keeps_tail`, the log extends beyond the message."""
 
     previous_index: int
     previous_term: int
@@ -35,7 +35,7 @@ class Settled:
 
 
 def settle(log: LogView, message: Append) -> Settled:
-    """Skip the entries that match. A message whose `previous` does not match is left as it is, to be refused."""
+    """Remove the entries that match. A message whose `previous` does not match stays unchanged, to be refused."""
     index, term = message.previous_index, message.previous_term
     if log.term_at(index) != term:
         return Settled(index, term, message.entries, keeps_tail=False)

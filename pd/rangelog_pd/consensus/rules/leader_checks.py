@@ -1,11 +1,11 @@
-"""Reads without an entry: the leader makes sure that it still leads when the read was asked for (Raft's ReadIndex).
+"""Reads without a log entry: the leader verifies that it led when the read was requested (Raft's ReadIndex).
 
 Source: Ongaro, "Consensus: Bridging Theory and Practice", section 6.4.
 
-What holds: a round that begins after a read was asked for is won when a majority, the leader included, answers in the
-leader's own term. Each of them had then heard of no later term, so no later leader can have committed anything before the
-round began; the leader's commit index at that time, once applied, covers all that was acknowledged before the read. A commit
-index counts only once an entry of the leader's own term is committed. A member without its disk's memory does not answer.
+What holds: a round that starts after a read was requested is won when a majority, the leader included, replies in the
+leader's own term. Each of them then knew no later term, so no later leader can have committed an entry before the round
+started; the leader's commit index at that time, once applied, covers all commands that were acknowledged before the read. A
+commit index counts only once an entry of the leader's own term is committed. A member that lost its disk does not reply.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FEATURE_LEVEL_LEADER_CHECKS = 2
 
 @dataclass(slots=True)
 class CheckRound:
-    """One question to all."""
+    """One check that is sent to all members."""
 
     number: int
     term: int
@@ -29,7 +29,7 @@ class CheckRound:
 
 
 class LeaderChecks:
-    """Rounds of one member, one after the other. Owned by the tick thread."""
+    """The rounds of one member, one at a time. Owned by the tick thread."""
 
     def __init__(self, members: int) -> None:
         self._majority = members // 2 + 1
@@ -38,11 +38,11 @@ class LeaderChecks:
         self._next: list[Callable[[int], None]] = []
 
     def ask(self, then: Callable[[int], None]) -> None:
-        """A read was asked for: `then` gets the index that it has to see, in the next round."""
+        """Request a read: `then` gets the index that must be applied for it, after the next round."""
         self._next.append(then)
 
     def begin(self, term: int, commit_index: int) -> CheckRound | None:
-        """Begin the next round, if the last one is over and anybody waits. Returns the question to send."""
+        """Start the next round, if the last one is over and a read waits. Returns the message to send."""
         if self.round is not None or not self._next:
             return None
         self._number += 1
@@ -52,13 +52,13 @@ class LeaderChecks:
         return self.round
 
     def answered(self, peer: str, term: int, number: int) -> None:
-        """A peer answered."""
+        """Count a peer's reply."""
         if self.round is not None and (self.round.term, self.round.number) == (term, number):
             self.round.answered[peer] = None
             self._count()
 
     def finish(self, applied_index: int) -> None:
-        """Let those read whose round is won and whose index is applied."""
+        """Release the reads whose round is won and whose index is applied."""
         won = self.round
         if won is not None and won.is_won and won.index <= applied_index:
             self.round = None
@@ -66,7 +66,7 @@ class LeaderChecks:
                 then(applied_index)
 
     def give_up(self) -> list[Callable[[int], None]]:
-        """This member leads no more, or in another term: return all that waited."""
+        """Return all waiting reads, since this member leads no more, or in another term."""
         waiting = [*(self.round.waiting if self.round is not None else ()), *self._next]
         self.round, self._next = None, []
         return waiting

@@ -1,7 +1,7 @@
-"""Proposals on their way from the event loop to the tick thread and back.
+"""The queue of proposals between the event loop and the tick thread.
 
-What holds: the number and the bytes outstanding are bounded; a proposal that the tick thread never took was certainly
-not proposed; an answer never raises into the Raft library, whatever has become of the event loop.
+What holds: number and bytes of pending proposals are bounded; a proposal that the tick thread never took was certainly not
+proposed; a result never raises into the Raft library, even after the event loop is closed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rangelog_core.limits import MIB
 
 OUTSTANDING_MAX = 1024
 OUTSTANDING_BYTES_MAX = 8 * MIB
-"""More than this waits for a majority: refuse instead of filling the memory."""
+"""The bound of pending proposals; above it further ones are refused."""
 TICK_BYTES_MAX = 1 * MIB
 """Proposals of one tick: bounds the time until the next heartbeat."""
 
@@ -28,7 +28,7 @@ _SUCCESS, _DISCARDED = 0, 3  # pysyncobj's FAIL_REASON
 
 @dataclass(eq=False)
 class Proposal:
-    """One entry to be, and who waits for it. `taken` belongs to the queue's lock."""
+    """One proposed command and its waiter. `taken` is guarded by the queue's lock."""
 
     command: bytes
     future: asyncio.Future[Any]
@@ -36,7 +36,7 @@ class Proposal:
 
 
 class Proposals:
-    """Made on the event loop that waits for the answers."""
+    """The queue of one member, made on the event loop that waits for the results."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -49,7 +49,7 @@ class Proposals:
     # --- on the event loop
 
     def put(self, command: bytes) -> tuple[Proposal, bool]:
-        """Queue it; also whether the tick thread must be woken. Raises Overloaded."""
+        """Queue a proposal; return it, and whether the tick thread must be woken. Raises Overloaded."""
         if len(self._outstanding) >= OUTSTANDING_MAX or self._outstanding_bytes >= OUTSTANDING_BYTES_MAX:
             raise Overloaded(f"{len(self._outstanding)} commands wait for a majority of placement drivers; try again")
         proposal = Proposal(command, self._loop.create_future())
@@ -60,7 +60,7 @@ class Proposals:
             return proposal, len(self._queue) == 1
 
     def drop(self, proposal: Proposal) -> bool:
-        """Nobody waits any more. True if it was never proposed, and now never will be."""
+        """Give up a proposal. Returns True if it was never proposed, and now never will be."""
         if self._outstanding.pop(proposal, 0) is None:
             self._outstanding_bytes -= len(proposal.command)
         with self._lock:
@@ -70,14 +70,14 @@ class Proposals:
             return not proposal.taken
 
     def fail_all(self, taken: RangelogError, queued: RangelogError) -> None:
-        """The tick thread is gone."""
+        """Fail all proposals, since the tick thread has ended."""
         for proposal in list(self._outstanding):
             _resolve(proposal, taken if proposal.taken else queued)
 
     # --- on the tick thread
 
     def take(self, *, leads: bool, refusal: Callable[[], RangelogError]) -> tuple[list[Proposal], bool]:
-        """What to propose in this tick, and whether more waits; a member that does not lead refuses all."""
+        """Return the proposals of this tick, and whether more wait; a member that does not lead refuses all."""
         taken: list[Proposal] = []
         size = 0
         with self._lock:
@@ -95,7 +95,7 @@ class Proposals:
         return [], more
 
     def answer(self, proposal: Proposal, result: Any, reason: int) -> None:
-        """The library's callback. Only appends."""
+        """Note a result. The library calls this method, which only appends to a list."""
         if reason == _DISCARDED:
             result = Unavailable("leadership was lost and the command with it: it was not applied; try again")
         elif reason != _SUCCESS:
@@ -103,7 +103,7 @@ class Proposals:
         self._answers.append((proposal, result))
 
     def post(self) -> None:
-        """Hand the answers of this tick to the event loop, if there still is one."""
+        """Deliver the results of this tick to the event loop, unless it is closed."""
         if not self._answers:
             return
         answers, self._answers = self._answers, []

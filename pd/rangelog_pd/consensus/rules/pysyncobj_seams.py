@@ -1,10 +1,10 @@
-"""The seams of pysyncobj that we rely on, checked, and its pickle cut off.
+"""The interfaces of pysyncobj that rangelog replaces: checked, and its pickle disabled.
 
-pysyncobj 0.3.17 elects, counts and applies well, but its journal, snapshots and transport are not for us (no flush, no
-checksum, pickles from anybody). We give it our own. Some of those seams are private names, so the version is pinned to
-the ones whose source was read and which pass the crash tests.
+pysyncobj 0.3.17 elects, counts and applies well, but its journal, snapshots and transport do not suffice (no flush, no
+checksum, pickles from any peer). rangelog replaces them. Some of these interfaces are private names, so the version is
+pinned to those whose source was read and which pass the crash tests.
 
-What holds after `prepare`: pysyncobj's pickle functions raise, whoever calls them; nothing in this process can reach
+What holds after `prepare`: pysyncobj's pickle functions raise for every caller; no code in this process can reach
 `pickle.loads` through the library.
 """
 
@@ -36,16 +36,16 @@ _PRIVATE_NAMES = (
     "raftNextIndex",
     "sendAppendEntries",
 )
-"""Of `SyncObj`, without the mangling: all that `Raft` overrides or reads."""
+"""The private names of `SyncObj`, without the mangling, that `Raft` overrides or reads."""
 
 
 def private(name: str) -> str:
-    """The mangled name of a private attribute of SyncObj."""
+    """Return the mangled name of a private attribute of SyncObj."""
     return f"_SyncObj__{name}"
 
 
 def prepare() -> None:
-    """Check the version and put our seams in place. Idempotent. Raises InternalError for a version not tested."""
+    """Check the version and replace the interfaces. Idempotent. Raises InternalError for an untested version."""
     if VERSION not in TESTED_VERSIONS:
         raise InternalError(f"pysyncobj {VERSION} was never tested with rangelog: install one of {TESTED_VERSIONS}")
     known = set(pysyncobj.syncobj.SyncObj.__init__.__code__.co_names) | set(dir(pysyncobj.syncobj.SyncObj))
@@ -65,10 +65,10 @@ def _refuse_pickle(*_: Any, **__: Any) -> NoReturn:
 
 
 def _given_journal(journal: Any) -> Any:
-    """The configuration's `journalFile` is our journal itself."""
+    """Return the journal, which the configuration has as `journalFile`."""
     return journal
 
 
 def _given_snapshots(snapshots: Any, *_: Any) -> Any:
-    """The configuration's `fullDumpFile` is our snapshot store itself."""
+    """Return the snapshot store, which the configuration has as `fullDumpFile`."""
     return snapshots

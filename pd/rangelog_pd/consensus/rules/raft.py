@@ -1,16 +1,16 @@
 """pysyncobj's Raft with the rules it lacks.
 
-What holds here and not in the library as it is:
-- a follower truncates only what conflicts; entries that it has already are neither cut nor written again, so nothing it
-  acknowledged is ever missing, not for a moment;
-- the commit index covers only entries that the leader was seen to share (the library moves it over unverified entries
+What holds here and not in the unchanged library:
+- a follower truncates only conflicting entries; entries that it has already are neither cut nor written again, so no
+  acknowledged entry is ever missing, not even for a moment;
+- the commit index covers only entries that the leader is known to share (the library moves it over unverified entries
   while a snapshot arrives, and so confirms proposals that lost);
-- a snapshot that holds nothing new is not installed over a longer log;
-- a position counts only in the term in which it was said, and only up to the end of the leader's log;
-- a member that lost its disk neither votes nor stands for election until it holds again what was committed;
-- proposals of a tick go out in one message per follower and share one flush; followers never forward proposals;
-- whatever apply raises is an answer (`failure` of the proposal), never a retry; callbacks only append to a list.
-Everything runs on the tick thread. Any exception that leaves `tick` means that the member must stop.
+- a snapshot without new entries is not installed over a longer log;
+- a position counts only in the term of its message, and only up to the end of the leader's log;
+- a member that lost its disk neither votes nor stands for election until it holds all committed entries again;
+- proposals of a tick are sent in one message per follower and share one flush; followers never forward proposals;
+- an exception of apply is a result (`failure` of the proposal), never a retry; callbacks only append to a list.
+All methods run on the tick thread. After an exception in `tick` the member must stop.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SEND_BACKLOG_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class Timings:
-    """Seconds. A leader is missed after election_min..max; a killed one at once, by its closed connection."""
+    """Times in seconds. An election starts election_min..max after the leader's last message, or when its connection closes."""
 
     heartbeat_s: float = 0.1
     election_min_s: float = 0.5
@@ -73,25 +73,25 @@ class Timings:
 
     @staticmethod
     def single() -> Timings:
-        """Nobody to wait for."""
+        """Return the timings of a group of one, which waits for no other member."""
         return Timings(heartbeat_s=0.01, election_min_s=0.04, election_max_s=0.05)
 
 
 class Applier(Protocol):
-    """Who proposes and applies."""
+    """The interface of the code that proposes and applies."""
 
     def apply(self, index: int, command: bytes) -> Any:
-        """Apply one committed command; the answer goes to the proposer's callback."""
+        """Apply one committed command; the result is passed to the proposal's callback."""
 
     def take_proposals(self, *, leads: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
-        """Entries to append now, each with its callback(answer, reason). Called once a tick, after the applies.
+        """Return the entries to append now, each with its callback(result, reason). Called once a tick, after the applies.
 
-        An empty entry is a read: its callback gets the applied index once it may be read at, and nothing is appended.
+        An empty entry is a read: its callback gets the applied index once the read is allowed; no entry is appended.
         """
 
 
 class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
-    """One member."""
+    """The Raft of one member."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         pysyncobj_seams.prepare()
         self.feature_level = feature_level
         self.levels: dict[str, int] = {name: feature_level}
-        """The feature level that each member announced last; a peer that is away keeps its own."""
+        """The feature level that each member announced last; an absent peer keeps its level."""
         self._checks = LeaderChecks(len(peers) + 1)
         self._name = name
         self._log = raft_log
@@ -141,15 +141,15 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
     # --- one tick
 
     def tick(self) -> None:
-        """Apply, propose, send, wait a little for messages, handle them, send the answers."""
+        """Apply, propose, send, wait shortly for messages, handle them, send the replies."""
         before_s, self._ticked_at_s = self._ticked_at_s, monotonic()
         if self._nodes and self._ticked_at_s - before_s > self._timings.tick_s + self._timings.election_min_s / 2:
-            # Stopped for a while: hear what came in meanwhile before taking silence for a dead leader.
+            # Suspended for a while: read the received messages before the leader counts as dead.
             self.peers.slept()
             self._move_deadline(max, self._timings.election_min_s)
             self._poller.poll(0.0)
         if not self._log.voter and self.raftCommitIndex > 1 and not self._isLeader():
-            # Its own vote would be no better than the one it refuses others: it may hold half of what was committed.
+            # Its own vote is as bad as the one that it refuses others: it may lack committed entries.
             self._move_deadline(max, self._timings.election_min_s)
         self.doTick(self._timings.tick_s)
         self._before_poll()
@@ -165,7 +165,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         self.peers.flush(self._log.flush)
 
     def _checkCommandsToApply(self) -> None:
-        """The library's hook between apply and compaction: take the proposals of this tick."""
+        """Take the proposals of this tick. The library calls this hook between apply and compaction."""
         leads = self._isLeader()
         if leads and not self._log.voter and self.raftCommitIndex > 1:
             self._log.become_voter()
@@ -197,7 +197,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
     # --- reads
 
     def _can_check(self) -> bool:
-        """Whether a majority knows the question, and an entry of this term is committed."""
+        """Whether a majority supports leader checks, and an entry of this term is committed."""
         journal = self._log.journal
         if journal.term_at(self.raftCommitIndex) != self.raftCurrentTerm:
             return False
@@ -206,7 +206,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         return knows and len(able) + 1 > (len(self._nodes) + 1) // 2
 
     def _check_leadership(self) -> None:
-        """Begin the next round if it is time, and let those read that may."""
+        """Start the next round if it is due, and release the reads that are allowed."""
         self._checks.finish(self.raftLastApplied)
         if self._checks.begin(self.raftCurrentTerm, self.raftCommitIndex) is not None:
             self._send_check()
@@ -258,7 +258,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         self._send_check()  # again, should it have been lost with a connection
 
     def _send_what_waits(self) -> None:
-        """Go on with peers that are behind as soon as their connection takes more."""
+        """Send to peers that are behind as soon as their connection accepts more."""
         last_index = self._log.journal.last_index
         for peer, node in self._nodes.items():
             if node in self._SyncObj__connectedNodes and self._SyncObj__raftNextIndex[node] <= last_index:
@@ -301,7 +301,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         return next_index + len(entries)
 
     def _send_snapshot(self, peer: str) -> int | None:
-        """The next chunk. Returns 0 in the middle, where to go on after the last, None where there is nothing yet."""
+        """Send the next chunk. Returns 0 before the last, the next index after it, None while there is no snapshot."""
         chunk = self.snapshots.next_chunk(peer)
         data, first, last, last_index = chunk or (b"", False, False, 0)
         self.peers.send(peer, SnapshotChunk(self.raftCurrentTerm, self.raftCommitIndex, data, first, last))
@@ -320,8 +320,8 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         self.snapshots.cancelTransmisstion(peer)
         self._SyncObj__onNodeDisconnected(self._nodes[peer])
         if self._SyncObj__raftLeader == self._nodes[peer]:
-            # A killed leader's connection breaks at once: do not wait for the whole timeout. All others see it in the
-            # same moment: stand for election one after the other, so that the votes are not split.
+            # A killed leader's connection breaks at once: do not wait for the whole timeout. All others notice it at the
+            # same time: stand for election one after the other, so that the votes are not split.
             self.snapshots.forget_received()
             rank = sorted({self._name, *self._nodes} - {peer}).index(self._name)
             self._move_deadline(min, (0.2 + 0.3 * rank + random.uniform(0.0, 0.1)) * self._timings.election_min_s)
@@ -357,7 +357,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         settled = settle(self._log.journal, message)
         known: dict[str, Any] = {"type": "append_entries", "term": message.term}
         if settled.keeps_tail:
-            # All of it is here already, and more that the leader did not speak of: acknowledge, cut nothing.
+            # The log has all entries of the message, and more: acknowledge, cut nothing.
             verified = settled.previous_index
             self._deliver(node, known | {"commit_index": min(message.commit_index, verified), "serialized": None})
             self.peers.send(peer, Position(self.raftCurrentTerm, verified + 1, reset=False, success=True))
@@ -384,7 +384,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         self._deliver(node, heartbeat | {"commit_index": last.log_index, "serialized": True})
         waiting = self._SyncObj__commandsWaitingCommit
         for index in [index for index in waiting if index <= last.log_index]:
-            del waiting[index]  # their outcome is in the snapshot; the proposers' own timeouts say "unknown"
+            del waiting[index]  # their results are in the snapshot; the proposers time out with an unknown outcome
 
     def _receive_position(self, node: Any, message: Position) -> None:
         if message.term != self.raftCurrentTerm or not self._isLeader():
@@ -418,7 +418,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         )
 
     def library_sends(self, node: Any, message: dict[str, Any]) -> bool:
-        """What the library says by itself, as our messages."""
+        """Send the library's own messages as messages of rangelog."""
         kind = message["type"]
         term = self.raftCurrentTerm
         if kind == "next_node_idx":
@@ -437,7 +437,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
 
 
 def _answer_read(callback: Callable[[Any, int], None], index: int) -> None:
-    """An index below 0: this member leads no more."""
+    """Resolve a read. An index below 0: this member leads no more."""
     callback(index, _SUCCESS if index >= 0 else _DISCARDED)
 
 
@@ -447,7 +447,7 @@ def _answer_all(callbacks: list[Callable[[Any, int], None]], result: Any, reason
 
 
 class _LibraryTransport:
-    """The transport as the library knows it. Its administrative messages have no way in."""
+    """The transport in the library's form. It never delivers administrative messages."""
 
     ready = True
 

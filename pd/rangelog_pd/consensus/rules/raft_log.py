@@ -1,7 +1,7 @@
 """The journal and the vote file of one member, under the names by which pysyncobj calls them.
 
-What holds: opening checks everything that is on disk against everything else (vote file, journal, snapshot) and raises
-Corruption rather than start with a part; nothing committed is ever truncated; a vote is on disk before it is cast.
+What holds: opening checks vote file, journal and snapshot against each other and raises Corruption rather than start with
+a part of them; no committed entry is ever truncated; a vote is on disk before it is cast.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from rangelog_pd.consensus.files.snapshot_file import Snapshot
 
 
 class RaftLog:
-    """Owned by the tick thread. Camel-case names are pysyncobj's."""
+    """The log of one member, owned by the tick thread. Camel-case names are pysyncobj's."""
 
     def __init__(self, directory: Path, name: str, snapshot: Snapshot | None, *, files: Files = REAL_FILES) -> None:
         """Open or create. Raises Corruption, also for another member's directory."""
         self._files = files
-        # A process that was killed may have renamed files and not flushed the names; what comes rests on them.
+        # A killed process may have renamed files without flushing the names, on which all later writes depend.
         files.sync_directory(directory)
         self._state_path = directory / "vote"
         state = hard_state.load(self._state_path, files=files)
         if state is None:
             if files.exists(directory / "journal") or snapshot is not None:
-                raise Corruption(f"{self._state_path} is missing beside a journal: this member has forgotten its vote")
+                raise Corruption(f"{self._state_path} is missing beside a journal: this member has lost its vote")
             state = HardState(name)
             hard_state.store(self._state_path, state, files=files)
         if state.name != name:
@@ -46,11 +46,11 @@ class RaftLog:
 
     @property
     def voter(self) -> bool:
-        """Whether this member has held all that was committed at some time since its disk was new."""
+        """Whether this member has held all committed entries at some time since its disk was new."""
         return self._state.voter
 
     def become_voter(self) -> None:
-        """Remember it; durable on return."""
+        """Make this member a voter. Durable on return."""
         if not self._state.voter:
             self.journal.sync()
             self._store(voter=True)
@@ -70,51 +70,51 @@ class RaftLog:
         if self._rebuilding is None:
             self.journal.append(command, idx, term)
             return
-        # The library puts a snapshot's two entries in place of everything: one step for us.
+        # The library replaces all entries by a snapshot's two entries: here this is one step.
         self._rebuilding.append(JournalEntry(command, idx, term))
         if len(self._rebuilding) == 2:
             self.journal.replace(self._rebuilding)
             self._rebuilding = None
 
     def clear(self) -> None:
-        """The two entries that follow replace everything."""
+        """Replace all entries by the two that are added next."""
         self._rebuilding = []
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:
-        """Forget the entries from this position on. Raises Corruption if one of them was committed."""
+        """Cut the entries from this position on. Raises Corruption if one of them was committed."""
         index = self.journal.first_index + entryFrom
         if index <= self._commit_index < self.journal.last_index + 1:
             raise Corruption(f"the leader contradicts entry {index}, but {self._commit_index} was committed here")
         self.journal.truncate_from(index)
 
     def deleteEntriesTo(self, entryTo: int) -> None:
-        """Forget the entries before this position: the snapshot holds them."""
+        """Remove the entries before this position: the snapshot holds them."""
         self.journal.drop_before(self.journal.first_index + entryTo)
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
-        """Remembered now, stored within a second."""
+        """Set the commit index; it is stored within a second."""
         if raftCommitIndex != self._commit_index:
             self._commit_index = raftCommitIndex
             self._state_changed = True
 
     def getRaftCommitIndex(self) -> int:
-        """Known to be committed."""
+        """Return the commit index."""
         return self._commit_index
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
-        """Durable on return."""
+        """Set the term. Durable on return."""
         self._store(term=term, voted_for=votedForNodeId)
 
     def getCurrentTerm(self) -> int:
-        """The last term this member took part in."""
+        """Return the current term."""
         return self._state.term
 
     def getVotedForNodeId(self) -> str | None:
-        """Whom it voted for in that term."""
+        """Return the member's vote in the current term."""
         return self._state.voted_for
 
     def onOneSecondTimer(self) -> None:
-        """Store a commit index that moved, so that a restart replays up to it."""
+        """Store a changed commit index, so that a restart replays up to it."""
         if self._state_changed:
             self._store()
 
@@ -125,7 +125,7 @@ class RaftLog:
         self.journal.close()
 
     def _store(self, **changes: Any) -> None:
-        # What the file calls committed must be in the journal after a power loss.
+        # Entries up to the stored commit index must be in the journal after a power cut.
         self.journal.sync()
         changes = {"commit_index": self._commit_index, "durable_index": self._commit_index} | changes
         changes["durable_index"] = min(changes["durable_index"], self.journal.last_index)

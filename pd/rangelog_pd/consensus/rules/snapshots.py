@@ -1,9 +1,9 @@
-"""Snapshots of one member: written aside on a thread, sent to peers in chunks, received whole and checked.
+"""Snapshots of one member: written by a thread, sent to peers in chunks, received whole and checked.
 
-What holds: the state is frozen under the lock on the tick thread, encoded, written and flushed elsewhere; the journal is
-trimmed only after that; a received snapshot replaces ours only after its checksum fits; what cannot be restored stops the
-member.
-Camel-case names are pysyncobj's (we stand in for its `Serializer`).
+What holds: the state is frozen under the lock on the tick thread, encoded, written and flushed on another; the journal is
+trimmed only after that; a received snapshot replaces the member's own only if its checksum fits; a snapshot that cannot be
+restored stops the member.
+Camel-case names are pysyncobj's, whose `Serializer` this module replaces.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 _NOT_RUNNING, _RUNNING, _DONE, _FAILED = 0, 1, 2, 3  # pysyncobj's SERIALIZER_STATE
 RETRY_S = 10.0
-"""After a snapshot could not be written (a full disk): the journal holds everything meanwhile."""
+"""The pause after a snapshot could not be written (a full disk): the journal holds all entries meanwhile."""
 
 
 @dataclass
@@ -39,12 +39,12 @@ class _Sending:
 
 
 class Snapshots:
-    """Owned by the tick thread."""
+    """The snapshots of one member, owned by the tick thread."""
 
     def __init__(
         self, path: Path, state_machine: StateMachine, lock: threading.Lock, *, files: Files = REAL_FILES
     ) -> None:
-        """Raises Corruption when the file is damaged."""
+        """Read the file. Raises Corruption when it is damaged."""
         self._path = path
         self._files = files
         self._state_machine = state_machine
@@ -64,7 +64,7 @@ class Snapshots:
     # --- taking one
 
     def serialize(self, data: tuple[Any, ...], id_: int) -> None:
-        """Begin a snapshot at the applied index."""
+        """Start a snapshot at the applied index."""
         if self._writer is not None or time.monotonic() < self._retry_at_s:
             return
         _, last, previous, _ = data
@@ -77,7 +77,7 @@ class Snapshots:
         self._writer.start()
 
     def checkSerializing(self) -> tuple[int, int | None]:
-        """The library trims the journal when this says done."""
+        """Return the state of the snapshot; the library trims the journal once it is done."""
         if self._writer is None:
             return _NOT_RUNNING, None
         if self._writer.is_alive():
@@ -97,19 +97,19 @@ class Snapshots:
             self._writer_failed = False
 
     def wait(self) -> None:
-        """Until no snapshot is being written."""
+        """Wait until no snapshot is being written."""
         if self._writer is not None:
             self._writer.join()
 
     # --- loading one
 
     def deserialize(self) -> tuple[None, JournalEntry, JournalEntry, None]:
-        """Restore the state. The library swallows errors here, so they are kept in `failure`."""
+        """Restore the state. The library ignores errors of this call, so they are kept in `failure`."""
         try:
             snapshot = self.loaded or snapshot_file.read(self._path, files=self._files)
             self.loaded = None
             if snapshot is None:
-                raise Corruption(f"{self._path} is gone")
+                raise Corruption(f"{self._path} is missing")
             with self._lock:
                 self._state_machine.restore(snapshot.state)
         except BaseException as error:
@@ -120,7 +120,7 @@ class Snapshots:
     # --- sending one
 
     def next_chunk(self, peer: str) -> tuple[bytes, bool, bool, int] | None:
-        """(data, first, last, last index) of what `peer` gets next; None where there is no snapshot."""
+        """Return (data, first, last, last index) of the next chunk for `peer`; None where there is no snapshot."""
         sending = self._sending.get(peer)
         if sending is None:
             data = read_whole(self._files, self._path, bytes_max=SNAPSHOT_BYTES_MAX)
@@ -136,13 +136,13 @@ class Snapshots:
         return data, first, last, snapshot_file.last_index_of(sending.data)
 
     def cancelTransmisstion(self, peer: object) -> None:
-        """Begin anew next time."""
+        """Start from the beginning with the next chunk."""
         self._sending.pop(str(peer), None)
 
     # --- receiving one
 
     def receive(self, data: bytes, *, first: bool, last: bool) -> Snapshot | None:
-        """Take one chunk; the whole snapshot with the last one. Raises ProtocolViolation."""
+        """Add one chunk; return the whole snapshot after the last one. Raises ProtocolViolation."""
         if first:
             self._receiving = bytearray()
         if self._receiving is None:
@@ -160,16 +160,16 @@ class Snapshots:
             raise ProtocolViolation(str(error)) from error
 
     def forget_received(self) -> None:
-        """The leader's connection is gone: its half snapshot is worth nothing."""
+        """Drop the chunks of an incomplete snapshot, since the leader's connection is closed."""
         self._receiving = None
 
     def install(self, snapshot: Snapshot) -> None:
-        """Make it ours, durably; `deserialize` comes next. Raises OSError."""
+        """Store a received snapshot, durably; `deserialize` is called next. Raises OSError."""
         self.wait()
         snapshot_file.write(self._path, snapshot, files=self._files)
         self.loaded = snapshot
         self._sending.clear()
 
     def setTransmissionData(self, installed: object) -> bool:
-        """The library asks whether a snapshot is complete: `install` was called, or it was a heartbeat."""
+        """Return whether a snapshot is complete: whether `install` was called, or the chunk was a heartbeat."""
         return installed is True

@@ -96,11 +96,11 @@ def test_no_baseline_is_written_on_a_busy_machine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"ratios": 3}', '{"ratios": {"a": "b"}}'])
 def test_other_files_are_no_baseline(tmp_path: Path, text: str) -> None:
-    """A damaged file is told from one that is not there, each with what to do."""
-    with pytest.raises(ConfigInvalid, match="is not there"):
+    """The errors for a damaged file and for a missing one differ, and each names what to do."""
+    with pytest.raises(ConfigInvalid, match="does not exist"):
         read_baseline(tmp_path / "b.json")
     (tmp_path / "b.json").write_text(text)
-    with pytest.raises(ConfigInvalid, match="is no baseline"):
+    with pytest.raises(ConfigInvalid, match="is not a baseline"):
         read_baseline(tmp_path / "b.json")
 
 
