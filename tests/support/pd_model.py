@@ -160,7 +160,7 @@ def _seal_range(state: StreamState, call: Call, facts: Facts) -> tuple[Answer, S
     if found is None:
         if following is None or not wants_next or (following.start, following.epoch) != (end, asked["epoch"]):
             return "RANGE_NOT_FOUND", state
-        replaced = RangeView(asked["range_index"], asked["epoch"], end, end, end)
+        replaced = RangeView(asked["range_index"], 0, end, end, end)  # its epoch is forgotten
         return Reply(ranges=(replaced,), next_range=following), state
     if found.end is None:
         if asked["end_offset"] < found.start:

@@ -157,8 +157,8 @@ def _sealed_and_replaced(
 ) -> pd_pb2.SealRangeResponse:
     """Answer a repeated seal of a range whose place the next one took: the result of the first try may be forgotten.
 
-    Only the holder of an epoch creates ranges of that epoch, and it does so where its own seal ended the range.
-    Raises RangeNotFound.
+    Only the holder of an epoch creates ranges of that epoch, and it does so where its own seal ended the range. The epoch
+    in which the removed range was created is not known: the reply leaves it 0. Raises RangeNotFound.
     """
     follows = follower is not None and (follower.epoch, follower.start_offset) == (request.epoch, request.end_offset)
     if not follows or not request.create_next:
@@ -166,7 +166,6 @@ def _sealed_and_replaced(
     replaced = common_pb2.Range(
         stream_id=request.stream_id,
         index=request.range_index,
-        epoch=request.epoch,
         start_offset=request.end_offset,
         end_offset=request.end_offset,
         tiered_end_offset=request.end_offset,
