@@ -171,7 +171,12 @@ class Store:
         return hosted
 
     def repair(self, hosted: HostedReplica, batches: Sequence[NewBatch], done: Callable[[], None]) -> None:
-        """Add a peer's batches of a sealed range; `done` is called once they are durable. Raises as Replica.repair does."""
+        """Add a peer's batches of a sealed range; `done` is called once they are durable.
+
+        Raises the errors of Replica.repair, StorageFull, and RangeDropped if the replica was dropped while they were fetched.
+        """
+        if hosted.dropped:
+            raise RangeDropped(f"the replica of range {hosted} was dropped while its batches were copied")
         self.wal.check_room(sum(len(batch.data) for batch in batches) + 1024)
         fresh = hosted.core.repair(batches)
         if fresh:
