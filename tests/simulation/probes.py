@@ -104,6 +104,7 @@ CORNER_CASES = (
     "a moved batch was recovered",
     "a moved batch was cut",
     "an empty range gave way to the next one",
+    "disk rolled back within one run",
 )
 
 
