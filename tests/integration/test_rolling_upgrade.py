@@ -12,6 +12,7 @@ import pytest
 from pd_group import described, wait_for_version
 
 import rangelog
+from rangelog import StreamConfig
 from rangelog.errors import RangelogError
 from rangelog_pd.state.versions import FEATURE_LEVEL
 
@@ -53,7 +54,7 @@ async def test_members_of_two_levels_are_one_group_and_the_cluster_goes_on_when_
     """Nothing is lost while each is replaced; the version rises only with the last; then an earlier program stops."""
     cluster = cluster_factory(env=EARLIER)
     async with await rangelog.connect(cluster.connect_string) as client:
-        await client.create_stream("upgraded", range_size_bytes_max=ROLL_BYTES)
+        await client.create_stream("upgraded", StreamConfig(range_size_bytes_max=ROLL_BYTES))
         load = Load(client)
         running = asyncio.create_task(load.run())
         try:
