@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import doctest
+import importlib
 import importlib.util
 import re
 from pathlib import Path
@@ -85,3 +87,10 @@ def test_the_readme_is_the_first_page() -> None:
 def test_links_out_of_the_pages_become_text(text: str, expected: str) -> None:
     """A file outside docs/ is named without a link; a broken link stays, so that the build reports it."""
     assert site_hooks().without_outer_links(text, "PERFORMANCE.md") == expected
+
+
+@pytest.mark.parametrize("name", ["batch_extension", "record", "stream_config"])
+def test_the_examples_of_the_core_give_what_they_show(name: str) -> None:
+    """Examples in docstrings run as they are printed."""
+    results = doctest.testmod(importlib.import_module(f"rangelog_core.{name}"))
+    assert results.attempted and not results.failed
