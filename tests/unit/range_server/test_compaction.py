@@ -108,7 +108,7 @@ def test_copies_that_differ_are_damage() -> None:
     store.wal.kick()
     found = open_store(disk).replicas[SLOW].core
     assert found.trust is DiskTrust.QUARANTINED
-    assert "differs" in found.problem
+    assert "copies differ" in found.problem
 
 
 def test_a_batch_that_was_appended_twice_is_still_damage() -> None:
