@@ -24,8 +24,9 @@ ALL = bool(os.environ.get("CRASH_POINTS_ALL"))
 SAMPLE = [("fdatasync", 9), ("pwritev2", 14), ("fdatasync", 30)]
 """While the first segments are made, among the first appends, later."""
 EACH = [(call, number) for call in ("fdatasync", "pwritev2") for number in range(1, 40, 2)]
-EACH += [("rename", number) for number in (1, 2, 3)] + [("fsync", number) for number in range(1, 8)]
-"""A server that is started makes no more files than that before it is full."""
+EACH += [("rename", number) for number in (1, 2, 3)] + [("fsync", number) for number in range(1, 6)]
+"""No thread of a started server makes more of these calls before the log is full: identity, segments; the endpoint file, which
+belongs to one process, is renamed and not flushed."""
 
 
 def killing(home: Path, call: str, number: int) -> ServerProcess:

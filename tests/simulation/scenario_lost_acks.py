@@ -10,6 +10,7 @@ the seal reach the placement driver at about the same time. Mostly the seal come
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from rangelog_proto.v1 import common_pb2
@@ -38,8 +39,9 @@ class LostAcks:
 
     STORY = "acks are lost on their way, a reader asks for the end, and the writer dies as its range is sealed"
 
-    def __init__(self, cluster: VirtualCluster, clients: Clients, chance: Random) -> None:
-        self._cluster, self._clients, self._chance = cluster, clients, chance
+    def __init__(self, cluster: VirtualCluster, clients: Clients, chance: Random, running: Callable[[], bool]) -> None:
+        """`running`: whether faults may happen; the calm has writers of its own."""
+        self._cluster, self._clients, self._chance, self._running = cluster, clients, chance, running
         self._loop = cluster.loop
         self._late = chance.random() < _LATE_SHARE
         self._overtaking = chance.random() < _OVERTAKING_SHARE
@@ -53,6 +55,8 @@ class LostAcks:
         return ranges[-1] if ranges and ranges[-1].state == common_pb2.RANGE_STATE_OPEN else None
 
     def _lose_acks(self) -> None:
+        if not self._running():
+            return
         source = self._range()
         writers = [name for name in self._clients.holders if self._clients.processes[name].alive]
         acked = max(self._clients.main.acked, default=0) - (source.start_offset if source is not None else 0)
@@ -91,10 +95,12 @@ class LostAcks:
     def _wait(self, source: common_pb2.Range, writer: str, until_s: float) -> None:
         now = self._cluster.state.ranges.of(1).get(source.index)
         sealed = now is None or now.state == common_pb2.RANGE_STATE_SEALED
-        if not sealed and self._loop.now < until_s:
+        if not sealed and self._loop.now < until_s and self._running():
             self._loop.call_in(WORLD, 0.0002, self._wait, source, writer, until_s)
+            return
+        self._cluster.group.slow_action = self._cluster.group.overtaking_action = ""
+        if not self._running():
             return
         self._clients.kill(writer)
         self._cluster.network.heal()
-        self._cluster.group.slow_action = self._cluster.group.overtaking_action = ""
         self._clients.start("heir", self._clients.write("heir", 100, 0.02))

@@ -69,7 +69,7 @@ class Faults:
         elif story.endswith("is put in place just when its word decides"):
             OldDisk(self.cluster, self.clients, self.chance, empty="empty" in story).begin()
         elif story == LostAcks.STORY:
-            LostAcks(self.cluster, self.clients, self.chance).begin()
+            LostAcks(self.cluster, self.clients, self.chance, lambda: self.running).begin()
         elif story.startswith("the placement drivers are far away"):
             self._kinds = [self.client_kill]
             self._mean_s = 1.0

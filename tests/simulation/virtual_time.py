@@ -47,6 +47,10 @@ PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("PROCESS")
 WORLD = Process("world")
 
 
+END_S = 7_200.0
+"""Longer than all that a run waits for: one that gets so far waits for what never comes, and would fill the memory."""
+
+
 def here() -> Process:
     """The process whose code runs now."""
     return PROCESS.get(WORLD)
@@ -84,6 +88,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if not scheduled:
                 raise RuntimeError("nothing will ever happen again")
             self.now = max(self.now, scheduled[0]._when)
+            assert self.now <= END_S, f"the run does not end: {END_S:g} s have passed"
             while scheduled and scheduled[0]._when <= self.now:
                 handle = heapq.heappop(scheduled)
                 handle._scheduled = False
