@@ -28,7 +28,7 @@ class Cluster:
         self.end = 0
         self.floor_offset = 0
         self.arbitrates = True
-        self._readers: list[Any] = []
+        self._missed: list[tuple[MemoryServer, bytes]] = []
         self.pd = self
 
     async def ranges(
@@ -70,6 +70,23 @@ class Cluster:
         if confirmed:
             for server in self.servers:
                 server.confirm(self.end)
+
+    def append_to_others(self, number: int) -> None:
+        """A batch of one record to all servers but one, which does not hear of it."""
+        data = batch(self.end, [b"%d" % self.end])
+        self.end += 1
+        self._missed.append((self.servers[number], data))
+        for server in self.servers:
+            if server is not self.servers[number]:
+                server.append(data)
+                server.confirm(self.end)
+
+    def catch_up(self) -> None:
+        """Give what they missed to those that did not hear of it."""
+        for server, data in self._missed:
+            server.append(data)
+            server.confirm(self.end)
+        self._missed.clear()
 
     def reader(self, **options: Any) -> Reader:
         """A reader of the stream."""

@@ -340,7 +340,8 @@ class SpanReader(ABC, Generic[_T]):
                 proved = await self._view.proved_end(self._connections, source)
                 self._proved_end = max(self._proved_end, proved.offset)
             else:
-                self._idle_count += 1  # perhaps only this replica is behind: another one is asked next
+                self._idle_count += 1
+                hot.next_replica()  # perhaps only this one is behind
             if fetched.sealed_end_offset is not None:
                 await self._view.refresh(self.position)
             else:

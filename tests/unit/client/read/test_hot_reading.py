@@ -20,7 +20,7 @@ from rangelog_core.net.budgets import FetchBudget
 from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_core.net.replica_client import range_key
 from rangelog_core.versions import VersionRange
-from rangelog_proto.v1 import data_pb2
+from rangelog_proto.v1 import data_pb2, pd_pb2
 from rangelog_server.serving.handlers import hello
 from rangelog_server.testing import batch
 from tests.support.memory_cluster import Cluster, at_once, until
@@ -180,6 +180,41 @@ async def test_another_replica_goes_on(cluster: Cluster, monkeypatch: pytest.Mon
             (serving,) = [server for server in cluster.servers if server.fetches()]
             serving.stop()
     assert seen == list(range(30))
+
+
+async def test_a_follower_leaves_a_replica_that_is_behind_though_nothing_else_changes(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream is watched and its ranges stay the same: only asking another replica shows what the first one lacks."""
+    answered = asyncio.Event()
+
+    async def watch(request: pd_pb2.WatchRequest, *, timeout_s: float) -> pd_pb2.WatchResponse:
+        if answered.is_set():
+            await asyncio.Event().wait()
+        answered.set()
+        return pd_pb2.WatchResponse(session=1, sequence=1, streams=[cluster.stream])
+
+    monkeypatch.setattr(cluster, "watch", watch)
+    monkeypatch.setattr(reader_module, "_LONG_POLL_MS", 20)
+    cluster.append(1)
+    seen: list[int] = []
+
+    async def follow() -> None:
+        async for record in cluster.reader(follow=True):
+            seen.append(record.offset)
+
+    following = asyncio.create_task(follow())
+    try:
+        for number in range(len(cluster.servers)):  # wherever the follower waits, that one is left behind in its turn
+            await until(lambda: answered.is_set() and len(seen) == cluster.end and sum(cluster.fetches()) == 1)
+            behind = cluster.fetches().index(1)
+            cluster.append_to_others(behind)
+            await until(lambda: len(seen) == cluster.end)
+            assert seen == list(range(cluster.end)), number
+            cluster.catch_up()
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
 
 
 def other_replies(change: Callable[[bytes], bytes]) -> Callable[..., Awaitable[Frame]]:
