@@ -17,30 +17,11 @@ from rangelog_pd.consensus.network.messages import KIND_COMMAND, KIND_NO_OP
 from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.consensus.rules.snapshots import Snapshots
 from tests.crash_points.crash_faces import CrashFiles
+from tests.support.tape import Tape
 
 DIRECTORY = Path("/raft")
 NAME = "a"
 Vote = tuple[int, str | None]
-
-
-class Applied:
-    """A state machine: the list of its commands."""
-
-    def __init__(self) -> None:
-        self.commands: list[bytes] = []
-
-    def apply(self, index: int, command: bytes) -> bytes:
-        """Append."""
-        self.commands.append(command)
-        return b""
-
-    def freeze(self) -> list[bytes]:
-        """Lines."""
-        return [b"\n".join(self.commands)]
-
-    def restore(self, data: bytes) -> None:
-        """Lines back."""
-        self.commands = data.split(b"\n") if data else []
 
 
 class Member:
@@ -48,7 +29,7 @@ class Member:
 
     def __init__(self, files: CrashFiles) -> None:
         """Raises Corruption."""
-        self.applied = Applied()
+        self.applied = Tape()
         self.snapshots = Snapshots(DIRECTORY / "snapshot", self.applied, threading.Lock(), files=files)
         loaded = self.snapshots.loaded
         if loaded is not None:

@@ -5,28 +5,9 @@ from __future__ import annotations
 from tests.simulation.raft_group import RaftGroup
 from tests.simulation.raft_process import Answer
 from tests.simulation.raft_world import PlainWorld
+from tests.support.tape import Tape
 
 NAMES = ["pd1", "pd2", "pd3"]
-
-
-class Tape:
-    """A state that is the list of its commands."""
-
-    def __init__(self) -> None:
-        self.commands: list[bytes] = []
-
-    def apply(self, index: int, command: bytes) -> bytes:
-        """Append; the answer is how many there are."""
-        self.commands.append(command)
-        return b"%d" % len(self.commands)
-
-    def freeze(self) -> list[bytes]:
-        """Lines."""
-        return [b"\n".join(self.commands)]
-
-    def restore(self, data: bytes) -> None:
-        """Lines back."""
-        self.commands = data.split(b"\n") if data else []
 
 
 class Play:

@@ -8,26 +8,7 @@ from rangelog_core.errors import InvalidArgument, NotLeader, OutcomeUnknown, Una
 from rangelog_core.limits import COMMAND_BYTES_MAX
 from rangelog_pd.consensus.interface import Consensus
 from rangelog_pd.consensus.local import LocalConsensus
-
-
-class Tape:
-    """A state that is the list of its commands."""
-
-    def __init__(self) -> None:
-        self.commands: list[bytes] = []
-
-    def apply(self, index: int, command: bytes) -> bytes:
-        """Append and answer the index."""
-        self.commands.append(command)
-        return b"%d" % index
-
-    def freeze(self) -> list[bytes]:
-        """Lines."""
-        return [b"\n".join(self.commands)]
-
-    def restore(self, data: bytes) -> None:
-        """Lines back."""
-        self.commands = data.split(b"\n") if data else []
+from tests.support.tape import Tape
 
 
 async def test_proposals_are_applied_in_order_and_answered() -> None:

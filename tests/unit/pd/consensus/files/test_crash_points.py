@@ -20,29 +20,10 @@ from rangelog_pd.consensus.network.messages import KIND_COMMAND
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.consensus.rules.snapshots import Snapshots
+from tests.support.tape import Tape
 
 COMMANDS = 90
 SNAPSHOT_ENTRIES = 20
-
-
-class Tape:
-    """A state that is the list of its commands."""
-
-    def __init__(self) -> None:
-        self.commands: list[bytes] = []
-
-    def apply(self, index: int, command: bytes) -> bytes:
-        """Append."""
-        self.commands.append(command)
-        return b""
-
-    def freeze(self) -> list[bytes]:
-        """Lines."""
-        return [b"\n".join(self.commands)]
-
-    def restore(self, data: bytes) -> None:
-        """Lines back."""
-        self.commands = data.split(b"\n") if data else []
 
 
 class Disk:

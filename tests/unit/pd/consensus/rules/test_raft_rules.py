@@ -28,28 +28,9 @@ from rangelog_pd.consensus.rules import snapshots
 from rangelog_pd.consensus.rules.raft import Raft, Timings
 from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.consensus.rules.snapshots import Snapshots
+from tests.support.tape import Tape
 
 SLOW = Timings(heartbeat_s=10, election_min_s=100, election_max_s=200, leader_fallback_s=100, tick_s=0.001)
-
-
-class Tape:
-    """A state that is the list of its commands."""
-
-    def __init__(self) -> None:
-        self.commands: list[bytes] = []
-
-    def apply(self, index: int, command: bytes) -> bytes:
-        """Append."""
-        self.commands.append(command)
-        return b"%d" % index
-
-    def freeze(self) -> list[bytes]:
-        """Lines."""
-        return [b"\n".join(self.commands)]
-
-    def restore(self, data: bytes) -> None:
-        """Lines back."""
-        self.commands = data.split(b"\n") if data else []
 
 
 class Member:
