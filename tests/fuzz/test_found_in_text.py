@@ -72,7 +72,7 @@ def test_a_plan_whose_port_is_no_number(tmp_path: Path) -> None:
     write_plan(tmp_path, make_plan(pds=1, range_servers=1, tier_url="file:///t", base_port=7000))
     path = tmp_path / "cluster.json"
     path.write_text(path.read_text().replace("7000,", '"7000",'))
-    with pytest.raises(ConfigInvalid, match="no int"):
+    with pytest.raises(ConfigInvalid, match="not of type int"):
         read_plan(tmp_path)
 
 
