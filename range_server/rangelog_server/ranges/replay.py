@@ -35,11 +35,23 @@ Key = tuple[int, int]
 
 @dataclass(slots=True)
 class RangeFloor:
-    """No append creates ranges of a stream up to `index` again, since some of them were dropped here."""
+    """No append creates ranges of a stream up to `index` again, since some of them were dropped here.
+
+    `lsn`: of an entry that holds index and epoch, both of them; 0 where none does alone.
+    """
 
     index: int
     epoch: int
     lsn: int
+
+    def raise_to(self, index: int, epoch: int, lsn: int) -> bool:
+        """Take over what the entry at `lsn` holds; return whether `lsn` of the floor changed. Drops come in any order."""
+        if index <= self.index and epoch <= self.epoch and (index, epoch) != (self.index, self.epoch):
+            return False
+        covers = index >= self.index and epoch >= self.epoch
+        self.index, self.epoch = max(self.index, index), max(self.epoch, epoch)
+        self.lsn = lsn if covers else 0
+        return True
 
 
 @dataclass(slots=True)
@@ -124,8 +136,7 @@ def _take(result: Replayed, found: dict[Key, _Found], entry: Entry) -> None:
 
 
 def _raise_floor(result: Replayed, stream_id: int, index: int, epoch: int, lsn: int) -> None:
-    floor = result.floors.setdefault(stream_id, RangeFloor(index, epoch, lsn))
-    floor.index, floor.epoch, floor.lsn = max(floor.index, index), max(floor.epoch, epoch), lsn
+    result.floors.setdefault(stream_id, RangeFloor(index, epoch, lsn)).raise_to(index, epoch, lsn)
 
 
 def _build(result: Replayed, key: Key, parts: _Found) -> HostedReplica | None:

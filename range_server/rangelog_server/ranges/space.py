@@ -57,7 +57,7 @@ class LogSpace:
         self._when_moved: list[Callable[[], None]] = []
 
     def open(self) -> None:
-        """Count the recovered replicas."""
+        """Count the recovered replicas. Raises StorageFull where a floor must be written that no entry holds alone."""
         store, usage = self.store, self.usage
         for key, hosted in store.replicas.items():
             for sequence, size_bytes in hosted.segments.items():
@@ -74,7 +74,10 @@ class LogSpace:
                 usage.reside(key, sequence)
             usage.wrote_metadata(where)
         for stream_id, floor in store.floors.items():
-            self._floor_written(stream_id, floor)
+            if floor.lsn:
+                self._floor_written(stream_id, floor)
+            else:
+                self._write_floor(stream_id, floor)
 
     # ---- what the store writes
 
@@ -109,13 +112,30 @@ class LogSpace:
         self._tombstone_written(key, lsn)
         self.usage.freed(hosted.segments)
         self.usage.replaced_metadata(split_lsn(hosted.state_lsn)[0])
-        floor = store.floors.get(key[0])
-        if floor is None:
-            floor = store.floors[key[0]] = RangeFloor(key[1], epoch, lsn)
-        else:
+        self._raise_floor(key, epoch, lsn)
+
+    def keep_floor(self, key: Key, epoch: int) -> None:
+        """Write the stream's floor before a drop whose tombstone would hold only part of it. Raises StorageFull."""
+        floor = self.store.floors.get(key[0])
+        if floor is not None and (key[1] - floor.index) * (epoch - floor.epoch) < 0:
+            raised = RangeFloor(max(floor.index, key[1]), max(floor.epoch, epoch), 0)
+            self._write_floor(key[0], raised)
             self.usage.replaced_metadata(split_lsn(floor.lsn)[0])
-        floor.index, floor.epoch, floor.lsn = max(floor.index, key[1]), max(floor.epoch, epoch), lsn
-        self._floor_written(key[0], floor)
+            self.store.floors[key[0]] = raised
+
+    def _raise_floor(self, key: Key, epoch: int, lsn: int) -> None:
+        """Raise the stream's floor to a dropped range, whose tombstone is at `lsn`."""
+        floor = self.store.floors.setdefault(key[0], RangeFloor(key[1], epoch, 0))
+        before_lsn = floor.lsn
+        if floor.raise_to(key[1], epoch, lsn):
+            if before_lsn:
+                self.usage.replaced_metadata(split_lsn(before_lsn)[0])
+            self._floor_written(key[0], floor)
+
+    def _write_floor(self, stream_id: int, floor: RangeFloor) -> None:
+        payload = pack_epoch(floor.epoch)
+        floor.lsn = self.store.wal.submit(Kind.FLOOR, stream_id, floor.index, payload, payload)
+        self._floor_written(stream_id, floor)
 
     def _tombstone_written(self, key: Key, lsn: int) -> None:
         self.usage.reside(key, split_lsn(lsn)[0])
@@ -200,9 +220,7 @@ class LogSpace:
         for stream_id in self.usage.floors.get(sequence, ()):
             floor = self.store.floors[stream_id]
             if split_lsn(floor.lsn)[0] == sequence:
-                payload = pack_epoch(floor.epoch)
-                floor.lsn = self.store.wal.submit(Kind.FLOOR, stream_id, floor.index, payload, payload)
-                self._floor_written(stream_id, floor)
+                self._write_floor(stream_id, floor)
                 self.usage.replaced_metadata(sequence)
 
     def _leave(self, sequences: list[int]) -> None:

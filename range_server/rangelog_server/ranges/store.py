@@ -371,13 +371,14 @@ class Store:
     # ---- dropping and freeing
 
     def drop(self, stream_id: int, range_index: int, done: Callable[[], None]) -> None:
-        """Drop a replica for good, as the placement driver directs; `done` is called once that is durable."""
+        """Drop a replica for good, as the placement driver directs; `done` is called once that is durable. Raises StorageFull."""
         hosted = self.replicas.get((stream_id, range_index))
         if hosted is None:
             self.after(done)
             return
-        as_of = self.wal.log_end
         epoch = hosted.core.epoch
+        self.space.keep_floor(hosted.key, epoch)
+        as_of = self.wal.log_end
         payload = pack_tombstone(as_of, epoch)
         lsn = self.wal.submit(Kind.TOMBSTONE, stream_id, range_index, payload, payload, 0, done)
         del self.replicas[hosted.key]
