@@ -371,7 +371,7 @@ class Store:
     # ---- dropping and freeing
 
     def drop(self, stream_id: int, range_index: int, done: Callable[[], None]) -> None:
-        """Drop a replica for good, as the placement driver directs; `done` is called once that is durable. Raises StorageFull."""
+        """Drop a replica for good, as the placement driver directs; `done` is called once it is durable. Raises StorageFull."""
         hosted = self.replicas.get((stream_id, range_index))
         if hosted is None:
             self.after(done)

@@ -1,4 +1,4 @@
-"""What a server remembers of dropped ranges, in whatever order they were dropped: no append of an old writer makes one again."""
+"""What a server keeps of dropped ranges, in whatever order they were dropped: no append of an old writer makes one again."""
 
 from __future__ import annotations
 
