@@ -3,6 +3,8 @@
 Of the three replicas of the main stream's last range one falls behind, so that the other two alone hold what is acked.
 All machines lose power. What one of the two wrote last is rotten when it comes back, the other one stays away, and another
 writer takes the stream: it has the answers of the rotten disk and of the one that is behind.
+
+Or something before the last write is rotten: then it is not the tail that is cut, but a replica that must not answer.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ class RottenTail:
     def __init__(self, faults: Faults) -> None:
         self._faults, self._cluster = faults, faults.cluster
         self._chance, self._loop = faults.chance, faults.loop
+        self._middle = False
 
-    def begin(self) -> None:
+    def begin(self, *, middle: bool = False) -> None:
         """Choose the servers and strike, now or a moment later. All disks must be whole."""
+        self._middle = middle
         ranges = list(self._cluster.state.ranges.of(1).values())
         members = [self._cluster.servers[each.server] for each in ranges[-1].replicas] if ranges else []
         if len(members) < 3 or self._chance.random() < ANYWHERE_SHARE:
@@ -56,7 +60,11 @@ class RottenTail:
 
     def _strike(self, rotten: VirtualServer, away: VirtualServer) -> None:
         self._faults.cut_all()
-        self._faults.rot_last(rotten)
+        ranges = list(self._cluster.state.ranges.of(1).values())
+        if self._middle and ranges:
+            self._faults.rot_before_last(rotten, (1, ranges[-1].index))
+        else:
+            self._faults.rot_last(rotten)
         self._faults.client_kill()
         until_s = self._loop.now + self._chance.uniform(0.5, 8.0)
         self._loop.call_in(WORLD, 0.0, lambda: self._keep_away(away, until_s))

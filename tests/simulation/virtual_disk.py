@@ -25,6 +25,7 @@ from rangelog_server.wal.memory_io import SECTOR_BYTES, MemoryIo, PowerCut
 from tests.simulation.virtual_time import VirtualLoop, here
 
 SEGMENT_BYTES = 128 * 1024
+PLACES_BEFORE_LAST = 8
 
 
 class FullIo(MemoryIo):
@@ -151,6 +152,16 @@ class Disk:
         if last is None:
             return False
         self._rot_at(last, chance)
+        return True
+
+    def rot_before_last(self, key: tuple[int, int], chance: Random) -> bool:
+        """Flip bits of one range's batches, with later writes behind them; return whether there were any."""
+        last = self.last_durable()
+        places = [each for each in self.written.get(key, ()) if not (each.moved or each.excused) and each.durable()]
+        places = [each for each in places if last is not None and each.number < last.number]
+        if not places:
+            return False
+        self._rot_at(chance.choice(places[-PLACES_BEFORE_LAST:]), chance)
         return True
 
     def last_durable(self) -> Written | None:

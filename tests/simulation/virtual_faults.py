@@ -32,8 +32,8 @@ class Faults:
         kinds: list[Callable[[], None]] = [
             self.crash, self.power_cut, self.power_cut_all, self.pause, self.partition, self.one_way, self.reset,
             self.pd_crash, self.pd_pause, self.client_pause, self.client_kill, self.lose_disk, self.roll_back, self.roll_back,
-            self.rot, self.rot_tail, self.flush_fails, self.disk_full, self.refuse_append, self.slow_disk, self.slow_host,
-            self.object_trouble, self.skew,
+            self.rot, self.rot_tail, self.rot_middle, self.flush_fails, self.disk_full, self.refuse_append, self.slow_disk,
+            self.slow_host, self.object_trouble, self.skew,
         ]  # fmt: skip
         self._kinds = [kind for kind in kinds if self.chance.random() < 0.5] or kinds
         self._mean_s = self.chance.choice([0.2, 0.5, 1.5])
@@ -384,6 +384,17 @@ class Faults:
         """The end of one disk's log rots. See RottenTail."""
         if self.disks_are_whole():
             self._rotten_tail.begin()
+
+    def rot_middle(self) -> None:
+        """The middle of one disk's log rots, in the same way."""
+        if self.disks_are_whole():
+            self._rotten_tail.begin(middle=True)
+
+    def rot_before_last(self, server: VirtualServer, key: tuple[int, int]) -> None:
+        """A bit flips in batches of a range that something was written behind."""
+        if server.disk.rot_before_last(key, self.chance):
+            self._rotten = True
+            self.cluster.note("bit rot")
 
     def rot_last(self, server: VirtualServer) -> None:
         """A bit flips in what was written last."""
