@@ -31,6 +31,7 @@ from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.ranges.store import Store
 from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
+from tests.simulation.probes_of_answers import watch_answers
 from tests.simulation.probes_of_directives import watch_directives
 from tests.simulation.probes_of_moves import watch_moves
 from tests.simulation.virtual_cluster import VirtualCluster
@@ -105,6 +106,8 @@ CORNER_CASES = (
     "a moved batch was cut",
     "an empty range gave way to the next one",
     "disk rolled back within one run",
+    "many ranges sealed in one call",
+    "many ranges sealed one by one, as one placement driver does not know the call",
 )
 
 
@@ -130,6 +133,7 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
         _watch_servers(watch, cluster)
         watch_moves(watch, stack, cluster)
         watch_directives(watch, cluster)
+        watch_answers(watch, stack, cluster)
         _watch_readers(watch, stack, cluster)
         _watch_others(watch, cluster)
         yield

@@ -24,6 +24,9 @@ MOMENTS = {
     "moving": 0.03,
 }
 """How often each is taken, where it is taken at all."""
+MANY = 0.5
+"""How often the driver that carries out a call of many is cut off from the others. In every run: drawing whether would
+change all other draws."""
 
 
 class Ambushes:
@@ -34,6 +37,7 @@ class Ambushes:
         self.cluster, self.clients = faults.cluster, faults.clients
         self.chance, self.loop = faults.chance, faults.loop
         self.shares = {moment: self.chance.choice([0.0, often]) for moment, often in MOMENTS.items()}
+        self.shares["many"] = MANY
         self.cut_off = False
 
     def only(self, **shares: float) -> None:
@@ -48,6 +52,9 @@ class Ambushes:
             return
         if moment == "decided":
             self._restart_all(host)
+            return
+        if moment == "many":
+            self.loop.call_in(WORLD, self.chance.uniform(0, 0.003), lambda: self._cut_off_driver(host))
             return
         if moment == "frozen" and self.cut_off:
             self._cut_off_writer(host)
@@ -107,6 +114,12 @@ class Ambushes:
         others = [*self.cluster.pds, *(server for server in self.cluster.servers if server != reached)]
         self._faults.cut([pair for other in others for pair in ((name, other), (other, name))], "partition")
         self._faults.another_writer()
+
+    def _cut_off_driver(self, name: str) -> None:
+        """A placement driver that carries out a call of many no longer hears the others: who called it does hear it."""
+        if self._faults.running:
+            pairs = [(name, other) for other in self.cluster.pds if other != name]
+            self._faults.cut(pairs + [(other, name) for name, other in pairs], "partition")
 
     def _hold_back(self) -> None:
         """Who had the stream stands still while the next one takes it, and goes on when that is over."""

@@ -182,6 +182,8 @@ class VirtualCluster:
     def _applied(self, machine: Machine, command: bytes, result: bytes) -> None:
         machine.state.validate()
         action = pd_state_pb2.Command.FromString(command).WhichOneof("action")
+        if action == "seal_ranges":
+            self.ambush("seal_range", "")
         if action in ("seal_range", "open_writer"):
             self.ambush(action, "")
             if pd_state_pb2.CommandResult.FromString(result).error_code == WriterFenced.code:

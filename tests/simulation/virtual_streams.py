@@ -1,4 +1,4 @@
-"""The roles around whole streams: who makes them, deletes them under their clients and makes them anew, who trims, the crowd.
+"""The roles around whole streams: who makes them, deletes them under their clients and makes them anew, who trims, crowds.
 
 A command that the SDK says was refused for certain must not have been carried out.
 """
@@ -23,6 +23,7 @@ CERTAIN_S = 4.0
 """A deletion that took longer may have given up waiting for a server that did not answer."""
 CROWD = 300
 OPENED_AGAIN = 9
+FLEET = 10
 
 
 async def create(clients: Clients, name: str) -> Life:
@@ -133,6 +134,17 @@ async def open_again(clients: Clients, name: str) -> None:
             await idle.open()
             clients.cluster.note("a stream opened and nothing appended")
         await idle.close(flush=False)
+
+
+async def sail(clients: Clients, name: str) -> None:
+    """Many streams with a writer each that share one client: what a server's death asks of them goes out in calls of many."""
+    process = f"p-{name}"
+    for number in range(FLEET):
+        life = await create(clients, f"{name}-{number}")
+        if clients.stopping:
+            return
+        writer = f"v-{life.label}"
+        clients.start(writer, write(clients, life, writer, 150, clients.chance.choice([0.1, 0.3])), process)
 
 
 async def gather(clients: Clients, name: str) -> None:
