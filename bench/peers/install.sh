@@ -20,6 +20,9 @@ if ! cmp -s "$HERE/requirements.txt" "$VENV/.installed"; then
     fi
 fi
 
+# The workload and the figures are the command's own.
+for packages in "$VENV"/lib/python3*/site-packages; do echo "$ROOT/cli" >"$packages/rangelog_cli.pth"; done
+
 "$HERE/install_java.sh"
 
 missing=

@@ -13,9 +13,6 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "cli"))
 
 from servers import Missing
 
