@@ -24,13 +24,9 @@ from rangelog_core.errors import (
     WriterFenced,
 )
 from rangelog_core.ids import check_name
-from rangelog_core.limits import RANGE_SIZE_BYTES_MAX_DEFAULT, RANGE_SIZE_BYTES_MIN
+from rangelog_core.stream_defaults import with_defaults
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
-
-_REPLICAS_MAX = 7
-_RANGE_SIZE_BYTES_MAX = 1 << 40
-_HOT_RETENTION_MS_DEFAULT = 600_000
 
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
@@ -53,7 +49,7 @@ class FakePlacementDriver:
     def CreateStream(self, request: pb.CreateStreamRequest) -> pb.CreateStreamResponse:
         """Raises StreamExists, InvalidArgument."""
         check_name("stream", request.name)
-        config = _with_defaults(request.config)
+        config = with_defaults(request.config)
         if request.name in self._ids:
             raise StreamExists(f"stream {request.name!r} exists already")
         stream = common_pb2.Stream(
@@ -83,7 +79,7 @@ class FakePlacementDriver:
         config.CopyFrom(stream.config)
         for name in request.fields:
             setattr(config, name, getattr(request.config, name))
-        stream.config.CopyFrom(_with_defaults(config))
+        stream.config.CopyFrom(with_defaults(config))
         stream.version += 1
         return pb.UpdateStreamResponse(stream=stream)
 
@@ -290,23 +286,3 @@ def _answer(call: Callable[[_Item], _Answer], item: _Item) -> tuple[_Answer | No
         if error.offset is not None:
             told.offset, told.has_offset = error.offset, True
         return None, told
-
-
-def _with_defaults(config: common_pb2.StreamConfig) -> common_pb2.StreamConfig:
-    """Fill in what is unset, then check what depends on the cluster. Raises InvalidArgument."""
-    full = common_pb2.StreamConfig()
-    full.CopyFrom(config)
-    full.replicas = config.replicas or 3
-    full.acks = config.acks or min(2, full.replicas)
-    full.range_size_bytes_max = config.range_size_bytes_max or RANGE_SIZE_BYTES_MAX_DEFAULT
-    if not config.HasField("hot_retention_ms"):
-        full.hot_retention_ms = _HOT_RETENTION_MS_DEFAULT
-    full.durability = config.durability or common_pb2.DURABILITY_FLUSHED
-    full.compression = config.compression or common_pb2.COMPRESSION_NONE
-    if not 1 <= full.replicas <= _REPLICAS_MAX:
-        raise InvalidArgument(f"replicas must be 1 to {_REPLICAS_MAX}, not {full.replicas}")
-    if not 1 <= full.acks <= full.replicas:
-        raise InvalidArgument(f"acks must be 1 to replicas ({full.replicas}), not {full.acks}")
-    if not RANGE_SIZE_BYTES_MIN <= full.range_size_bytes_max <= _RANGE_SIZE_BYTES_MAX:
-        raise InvalidArgument(f"range_size_bytes_max must be {RANGE_SIZE_BYTES_MIN} to {_RANGE_SIZE_BYTES_MAX}")
-    return full

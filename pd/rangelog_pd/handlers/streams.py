@@ -7,8 +7,8 @@ from zlib import crc32
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.limits import STREAM_PAGE_SIZE_MAX
+from rangelog_core.stream_defaults import with_defaults
 from rangelog_pd.driver import Driver
-from rangelog_pd.state.streams import with_defaults
 from rangelog_proto.v1 import pd_pb2 as pb
 
 RANGE_AGE_MS_DEFAULT = 3_600_000

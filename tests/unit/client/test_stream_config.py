@@ -11,7 +11,7 @@ import pytest
 from rangelog import StreamConfig, StreamConfigChange
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.stream_config import config_message
-from rangelog_pd.state.streams import with_defaults
+from rangelog_core.stream_defaults import with_defaults
 from rangelog_proto.v1 import common_pb2
 
 
