@@ -3,7 +3,8 @@
 What holds: a writer gets the reply that a call of its own would have got. When a range server dies, all writers with a
 replica there leave their ranges in the same turn of the loop: they share one request for the living servers, and their seals
 are sent in few calls. A call of many seals is retried unchanged until there is a reply, since it may have been carried out;
-the number of calls in progress is bounded.
+an earlier placement driver, which does not know the call, gets its seals one by one under the ids they have in it. The number
+of calls in progress is bounded.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import asynccontextmanager
 
 from rangelog._metadata import SEAL_TRY_TIMEOUT_S, Metadata, backoff, new_request_id
 from rangelog.protocol.appender import Probe, SealRange
-from rangelog_core.errors import NoPlacement, RangelogError, error_from_code
+from rangelog_core.errors import NoPlacement, RangelogError, UnsupportedVersion, error_from_code
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import replica_id
 from rangelog_proto.v1 import common_pb2, pd_pb2
@@ -154,6 +155,9 @@ class PlacementCalls:
         async with self._slots:
             try:
                 response = await self._until_answered(request)
+            except UnsupportedVersion:
+                await self._seal_each(request.request_id, asked)
+                return
             except RangelogError as error:
                 for _, future in asked:
                     _fail(future, error)
@@ -165,6 +169,13 @@ class PlacementCalls:
                 _fail(future, error_from_code(told.code, told.message, epoch=told.epoch or None, offset=offset))
             else:
                 _give(future, result.response)
+
+    async def _seal_each(self, request_id: str, asked: Sequence[_Asked]) -> None:
+        """Send the seals of a call one by one. A member that knows the call may have carried some out under these ids."""
+        for number, (request, future) in enumerate(asked):
+            request.request_id = f"{request_id}/{number}"
+            if not future.done():
+                await self._seal_one(request, future)
 
     async def _until_answered(self, request: pd_pb2.SealRangesRequest) -> pd_pb2.SealRangesResponse:
         attempt = 0

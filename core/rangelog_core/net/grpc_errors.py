@@ -50,8 +50,8 @@ _PLAIN: dict[grpc.StatusCode, tuple[type[RangelogError], str]] = {
     grpc.StatusCode.UNAUTHENTICATED: (errors.Unauthorized, "wants a valid token"),
     grpc.StatusCode.PERMISSION_DENIED: (errors.Unauthorized, "does not allow this"),
     grpc.StatusCode.UNIMPLEMENTED: (
-        errors.ProtocolViolation,
-        "does not know this call: is it another version, or port?",
+        errors.UnsupportedVersion,
+        "does not know this call: is it an earlier version (upgrade servers before clients), or another port?",
     ),
 }
 

@@ -11,10 +11,17 @@ from typing import Any
 
 import grpc
 
-from rangelog_core.errors import InternalError, OutcomeUnknown, ProtocolViolation, RangelogError, Unauthorized
+from rangelog_core.errors import (
+    InternalError,
+    OutcomeUnknown,
+    ProtocolViolation,
+    RangelogError,
+    Unauthorized,
+    UnsupportedVersion,
+)
 from rangelog_core.net.grpc_errors import from_rpc_error, may_have_been_carried_out
 
-_NOT_KEPT = (Unauthorized, ProtocolViolation, InternalError)
+_NOT_KEPT = (Unauthorized, ProtocolViolation, UnsupportedVersion, InternalError)
 """Errors before the request id is looked up, and defects."""
 _PERHAPS = "may have been carried out: look at the state before you repeat it"
 

@@ -11,7 +11,15 @@ import pytest
 from rangelog._append import placement_calls
 from rangelog._append.placement_calls import SEALS_PER_CALL, TURNS_MAX, PlacementCalls
 from rangelog.protocol.appender import Probe, SealRange
-from rangelog_core.errors import NoPlacement, RangelogError, RequestTimeout, SealBelowFloor, Unavailable, WriterFenced
+from rangelog_core.errors import (
+    NoPlacement,
+    RangelogError,
+    RequestTimeout,
+    SealBelowFloor,
+    Unavailable,
+    UnsupportedVersion,
+    WriterFenced,
+)
 from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
@@ -121,6 +129,19 @@ async def test_one_seal_goes_alone(pd: FakePd, calls: PlacementCalls) -> None:
     assert response is not None and response.range.end_offset == 40
     assert [(each.stream_id, each.epoch, each.create_next) for each in pd.singles] == [(7, 2, True)]
     assert not pd.calls
+
+
+async def test_an_earlier_placement_driver_gets_seals_one_by_one(pd: FakePd, calls: PlacementCalls) -> None:
+    """It does not know the call of many; a member that does may have had it before, so each seal keeps its id of there."""
+    pd.fail_next = [Unavailable("the answer was lost"), UnsupportedVersion("what call?")]
+    pd.judge = lambda request: WriterFenced("epoch 9", epoch=9) if request.stream_id == 1 else None
+    told = await asyncio.gather(
+        *(calls.seal_and_create(stream, 2, SEAL) for stream in range(3)), return_exceptions=True
+    )
+    assert isinstance(told[1], WriterFenced) and told[1].epoch == 9
+    assert [each.range.stream_id for each in (told[0], told[2]) if isinstance(each, pd_pb2.SealRangeResponse)] == [0, 2]
+    assert len({each.request_id for each in pd.calls}) == 1
+    assert [each.request_id for each in pd.singles] == [f"{pd.calls[0].request_id}/{number}" for number in range(3)]
 
 
 async def test_seals_of_a_moment_travel_together_and_each_gets_its_own_answer(

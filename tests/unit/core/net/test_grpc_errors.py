@@ -75,7 +75,7 @@ def test_odd_numbers_in_details(number: str) -> None:
         (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.InvalidArgument),
         (grpc.StatusCode.UNAUTHENTICATED, errors.Unauthorized),
         (grpc.StatusCode.PERMISSION_DENIED, errors.Unauthorized),
-        (grpc.StatusCode.UNIMPLEMENTED, errors.ProtocolViolation),
+        (grpc.StatusCode.UNIMPLEMENTED, errors.UnsupportedVersion),
         (grpc.StatusCode.INTERNAL, errors.InternalError),
         (grpc.StatusCode.UNKNOWN, errors.InternalError),
     ],
