@@ -20,7 +20,7 @@ from rangelog._read.stream_watches import StreamWatches
 from rangelog._stream_info import StreamInfo, stream_info
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.ids import check_name
-from rangelog_core.limits import INFLIGHT_BYTES_MAX
+from rangelog_core.limits import APPENDS_BYTES_MAX, BUDGET_BYTES_MIN, FETCHES_BYTES_MAX, INFLIGHT_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.grpc_options import TlsConfig
 from rangelog_core.net.pd_client import PdClient
@@ -50,10 +50,14 @@ class Client:
         token: str | None,
         tls: TlsConfig | None,
         tier_url: str | None,
+        appends_bytes_max: int = APPENDS_BYTES_MAX,
+        fetches_bytes_max: int = FETCHES_BYTES_MAX,
         pd: PdClient | None = None,
         connections: DataConnections | None = None,
     ) -> None:
         """`pd`, `connections`: used in place of those that would be made (see rangelog.testing)."""
+        _check_budget("appends_bytes_max", appends_bytes_max)
+        _check_budget("fetches_bytes_max", fetches_bytes_max)
         listed = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
         self._pd = pd or PdClient([each.strip() for each in listed if each.strip()], token=token, tls=tls)
         self._metadata = Metadata(self._pd)
@@ -62,6 +66,8 @@ class Client:
             token=token,
             tls=tls.ssl_context() if tls is not None else None,
             client_name=f"{socket.gethostname()}/{os.getpid()}",
+            appends_bytes_max=appends_bytes_max,
+            fetches_bytes_max=fetches_bytes_max,
         )
         self._writer_class: Callable[..., Writer] = Writer
         self._watches = StreamWatches(self._metadata)
@@ -288,7 +294,7 @@ class Client:
 
         Raises StreamNotFound, Unavailable.
         """
-        view = StreamView(self._metadata, check_name("stream", stream))
+        view = StreamView(self._metadata, check_name("stream", stream), connections=self._connections)
         return (await confirmed_end(view, self._connections)).offset
 
     async def append(self, stream: str, values: Iterable[bytes]) -> int:
@@ -299,8 +305,19 @@ class Client:
             return first
 
 
+def _check_budget(name: str, size_bytes: int) -> None:
+    if type(size_bytes) is not int or size_bytes < BUDGET_BYTES_MIN:
+        raise InvalidArgument(f"{name} must be a whole number of bytes from {BUDGET_BYTES_MIN} up, not {size_bytes!r}")
+
+
 async def connect(
-    endpoints: Endpoints, *, token: str | None = None, tls: TlsConfig | None = None, tier_url: str | None = None
+    endpoints: Endpoints,
+    *,
+    token: str | None = None,
+    tls: TlsConfig | None = None,
+    tier_url: str | None = None,
+    appends_bytes_max: int = APPENDS_BYTES_MAX,
+    fetches_bytes_max: int = FETCHES_BYTES_MAX,
 ) -> Client:
     """Return a client of a cluster. No request is sent: the first call finds the leader of the placement drivers.
 
@@ -309,13 +326,24 @@ async def connect(
         token: The cluster's token, if it requires one.
         tls: Certificates, where a TLS proxy is in front of the cluster.
         tier_url: The object store's URL, where this program reaches it by another URL than the cluster.
+        appends_bytes_max: Bytes that all writers of the client have sent and that are not acked, 1 MiB or more. Each writer
+            may have one batch in flight beyond it.
+        fetches_bytes_max: Bytes that all readers of the client may have received and not read yet, 1 MiB or more. Each
+            reader may have 64 KiB beyond it.
 
     Raises:
-        InvalidArgument: An address is not valid.
+        InvalidArgument: An address or a limit is not valid.
 
     Example:
         ```python
         client = await rangelog.connect("127.0.0.1:7100,127.0.0.1:7101,127.0.0.1:7102")
         ```
     """
-    return Client(endpoints, token=token, tls=tls, tier_url=tier_url)
+    return Client(
+        endpoints,
+        token=token,
+        tls=tls,
+        tier_url=tier_url,
+        appends_bytes_max=appends_bytes_max,
+        fetches_bytes_max=fetches_bytes_max,
+    )

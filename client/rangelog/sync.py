@@ -26,7 +26,7 @@ from rangelog._metadata import CALL_TIMEOUT_S
 from rangelog._read.reader import Start
 from rangelog._stream_info import StreamInfo
 from rangelog_core.errors import Overloaded, WriterClosed
-from rangelog_core.limits import INFLIGHT_BYTES_MAX
+from rangelog_core.limits import APPENDS_BYTES_MAX, FETCHES_BYTES_MAX, INFLIGHT_BYTES_MAX
 from rangelog_core.net.fork_guard import never_free_in_children
 from rangelog_core.net.grpc_options import TlsConfig
 from rangelog_core.record import Ack, AppendRecord, Record
@@ -231,11 +231,21 @@ def connect(
     token: str | None = None,
     tls: TlsConfig | None = None,
     tier_url: str | None = None,
+    appends_bytes_max: int = APPENDS_BYTES_MAX,
+    fetches_bytes_max: int = FETCHES_BYTES_MAX,
 ) -> Client:
     """Return a blocking client of a cluster. The arguments and errors are those of `rangelog.connect`."""
     loop = LoopThread()
     try:
-        return Client(loop, loop.run(_client.connect(endpoints, token=token, tls=tls, tier_url=tier_url)))
+        connecting = _client.connect(
+            endpoints,
+            token=token,
+            tls=tls,
+            tier_url=tier_url,
+            appends_bytes_max=appends_bytes_max,
+            fetches_bytes_max=fetches_bytes_max,
+        )
+        return Client(loop, loop.run(connecting))
     except BaseException:
         loop.stop()
         raise

@@ -54,6 +54,9 @@ INFLIGHT_BYTES_MAX = 8 * MIB
 APPENDS_BYTES_MAX = 256 * MIB
 """Sent and not acked, of all writers of one client; each may have a batch in flight beyond it."""
 
+BUDGET_BYTES_MIN = MIB
+"""The least of these two that a program can ask for: one record of the largest size."""
+
 REPLICA_LAG_BYTES_MAX = 64 * MIB
 """A replica this far behind the others is slow: the writer seals the range and leaves it. Bounds the writer's memory."""
 

@@ -54,13 +54,17 @@ class NotingConnections:
 
     def __init__(self) -> None:
         self.appends = AppendBudget()
+        self.addresses: dict[ReplicaId, str] = {}
         self.of = {name: NotingConnection() for name in SERVERS}
 
     def existing(self, replica: ReplicaId) -> NotingConnection:
         return self.of[replica.server]
 
-    async def get(self, replica: ReplicaId, address: str) -> NotingConnection:
+    async def get(self, replica: ReplicaId, address: str = "") -> NotingConnection:
         return self.of[replica.server]
+
+    def learn(self, source: common_pb2.Range) -> None:
+        """Any server is there."""
 
 
 async def opened_writer(connections: NotingConnections) -> Writer:

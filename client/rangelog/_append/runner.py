@@ -287,7 +287,7 @@ class AppenderRunner:
     def _enter(self, created: common_pb2.Range) -> OpenRange:
         """Create the links of a new range; the core's Connect effects start them."""
         config = self._stream.config
-        self._dials.learn(created)
+        self._connections.learn(created)
         links = ReplicaLinks(
             self,
             self._connections,

@@ -1,8 +1,8 @@
 """Connections that writers wait for: one task dials a range server, however many ranges of a client have a replica there.
 
 What holds: a server that cannot be reached is dialed again while anybody waits for it, with growing pauses. Each waiter gets
-the connection, or each failure until then; a waiter that joins during a pause shortens it. Addresses are one table for all
-writers: from the ranges that the placement driver hands out, and looked up again, once at a time, when a dial fails.
+the connection, or each failure until then; a waiter that joins during a pause shortens it. The client's table of addresses is
+looked up again, once at a time, when a dial fails.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from rangelog._append.placement_calls import PlacementCalls
 from rangelog._metadata import backoff_s
 from rangelog_core.errors import InternalError, RangelogError
 from rangelog_core.ids import ReplicaId
-from rangelog_core.net.data_connection import DataConnection, DataConnections, replica_id
-from rangelog_proto.v1 import common_pb2
+from rangelog_core.net.data_connection import DataConnection, DataConnections
 
 PAUSE_S_MIN = 0.05
 """Between two dials of one server, whoever joins meanwhile."""
@@ -54,19 +53,12 @@ class SharedDials:
         self._connections = connections
         self._calls = calls
         self._servers: dict[ReplicaId, _Server] = {}
-        self._addresses: dict[ReplicaId, str] = {}
         self._refreshing: asyncio.Task[None] | None = None
 
     @property
     def dialing(self) -> int:
         """How many servers are being dialed."""
         return sum(server.task is not None for server in self._servers.values())
-
-    def learn(self, of: common_pb2.Range) -> None:
-        """Take over the addresses of a range's replicas, as the placement driver sent them."""
-        for each in of.replicas:
-            if each.data_address:
-                self._addresses[replica_id(each.server, each.incarnation)] = each.data_address
 
     def wait(self, replica: ReplicaId, waiter: DialWaiter, *, broke: bool = False) -> None:
         """Dial a server until it answers, or until nobody waits for it any more. `broke`: a connection ended just now."""
@@ -104,7 +96,7 @@ class SharedDials:
                 server.joined.clear()
                 server.dialed_s = loop.time()
                 try:
-                    connection = await self._connections.get(replica, self._addresses.get(replica, ""))
+                    connection = await self._connections.get(replica)
                     problem = connection.closed
                 except RangelogError as error:
                     problem = error
@@ -145,6 +137,6 @@ class SharedDials:
         listed = await self._calls.addresses()
         if not listed:
             return
-        self._addresses = listed
+        self._connections.addresses = listed
         for replica in [each for each, server in self._servers.items() if server.task is None and each not in listed]:
             del self._servers[replica]

@@ -94,7 +94,7 @@ class HotRange:
         for _ in range(len(self._replicas)):
             replica, address = self._replicas[self._current % len(self._replicas)]
             try:
-                connection = await self._connections.get(replica, address)
+                connection = await self._connections.get(replica, self._connections.addresses.get(replica, address))
                 pushed = self._pushed_fetch(connection, offset, (wait_ms, known_end_offset, end_offset))
                 answer = await pushed.next()
                 checked = answer.batches
@@ -197,4 +197,5 @@ class HotRange:
         raise Unavailable(f"no replica of range {self.source.index} can answer: {last.message}") from last
 
     async def _client(self, replica: ReplicaId, address: str) -> ReplicaClient:
+        address = self._connections.addresses.get(replica, address)
         return ReplicaClient(await self._connections.get(replica, address), self._key)

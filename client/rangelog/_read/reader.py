@@ -52,10 +52,13 @@ Start = int | str | datetime
 class StreamView:
     """A stream's ranges by the placement driver's last reply. The first reply resolves the stream's name."""
 
-    def __init__(self, metadata: Metadata, stream: str, *, stream_id: int = 0) -> None:
-        """`stream_id`: the stream's id, where the name was resolved before."""
+    def __init__(
+        self, metadata: Metadata, stream: str, *, stream_id: int = 0, connections: DataConnections | None = None
+    ) -> None:
+        """`stream_id`: the stream's id, where the name was resolved before. `connections` learn the replicas' addresses."""
         self.name = stream
         self._metadata = metadata
+        self._connections = connections
         self.stream = common_pb2.Stream(stream_id=stream_id)
         self.ranges: list[common_pb2.Range] = []
         self._sealed: list[bool] = []
@@ -73,6 +76,9 @@ class StreamView:
         self._answered = asked
         self.stream, self.ranges = stream, ranges
         self._sealed = [each.state == common_pb2.RANGE_STATE_SEALED for each in self.ranges]
+        if self._connections is not None:
+            for each in ranges:
+                self._connections.learn(each)
 
     def locate(self, position: int) -> Located | None:
         """Return the range that covers `position`, as `protocol.reading.locate` does."""
@@ -125,7 +131,7 @@ class SpanReader(ABC, Generic[_T]):
     ) -> None:
         """`resolved`: `start` and `end` are offsets of acked records; neither they nor a `stream_id` are looked up."""
         self._resolved = resolved
-        self._view = StreamView(metadata, stream, stream_id=stream_id)
+        self._view = StreamView(metadata, stream, stream_id=stream_id, connections=connections)
         self._connections = connections
         self._cold = cold
         self._watches = watches

@@ -28,12 +28,17 @@ from rangelog_core.errors import (
 )
 from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_head
 from rangelog_core.ids import Incarnation, ReplicaId
-from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
+from rangelog_core.limits import (
+    APPENDS_BYTES_MAX,
+    FETCHES_BYTES_MAX,
+    FRAME_MESSAGE_BYTES_MAX,
+    FRAME_PAYLOAD_BYTES_MAX,
+)
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.budgets import AppendBudget, FetchBudget
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES
-from rangelog_proto.v1 import data_pb2
+from rangelog_proto.v1 import common_pb2, data_pb2
 
 CONNECT_TIMEOUT_S = 3.0
 SILENT_S = 3.0
@@ -377,27 +382,49 @@ class DataConnection(asyncio.BufferedProtocol):
 
 
 class DataConnections:
-    """The connections of one client, one per server and incarnation, made on demand and shared."""
+    """The connections of one client, one per server and incarnation, made on demand and shared; and the servers' addresses.
 
-    def __init__(self, *, token: str | None = None, tls: ssl.SSLContext | None = None, client_name: str = "") -> None:
+    Writers and readers learn addresses from the ranges that the placement driver sends: the latest one counts for all.
+    """
+
+    def __init__(
+        self,
+        *,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        client_name: str = "",
+        appends_bytes_max: int = APPENDS_BYTES_MAX,
+        fetches_bytes_max: int = FETCHES_BYTES_MAX,
+    ) -> None:
         self._token = token
         self._tls = tls
         self._client_name = client_name
         self._connections: dict[ReplicaId, DataConnection] = {}
         self._making: dict[ReplicaId, asyncio.Task[DataConnection]] = {}
-        self.appends = AppendBudget()
-        self.fetches = FetchBudget()
+        self.addresses: dict[ReplicaId, str] = {}
+        self.appends = AppendBudget(appends_bytes_max)
+        self.fetches = FetchBudget(fetches_bytes_max)
+
+    def learn(self, source: common_pb2.Range) -> None:
+        """Take over the addresses of a range's replicas, as the placement driver sent them."""
+        for each in source.replicas:
+            if each.data_address:
+                self.addresses[replica_id(each.server, each.incarnation)] = each.data_address
 
     def existing(self, replica: ReplicaId) -> DataConnection | None:
         """Return the open connection, if there is one."""
         connection = self._connections.get(replica)
         return connection if connection is not None and connection.closed is None else None
 
-    async def get(self, replica: ReplicaId, address: str) -> DataConnection:
-        """Return the connection to a replica's server. Raises as DataConnection.connect does."""
+    async def get(self, replica: ReplicaId, address: str = "") -> DataConnection:
+        """Return the connection to a replica's server. Raises as DataConnection.connect does.
+
+        `address`: where it is not the learned one.
+        """
         connection = self.existing(replica)
         if connection is not None:
             return connection
+        address = address or self.addresses.get(replica, "")
         if not address:
             raise Unavailable(f"range server {replica} is no longer registered")
         task = self._making.get(replica)

@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from rangelog._read import proof as proof_module
 from rangelog._read import pushed_fetch as pushed_fetch_module
 from rangelog._read import reader as reader_module
+from rangelog._read.hot import HotRange
+from rangelog._read.reader import StreamView
 from rangelog_core.batch_extension import encode_extension
 from rangelog_core.errors import UnsupportedVersion
 from rangelog_core.frame import Frame, Opcode
@@ -20,7 +22,7 @@ from rangelog_core.net.budgets import FetchBudget
 from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_core.net.replica_client import range_key
 from rangelog_core.versions import VersionRange
-from rangelog_proto.v1 import data_pb2, pd_pb2
+from rangelog_proto.v1 import common_pb2, data_pb2, pd_pb2
 from rangelog_server.serving.handlers import hello
 from rangelog_server.testing import batch
 from tests.support.memory_cluster import Cluster, at_once, until
@@ -285,3 +287,19 @@ async def test_waiting_at_the_end_is_cheap_and_does_not_pile_up(cluster: Cluster
     pushed.close()
     assert budget.granted_bytes == 0
     await until(lambda: server.fetches() == 0)
+
+
+async def test_readers_share_the_addresses_that_any_of_the_client_learned(cluster: Cluster) -> None:
+    """The servers moved, and one reader was told: another one with an old list of ranges reads on without asking anew."""
+    cluster.append(3)
+    moved = cluster.open_range()
+    old = common_pb2.Range()
+    old.CopyFrom(moved)
+    for replica in old.replicas:
+        replica.data_address = "127.0.0.1:1"
+    first = StreamView(cast(Any, cluster), "s", connections=cluster.connections)
+    await first.refresh(0)
+    hot = HotRange(cluster.connections, old)
+    assert (await hot.fetch(0, wait_ms=0, known_end_offset=3)).batches
+    assert not hot.problem
+    hot.close()

@@ -12,6 +12,7 @@ from rangelog._append import shared_dials
 from rangelog._append.shared_dials import SharedDials
 from rangelog_core.errors import RangelogError, RequestTimeout, Unavailable
 from rangelog_core.ids import Incarnation, ReplicaId
+from rangelog_core.net.data_connection import DataConnection, DataConnections
 from rangelog_proto.v1 import common_pb2
 
 RS1, RS2 = (ReplicaId(name, Incarnation(7)) for name in ("rs1", "rs2"))
@@ -23,19 +24,20 @@ class FakeConnection:
     closed: RangelogError | None = None
 
 
-class FakeConnections:
+class FakeConnections(DataConnections):
     """Dials as told; notes the addresses."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.dials: list[tuple[str, str]] = []
         self.failures: list[Exception] = []
 
-    async def get(self, replica: ReplicaId, address: str) -> FakeConnection:
-        self.dials.append((replica.server, address))
+    async def get(self, replica: ReplicaId, address: str = "") -> DataConnection:
+        self.dials.append((replica.server, self.addresses.get(replica, address)))
         await asyncio.sleep(0)
         if self.failures:
             raise self.failures.pop(0)
-        return FakeConnection()
+        return cast(DataConnection, FakeConnection())
 
 
 class FakeCalls:
@@ -70,7 +72,7 @@ class Setup:
 
     def __init__(self) -> None:
         self.connections, self.calls = FakeConnections(), FakeCalls()
-        self.dials = SharedDials(cast(Any, self.connections), cast(Any, self.calls))
+        self.dials = SharedDials(self.connections, cast(Any, self.calls))
 
 
 @pytest.fixture
@@ -127,7 +129,7 @@ async def test_a_server_that_moved_is_found(setup: Setup) -> None:
     """After a failure the placement driver is asked for addresses, once for all; ranges bring them as well."""
     moved = common_pb2.Range(replicas=[common_pb2.Replica(server="rs1", incarnation=7, data_address="old:1")])
     moved.replicas.add(server="rs2", incarnation=7)  # of an incarnation that is over: no address
-    setup.dials.learn(moved)
+    setup.connections.learn(moved)
     setup.calls.listed = {RS1: "new:1", RS2: "two:1"}
     setup.connections.failures = [Unavailable("refused")]
     waiters = [Waiter() for _ in range(10)]
@@ -140,7 +142,9 @@ async def test_a_server_that_moved_is_found(setup: Setup) -> None:
 
 async def test_addresses_stay_when_the_placement_driver_does_not_answer(setup: Setup) -> None:
     """What is known is tried again."""
-    setup.dials.learn(common_pb2.Range(replicas=[common_pb2.Replica(server="rs1", incarnation=7, data_address="a:1")]))
+    setup.connections.learn(
+        common_pb2.Range(replicas=[common_pb2.Replica(server="rs1", incarnation=7, data_address="a:1")])
+    )
     setup.connections.failures = [Unavailable("refused"), Unavailable("refused")]
     waiter = Waiter()
     setup.dials.wait(RS1, waiter)
