@@ -15,7 +15,8 @@ from rangelog._append.writer import Writer
 from rangelog._garbage import MANY_WRITERS, spare_many_writers
 from rangelog._metadata import CALL_TIMEOUT_S, Metadata
 from rangelog._read.cold import ColdReader, ColdStores
-from rangelog._read.reader import Reader, Start, StreamView, confirmed_end
+from rangelog._read.reader import Reader, Start
+from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._read.stream_watches import StreamWatches
 from rangelog._stream_info import StreamInfo, stream_info
 from rangelog_core.errors import InvalidArgument

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from rangelog._read.reader import StreamView, confirmed_end
+from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog_core.errors import OffsetOutOfRange, RangelogError, StreamNotFound
 from tests.chaos.chaos_noting import Noting
 

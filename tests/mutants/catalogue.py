@@ -174,7 +174,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "rangelog._read.hot",
          "            if answer.readable_end_offset >= known_end_offset:\n", "            if True:\n"),
     _one("name-resolved-again", "a reader of a deleted stream goes on in its namesake",
-         "rangelog._read.reader",
+         "rangelog._read.stream_view",
          "await self._metadata.ranges(self.name, from_offset, stream_id=stream_id)",
          "await self._metadata.ranges(self.name, from_offset)"),
     _one("sent-is-said-to-be-certain", "an append that was sent and not acked is said not to be in the log",

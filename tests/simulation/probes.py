@@ -19,7 +19,7 @@ import rangelog_server_common.grpc_server
 from rangelog._append.failover_seal import FailoverSeal
 from rangelog._append.runner import AppenderRunner
 from rangelog._read.cold import ColdReader
-from rangelog._read.reader import StreamView
+from rangelog._read.stream_view import StreamView
 from rangelog.protocol.appender import Appender, AppenderPhase
 from rangelog.protocol.recovery import Answer, Recovery
 from rangelog_core.errors import AppendConflict, PreconditionFailed, RangelogError, StorageFull, WriterFenced

@@ -20,10 +20,10 @@ from typing import Any, Generic, TypeVar
 from rangelog._metadata import Metadata, backoff
 from rangelog._read.cold import ColdReader, cold_until, records_of
 from rangelog._read.hot import HotRange
-from rangelog._read.proof import ProvedEnd, proved_end
 from rangelog._read.record_chunk import RecordChunk
+from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._read.stream_watches import StreamWatch, StreamWatches
-from rangelog.protocol.reading import Located, ReadPreference, Tier, locate, tiers_for
+from rangelog.protocol.reading import ReadPreference, Tier, tiers_for
 from rangelog_core.batch import Columns
 from rangelog_core.errors import (
     Corruption,
@@ -45,69 +45,7 @@ _log = logging.getLogger("rangelog.reader")
 _LONG_POLL_MS = 2_000
 _IDLE_WAIT_S = 5.0
 """How long a reader waits for a change of its stream before it asks the placement driver."""
-_PLANS_MAX = 6
 Start = int | str | datetime
-
-
-class StreamView:
-    """A stream's ranges by the placement driver's last reply. The first reply resolves the stream's name."""
-
-    def __init__(
-        self, metadata: Metadata, stream: str, *, stream_id: int = 0, connections: DataConnections | None = None
-    ) -> None:
-        """`stream_id`: the stream's id, where the name was resolved before. `connections` learn the replicas' addresses."""
-        self.name = stream
-        self._metadata = metadata
-        self._connections = connections
-        self.stream = common_pb2.Stream(stream_id=stream_id)
-        self.ranges: list[common_pb2.Range] = []
-        self._sealed: list[bool] = []
-        self._asked_count = 0
-        self._answered = 0  # the latest request whose reply is held
-
-    async def refresh(self, from_offset: int) -> None:
-        """Ask the placement driver. Raises StreamNotFound (the stream was deleted, even if its name is reused), Unavailable."""
-        stream_id = self.stream.stream_id
-        self._asked_count += 1
-        asked = self._asked_count
-        stream, ranges = await self._metadata.ranges(self.name, from_offset, stream_id=stream_id)
-        if asked < self._answered:
-            return  # the reply to a later request came first
-        self._answered = asked
-        self.stream, self.ranges = stream, ranges
-        self._sealed = [each.state == common_pb2.RANGE_STATE_SEALED for each in self.ranges]
-        if self._connections is not None:
-            for each in ranges:
-                self._connections.learn(each)
-
-    def locate(self, position: int) -> Located | None:
-        """Return the range that covers `position`, as `protocol.reading.locate` does."""
-        return locate(self.ranges, self._sealed, position, self.stream.trim_offset)
-
-    async def proved_end(self, connections: DataConnections, source: common_pb2.Range) -> ProvedEnd:
-        """Return the proved end of an open range; `rangelog._read.proof` has the rules."""
-        hot = HotRange(connections, source)
-        return await proved_end(hot, self._metadata)
-
-
-async def confirmed_end(view: StreamView, connections: DataConnections) -> ProvedEnd:
-    """Return the end of the acked records; if it is exact, every ack before this call lies below it.
-
-    In an open range it is proved (see `rangelog._read.proof`). With a silent replica, or without placement driver and
-    writer, it is the highest confirm offset that the replicas know, and not exact. Raises StreamNotFound, Unavailable.
-    """
-    for attempt in range(_PLANS_MAX):
-        await view.refresh(0)
-        if not view.ranges:
-            return ProvedEnd(view.stream.next_offset, exact=True)
-        last = view.ranges[-1]
-        if last.state == common_pb2.RANGE_STATE_SEALED:
-            return ProvedEnd(last.end_offset, exact=True)
-        try:
-            return await view.proved_end(connections, last)
-        except RangeNotFound:  # it was sealed since, and its replicas were dropped
-            await backoff(attempt)
-    raise Unavailable(f"the ranges of {view.name!r} change faster than they can be read: try again")
 
 
 class SpanReader(ABC, Generic[_T]):

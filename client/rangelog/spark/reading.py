@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 import rangelog.sync
 from rangelog._client import Client
-from rangelog._read.reader import SpanReader, StreamView, confirmed_end
+from rangelog._read.reader import SpanReader
+from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog.arrow import SCHEMA, columns_to_arrow
 from rangelog.spark.options import Options
 from rangelog_core.batch import Columns

@@ -14,7 +14,7 @@ from rangelog._read import proof as proof_module
 from rangelog._read import pushed_fetch as pushed_fetch_module
 from rangelog._read import reader as reader_module
 from rangelog._read.hot import HotRange
-from rangelog._read.reader import StreamView
+from rangelog._read.stream_view import StreamView
 from rangelog_core.batch_extension import encode_extension
 from rangelog_core.errors import UnsupportedVersion
 from rangelog_core.frame import Frame, Opcode

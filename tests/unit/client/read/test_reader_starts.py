@@ -12,7 +12,7 @@ import pytest
 
 from rangelog._read import proof as proof_module
 from rangelog._read import reader as reader_module
-from rangelog._read.reader import StreamView, confirmed_end
+from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog_core.errors import OffsetOutOfRange, StreamNotFound, Unavailable
 from rangelog_proto.v1 import common_pb2
 from rangelog_server.testing import batch
