@@ -16,11 +16,13 @@ from typing import Any
 import google_crc32c
 
 from rangelog_core.errors import Corruption, ProtocolViolation
+from rangelog_core.versions import VersionRange, unsupported
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_whole
 from rangelog_pd.consensus.files.durable_file import write_atomically
 from rangelog_pd.consensus.files.packing import check_kinds, pack, unpack
 
-_MAGIC = b"RLVOTE01"
+_NAME, _VERSION = b"RLVOTE", 1
+_MAGIC = _NAME + b"%02d" % _VERSION
 _HEAD = struct.Struct("<8sII")  # magic, crc32c of the body, length of the body
 _BODY_BYTES_MAX = 4096
 
@@ -38,6 +40,17 @@ class HardState:
     voter: bool = False
 
 
+def _check(path: Path, magic: bytes, crc: int, length: int, body: bytes) -> None:
+    """Raise Corruption; UnsupportedVersion for a whole file of a later version, whose checksum covers the magic too."""
+    if length == len(body) and magic == _MAGIC and crc == google_crc32c.value(body):
+        return
+    digits = magic.removeprefix(_NAME)
+    later = magic.startswith(_NAME) and digits.isdigit() and int(digits) > _VERSION
+    if later and length == len(body) and crc == google_crc32c.value(magic + body):
+        raise unsupported(str(path), int(digits), VersionRange(1, _VERSION), "this placement driver")
+    raise Corruption(f"{path}: the checksum does not fit")
+
+
 def store(path: Path, state: HardState, *, files: Files = REAL_FILES) -> None:
     """Replace the file. Durable on return."""
     body = pack([state.name, state.term, state.voted_for, state.commit_index, state.durable_index, state.voter])
@@ -45,7 +58,7 @@ def store(path: Path, state: HardState, *, files: Files = REAL_FILES) -> None:
 
 
 def load(path: Path, *, files: Files = REAL_FILES) -> HardState | None:
-    """Return the state, or None where there is no file. Raises Corruption."""
+    """Return the state, or None where there is no file. Raises Corruption, UnsupportedVersion."""
     data = read_whole(files, path, bytes_max=_HEAD.size + _BODY_BYTES_MAX)
     if data is None:
         return None
@@ -53,8 +66,7 @@ def load(path: Path, *, files: Files = REAL_FILES) -> HardState | None:
         raise Corruption(f"{path}: {len(data)} bytes or more cannot be a vote file")
     magic, crc, length = _HEAD.unpack_from(data)
     body = data[_HEAD.size :]
-    if magic != _MAGIC or length != len(body) or crc != google_crc32c.value(body):
-        raise Corruption(f"{path}: the checksum does not fit")
+    _check(path, magic, crc, length, body)
     try:
         fields: list[Any] = unpack(body)
         check_kinds(fields, [(str,), (int,), (str, type(None)), (int,), (int,), (bool,)])

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import google_crc32c
 
 from rangelog_core.errors import Corruption, InternalError
+from rangelog_core.versions import VersionRange, unsupported
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_all
 from rangelog_pd.consensus.files.durable_file import (
     replace_durably,
@@ -56,7 +57,10 @@ class Journal:
     """One member's log, mirrored in memory. Not thread-safe: one thread owns it."""
 
     def __init__(self, path: Path, *, must_hold: int = 0, files: Files = REAL_FILES) -> None:
-        """Open or create. Raises Corruption when flushed entries are damaged or end before index `must_hold`."""
+        """Open or create.
+
+        Raises Corruption when flushed entries are damaged or end before index `must_hold`, and UnsupportedVersion.
+        """
         self.path = path
         self._files = files
         self.flushes = 0
@@ -219,8 +223,7 @@ class Journal:
 
     def _recover(self, must_hold: int) -> None:
         data = read_all(self._files, self._fd)
-        if data[: _HEAD.size] != _head():
-            raise Corruption(f"{self.path}: the head is damaged, or of another version")
+        _check_head(self.path, data[: _HEAD.size])
         durable = must_hold
         while (found := _decode(data, self._end)) is not None:
             entry, record_durable = found
@@ -250,6 +253,17 @@ class Journal:
 
 def _head() -> bytes:
     return _HEAD.pack(_MAGIC, _VERSION, google_crc32c.value(_MAGIC + _VERSION.to_bytes(4, "little")))
+
+
+def _check_head(path: Path, head: bytes) -> None:
+    """Raise Corruption; UnsupportedVersion for a whole head of a later version."""
+    if head == _head():
+        return
+    if len(head) == _HEAD.size:
+        magic, version, crc = _HEAD.unpack(head)
+        if magic == _MAGIC and version > _VERSION and crc == google_crc32c.value(head[:-4]):
+            raise unsupported(str(path), version, VersionRange(1, _VERSION), "this placement driver")
+    raise Corruption(f"{path}: the head is damaged")
 
 
 def _encode(entry: JournalEntry, durable_index: int) -> bytes:

@@ -15,12 +15,15 @@ from pathlib import Path
 import google_crc32c
 
 from rangelog_core.errors import Corruption
+from rangelog_core.versions import VersionRange, unsupported
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_whole
 from rangelog_pd.consensus.files.durable_file import write_atomically
 from rangelog_pd.consensus.files.journal import ENTRY_BYTES_MAX, INDEX_MAX, Journal, JournalEntry
 
 _MAGIC = b"RLSNAP01"
 _VERSION = 1
+_COVERED_LATER = 12
+"""From version 2 on the checksum covers magic and version too, so damage to them is not taken for a later version."""
 _START = struct.Struct("<8sII")
 _FIELDS = struct.Struct("<QQIQQIQ")
 
@@ -57,14 +60,17 @@ def encode(snapshot: Snapshot) -> list[bytes]:
 
 
 def decode(data: bytes, *, source: str) -> Snapshot:
-    """Check and decode a snapshot. Raises Corruption, which names `source`."""
+    """Check and decode a snapshot. Raises Corruption or UnsupportedVersion, which name `source`."""
     if len(data) < _START.size + _FIELDS.size or len(data) > SNAPSHOT_BYTES_MAX:
         raise Corruption(f"{source}: {len(data)} bytes cannot be a snapshot")
     magic, version, crc = _START.unpack_from(data)
-    if magic != _MAGIC or version != _VERSION:
-        raise Corruption(f"{source}: not a snapshot of this version")
-    if google_crc32c.value(data[_START.size :]) != crc:
+    if magic != _MAGIC or not version:
+        raise Corruption(f"{source}: this is no snapshot")
+    covered = b"" if version == _VERSION else data[:_COVERED_LATER]
+    if google_crc32c.extend(google_crc32c.value(covered), data[_START.size :]) != crc:
         raise Corruption(f"{source}: the checksum does not fit")
+    if version > _VERSION:
+        raise unsupported(source, version, VersionRange(1, _VERSION), "this placement driver")
     index0, term0, length0, index1, term1, length1, state_length = _FIELDS.unpack_from(data, _START.size)
     start0 = _START.size + _FIELDS.size
     start1, start2 = start0 + length0, start0 + length0 + length1
@@ -90,7 +96,7 @@ def write(path: Path, snapshot: Snapshot, *, files: Files = REAL_FILES) -> None:
 
 
 def read(path: Path, *, files: Files = REAL_FILES) -> Snapshot | None:
-    """Return the snapshot, or None where there is no file. Raises Corruption."""
+    """Return the snapshot, or None where there is no file. Raises Corruption, UnsupportedVersion."""
     data = read_whole(files, path, bytes_max=SNAPSHOT_BYTES_MAX)
     return None if data is None else decode(data, source=str(path))
 

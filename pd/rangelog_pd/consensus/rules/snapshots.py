@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rangelog_core.errors import Corruption, ProtocolViolation
+from rangelog_core.errors import Corruption, ProtocolViolation, UnsupportedVersion
 from rangelog_pd.consensus.files import snapshot_file
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_whole
 from rangelog_pd.consensus.files.journal import JournalEntry
@@ -156,7 +156,7 @@ class Snapshots:
         whole, self._receiving = bytes(self._receiving), None
         try:
             return snapshot_file.decode(whole, source="the leader's snapshot")
-        except Corruption as error:
+        except (Corruption, UnsupportedVersion) as error:
             raise ProtocolViolation(str(error)) from error
 
     def forget_received(self) -> None:

@@ -1,0 +1,65 @@
+"""Files of a later program: each is refused as that, whole as it is; damage to the same bytes is Corruption."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import google_crc32c
+import pytest
+
+from rangelog_core.errors import Corruption, UnsupportedVersion
+from rangelog_pd.consensus.files import hard_state, snapshot_file
+from rangelog_pd.consensus.files.hard_state import HardState
+from rangelog_pd.consensus.files.journal import Journal, JournalEntry
+from rangelog_pd.consensus.files.snapshot_file import Snapshot
+
+ENTRY = JournalEntry(b"command", 1, 1)
+
+
+def test_vote(tmp_path: Path) -> None:
+    """The version is part of the magic; from the second one on the checksum covers it."""
+    path = tmp_path / "vote"
+    hard_state.store(path, HardState("pd1", term=3))
+    data = path.read_bytes()
+    length, body = data[12:16], data[16:]
+    later = b"RLVOTE02" + google_crc32c.value(b"RLVOTE02" + body).to_bytes(4, "little") + length + body
+    path.write_bytes(later)
+    with pytest.raises(UnsupportedVersion, match="vote is of version 2, this program reads 1: upgrade"):
+        hard_state.load(path)
+    for damaged in (later[:-1] + b"!", data.replace(b"RLVOTE01", b"RLVOTE02"), data.replace(b"RLVOTE01", b"RLVOTExx")):
+        path.write_bytes(damaged)
+        with pytest.raises(Corruption):
+            hard_state.load(path)
+
+
+def test_journal(tmp_path: Path) -> None:
+    """The head has a checksum of its own, so a later version is told from damage; nothing is cut or written."""
+    path = tmp_path / "journal"
+    made = Journal(path)
+    made.append(ENTRY.command, index=1, term=1)
+    made.close()
+    data = path.read_bytes()
+    head = data[:8] + (2).to_bytes(4, "little")
+    later = head + google_crc32c.value(head).to_bytes(4, "little") + b"what a later program writes"
+    path.write_bytes(later)
+    with pytest.raises(UnsupportedVersion, match="journal is of version 2"):
+        Journal(path)
+    assert path.read_bytes() == later
+    path.write_bytes(head + data[12:])
+    with pytest.raises(Corruption):
+        Journal(path)
+
+
+def test_snapshot(tmp_path: Path) -> None:
+    """From the second version on the checksum covers the version."""
+    path = tmp_path / "snapshot"
+    snapshot_file.write(path, Snapshot(ENTRY, JournalEntry(b"", 2, 1), b"state"))
+    data = path.read_bytes()
+    head, rest = data[:8] + (2).to_bytes(4, "little"), data[16:]
+    path.write_bytes(head + google_crc32c.value(head + rest).to_bytes(4, "little") + rest)
+    with pytest.raises(UnsupportedVersion, match="snapshot is of version 2"):
+        snapshot_file.read(path)
+    for damaged in (head + data[12:], data[:8] + bytes(4) + data[12:]):
+        path.write_bytes(damaged)
+        with pytest.raises(Corruption):
+            snapshot_file.read(path)
