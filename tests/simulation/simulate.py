@@ -37,8 +37,8 @@ STORIES = (
 )
 """Every sixth seed tells one of these instead of drawing its faults."""
 MORE_STORIES_EVERY = 24
-MORE_STORIES = {9: LostAcks.EARLY, 15: Behind.STORY}
-"""Told in so many other seeds: what a floor forbids, and what a replica that is behind does not know, shows in few."""
+MORE_STORIES = {9: LostAcks.EARLY, 15: Behind.STORY, 21: "older copies of disks are put back all the while"}
+"""Told in so many other seeds: what only few of the drawn ones would reach."""
 
 
 @dataclass

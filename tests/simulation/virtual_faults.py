@@ -72,6 +72,9 @@ class Faults:
         elif story in (LostAcks.STORY, LostAcks.EARLY):
             early = story == LostAcks.EARLY
             LostAcks(self.cluster, self.clients, self.chance, lambda: self.running, early=early).begin()
+        elif story == "older copies of disks are put back all the while":
+            self._kinds = [self.slow_disk, self.roll_back, self.roll_back]
+            self._mean_s = 0.3
         elif story == Behind.STORY:
             Behind(self.cluster, self.clients, self.chance, lambda: self.running).begin()
         elif story.startswith("the placement drivers are far away"):
