@@ -13,7 +13,7 @@ from tests.simulation.virtual_clients import STREAM, Clients
 from tests.simulation.virtual_life import Life
 from tests.simulation.virtual_writing import write
 
-STORY_WRITERS = {LostAcks.STORY: 1}
+STORY_WRITERS = {LostAcks.STORY: 1, LostAcks.EARLY: 1}
 """In other stories four writers take the stream from each other."""
 HUB = "h0"
 """The process in which several roles share one client."""

@@ -6,6 +6,9 @@ until the placement driver seals the range; then the writer dies, everything hea
 
 Told late, the readers begin only when the writer is about to seal: they hear from the disks before, and their questions and
 the seal reach the placement driver at about the same time. Mostly the seal comes a little later and overtakes their proof.
+
+Told early, the readers begin at once, the second replica is soon cut off as well, and the writer appends on: what comes then is
+on one disk, above the floor that the readers' proof puts under the range and that the writer hears of as it seals.
 """
 
 from __future__ import annotations
@@ -25,12 +28,15 @@ _SLOW_S = (0.1, 0.13)
 """What the writer's seal takes: about as long as a reader waits for the writer before it asks the placement driver."""
 _OVERTAKING_S = (0.15, 0.3)
 """Longer than that: the proof is under way when the seal comes."""
+_CUT_OFF_S = (0.002, 0.03)
+"""While the writer sends the few batches that it has in flight without an ack."""
 _LATE_SHARE = 0.7
 _OVERTAKING_SHARE = 0.8
 """Of those told late."""
 ACKED_MIN = 10
 ACKED_MAX = 15
 """In the range: all its replicas are connected, and it is not nearly full."""
+ACKED_MAX_EARLY = 150
 READERS = 2
 
 
@@ -39,11 +45,17 @@ class LostAcks:
 
     STORY = "acks are lost on their way, a reader asks for the end, and the writer dies as its range is sealed"
 
-    def __init__(self, cluster: VirtualCluster, clients: Clients, chance: Random, running: Callable[[], bool]) -> None:
+    EARLY = f"{STORY}, told early"
+
+    def __init__(
+        self, cluster: VirtualCluster, clients: Clients, chance: Random, running: Callable[[], bool], *, early: bool
+    ) -> None:
         """`running`: whether faults may happen; the calm has writers of its own."""
         self._cluster, self._clients, self._chance, self._running = cluster, clients, chance, running
         self._loop = cluster.loop
-        self._late = chance.random() < _LATE_SHARE
+        self._early = early
+        self._late = not early and chance.random() < _LATE_SHARE
+        self._acked_max = ACKED_MAX_EARLY if early else ACKED_MAX
         self._overtaking = chance.random() < _OVERTAKING_SHARE
 
     def begin(self) -> None:
@@ -60,7 +72,7 @@ class LostAcks:
         source = self._range()
         writers = [name for name in self._clients.holders if self._clients.processes[name].alive]
         acked = max(self._clients.main.acked, default=0) - (source.start_offset if source is not None else 0)
-        if source is None or not writers or len(source.replicas) < 3 or not ACKED_MIN <= acked <= ACKED_MAX:
+        if source is None or not writers or len(source.replicas) < 3 or not ACKED_MIN <= acked <= self._acked_max:
             self._loop.call_in(WORLD, _TRY_AGAIN_S, self._lose_acks)
             return
         writer = writers[-1]
@@ -69,6 +81,11 @@ class LostAcks:
         self._cluster.note("one-way partition")
         cuts = [(members[1], writer), (members[2], writer), (writer, members[2])]
         self._cluster.network.cuts.update(dict.fromkeys(cuts))
+        if self._early:
+            cut_off_s = self._chance.uniform(*_CUT_OFF_S)
+            self._loop.call_in(
+                WORLD, cut_off_s, lambda: self._cluster.network.cuts.update({(writer, members[1]): None})
+            )
         if self._late:
             self._cluster.ambush = lambda moment, host: self._struck(moment, host, writer)
         else:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rangelog_server.identity import DirectoryIdentity
 from tests.simulation.rotten_tail import RottenTail
+from tests.simulation.scenario_behind import Behind
 from tests.simulation.scenario_far_drivers import FarDrivers
 from tests.simulation.scenario_lost_acks import LostAcks
 from tests.simulation.scenario_old_disk import OldDisk
@@ -68,8 +69,14 @@ class Faults:
             self._kinds = [self.slow_disk, self.crash]
         elif story.endswith("is put in place just when its word decides"):
             OldDisk(self.cluster, self.clients, self.chance, empty="empty" in story).begin()
-        elif story == LostAcks.STORY:
-            LostAcks(self.cluster, self.clients, self.chance, lambda: self.running).begin()
+        elif story in (LostAcks.STORY, LostAcks.EARLY):
+            early = story == LostAcks.EARLY
+            LostAcks(self.cluster, self.clients, self.chance, lambda: self.running, early=early).begin()
+        elif story == "older copies of disks are put back all the while":
+            self._kinds = [self.slow_disk, self.roll_back, self.roll_back]
+            self._mean_s = 0.3
+        elif story == Behind.STORY:
+            Behind(self.cluster, self.clients, self.chance, lambda: self.running).begin()
         elif story.startswith("the placement drivers are far away"):
             self._kinds = [self.client_kill]
             self._mean_s = 1.0

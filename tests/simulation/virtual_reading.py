@@ -155,6 +155,27 @@ async def start_at_a_time(clients: Clients, life: Life, name: str, rounds: int, 
         await asyncio.sleep(chance.expovariate(1 / pause_s))
 
 
+async def start_at_the_newest(clients: Clients, life: Life, name: str, rounds: int, pause_s: float) -> None:
+    """Begin at the time of the latest acked record, again and again: a replica that is behind does not have it yet."""
+    client = await clients.client()
+    for number in range(rounds):
+        await asyncio.sleep(pause_s)
+        if clients.stopping or life.deleting:
+            return
+        if not life.stamps_ms:
+            continue
+        timestamp_ms = max(life.stamps_ms[-20:])
+        start = ms_to_datetime(timestamp_ms)
+        one = Pass(clients, life, f"{name}/{number}")
+        try:
+            await one.run(client.reader(life.name, start=start, timeout_s=TRY_S))
+        except RangelogError as error:
+            if not one.failed(error, 0):
+                return
+        else:
+            _ended(clients, one, start, timestamp_ms)
+
+
 async def ask_for_the_end(clients: Clients, life: Life, name: str, rounds: int, pause_s: float) -> None:
     """Call `end_offset`, and now and then read from there."""
     client, chance = await clients.client(), clients.chance

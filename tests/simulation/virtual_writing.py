@@ -31,12 +31,13 @@ class _Writing:
         self._count, self._pause_s = count, pause_s
         self._sequence = 0
         self._must = name.startswith(LAST)
+        self._goes_on_deleted = count % 2 == 1  # until the SDK says that the stream is gone
         self._stamps = self._chance.random() < 0.8
         self._jitter_s = self._chance.choice([0.0, 0.0, 0.02, 2.0])
 
     @property
     def _goes_on(self) -> bool:
-        if self._sequence >= self._count or self._life.deleting:
+        if self._sequence >= self._count or (self._life.deleting and not self._goes_on_deleted):
             return False
         return self._must or not self._clients.stopping
 
