@@ -58,18 +58,18 @@ class DiskFile:
 
     def flush(self) -> None:
         """Everything is on the disk, except what an earlier flush failed to write."""
-        if self.lost or any(data is None for _, data in self.pending):
+        pending, self.pending = self.pending, []  # what another thread writes meanwhile is not flushed
+        if self.lost or any(data is None for _, data in pending):
             before, self.flushed = self.flushed, bytearray(self.now)
             for sector in self.lost:
                 start, end = _bounds(sector, len(self.flushed))
                 self.flushed[start:end] = before[start:end].ljust(end - start, b"\0")
         else:
-            for position, data in self.pending:
+            for position, data in pending:
                 start = position - position % SECTOR_BYTES
                 end = position + len(data or b"")
                 end += -end % SECTOR_BYTES
                 _put(self.flushed, start, self.now[start:end])
-        self.pending.clear()
 
     def fail_flush(self) -> None:
         """A flush fails: what was to be written is marked clean, and is not on the disk."""
