@@ -10,9 +10,9 @@ from random import Random
 
 from rangelog_core.errors import RangelogError
 from tests.corruption.damage_tally import Damages, Thoroughness
-from tests.crash_points.crash_disk import CrashFile, DiskState
-from tests.crash_points.crash_faces import CrashFiles
 from tests.crash_points.journal_workload import Member, MemberPromises, MemberWorkload
+from tests.fakes.directory import Directory
+from tests.fakes.faces import RaftDisk
 
 
 class MemberDamage:
@@ -22,13 +22,13 @@ class MemberDamage:
         self.tally = Damages()
         self._chance = Random(seed)
         self._promises = MemberPromises()
-        files = CrashFiles()
+        files = RaftDisk()
         MemberWorkload(files, self._promises, seed).run(60)
         member = Member(files)
         self._entries = list(member.log.journal.entries)
         self._vote, self._commit = member.vote, member.log.getRaftCommitIndex()
         self._applied = list(member.applied.commands)
-        self._content = files.disk.state.content()
+        self._content = files.directory.content()
 
     def run(self, how: Thoroughness) -> Damages:
         """Every file: flipped, cut, removed, put in another's place."""
@@ -48,9 +48,8 @@ class MemberDamage:
 
     def _try(self, changes: dict[str, bytes | None], what: str) -> None:
         content = {name: data for name, data in (self._content | changes).items() if data is not None}
-        files = {name: CrashFile(bytearray(data), bytearray(data)) for name, data in content.items()}
         try:
-            member = Member(CrashFiles(DiskState(files, dict(files))))
+            member = Member(RaftDisk(Directory.of(content)))
         except RangelogError:
             self.tally.outcomes["detected: it does not start"] += 1
             return

@@ -7,7 +7,6 @@ calls itself sound has all that it ever acked, its fence and its end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -22,8 +21,8 @@ from rangelog_server.ranges.replica import DiskTrust, NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
 from tests.corruption.damage_tally import Damages, Thoroughness
+from tests.fakes.faces import LogDisk
 from tests.support.eager_compaction import EagerCompaction, compact, submit_moves
 
 SEGMENT_BYTES = 4096
@@ -35,29 +34,11 @@ REPAIR_EVERY = 5
 Key = tuple[int, int]
 
 
-def open_store(disk: MemoryIo) -> Store:
+def open_store(disk: LogDisk) -> Store:
     """Recover with the production start-up code."""
     store = Store(Wal(Path("/log"), 9, io=disk, segment_bytes=SEGMENT_BYTES), cache_bytes=0)
     store.open(started_before=True)
     return store
-
-
-class GrowingIo(MemoryIo):
-    """Files that were cut short grow again when they are written to, as real ones do."""
-
-    def pwritev(self, fd: int, buffers: Sequence[bytes], position: int) -> int:
-        file = self._open[fd]
-        missing = position + sum(map(len, buffers)) - len(file.now)
-        if missing > 0:
-            file.now.extend(bytes(missing))
-            file.flushed.extend(bytes(missing))
-        return super().pwritev(fd, buffers, position)
-
-    def copy(self) -> GrowingIo:
-        twin = GrowingIo()
-        other = super().copy()
-        twin.names, twin.durable_names = other.names, other.durable_names
-        return twin
 
 
 class LogDamage:
@@ -66,7 +47,7 @@ class LogDamage:
     def __init__(self, seed: int, *, sidecars: bool) -> None:
         self.tally = Damages()
         self._chance = Random(seed)
-        self._disk = GrowingIo()
+        self._disk = LogDisk()
         self._true: dict[Key, list[bytes]] = {key: [] for key in KEYS}
         self._write()
         if not sidecars:  # every segment is scanned

@@ -34,8 +34,8 @@ from rangelog_server.testing import batch
 from rangelog_server.tier import upload
 from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
 from tests.corruption.lying_s3 import LyingS3
+from tests.fakes.faces import LogDisk
 
 TRIES_MAX = 60
 TRIES_WITH_FAULTS = 25
@@ -118,7 +118,7 @@ class PlayedDriver:
 
 def sealed_store(stream_id: int, values: list[bytes]) -> Store:
     """A range server's store with one sealed range."""
-    store = Store(Wal(Path("/log"), 3, io=MemoryIo(), segment_bytes=1 << 18), cache_bytes=0)
+    store = Store(Wal(Path("/log"), 3, io=LogDisk(), segment_bytes=1 << 18), cache_bytes=0)
     store.open()
     for number, value in enumerate(values):
         data = batch(number, [value], stream_id=stream_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.crash_points.crash_disk import Step
+from tests.fakes.disk import Step
 
 PROBLEMS_MAX = 20
 WRONG = ("never written", "out of nothing", "differs", "is back", "never here", "above the writer's", "too early")

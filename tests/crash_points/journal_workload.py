@@ -16,7 +16,7 @@ from rangelog_pd.consensus.files.snapshot_file import Snapshot
 from rangelog_pd.consensus.network.messages import KIND_COMMAND, KIND_NO_OP
 from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.consensus.rules.snapshots import Snapshots
-from tests.crash_points.crash_faces import CrashFiles
+from tests.fakes.faces import RaftDisk
 from tests.support.tape import Tape
 
 DIRECTORY = Path("/raft")
@@ -27,7 +27,7 @@ Vote = tuple[int, str | None]
 class Member:
     """The files of one member, opened by the production code in its order."""
 
-    def __init__(self, files: CrashFiles) -> None:
+    def __init__(self, files: RaftDisk) -> None:
         """Raises Corruption."""
         self.applied = Tape()
         self.snapshots = Snapshots(DIRECTORY / "snapshot", self.applied, threading.Lock(), files=files)
@@ -93,7 +93,7 @@ def _commands(committed: list[JournalEntry], index: int) -> list[bytes]:
 class MemberWorkload:
     """See the module. `promises` holds at every moment what was promised up to there."""
 
-    def __init__(self, files: CrashFiles, promises: MemberPromises, seed: int) -> None:
+    def __init__(self, files: RaftDisk, promises: MemberPromises, seed: int) -> None:
         self.files, self.promises = files, promises
         self.chance = Random(seed)
         self._made = 0

@@ -11,11 +11,13 @@ from random import Random
 
 from rangelog_core.errors import RangelogError
 from rangelog_server.ranges.store import Store
-from tests.crash_points.crash_disk import DiskState, Step, crashed
-from tests.crash_points.crash_faces import CrashIo
 from tests.crash_points.crash_tally import Tally
 from tests.crash_points.store_promises import Promises
 from tests.crash_points.store_workload import Scenario, SteppedWal, Workload, open_store
+from tests.fakes.crashes import crashed
+from tests.fakes.directory import Directory
+from tests.fakes.disk import Step
+from tests.fakes.faces import LogDisk
 
 KILLED_AGAIN = 5
 """A process that was killed finds bytes and names that were never flushed: one of so many is worked on with."""
@@ -29,12 +31,12 @@ class StoreCrashes:
         self.tally = Tally()
         self._scenario, self._draws, self._again = scenario, draws, again
         self._chance = Random(scenario.seed)
-        self._io = CrashIo()
+        self._io = LogDisk()
         self._promises = Promises()
 
     def run(self) -> Tally:
         """Run the workload; at every call of it, crash."""
-        self._io.disk.before = self._cut
+        self._io.before = self._cut
         store = open_store(self._io, self._scenario.segment_bytes, started_before=False)
         Workload(store, self._promises, self._scenario).run()
         self._cut(None)
@@ -44,28 +46,24 @@ class StoreCrashes:
         if self.tally.full:
             return
         self.tally.cut(step)
-        where = (
-            f"seed {self._scenario.seed}, call {self._io.disk.steps} ({step.call} {step.name})"
-            if step
-            else "at the end"
-        )
+        where = f"seed {self._scenario.seed}, call {self._io.calls} ({step.call} {step.name})" if step else "at the end"
         seen: set[int] = set()
-        for kind, state in crashed(self._io.disk.state, step, self._chance, self._draws):
+        for kind, state in crashed(self._io.directory, step, self._chance, self._draws):
             image = hash((kind == "killed", *state.content().items()))
             if image in seen:
                 continue
             seen.add(image)
             self._try(state, kind, where)
 
-    def _try(self, state: DiskState, kind: str, where: str) -> None:
+    def _try(self, state: Directory, kind: str, where: str) -> None:
         tally = self.tally
         tally.disks[kind] += 1
         tally.recoveries += 1
-        unsure = bool(self._io.disk.state.changes) or self._io.disk.steps % KILLED_AGAIN == 0
+        unsure = bool(self._io.directory.changes) or self._io.calls % KILLED_AGAIN == 0
         again = bool(self._again) and (tally.recoveries % self._again == 0 or (kind == "killed" and unsure))
-        io = CrashIo(state)
+        io = LogDisk(state)
         if again:
-            io.disk.before = lambda step: self._cut_again(io, step, f"{where}, {kind}")
+            io.before = lambda step: self._cut_again(io, step, f"{where}, {kind}")
         store = self._recover(io, self._promises, f"{where}, {kind}")
         if store is None:
             return
@@ -75,7 +73,7 @@ class StoreCrashes:
         if again:
             self._work_on(io, store, f"{where}, {kind}")
 
-    def _recover(self, io: CrashIo, promises: Promises, where: str) -> Store | None:
+    def _recover(self, io: LogDisk, promises: Promises, where: str) -> Store | None:
         try:
             store = open_store(io, self._scenario.segment_bytes)
         except (RangelogError, OSError, KeyError, ValueError) as error:
@@ -84,17 +82,17 @@ class StoreCrashes:
         self.tally.problems += [f"{where}: {problem}" for problem in promises.problems(store)]
         return store
 
-    def _cut_again(self, io: CrashIo, step: Step, where: str) -> None:
+    def _cut_again(self, io: LogDisk, step: Step, where: str) -> None:
         """Crash in the middle of a recovery: nothing was served yet, so the old promises count."""
         self.tally.second_cuts += 1
-        for kind, state in crashed(io.disk.state, step, self._chance, 1):
+        for kind, state in crashed(io.directory, step, self._chance, 1):
             self.tally.recoveries += 1
-            self._recover(CrashIo(state), self._promises, f"{where}, again at {step.call} {step.name} ({kind})")
+            self._recover(LogDisk(state), self._promises, f"{where}, again at {step.call} {step.name} ({kind})")
 
-    def _work_on(self, io: CrashIo, store: Store, where: str) -> None:
+    def _work_on(self, io: LogDisk, store: Store, where: str) -> None:
         """A store that recovered serves and takes more; then the power goes."""
         promises = Promises.of_recovered(store)
-        io.disk.before = lambda step: self._crash_later(io, step, promises, f"{where}, then at {step.call} {step.name}")
+        io.before = lambda step: self._crash_later(io, step, promises, f"{where}, then at {step.call} {step.name}")
         self._crash_later(io, None, promises, f"{where}, then at rest")
         store.unknown_ranges_settled()
         assert isinstance(store.wal, SteppedWal)
@@ -104,9 +102,9 @@ class StoreCrashes:
             work.settle()
         self._crash_later(io, None, promises, f"{where}, then after more work")
 
-    def _crash_later(self, io: CrashIo, step: Step | None, promises: Promises, where: str) -> None:
+    def _crash_later(self, io: LogDisk, step: Step | None, promises: Promises, where: str) -> None:
         self.tally.second_cuts += 1
-        for kind, state in crashed(io.disk.state, step, self._chance, 0):
+        for kind, state in crashed(io.directory, step, self._chance, 0):
             if kind in LATER_KINDS:
                 self.tally.recoveries += 1
-                self._recover(CrashIo(state), promises, f"{where} ({kind})")
+                self._recover(LogDisk(state), promises, f"{where} ({kind})")

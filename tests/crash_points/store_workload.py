@@ -22,8 +22,8 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.committer import Committer, Pending
 from rangelog_server.wal.log import LoopCall, Wal
-from tests.crash_points.crash_faces import CrashIo
 from tests.crash_points.store_promises import Acks, Key, Promises
+from tests.fakes.faces import LogDisk
 from tests.support.eager_compaction import EagerCompaction, submit_moves
 
 SALT = 77
@@ -56,7 +56,7 @@ class SteppedCommitter:
 class SteppedWal(Wal):
     """The production log; its threads are queues."""
 
-    def __init__(self, io: CrashIo, segment_bytes: int) -> None:
+    def __init__(self, io: LogDisk, segment_bytes: int) -> None:
         super().__init__(Path("/log"), SALT, io=io, segment_bytes=segment_bytes)
         self.files.free_files_max = 1
         self.jobs: list[Callable[[], None]] = []
@@ -116,7 +116,7 @@ class Scenario:
     rounds: int = 40
 
 
-def open_store(io: CrashIo, segment_bytes: int, *, started_before: bool = True) -> Store:
+def open_store(io: LogDisk, segment_bytes: int, *, started_before: bool = True) -> Store:
     """Recover with the production start-up code."""
     store = Store(SteppedWal(io, segment_bytes), cache_bytes=0)
     store.open(started_before=started_before)

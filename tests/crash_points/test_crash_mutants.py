@@ -20,10 +20,10 @@ from rangelog_server.wal.entry import SEGMENT_HEADER_BYTES, Kind, make_lsn, pack
 from rangelog_server.wal.files import Segment, SegmentFiles
 from rangelog_server.wal.io import write_all
 from tests.crash_points import crash_tally
-from tests.crash_points.crash_faces import CrashFiles, CrashIo
 from tests.crash_points.crash_points import small
 from tests.crash_points.journal_crash import MemberCrashes
 from tests.crash_points.store_crash import StoreCrashes
+from tests.fakes.faces import LogDisk, RaftDisk
 
 Patch = pytest.MonkeyPatch
 
@@ -42,14 +42,14 @@ def _ack_before_flush(patch: Patch) -> None:
 
     def commit(self: Committer, entries: list[Pending]) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(CrashIo, "fdatasync", lambda io, fd: None)
+            inner.setattr(LogDisk, "fdatasync", lambda io, fd: None)
             real(self, entries)
 
     patch.setattr(Committer, "commit", commit)
 
 
 def _no_flush_of_the_directory(patch: Patch) -> None:
-    patch.setattr(CrashIo, "sync_directory", lambda self, directory: None)
+    patch.setattr(LogDisk, "sync_directory", lambda self, directory: None)
 
 
 def _no_flush_of_the_directory_on_opening(patch: Patch) -> None:
@@ -57,7 +57,7 @@ def _no_flush_of_the_directory_on_opening(patch: Patch) -> None:
 
     def open_all(self: SegmentFiles) -> list[Segment]:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(CrashIo, "sync_directory", lambda io, directory: None)
+            inner.setattr(LogDisk, "sync_directory", lambda io, directory: None)
             return real(self)
 
     patch.setattr(SegmentFiles, "open_all", open_all)
@@ -184,7 +184,7 @@ def _journal_without_flush(patch: Patch) -> None:
 
     def sync(self: Journal) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(CrashFiles, "fdatasync", lambda files, fd: None)
+            inner.setattr(RaftDisk, "fdatasync", lambda files, fd: None)
             real(self)
 
     patch.setattr(Journal, "sync", sync)
@@ -221,7 +221,7 @@ def _snapshot_in_place(patch: Patch) -> None:
 
 
 def _rename_without_flush_of_the_directory(patch: Patch) -> None:
-    patch.setattr(CrashFiles, "sync_directory", lambda self, path: None)
+    patch.setattr(RaftDisk, "sync_directory", lambda self, path: None)
 
 
 def _compact_without_flush(patch: Patch) -> None:

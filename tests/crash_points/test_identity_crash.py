@@ -18,7 +18,10 @@ class Killed(BaseException):
 
 
 class CutIo(Io):
-    """The real disk, until so many calls were made; what it would lose in a power cut is put away."""
+    """The real disk, until so many calls were made; what it would lose in a power cut is put away.
+
+    Not the disk of `tests/fakes`: a data directory is locked, read and listed past `Io`, so it has to be a real one.
+    """
 
     def __init__(self, directory: Path, cut_after: int) -> None:
         self.left = cut_after

@@ -33,8 +33,8 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.serving.connection import DataPlane
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
 from rangelog_server_common.grpc_server import GrpcServer
+from tests.fakes.faces import LogDisk
 from tests.fuzz import fuzz_loop
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import encoded_changed, message_changed
@@ -256,7 +256,7 @@ def run_pd_calls(data: bytes) -> bool:
 @cache
 def range_server() -> list[Call]:
     """One that serves."""
-    wal = Wal(Path("/log"), IDENTITY.salt, io=MemoryIo(), segment_bytes=SEGMENT_BYTES)
+    wal = Wal(Path("/log"), IDENTITY.salt, io=LogDisk(), segment_bytes=SEGMENT_BYTES)
     store = Store(wal)
     store.open()
     for stream_id in range(1, 30):

@@ -24,7 +24,7 @@ from rangelog_server.serving.connection import ClientConnection, DataPlane
 from rangelog_server.serving.handlers import HANDLERS
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.faces import LogDisk
 from tests.fuzz import fuzz_loop
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import encoded_changed
@@ -217,7 +217,7 @@ def change_append(data: bytes, random: Random) -> bytes:
 
 def run_requests(data: bytes) -> bool:
     """See the module."""
-    disk = MemoryIo()
+    disk = LogDisk()
     wal = Wal(Path("/log"), IDENTITY.salt, io=disk, segment_bytes=SEGMENT_BYTES)
     store = Store(wal, cache_bytes=0)
     store.open()

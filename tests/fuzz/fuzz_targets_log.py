@@ -31,8 +31,8 @@ from rangelog_server.wal.entry import (
 )
 from rangelog_server.wal.files import rows_of
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
 from rangelog_server.wal.scan import Ending, SegmentLog, judge, scan_segment
+from tests.fakes.faces import LogDisk
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import fields_changed, text_mutated
 from tests.fuzz.fuzz_targets_batches import BATCH_FIELDS, EXTENSIONS
@@ -46,7 +46,7 @@ _HEAD_BYTES = ENTRY_HEADER_BYTES - 4
 _VERSION_AT, _LSN_AT, _PAYLOAD_CRC_AT = 5, 16, 44
 
 
-def open_store(disk: MemoryIo) -> Store:
+def open_store(disk: LogDisk) -> Store:
     """Recover from a disk."""
     store = Store(Wal(Path("/log"), SALT, io=disk, segment_bytes=SEGMENT_BYTES), cache_bytes=0)
     store.open()
@@ -68,9 +68,9 @@ def append(store: Store, key: tuple[int, int], base: int, count: int = 2) -> Non
 @cache
 def segment_seeds() -> tuple[bytes, ...]:
     """Segments with every kind of entry, as the store leaves them."""
-    empty = MemoryIo()
+    empty = LogDisk()
     open_store(empty)
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     for base in (0, 2, 4):
         for stream_id in (1, 2, 3):
@@ -172,7 +172,7 @@ def run_segment(data: bytes) -> bool:
         head = data[start - ENTRY_HEADER_BYTES : start]
         assert len(payload) == entry.length
         assert payload_crc(head[_VERSION_AT], payload) == struct.unpack_from("<I", head, _PAYLOAD_CRC_AT)[0]
-    disk = MemoryIo()
+    disk = LogDisk()
     disk.create(Path(SEGMENT_NAME), SEGMENT_BYTES)
     disk.content(SEGMENT_NAME)[:] = data[:SEGMENT_BYTES].ljust(SEGMENT_BYTES, b"\0")
     disk.settle()

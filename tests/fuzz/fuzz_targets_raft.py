@@ -14,7 +14,6 @@ import google_crc32c
 
 from rangelog_core.errors import Corruption
 from rangelog_pd.consensus.files import hard_state, snapshot_file
-from rangelog_pd.consensus.files.disk import Files
 from rangelog_pd.consensus.files.journal import INDEX_MAX, Journal, JournalEntry
 from rangelog_pd.consensus.files.packing import pack, unpack
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
@@ -22,73 +21,17 @@ from rangelog_pd.consensus.network import messages
 from rangelog_pd.consensus.network.connection import PeerConnection
 from rangelog_pd.consensus.network.handshake import MemberIdentity, SessionKeys, group_digest, listen
 from rangelog_pd.consensus.rules.snapshots import Snapshots
+from tests.fakes.directory import Directory
+from tests.fakes.faces import RaftDisk
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import BORDERS, fields_changed
 
 PATH = Path("/raft/file")
 
 
-class MemoryFiles(Files):
-    """A disk in memory that loses nothing."""
-
-    def __init__(self, data: bytes | None = None) -> None:
-        self.names: dict[Path, bytearray] = {} if data is None else {PATH: bytearray(data)}
-        self._open: dict[int, bytearray] = {}
-        self._next = 3
-
-    def make_directory(self, path: Path) -> None:
-        """Nothing to do."""
-
-    def exists(self, path: Path) -> bool:
-        """See Files."""
-        return path in self.names
-
-    def open(self, path: Path) -> int:
-        """See Files."""
-        if path not in self.names:
-            raise FileNotFoundError(path)
-        self._next += 1
-        self._open[self._next] = self.names[path]
-        return self._next
-
-    def create(self, path: Path) -> int:
-        """See Files."""
-        self.names[path] = bytearray()
-        return self.open(path)
-
-    def close(self, fd: int) -> None:
-        """See Files."""
-        del self._open[fd]
-
-    def size(self, fd: int) -> int:
-        """See Files."""
-        return len(self._open[fd])
-
-    def pread(self, fd: int, length: int, position: int) -> bytes:
-        """See Files."""
-        return bytes(self._open[fd][position : position + length])
-
-    def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
-        """See Files."""
-        self._open[fd][position : position + len(data)] = bytes(data)
-        return len(data)
-
-    def truncate(self, fd: int, length: int) -> None:
-        """See Files."""
-        del self._open[fd][length:]
-
-    def fdatasync(self, fd: int) -> None:
-        """Nothing to do."""
-
-    def fsync(self, fd: int) -> None:
-        """Nothing to do."""
-
-    def rename(self, source: Path, target: Path) -> None:
-        """See Files."""
-        self.names[target] = self.names.pop(source)
-
-    def sync_directory(self, path: Path) -> None:
-        """Nothing to do."""
+def holding(data: bytes) -> RaftDisk:
+    """A disk on which the file is."""
+    return RaftDisk(Directory.of({PATH.name: data}))
 
 
 # ---- journal
@@ -102,7 +45,7 @@ def journal_seeds() -> tuple[bytes, ...]:
     """Journals as members leave them: empty, grown, cut and gone on, trimmed at the head."""
     seeds = []
     for first, cut in ((1, 0), (1, 0), (1, 5), (40, 0)):
-        files = MemoryFiles()
+        files = RaftDisk()
         journal = Journal(PATH, files=files)
         for index in range(first, first + (0 if not seeds else 8)):
             journal.append(b"\0" + bytes(index % 3) * index, index, 1 + index // 4)
@@ -112,7 +55,7 @@ def journal_seeds() -> tuple[bytes, ...]:
             journal.truncate_from(cut)
             journal.append(b"\0other", cut, 9)
             journal.sync()
-        seeds.append(bytes(files.names[PATH]))
+        seeds.append(bytes(files.content(PATH.name)))
     return tuple(seeds)
 
 
@@ -144,13 +87,13 @@ def repair_journal(data: bytes, random: Random) -> bytes:
 
 def run_journal(data: bytes) -> bool:
     """What is recovered is dense, and is there again after the next start; a cut tail stays cut."""
-    files = MemoryFiles(data)
+    files = holding(data)
     journal = Journal(PATH, files=files)
     entries = list(journal.entries)
     for before, after in itertools.pairwise(entries):
         assert after.log_index == before.log_index + 1
         assert after.term >= before.term
-    assert data.startswith(bytes(files.names[PATH]))
+    assert data.startswith(bytes(files.content(PATH.name)))
     term = entries[-1].term if entries else 1
     if journal.last_index == INDEX_MAX:
         return True
@@ -174,9 +117,9 @@ def vote_seeds() -> list[bytes]:
         hard_state.HardState("pd1", 7, "pd2", 90, 100, voter=True),
         hard_state.HardState("x" * 200, (1 << 63) - 1, None, 1, 1),
     ):
-        files = MemoryFiles()
+        files = RaftDisk()
         hard_state.store(PATH, state, files=files)
-        seeds.append(bytes(files.names[PATH]))
+        seeds.append(bytes(files.content(PATH.name)))
     return [*seeds, repair_vote(seeds[0][:16] + deep_arrays(4_000, 500), Random(1))]
 
 
@@ -196,9 +139,9 @@ def repair_vote(data: bytes, random: Random) -> bytes:
 
 def run_vote(data: bytes) -> bool:
     """What is read is what is written again, and it is of the right kinds."""
-    state = hard_state.load(PATH, files=MemoryFiles(data))
+    state = hard_state.load(PATH, files=holding(data))
     assert state is not None
-    files = MemoryFiles()
+    files = RaftDisk()
     hard_state.store(PATH, state, files=files)
     assert hard_state.load(PATH, files=files) == state
     assert min(state.term, state.commit_index, state.durable_index) >= 0
@@ -230,7 +173,7 @@ def run_snapshot(data: bytes) -> bool:
     snapshot = snapshot_file.decode(data, source="fuzz")
     assert b"".join(snapshot_file.encode(snapshot)) == data
     assert snapshot.last.log_index == snapshot.previous.log_index + 1 == snapshot_file.last_index_of(data)
-    files = MemoryFiles()
+    files = RaftDisk()
     journal = Journal(PATH, files=files)
     snapshot_file.align(journal, snapshot)
     assert list(Journal(PATH, files=files).entries) == list(journal.entries)
@@ -306,11 +249,11 @@ def run_message(data: bytes) -> bool:
     if isinstance(message, messages.Append):
         terms = [entry.term for entry in message.entries]
         assert terms == sorted(terms)
-        journal = Journal(PATH, files=MemoryFiles())
+        journal = Journal(PATH, files=RaftDisk())
         for entry in message.entries:
             journal.append(entry.command, entry.log_index, entry.term)
     if isinstance(message, messages.SnapshotChunk):
-        receiver = Snapshots(PATH, None, threading.Lock(), files=MemoryFiles())  # type: ignore[arg-type]
+        receiver = Snapshots(PATH, None, threading.Lock(), files=RaftDisk())  # type: ignore[arg-type]
         receiver.receive(message.data, first=message.first, last=message.last)
     return True
 
@@ -408,4 +351,4 @@ TARGETS = (
     Target("raft-hello", hello_seeds, run_hello, ci_inputs=150),
     Target("raft-link", link_seeds, run_link, repair_link, ci_inputs=200),
 )
-__all__ = ["TARGETS", "Corruption", "MemoryFiles"]
+__all__ = ["TARGETS", "Corruption", "holding"]

@@ -36,7 +36,7 @@ from rangelog_server.wal.scan import scan_segment
 from rangelog_server_common.grpc_server import GrpcServer
 from tests.fuzz.fuzz_targets_data_plane import HELLO, request, run_requests
 from tests.fuzz.fuzz_targets_log import SALT, SEQUENCE, repair_sidecar, sidecar_seeds
-from tests.fuzz.fuzz_targets_raft import PATH, MemoryFiles, journal_seeds, repair_journal, repair_snapshot
+from tests.fuzz.fuzz_targets_raft import PATH, holding, journal_seeds, repair_journal, repair_snapshot
 from tests.fuzz.fuzz_targets_tier import written
 
 RUN = Path(__file__).with_name("run.py")
@@ -133,7 +133,7 @@ def test_a_journal_with_an_impossible_index_is_damaged() -> None:
     data = bytearray(journal_seeds()[0])
     data += struct.pack("<IIQQQ", 1, 0, (1 << 64) - 1, 1, 0) + b"\0"
     with pytest.raises(Corruption):
-        Journal(PATH, files=MemoryFiles(repair_journal(bytes(data), Random(1))), must_hold=1)
+        Journal(PATH, files=holding(repair_journal(bytes(data), Random(1))), must_hold=1)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, split_lsn
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.faces import LogDisk
 
 SEGMENT_BYTES = 8 * 1024
 STREAM, INDEX = 1, 0
@@ -36,7 +36,7 @@ class Server:
     """See the module. Calls raise what the product raises."""
 
     def __init__(self) -> None:
-        self._disk = MemoryIo()
+        self._disk = LogDisk()
         self._store = self._opened()
 
     def _opened(self) -> Store:
@@ -197,7 +197,7 @@ class Server:
 
     def _name(self, sequence: int) -> str:
         segment = self._store.wal.segments[sequence]
-        return next(name for name, file in self._disk.names.items() if file is self._disk._open[segment.fd])
+        return next(name for name, file in self._disk.names.items() if file is self._disk.file(segment.fd))
 
     # ---- what it holds
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from rangelog_core.errors import OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.consensus.rules.raft import Raft
+from tests.fakes.disk import ProcessGone
 from tests.simulation import raft_seams
-from tests.simulation.raft_disk import ProcessGone, VirtualDisk
+from tests.simulation.raft_disk import VirtualDisk
 from tests.simulation.raft_loop import VirtualLoop
 from tests.simulation.raft_network import VirtualDialing, VirtualSocket
 from tests.simulation.raft_seams import VirtualPoller

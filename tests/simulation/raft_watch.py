@@ -171,5 +171,5 @@ class Watch:
         if not 0 <= position < len(journal._positions):
             return  # a snapshot holds it
         end = journal._positions[position + 1] if position + 1 < len(journal._positions) else journal._end
-        if not process.disk.surely_holds("journal", end):
+        if not process.disk.directory.surely_holds("journal", end):
             self.violations.append(f"{process.name} {what} entry {index} before it was flushed")

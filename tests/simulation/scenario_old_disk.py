@@ -12,7 +12,7 @@ from random import Random
 from rangelog_proto.v1 import common_pb2
 from tests.simulation.virtual_clients import Clients
 from tests.simulation.virtual_cluster import VirtualCluster
-from tests.simulation.virtual_disk import Disk
+from tests.simulation.virtual_disk import ServerDisk
 from tests.simulation.virtual_server import VirtualServer
 from tests.simulation.virtual_time import WORLD
 
@@ -33,7 +33,7 @@ class OldDisk:
         self._still_s = _STANDS_STILL_S + (_LEASE_S if empty else 0.0)
         self._cluster, self._clients, self._chance = cluster, clients, chance
         self._loop = cluster.loop
-        self._copies: dict[str, Disk] = {}
+        self._copies: dict[str, ServerDisk] = {}
         self._tries = 0
 
     def begin(self) -> None:

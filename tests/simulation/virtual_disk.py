@@ -1,6 +1,6 @@
 """The disk of a simulated range server, and the production log on it with virtual threads.
 
-`Disk` is what outlives a process: the log's bytes (flushed or not), the identity, the count of starts. It also remembers
+`ServerDisk` is what outlives a process: the log's bytes (flushed or not), the identity, the count of starts. It also remembers
 where every batch was written, so that a check can ask at any moment what is durable there: the bytes themselves are
 compared, not what the server believes.
 """
@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from rangelog_core.batch import check_batch, split_batches
 from rangelog_core.errors import StorageFull
@@ -21,40 +20,36 @@ from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.wal.committer import Committer, Pending
 from rangelog_server.wal.entry import BATCH_KINDS, ENTRY_HEADER_BYTES, Kind
 from rangelog_server.wal.log import LoopCall, Wal
-from rangelog_server.wal.memory_io import SECTOR_BYTES, MemoryIo, PowerCut
+from tests.fakes.directory import Directory
+from tests.fakes.disk import ProcessGone
+from tests.fakes.disk_file import DiskFile
+from tests.fakes.faces import LogDisk
 from tests.simulation.virtual_time import VirtualLoop, here
 
 SEGMENT_BYTES = 128 * 1024
 PLACES_BEFORE_LAST = 8
 
 
-class FullIo(MemoryIo):
-    """A memory disk whose faults are switched on and off."""
+class SwitchedDisk(LogDisk):
+    """A disk of which one kind of call fails while it is switched on."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.failing = ""  # the call that fails from now on
-        self.fail = self._inject
+    def __init__(self, directory: Directory | None = None) -> None:
+        super().__init__(directory)
+        self.failing = ""
+        """The call that fails from now on."""
 
-    def _inject(self, call: str) -> None:
-        if call and call == self.failing:
-            for file in self.names.values():
-                file.dirty.clear()  # the kernel marks the pages clean, and they never reach the disk
+    def _change(
+        self, call: str, file: DiskFile | None = None, name: str = "", position: int = 0, data: bytes = b""
+    ) -> None:
+        if call == self.failing:
+            for each in self.names.values():
+                each.fail_flush()
             raise OSError(errno.EIO, "Input/output error")
-
-    def drop_cache(self, fd: int) -> None:
-        """Clean pages are read from the disk again, whatever they held."""
-        file = self._open[fd]
-        content = bytearray(file.flushed)
-        for sector in file.dirty:
-            start = sector * SECTOR_BYTES
-            content[start : start + SECTOR_BYTES] = file.now[start : start + SECTOR_BYTES]
-        file.now = content
+        super()._change(call, file, name, position, data)
 
     def kill(self) -> None:
-        """See MemoryIo."""
+        """See Disk."""
         super().kill()
-        self.fail = self._inject
         self.failing = ""
 
 
@@ -62,7 +57,7 @@ class FullIo(MemoryIo):
 class Written:
     """One entry of batches, where it went."""
 
-    file: Any
+    file: DiskFile
     position: int
     payload: bytes
     spans: list[tuple[int, int]]
@@ -88,10 +83,10 @@ class Written:
 
 
 @dataclass
-class Disk:
+class ServerDisk:
     """What a server's machine keeps."""
 
-    io: FullIo = field(default_factory=FullIo)
+    io: SwitchedDisk = field(default_factory=SwitchedDisk)
     identity: DirectoryIdentity | None = None
     written: dict[tuple[int, int], list[Written]] = field(default_factory=dict)
     written_count: int = 0
@@ -127,16 +122,11 @@ class Disk:
             for each in found:
                 each.excuse()
 
-    def copy(self) -> Disk:
+    def copy(self) -> ServerDisk:
         """An image of it."""
-        twin = Disk(FullIo(), self.identity)
-        for name, file in self.io.names.items():
-            other = type(file)(0)
-            other.now, other.flushed = bytearray(file.now), bytearray(file.flushed)
-            other.dirty = dict(file.dirty)
-            twin.io.names[name] = other
-        twin.io.durable_names = dict(twin.io.names)
-        return twin
+        twin = SwitchedDisk(self.io.directory.copy())
+        twin.directory.flush_names()
+        return ServerDisk(twin, self.identity)
 
     def rot(self, chance: Random) -> bool:
         """Flip bits of one place that was written; return whether there was one."""
@@ -172,17 +162,14 @@ class Disk:
     @staticmethod
     def _rot_at(place: Written, chance: Random) -> None:
         place.excuse()
-        file = place.file
         at = place.position + chance.randrange(-ENTRY_HEADER_BYTES, len(place.payload))
-        flip = chance.randrange(1, 256)
-        file.now[at] ^= flip
-        file.flushed[at] ^= flip
+        place.file.rot(at, chance.randrange(1, 256))
 
 
 class VirtualCommitter:
     """In place of CommitterThread: the production committer, run in one piece when its time has come."""
 
-    def __init__(self, loop: VirtualLoop, disk: Disk, delay_s: Callable[[], float], begun: Callable[[], None],
+    def __init__(self, loop: VirtualLoop, disk: ServerDisk, delay_s: Callable[[], float], begun: Callable[[], None],
                  committer: Committer, flushed: Callable[[list[Pending]], None],
                  failed: Callable[[str], None]) -> None:  # fmt: skip
         self._begun = begun
@@ -229,7 +216,7 @@ class VirtualCommitter:
             if kind in BATCH_KINDS:
                 headers = [check_batch(each) for each in split_batches(payload)]
                 spans = [(each.base_offset, each.end_offset) for each in headers]
-                file = self._disk.io._open[segment.fd]
+                file = self._disk.io.file(segment.fd)
                 self._disk.written_count += 1
                 number, moved = self._disk.written_count, kind is Kind.MOVED
                 place = Written(file, position + ENTRY_HEADER_BYTES, payload, spans, number, moved)
@@ -242,14 +229,16 @@ class VirtualCommitter:
             try:
                 self._note(self.under_way)
                 self._committer.commit(self.under_way)
-            except (PowerCut, OSError):
+            except (ProcessGone, OSError):
                 pass
 
 
 class VirtualWal(Wal):
     """The production log; only its two threads are virtual."""
 
-    def __init__(self, loop: VirtualLoop, disk: Disk, delay_s: Callable[[], float], begun: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: VirtualLoop, disk: ServerDisk, delay_s: Callable[[], float], begun: Callable[[], None]
+    ) -> None:
         self._begun = begun
         self.refusing = False
         assert disk.identity is not None
@@ -302,7 +291,7 @@ class VirtualWal(Wal):
             self._thread.interrupt(chance)
 
 
-def checksum(disk: Disk) -> int:
+def checksum(disk: ServerDisk) -> int:
     """A number for the trace."""
     total = 0
     for name, file in sorted(disk.io.names.items()):

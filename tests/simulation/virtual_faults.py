@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rangelog_server.identity import DirectoryIdentity
+from tests.fakes.disk import FLUSH, WRITE
 from tests.simulation.rotten_tail import RottenTail
 from tests.simulation.scenario_behind import Behind
 from tests.simulation.scenario_far_drivers import FarDrivers
@@ -14,7 +15,7 @@ from tests.simulation.scenario_old_disk import OldDisk
 from tests.simulation.virtual_ambushes import Ambushes
 from tests.simulation.virtual_clients import Clients
 from tests.simulation.virtual_cluster import VirtualCluster
-from tests.simulation.virtual_disk import Disk
+from tests.simulation.virtual_disk import ServerDisk
 from tests.simulation.virtual_server import VirtualServer
 from tests.simulation.virtual_time import WORLD
 
@@ -46,8 +47,9 @@ class Faults:
         self._rotten_tail = RottenTail(self)
         self._rotten = False
         self._one_clock = False  # with a retention, one clock at a time is wrong
-        self._images: dict[str, tuple[Disk, int]] = {}  # an older copy, and where its log ended
-        self._put_back: dict[str, Disk] = {}  # copies that are the disks of their servers, until they are found out
+        self._images: dict[str, tuple[ServerDisk, int]] = {}  # an older copy, and where its log ended
+        self._put_back: dict[str, ServerDisk] = {}
+        """Copies that are the disks of their servers, until they are found out."""
 
     def tell(self, story: str) -> None:
         """No drawn faults: one story, whose every turn is an ambush. Some wrong choices need all of them in order."""
@@ -308,7 +310,7 @@ class Faults:
         """fdatasync answers EIO, and the kernel forgets the pages."""
         if server := self.living_server():
             self.cluster.note("flush failed: the process ended")
-            server.disk.io.failing = self.chance.choice(["fdatasync", "fdatasync", "pwritev"])
+            server.disk.io.failing = self.chance.choice([FLUSH, FLUSH, WRITE])
 
             def again() -> None:
                 server.disk.io.failing = ""

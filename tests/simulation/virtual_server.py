@@ -22,7 +22,7 @@ from rangelog_server.runtime import Runtime
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.wal.log import LogFailed
 from tests.simulation.hasty_compaction import HastyCompaction
-from tests.simulation.virtual_disk import Disk, VirtualWal
+from tests.simulation.virtual_disk import ServerDisk, VirtualWal
 from tests.simulation.virtual_network import Network
 from tests.simulation.virtual_time import Process, VirtualLoop, here
 
@@ -39,8 +39,8 @@ class VirtualServer:
     def __init__(self, loop: VirtualLoop, network: Network, name: str, pds: list[str], temporary: Path) -> None:
         self.loop, self.network, self.name = loop, network, name
         self.chance: Random = loop.chance
-        self.disk = Disk()
-        self.old_disks: list[Disk] = []
+        self.disk = ServerDisk()
+        self.old_disks: list[ServerDisk] = []
         self.boots = 0
         self.life = Process(name)
         self.life.alive = False
@@ -93,10 +93,10 @@ class VirtualServer:
         """The machine gets an empty disk. It must be down."""
         self.disk.excuse()
         self.old_disks.append(self.disk)
-        self.disk = Disk()
+        self.disk = ServerDisk()
         self._boots_again = False
 
-    def roll_back(self, image: Disk) -> None:
+    def roll_back(self, image: ServerDisk) -> None:
         """Somebody puts an older copy of the disk back. It must be down."""
         self.disk.excuse()
         self.old_disks.append(self.disk)
@@ -104,7 +104,7 @@ class VirtualServer:
         self._boots_again = now is not None and image.identity is not None and image.identity.boot + 1 == now.boot
         self.disk = image
 
-    def disks_of(self, incarnation: int) -> list[Disk]:
+    def disks_of(self, incarnation: int) -> list[ServerDisk]:
         """The disks of one incarnation, gone or not: more than one where an older image was put in place."""
         disks = [self.disk, *reversed(self.old_disks)]
         return [disk for disk in disks if disk.identity is not None and disk.identity.incarnation == incarnation]

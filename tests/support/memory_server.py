@@ -17,7 +17,7 @@ from rangelog_server.serving.connection import ClientConnection, DataPlane
 from rangelog_server.serving.handlers import HANDLERS, make_connection_factory
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.faces import LogDisk
 
 
 class Wire(asyncio.Transport):
@@ -81,7 +81,7 @@ class HeldWal(Wal):
 @asynccontextmanager
 async def memory_plane(name: str = "rs1") -> AsyncIterator[DataPlane]:
     """A data plane whose `store.wal` is a HeldWal."""
-    store = Store(HeldWal(Path("/log"), 3, io=MemoryIo(), segment_bytes=1 << 24))
+    store = Store(HeldWal(Path("/log"), 3, io=LogDisk(), segment_bytes=1 << 24))
     store.open()
     readers = ThreadPoolExecutor(1)
     yield DataPlane(store, DirectoryIdentity(name, 9, 1, 3), None, asyncio.get_running_loop(), readers)

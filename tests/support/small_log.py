@@ -11,14 +11,14 @@ from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.faces import LogDisk
 
 SEGMENT_BYTES = 8 * 1024
 
 Key = tuple[int, int]
 
 
-def open_store(disk: MemoryIo, *, capacity_bytes: int = 0, segment_bytes: int = SEGMENT_BYTES) -> Store:
+def open_store(disk: LogDisk, *, capacity_bytes: int = 0, segment_bytes: int = SEGMENT_BYTES) -> Store:
     """Recover from a disk."""
     wal = Wal(Path("/log"), 3, io=disk, segment_bytes=segment_bytes, capacity_bytes=capacity_bytes)
     store = Store(wal, cache_bytes=0)

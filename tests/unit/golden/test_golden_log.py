@@ -13,8 +13,8 @@ from rangelog_server.ranges.reading import make_plan, read_batches
 from rangelog_server.ranges.store import Store
 from rangelog_server.wal.entry import Kind, unpack_sidecar
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
 from rangelog_server.wal.scan import Ending, scan_segment
+from tests.fakes.faces import LogDisk
 
 HERE = Path(__file__).parent
 LOG: dict[str, str] = json.loads((HERE / "log.json").read_text())
@@ -24,7 +24,7 @@ SEGMENT = bytes.fromhex(LOG["segment"])
 
 def test_a_stored_log_opens_to_what_it_was() -> None:
     """Batches, a fence, a drop and the server's state are recovered from stored bytes."""
-    disk = MemoryIo()
+    disk = LogDisk()
     name = "wal-0000000000000001.seg"
     disk.create(Path(name), 4096)
     disk.content(name)[: len(SEGMENT)] = SEGMENT

@@ -10,7 +10,7 @@ from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent import reporting
 from rangelog_server.agent.reporting import Reporting
 from rangelog_server.ranges.store import Store
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.faces import LogDisk
 from tests.support.small_log import append, drop, end, open_store
 
 Key = tuple[int, int]
@@ -32,7 +32,7 @@ async def beat(reports: Reporting, *, fails: bool = False) -> pb.HeartbeatReques
 @pytest.fixture
 def store() -> Store:
     """Ten open ranges."""
-    made = open_store(MemoryIo())
+    made = open_store(LogDisk())
     for number in range(10):
         append(made, (1, number), b"record")
     return made

@@ -21,7 +21,7 @@ from rangelog_server.serving.handlers import fetch
 from rangelog_server.testing import batch
 from rangelog_server.wal.entry import Kind
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.faces import LogDisk
 from tests.support.eager_compaction import EagerCompaction, compact, submit_moves
 from tests.support.memory_server import Client
 from tests.support.small_log import Key, append, content, drop, end, fill, open_store
@@ -29,7 +29,7 @@ from tests.support.small_log import Key, append, content, drop, end, fill, open_
 SLOW, FAST = (1, 0), (2, 0)
 
 
-def moved_once(disk: MemoryIo) -> tuple[Store, list[bytes]]:
+def moved_once(disk: LogDisk) -> tuple[Store, list[bytes]]:
     """A store whose slow range has one batch in each of three segments, all but the last one moved on and freed."""
     store = open_store(disk)
     written: list[bytes] = []
@@ -46,7 +46,7 @@ def moved_once(disk: MemoryIo) -> tuple[Store, list[bytes]]:
 
 def test_slow_ranges_do_not_hold_the_log() -> None:
     """Forty ranges with a record each, spread over as many segments, end up together; the other segments are free."""
-    store = open_store(MemoryIo())
+    store = open_store(LogDisk())
     written: dict[Key, list[bytes]] = {}
     for number in range(40):
         written[1, number] = [append(store, (1, number), b"slow")]
@@ -65,7 +65,7 @@ def test_slow_ranges_do_not_hold_the_log() -> None:
 
 def test_moved_batches_are_read_after_a_restart() -> None:
     """What was moved and whose first place is gone is there after a restart, with its confirm offset; the range goes on."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store, written = moved_once(disk)
     assert min(store.replicas[SLOW].segments) > 1
     disk.kill()
@@ -81,7 +81,7 @@ def test_moved_batches_are_read_after_a_restart() -> None:
 
 def test_of_two_copies_the_later_one_is_used() -> None:
     """A crash after the copy was flushed, before its segment was freed: the place freed next is not the one in use."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     data = append(store, SLOW, b"record")
     fill(store, 0)
@@ -100,7 +100,7 @@ def test_of_two_copies_the_later_one_is_used() -> None:
 
 def test_copies_that_differ_are_damage() -> None:
     """A copy with other bytes than what it replaces quarantines the replica."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     append(store, SLOW, b"record")
     other = batch(0, [b"forged"])
@@ -113,7 +113,7 @@ def test_copies_that_differ_are_damage() -> None:
 
 def test_a_batch_that_was_appended_twice_is_still_damage() -> None:
     """Only a copy may repeat an offset."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     data = append(store, SLOW, b"record")
     append(store, SLOW, b"record 2")
@@ -137,7 +137,7 @@ def begun(store: Store) -> None:
 @pytest.mark.parametrize("end_offset", [0, 1, 2])
 def test_what_is_cut_on_its_way_stays_cut(end_offset: int) -> None:
     """The committed end is learnt between a copy and its flush: nothing at or beyond it comes back, then or later."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     begun(store)
     end(store, SLOW, end_offset)
@@ -152,7 +152,7 @@ def test_what_is_cut_on_its_way_stays_cut(end_offset: int) -> None:
 
 def test_a_copy_beyond_a_hole_that_was_cut_is_left_out() -> None:
     """Of what was cut a late copy is left and nothing before it: the replica is what it was sealed as."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     written = [append(store, SLOW, b"record %d" % number) for number in range(2)]
     end(store, SLOW)
@@ -165,7 +165,7 @@ def test_a_copy_beyond_a_hole_that_was_cut_is_left_out() -> None:
 
 def test_what_is_dropped_on_its_way_stays_dropped() -> None:
     """The replica is dropped between a copy and its flush: it is gone for good, however the log's segments go."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     begun(store)
     drop(store, SLOW)
@@ -180,7 +180,7 @@ def test_what_is_dropped_on_its_way_stays_dropped() -> None:
 
 def test_a_quarantined_replica_is_not_copied() -> None:
     """Nothing of it is trusted: its segment waits until it is dropped, and others are freed meanwhile."""
-    store = open_store(MemoryIo())
+    store = open_store(LogDisk())
     append(store, SLOW, b"record")
     fill(store, 0)
     append(store, (1, 1), b"record")
@@ -200,7 +200,7 @@ def test_a_quarantined_replica_is_not_copied() -> None:
 
 def test_a_read_from_a_place_that_is_gone_is_no_damage() -> None:
     """A read planned before the move finds other bytes in the recycled segment; the replica stays, and is read anew."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     data = append(store, SLOW, b"record")
     plan = make_plan(store.replicas[SLOW], 0, 1)
@@ -220,7 +220,7 @@ def test_a_read_from_a_place_that_is_gone_is_no_damage() -> None:
 
 def test_batches_that_lie_in_another_order_are_read() -> None:
     """A range whose later batches stand before its earlier ones in the log is read across them."""
-    store = open_store(MemoryIo(), segment_bytes=64 * 1024)
+    store = open_store(LogDisk(), segment_bytes=64 * 1024)
     written = [append(store, SLOW, b"first")]
     for number in range(6):
         fill(store, number)
@@ -245,7 +245,7 @@ def without_compaction(store: Store, until: Callable[[], bool]) -> None:
 
 def test_a_tombstone_outlives_states_that_were_replaced() -> None:
     """A state in a segment that another range holds does not bring a dropped replica back when all else of it is freed."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     append(store, FAST, b"record")
     fill(store, 0)
@@ -264,7 +264,7 @@ def test_a_tombstone_outlives_states_that_were_replaced() -> None:
 
 def test_a_second_tombstone_covers_what_the_first_one_did() -> None:
     """A range that was dropped, hosted again and dropped again does not come back from a segment of its first life."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     append(store, SLOW, b"holds this segment")
     append(store, FAST, b"record")
@@ -283,7 +283,7 @@ def test_a_second_tombstone_covers_what_the_first_one_did() -> None:
 def test_metadata_is_carried_forward_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """One call writes a bounded number of states again, however many replicas had one in the segment; all are kept."""
     monkeypatch.setattr("rangelog_server.ranges.space.SLICE_ENTRIES", 10)
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk, segment_bytes=64 * 1024)
     keys = [(1, number) for number in range(35)]
     for key in keys:
@@ -341,7 +341,7 @@ async def test_a_fetch_whose_batches_are_moved_is_answered(plane: DataPlane, mon
 
 async def test_a_server_frees_its_log_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """The task that runs beside a server's other work moves batches on and frees segments; damage it meets is quarantined."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     for number in range(12):
         append(store, (1, number), b"slow %d" % number)

@@ -10,14 +10,14 @@ from rangelog_core.errors import StorageFull
 from rangelog_server.ranges import compaction as planning
 from rangelog_server.ranges.compaction import Compaction
 from rangelog_server.ranges.reading import read_batches
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.faces import LogDisk
 from tests.support.eager_compaction import submit_moves
 from tests.support.small_log import Key, append, content, drop, fill, open_store
 
 
 def test_little_that_is_dead_is_left_alone() -> None:
     """A log of few segments is not compacted, however sparse they are."""
-    store = open_store(MemoryIo())
+    store = open_store(LogDisk())
     append(store, (1, 0), b"record")
     fill(store, 0)
     store.reclaim()
@@ -29,7 +29,7 @@ def test_little_that_is_dead_is_left_alone() -> None:
 def test_what_is_copied_is_at_most_a_third_of_what_is_appended() -> None:
     """Over a long mixed load the copied bytes stay within the stated bound, and so does the space that the log takes."""
     chance = Random(5)
-    store = open_store(MemoryIo(), segment_bytes=32 * 1024)
+    store = open_store(LogDisk(), segment_bytes=32 * 1024)
     compaction = Compaction(store.space, 1 << 60)
     appended, live, now_s = 0, 0, 0.0
     open_ranges: list[Key] = []
@@ -53,7 +53,7 @@ def test_what_is_copied_is_at_most_a_third_of_what_is_appended() -> None:
 
 def test_a_full_log_gets_free_again() -> None:
     """At its capacity, with nearly all of it dead, the log takes no append; copies go to the reserve, and then it does."""
-    store = open_store(MemoryIo(), capacity_bytes=8 * 64 * 1024, segment_bytes=64 * 1024)
+    store = open_store(LogDisk(), capacity_bytes=8 * 64 * 1024, segment_bytes=64 * 1024)
     number = 0
     written: dict[Key, list[bytes]] = {}
     with pytest.raises(StorageFull):
@@ -77,7 +77,7 @@ def test_a_full_log_gets_free_again() -> None:
 
 def test_the_rate_is_kept() -> None:
     """Over any time no more is asked for than the rate allows and one step; a step comes only when its time has come."""
-    store = open_store(MemoryIo())
+    store = open_store(LogDisk())
     for number in range(40):
         for _ in range(3):
             append(store, (1, number), bytes(200))
@@ -102,7 +102,7 @@ def test_the_rate_is_kept() -> None:
 
 def test_copies_wait_while_much_is_appended(monkeypatch: pytest.MonkeyPatch) -> None:
     """While appends wait for the disk nothing is copied, unless most of the log is dead or space is short."""
-    store = open_store(MemoryIo())
+    store = open_store(LogDisk())
     for number in range(10):
         append(store, (1, number), b"slow")
         fill(store, number)
@@ -119,7 +119,7 @@ def test_copies_wait_while_much_is_appended(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_appends_have_the_log_to_themselves_for_most_of_the_time() -> None:
     """After copies that took long to flush the next step comes much later, whatever the rate allows."""
-    store = open_store(MemoryIo())
+    store = open_store(LogDisk())
     for number in range(10):
         append(store, (1, number), b"slow")
         fill(store, number)

@@ -14,13 +14,14 @@ from rangelog_server.ranges.replica import DiskTrust, NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo, PowerCut
+from tests.fakes.disk import ProcessGone
+from tests.fakes.faces import LogDisk
 
 SEGMENT_BYTES = 8192
 """Two blocks: what is torn is torn between them."""
 
 
-def open_store(disk: MemoryIo) -> Store:
+def open_store(disk: LogDisk) -> Store:
     """Recover from a disk."""
     store = Store(Wal(Path("/log"), 3, io=disk, segment_bytes=SEGMENT_BYTES), cache_bytes=0)
     store.open()
@@ -37,7 +38,7 @@ def append(store: Store, stream_id: int, base: int) -> bytes:
     return data
 
 
-def torn_in_a_write(disk: MemoryIo) -> None:
+def torn_in_a_write(disk: LogDisk) -> None:
     """Two ranges with one flushed batch each, and a write of both that was torn by a kill."""
     store = open_store(disk)
     for stream_id in (1, 2):
@@ -47,7 +48,7 @@ def torn_in_a_write(disk: MemoryIo) -> None:
         for stream_id in (1, 2):
             append(store, stream_id, base)
     disk.cut_after = 0
-    with pytest.raises(PowerCut):
+    with pytest.raises(ProcessGone):
         store.wal.kick()
     disk.kill()
 
@@ -56,13 +57,13 @@ def torn_in_a_write(disk: MemoryIo) -> None:
 @pytest.mark.parametrize("after", range(4))
 def test_a_torn_tail_stays_one_when_its_recovery_is_cut_short(after: int, crashes: int) -> None:
     """A crash while a torn tail is being recovered was taken for damage to flushed bytes, and quarantined replicas."""
-    disk = MemoryIo()
+    disk = LogDisk()
     torn_in_a_write(disk)
     for _ in range(crashes):
         disk.cut_after = after
         try:
             open_store(disk)
-        except PowerCut:
+        except ProcessGone:
             pass
         disk.kill()
     store = open_store(disk)
@@ -78,10 +79,10 @@ def test_a_torn_tail_stays_one_when_its_recovery_is_cut_short(after: int, crashe
 
 def test_damage_before_the_last_write_is_still_damage_to_flushed_bytes() -> None:
     """Rot in an earlier write beside a torn tail and an unfinished start quarantines the range it is in."""
-    disk = MemoryIo()
+    disk = LogDisk()
     torn_in_a_write(disk)
     disk.cut_after = 1
-    with pytest.raises(PowerCut):
+    with pytest.raises(ProcessGone):
         open_store(disk)
     disk.kill()
     content = disk.content("wal-0000000000000001.seg")
@@ -91,9 +92,9 @@ def test_damage_before_the_last_write_is_still_damage_to_flushed_bytes() -> None
 
 def test_names_that_a_killed_process_left_unflushed_are_flushed_before_anything_goes_there() -> None:
     """A segment renamed by a process that was killed before the directory's flush took acked batches with it."""
-    disk = MemoryIo()
+    disk = LogDisk()
     disk.cut_after = 4  # create, write, flush, rename
-    with pytest.raises(PowerCut):
+    with pytest.raises(ProcessGone):
         open_store(disk)
     disk.kill()
     store = open_store(disk)

@@ -28,14 +28,14 @@ from rangelog_server.wal.entry import (
     parse_header,
 )
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.faces import LogDisk
 
 SALT = 5
 FIRST = "wal-0000000000000001.seg"
 NEWER = ENTRY_VERSIONS.highest + 1
 
 
-def open_store(disk: MemoryIo) -> Store:
+def open_store(disk: LogDisk) -> Store:
     """Recover from a disk."""
     store = Store(Wal(Path("/log"), SALT, io=disk, segment_bytes=4096), cache_bytes=0)
     store.open()
@@ -52,9 +52,9 @@ def append(store: Store, *batches: bytes) -> None:
     store.wal.kick()
 
 
-def written(count: int = 3) -> MemoryIo:
+def written(count: int = 3) -> LogDisk:
     """A log with appends of one batch and of two, metadata of a replica and of the server."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     for base in range(0, 4 * count, 4):
         append(store, batch(base, [b"a" * 60, b"b"]))
@@ -67,7 +67,7 @@ def written(count: int = 3) -> MemoryIo:
     return disk
 
 
-def entries_of(disk: MemoryIo, name: str = FIRST) -> list[int]:
+def entries_of(disk: LogDisk, name: str = FIRST) -> list[int]:
     """Return where the entries of a segment stand, its END or NEXT included."""
     content, sequence = bytes(disk.content(name)), int(name[4:-4], 16)
     positions = [SEGMENT_HEADER_BYTES]
@@ -85,7 +85,7 @@ def reseal(content: bytearray, position: int) -> None:
     struct.pack_into("<I", content, position + len(head), google_crc32c.extend(SALT, head))
 
 
-def refused(disk: MemoryIo, *texts: str) -> None:
+def refused(disk: LogDisk, *texts: str) -> None:
     """Opening is refused in these words, and changes no file."""
     disk.settle()
     before = {name: bytes(disk.content(name)) for name in disk.list(Path("/log"))}
@@ -153,16 +153,7 @@ def test_a_header_that_the_disk_refuses_does_not_stop_a_start() -> None:
     """A bad sector at the start of a full segment costs nothing until its batches are read."""
     disk = written(60)
     fresh = open_store(disk.copy())
-    disk.open(Path(FIRST))
-    bad = disk._open[disk._fd]
-    pread = disk.pread
-
-    def refusing(fd: int, length: int, position: int) -> bytes:
-        if disk._open[fd] is bad and position == 0:
-            raise OSError(errno.EIO, "Input/output error")
-        return pread(fd, length, position)
-
-    disk.pread = refusing  # type: ignore[method-assign]
+    disk.refuse_reads(FIRST, 0, 1, errno.EIO)
     store = open_store(disk)
     assert not store.problems
     assert store.replicas[1, 0].core.end_offset == fresh.replicas[1, 0].core.end_offset
@@ -209,7 +200,7 @@ def test_a_batch_of_a_newer_version_is_refused(number: int) -> None:
     assert open_store(damaged).replicas[1, 0].core.trust is DiskTrust.QUARANTINED
 
 
-def changed_payload(kind: Kind, change: Callable[[bytes], bytes]) -> MemoryIo:
+def changed_payload(kind: Kind, change: Callable[[bytes], bytes]) -> LogDisk:
     """A log whose last entry of a kind has another payload of the same length."""
     disk = written()
     content = disk.content(FIRST)

@@ -9,7 +9,7 @@ from rangelog_core.errors import RangeDropped
 from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.faces import LogDisk
 from tests.support.small_log import Key, open_store
 
 RANGE: Key = (1, 0)
@@ -23,7 +23,7 @@ def sealed_replica(store: Store) -> None:
 
 def test_a_dropped_replica_takes_no_batches() -> None:
     """They are refused, no segment counts them, and a restart does not bring the replica back."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     sealed_replica(store)
     hosted = store.replicas[RANGE]
@@ -39,7 +39,7 @@ def test_a_dropped_replica_takes_no_batches() -> None:
 
 def test_a_replica_that_was_hosted_again_is_another_one() -> None:
     """The late batches belong to the dropped one; the new one is completed by a directive of its own."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     sealed_replica(store)
     before = store.replicas[RANGE]

@@ -18,15 +18,15 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, SEGMENT_HEADER_BYTES, Kind, parse_header
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
 from rangelog_server.wal.scan import SegmentLog, scan_segment
+from tests.fakes.faces import LogDisk
 
 SEGMENT_BYTES = 4 * 1024
 SALT = 5
 OPEN, FENCED, SEALED = (1, 0), (2, 0), (3, 0)
 
 
-def open_store(disk: MemoryIo, segment_bytes: int = SEGMENT_BYTES) -> Store:
+def open_store(disk: LogDisk, segment_bytes: int = SEGMENT_BYTES) -> Store:
     """Recover from a disk."""
     store = Store(Wal(Path("/log"), SALT, io=disk, segment_bytes=segment_bytes), cache_bytes=0)
     store.open()
@@ -68,7 +68,7 @@ def fill(store: Store) -> dict[tuple[int, int], list[bytes]]:
     return written
 
 
-def check_truthful(disk: MemoryIo, written: dict[tuple[int, int], list[bytes]]) -> list[str]:
+def check_truthful(disk: LogDisk, written: dict[tuple[int, int], list[bytes]]) -> list[str]:
     """Open a damaged log: what it serves is right, and what is missing is in doubt. Return what it reports."""
     store = open_store(disk)
     for key, batches in written.items():
@@ -100,7 +100,7 @@ def check_truthful(disk: MemoryIo, written: dict[tuple[int, int], list[bytes]]) 
 
 def test_every_flipped_byte_is_noticed() -> None:
     """Each byte of a small log flipped in turn: served bytes are right, replicas that lost something say so."""
-    disk = MemoryIo()
+    disk = LogDisk()
     written = fill(open_store(disk))
     end = SEGMENT_BYTES
     data = bytes(disk.content("wal-0000000000000001.seg"))
@@ -115,7 +115,7 @@ def test_every_flipped_byte_is_noticed() -> None:
 
 def test_every_cut_is_noticed() -> None:
     """A log whose last bytes are zero from each position on: the same."""
-    disk = MemoryIo()
+    disk = LogDisk()
     written = fill(open_store(disk))
     content = bytes(disk.content("wal-0000000000000001.seg"))
     end = len(content.rstrip(b"\0"))
@@ -127,7 +127,7 @@ def test_every_cut_is_noticed() -> None:
 
 def test_damage_in_recycled_segments(seeds: Sequence[int] = range(150)) -> None:
     """The same by random flips in a log of many segments with stale bytes of earlier uses behind the end."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     for number in range(6):
         key = (50 + number, 0)
@@ -153,7 +153,7 @@ def test_damage_in_recycled_segments(seeds: Sequence[int] = range(150)) -> None:
 
 def test_flipped_bytes_under_a_sidecar_are_caught_when_read() -> None:
     """Full segments are believed from their sidecar at start; a flip in one is caught by the read, never served."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     batches = [some(OPEN, base, size=120) for base in range(0, 80, 2)]
     for data in batches:
@@ -175,12 +175,12 @@ def test_flipped_bytes_under_a_sidecar_are_caught_when_read() -> None:
         assert caught <= 1
 
 
-def scanned(disk: MemoryIo, sequence: int = 1) -> SegmentLog:
+def scanned(disk: LogDisk, sequence: int = 1) -> SegmentLog:
     """What the bytes of a segment say by themselves."""
     return scan_segment(bytes(disk.content(f"wal-{sequence:016x}.seg")), sequence, SALT)
 
 
-def swap(disk: MemoryIo, first: bytes, second: bytes) -> None:
+def swap(disk: LogDisk, first: bytes, second: bytes) -> None:
     """Exchange two stretches of equal length in the first segment."""
     content = disk.content("wal-0000000000000001.seg")
     at, other = bytes(content).index(first), bytes(content).index(second)
@@ -190,7 +190,7 @@ def swap(disk: MemoryIo, first: bytes, second: bytes) -> None:
 def test_a_batch_under_the_header_of_another_is_damage() -> None:
     """Two valid batches of equal length exchanged, of one range or of two: the scan itself finds both, and nothing else."""
     for key in (OPEN, FENCED):
-        disk = MemoryIo()
+        disk = LogDisk()
         store = open_store(disk)
         batches = [some(OPEN, 0), some(key, 2 if key == OPEN else 0), some(SEALED, 0)]
         for data, of in zip(batches, (OPEN, key, SEALED), strict=True):
@@ -208,7 +208,7 @@ def test_a_batch_under_the_header_of_another_is_damage() -> None:
 
 def test_entries_of_the_first_version_are_read() -> None:
     """Their headers hold the payload's own crc32c, the same for all single batches; damage to them is found as it was."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     batches = [some(OPEN, base) for base in (0, 2, 4)]
     append(store, OPEN, batches[0])
@@ -234,7 +234,7 @@ def test_entries_of_the_first_version_are_read() -> None:
 
 def test_damaged_or_missing_sidecar_is_rebuilt() -> None:
     """A sidecar that is damaged or gone costs a scan, nothing else, and is there again after it."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     batches = [some(OPEN, base, size=120) for base in range(0, 80, 2)]
     for data in batches:
@@ -255,7 +255,7 @@ def test_damaged_or_missing_sidecar_is_rebuilt() -> None:
 
 def test_missing_segment_is_doubt() -> None:
     """A segment file that is gone puts every open replica in doubt."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     for base in range(0, 120, 2):
         append(store, OPEN, some(OPEN, base, size=120))
@@ -269,7 +269,7 @@ def test_missing_segment_is_doubt() -> None:
 
 def test_doubt_survives_restarts_until_the_range_is_whole() -> None:
     """A replica in doubt stays so over restarts; told an end that it holds, it is sound again, and that stays too."""
-    disk = MemoryIo()
+    disk = LogDisk()
     written = fill(open_store(disk))
     content = disk.content("wal-0000000000000001.seg")
     end = len(bytes(content).rstrip(b"\0"))
@@ -290,7 +290,7 @@ def test_doubt_survives_restarts_until_the_range_is_whole() -> None:
 
 def test_a_clean_log_has_no_problems_however_often_it_is_opened() -> None:
     """Opening changes nothing that matters."""
-    disk = MemoryIo()
+    disk = LogDisk()
     written = fill(open_store(disk))
     for _ in range(4):
         assert check_truthful(disk, written) == []
@@ -298,7 +298,7 @@ def test_a_clean_log_has_no_problems_however_often_it_is_opened() -> None:
 
 def test_unknown_ranges_are_in_doubt_after_damage_until_settled() -> None:
     """After a damaged tail a range that is not known may have been known: no append, and a seal answers DOUBTFUL."""
-    disk = MemoryIo()
+    disk = LogDisk()
     fill(open_store(disk))
     content = disk.content("wal-0000000000000001.seg")
     content[len(bytes(content).rstrip(b"\0")) - 60] ^= 1

@@ -14,12 +14,12 @@ from rangelog_server.ranges.replica import DiskTrust, NewBatch, SealOutcome
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.faces import LogDisk
 
 SEGMENT_BYTES = 4096
 
 
-def open_store(disk: MemoryIo, *, started_before: bool = True) -> Store:
+def open_store(disk: LogDisk, *, started_before: bool = True) -> Store:
     """Recover from a disk."""
     store = Store(Wal(Path("/log"), 3, io=disk, segment_bytes=SEGMENT_BYTES), cache_bytes=0)
     store.open(started_before=started_before)
@@ -38,7 +38,7 @@ def append(store: Store, base: int, *, stream_id: int = 1) -> None:
 
 def test_a_log_without_its_last_segments_is_in_doubt() -> None:
     """A full segment says that the log goes on: when nothing follows it, what followed is lost."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk, started_before=False)
     for base in range(30):
         append(store, base)
@@ -57,9 +57,9 @@ def test_a_log_without_its_last_segments_is_in_doubt() -> None:
 
 def test_a_directory_without_its_log_is_in_doubt() -> None:
     """The identity is there and not one segment: ranges that were here are not "empty" and not "new"."""
-    disk = MemoryIo()
+    disk = LogDisk()
     append(open_store(disk, started_before=False), 0)
-    empty = MemoryIo()
+    empty = LogDisk()
     for _ in range(2):
         store = open_store(empty)
         assert store.problems or store.server.doubt_unknown
@@ -75,7 +75,7 @@ def test_a_directory_without_its_log_is_in_doubt() -> None:
 
 def test_a_first_start_is_in_no_doubt() -> None:
     """An empty directory is new, and stays so over restarts."""
-    disk = MemoryIo()
+    disk = LogDisk()
     assert not open_store(disk, started_before=False).problems
     store = open_store(disk)
     assert not store.problems

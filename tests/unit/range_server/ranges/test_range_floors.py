@@ -15,7 +15,7 @@ from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.entry import Kind
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.faces import LogDisk
 from tests.support.small_log import fill, open_store
 
 DROPPED = {7: 2, 20: 6, 12: 9}  # index → the epoch of its fence
@@ -50,7 +50,7 @@ def check(store: Store, *dropped: int) -> None:
 @pytest.mark.parametrize("order", list(permutations(DROPPED)))
 def test_dropped_ranges_stay_dropped(order: tuple[int, ...]) -> None:
     """Whichever segments were freed when the server restarts, and when it restarts again."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     for index in sorted(DROPPED):
         store.seal(1, index, DROPPED[index], 0, lambda hosted: None)
@@ -69,7 +69,7 @@ def test_dropped_ranges_stay_dropped(order: tuple[int, ...]) -> None:
 
 def test_a_drop_without_room_for_the_floor_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The range is dropped when the placement driver asks again."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = open_store(disk)
     for index, epoch in ((20, 6), (12, 9)):
         store.seal(1, index, epoch, 0, lambda hosted: None)

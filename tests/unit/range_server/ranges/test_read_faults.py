@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,27 +25,11 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.serving.connection import DataPlane
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.disk import READ
+from tests.fakes.faces import LogDisk
 from tests.support.memory_server import Client
 
 KEY = (1, 0)
-
-
-class BadDisk(MemoryIo):
-    """Reads that touch a place fail."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bad: tuple[bytes, int] | None = None  # the bytes that cannot be read, and what reading them answers
-        self.reads = 0
-
-    def pread(self, fd: int, length: int, position: int) -> bytes:
-        """See Io."""
-        self.reads += 1
-        data = super().pread(fd, length, position)
-        if self.bad is not None and self.bad[0] in data:
-            raise OSError(self.bad[1], "as the test wants it")
-        return data
 
 
 def value(number: int) -> bytes:
@@ -52,7 +37,7 @@ def value(number: int) -> bytes:
     return (b"<%d>" % number) * 4096
 
 
-def make_store(disk: MemoryIo, batches: int = 4) -> Store:
+def make_store(disk: LogDisk, batches: int = 4) -> Store:
     """One sealed replica."""
     store = Store(Wal(Path("/log"), 3, io=disk, segment_bytes=1 << 20), cache_bytes=0)
     store.open()
@@ -67,9 +52,21 @@ def make_store(disk: MemoryIo, batches: int = 4) -> Store:
     return store
 
 
-def middle_of(number: int) -> bytes:
-    """Bytes that only one batch holds."""
-    return (b"<%d>" % number) * 2048
+def spoil(disk: LogDisk, number: int, error: int) -> None:
+    """Have reads fail that touch the middle of one batch."""
+    name, start = next((name, start) for name in disk.names if (start := disk.content(name).find(value(number))) >= 0)
+    disk.refuse_reads(name, start + 4096, start + 8192, error)
+
+
+def refuse(disk: LogDisk, number: int) -> Callable[[], None]:
+    """Have every read fail; returns what ends it."""
+
+    def fail(call: str) -> None:
+        if call == READ:
+            raise OSError(number, "as the test wants it")
+
+    disk.fail = fail
+    return lambda: setattr(disk, "fail", lambda call: None)
 
 
 # ---- reading
@@ -78,9 +75,9 @@ def middle_of(number: int) -> bytes:
 @pytest.mark.parametrize("number", [errno.ENOMEM, errno.EACCES, errno.EMFILE, errno.ENFILE, errno.EINTR])
 def test_what_the_machine_lacks_is_no_fault_of_the_disk(number: int) -> None:
     """Nothing can be read now, and that says nothing about the batches."""
-    disk = BadDisk()
+    disk = LogDisk()
     store = make_store(disk)
-    disk.bad = b"<", number
+    refuse(disk, number)
     with pytest.raises(Unavailable) as caught:
         read_batches(store.wal, make_plan(store.replicas[KEY], 0, 4))
     assert type(caught.value) is Unavailable and caught.value.retriable
@@ -89,10 +86,10 @@ def test_what_the_machine_lacks_is_no_fault_of_the_disk(number: int) -> None:
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOENT, errno.EUCLEAN, errno.EBADMSG])
 def test_the_batch_that_the_disk_refuses_is_named(number: int) -> None:
     """Of the many that one read covers, exactly the one; those before and after it can be read."""
-    disk = BadDisk()
+    disk = LogDisk()
     store = make_store(disk)
     hosted = store.replicas[KEY]
-    disk.bad = middle_of(2), number
+    spoil(disk, 2, number)
     with pytest.raises(ReadFault) as caught:
         read_batches(store.wal, make_plan(hosted, 0, 4))
     assert (caught.value.base_offset, caught.value.end_offset, caught.value.code) == (2, 3, "UNAVAILABLE")
@@ -101,12 +98,12 @@ def test_the_batch_that_the_disk_refuses_is_named(number: int) -> None:
 
 def test_a_fault_that_passes_while_it_is_looked_at_is_none() -> None:
     """The read of many fails once, those of each do not: the reader hears nothing of it."""
-    disk = BadDisk()
+    disk = LogDisk()
     store = make_store(disk)
     failures = [OSError(errno.EIO, "once")]
 
     def fail(call: str) -> None:
-        if call == "pread" and failures:
+        if call == READ and failures:
             raise failures.pop()
 
     disk.fail = fail
@@ -115,7 +112,7 @@ def test_a_fault_that_passes_while_it_is_looked_at_is_none() -> None:
 
 def test_a_segment_that_is_gone_is_a_replica_that_is_gone() -> None:
     """The replica was dropped and its segment given back after the plan was made: nothing is damaged."""
-    store = make_store(MemoryIo())
+    store = make_store(LogDisk())
     plan = make_plan(store.replicas[KEY], 0, 4)
     store.wal.segments.clear()
     with pytest.raises(RangeNotFound):
@@ -172,7 +169,7 @@ def test_old_faults_and_dropped_replicas_are_forgotten() -> None:
 
 def test_the_store_draws_the_consequences() -> None:
     """A checksum quarantines at once, a lasting fault then, what the machine lacks never; a drop forgets."""
-    store = make_store(MemoryIo())
+    store = make_store(LogDisk())
     hosted = store.replicas[KEY]
     for n in range(10):
         store.read_failed(hosted, Unavailable("too many open files"), n * LASTING_S)
@@ -183,7 +180,7 @@ def test_the_store_draws_the_consequences() -> None:
     assert hosted.core.trust is DiskTrust.QUARANTINED and KEY in store.changed
     store.drop(*KEY, lambda: None)
     assert not store.read_faults._faults
-    rotten = make_store(MemoryIo())
+    rotten = make_store(LogDisk())
     rotten.read_failed(rotten.replicas[KEY], Corruption("bits rot"), 0.0)
     assert rotten.replicas[KEY].core.trust is DiskTrust.QUARANTINED
 
@@ -202,17 +199,11 @@ def with_records(plane: DataPlane) -> Client:
     return client
 
 
-def refuse(plane: DataPlane, number: int) -> Callable[[], None]:
-    """Have reads of the disk fail; returns what ends it."""
+def disk_of(plane: DataPlane) -> LogDisk:
+    """What its log is on."""
     disk = plane.store.wal.io
-    assert isinstance(disk, MemoryIo)
-
-    def fail(call: str) -> None:
-        if call == "pread":
-            raise OSError(number, "as the test wants it")
-
-    disk.fail = fail
-    return lambda: setattr(disk, "fail", lambda call: None)
+    assert isinstance(disk, LogDisk)
+    return disk
 
 
 def code_of(frame: Frame) -> str:
@@ -224,7 +215,7 @@ def code_of(frame: Frame) -> str:
 async def test_a_fetch_that_cannot_be_read_now_is_told_so(plane: DataPlane, number: int) -> None:
     """UNAVAILABLE, so that the reader asks another replica; this one stays in service and serves when it can again."""
     client = with_records(plane)
-    heal = refuse(plane, number)
+    heal = refuse(disk_of(plane), number)
     for _ in range(5):
         client.fetch(0)
         assert [code_of(frame) for frame in await client.replies(1)] == ["UNAVAILABLE"]
@@ -240,7 +231,7 @@ async def test_a_fault_that_stays_quarantines(plane: DataPlane, monkeypatch: pyt
     """By the loop's own time."""
     monkeypatch.setattr(read_faults, "LASTING_S", 0.0)
     client = with_records(plane)
-    refuse(plane, errno.EIO)
+    refuse(disk_of(plane), errno.EIO)
     for _ in range(FAULTS_MIN):
         assert plane.store.find(1, 0).core.trust is DiskTrust.SOUND
         client.fetch(0)
@@ -253,7 +244,7 @@ async def test_a_fault_that_stays_quarantines(plane: DataPlane, monkeypatch: pyt
 async def test_a_fetch_of_a_replica_that_is_dropped_meanwhile(plane: DataPlane) -> None:
     """RANGE_NOT_FOUND, whatever reading it answers: its segment may be another's by then."""
     client = with_records(plane)
-    refuse(plane, errno.EIO)
+    refuse(disk_of(plane), errno.EIO)
     client.fetch(0)
     plane.store.drop(1, 0, lambda: None)
     assert [code_of(frame) for frame in await client.replies(1)] == ["RANGE_NOT_FOUND"]
@@ -265,7 +256,7 @@ async def test_a_fetch_of_a_replica_that_is_dropped_meanwhile(plane: DataPlane) 
 
 def test_a_refused_step_is_taken_again() -> None:
     """After a pause, before anything else: until it succeeds or the replica is out of service."""
-    store = make_store(MemoryIo())
+    store = make_store(LogDisk())
     scrub = Scrub(1 << 30, 10.0)
     step = scrub.next(store.replicas, 0.0)
     assert step is not None
@@ -293,11 +284,12 @@ async def scrubbed(store: Store, over: Callable[[], bool]) -> None:
 async def test_the_scrubber_outlives_what_passes(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is quarantined by one refused read, and scrubbing goes on."""
     monkeypatch.setattr("rangelog_server.ranges.scrub.AGAIN_S", 0.01)
-    disk = BadDisk()
+    disk = LogDisk()
     store = make_store(disk)
-    disk.bad = middle_of(1), number
-    before = disk.reads
-    await scrubbed(store, lambda: disk.reads > before + 20)
+    spoil(disk, 1, number)
+    reads = Counter[str]()
+    disk.fail = lambda call: reads.update([call])
+    await scrubbed(store, lambda: reads[READ] > 20)
     assert store.replicas[KEY].core.trust is DiskTrust.SOUND
 
 
@@ -305,7 +297,7 @@ async def test_the_scrubber_finds_what_stays(monkeypatch: pytest.MonkeyPatch) ->
     """A batch that the disk goes on refusing, though nobody reads it."""
     monkeypatch.setattr("rangelog_server.ranges.scrub.AGAIN_S", 0.01)
     monkeypatch.setattr(read_faults, "LASTING_S", 0.02)
-    disk = BadDisk()
+    disk = LogDisk()
     store = make_store(disk)
-    disk.bad = middle_of(1), errno.EIO
+    spoil(disk, 1, errno.EIO)
     await scrubbed(store, lambda: store.replicas[KEY].core.trust is DiskTrust.QUARANTINED)

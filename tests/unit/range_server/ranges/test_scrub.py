@@ -17,14 +17,14 @@ from rangelog_server.ranges.scrub import Scrub
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.faces import LogDisk
 
 SEALED = [(1, 0), (1, 1), (4, 0)]
 OPEN = (2, 0)
 BATCHES = 5
 
 
-def make_store(disk: MemoryIo) -> Store:
+def make_store(disk: LogDisk) -> Store:
     """Three sealed replicas and an open one."""
     store = Store(Wal(Path("/log"), 3, io=disk, segment_bytes=8192), cache_bytes=0)
     store.open()
@@ -58,7 +58,7 @@ def one_pass(scrub: Scrub, store: Store, now_s: float) -> tuple[list[tuple[tuple
 def test_each_batch_of_each_sealed_replica_is_read_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, in steps of bounded size, and the open replica is left alone."""
     monkeypatch.setattr(scrub_module, "STEP_BYTES", 1000)
-    store = make_store(MemoryIo())
+    store = make_store(LogDisk())
     read, _ = one_pass(Scrub(10_000, 1.0), store, 50.0)
     assert read == [(key, base) for key in SEALED for base in range(BATCHES)]
 
@@ -66,7 +66,7 @@ def test_each_batch_of_each_sealed_replica_is_read_once_a_pass(monkeypatch: pyte
 def test_the_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more than so many bytes a second, and passes begin so far apart."""
     monkeypatch.setattr(scrub_module, "STEP_BYTES", 1000)
-    store = make_store(MemoryIo())
+    store = make_store(LogDisk())
     size = sum(store.replicas[key].core.size_bytes for key in SEALED)
     scrub = Scrub(size // 10, 60.0)
     _, over_s = one_pass(scrub, store, 100.0)
@@ -82,7 +82,7 @@ def test_the_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_goes_away_meanwhile_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that is dropped in the middle of a pass ends nothing."""
     monkeypatch.setattr(scrub_module, "STEP_BYTES", 1000)
-    store = make_store(MemoryIo())
+    store = make_store(LogDisk())
     scrub = Scrub(1 << 30, 1.0)
     first = scrub.next(store.replicas, 0.0)
     assert first is not None
@@ -95,7 +95,7 @@ def test_what_goes_away_meanwhile_is_left_out(monkeypatch: pytest.MonkeyPatch) -
 
 def test_nothing_to_scrub_is_not_a_busy_loop() -> None:
     """An empty server is looked at once an interval."""
-    store = Store(Wal(Path("/log"), 3, io=MemoryIo(), segment_bytes=8192))
+    store = Store(Wal(Path("/log"), 3, io=LogDisk(), segment_bytes=8192))
     store.open()
     scrub = Scrub(1000, 30.0)
     assert scrub.next(store.replicas, 5.0) is None
@@ -104,7 +104,7 @@ def test_nothing_to_scrub_is_not_a_busy_loop() -> None:
 
 async def test_rot_in_an_idle_replica_is_found_and_reported() -> None:
     """A flipped byte that nobody reads: the replica is quarantined and in the next report, the others are not."""
-    disk = MemoryIo()
+    disk = LogDisk()
     store = make_store(disk)
     hosted = store.replicas[SEALED[1]]
     name = "wal-0000000000000001.seg"

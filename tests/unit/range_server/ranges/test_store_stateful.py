@@ -26,7 +26,8 @@ from rangelog_server.ranges.replica import DiskTrust, NewBatch
 from rangelog_server.ranges.store import Store
 from rangelog_server.testing import batch
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo, PowerCut
+from tests.fakes.disk import ProcessGone
+from tests.fakes.faces import LogDisk
 from tests.support.eager_compaction import EagerCompaction, compact, submit_moves
 
 SEGMENT_BYTES = 8 * 1024
@@ -53,7 +54,7 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 1 << 30))
     def start(self, seed: int) -> None:
         self.random = Random(seed)
-        self.disk = MemoryIo()
+        self.disk = LogDisk()
         self.models = {key: Model() for key in RANGES}
         self.torn = False
         self.churned = 0
@@ -231,7 +232,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.kick()
             compact(self.store, 2)
             self.store.reclaim()
-        except PowerCut:
+        except ProcessGone:
             pass
         self.crash(power)
 
@@ -240,7 +241,6 @@ class StoreMachine(RuleBasedStateMachine):
             self.disk.power_loss(self.random)
         else:
             self.disk.kill()
-        self.disk.cut_after = -1
         self.open()
         self.torn = self.torn or bool(self.store.problems)
         for key, model in self.models.items():

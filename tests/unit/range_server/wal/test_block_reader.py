@@ -12,7 +12,8 @@ import pytest
 from rangelog_server.wal.block_reader import BUFFER_BYTES, BlockReader
 from rangelog_server.wal.files import Segment
 from rangelog_server.wal.io import Io
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.disk import READ
+from tests.fakes.faces import LogDisk
 
 SIZE = 3 * BUFFER_BYTES + 100
 
@@ -107,15 +108,15 @@ def test_too_many_open_files_do_not_make_a_segment_unreadable(tmp_path: Path) ->
 
 def test_a_bad_block_is_an_error() -> None:
     """And the descriptor is closed."""
-    io = MemoryIo()
+    io = LogDisk()
     fd = io.create(Path("segment"), 8192)
     reader = BlockReader(io, lambda sequence: Path("segment"), direct=True)
 
     def fail(call: str) -> None:
-        if call == "pread":
+        if call == READ:
             raise OSError(errno.EIO, "Input/output error")
 
     io.fail = fail
     with pytest.raises(OSError, match="Input/output"):
         reader.read(Segment(1, fd, 8192), 0, 100)
-    assert list(io._open) == [fd]
+    assert list(io.descriptors) == [fd]

@@ -18,7 +18,8 @@ from rangelog_server.wal import files
 from rangelog_server.wal.committer import LogFailed
 from rangelog_server.wal.files import SegmentFiles
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.disk import FLUSH, WRITE
+from tests.fakes.faces import LogDisk
 
 SEGMENT_BYTES = 8 * 1024
 
@@ -39,7 +40,7 @@ class Acks:
         pass
 
 
-def open_store(disk: MemoryIo) -> Store:
+def open_store(disk: LogDisk) -> Store:
     """Recover from a disk."""
     store = Store(Wal(Path("/log"), 1, io=disk, segment_bytes=SEGMENT_BYTES), cache_bytes=0)
     store.open()
@@ -56,11 +57,11 @@ def append(store: Store, base: int, acks: Acks | None = None, *, stream_id: int 
     store.wal.kick()
 
 
-@pytest.mark.parametrize("call", ["pwritev", "fdatasync"])
+@pytest.mark.parametrize("call", [WRITE, FLUSH])
 def test_failed_write_or_flush_is_fatal_and_nothing_is_acked(call: str) -> None:
     """EIO: no ack for what was in the group, the fatal hook is called, and the next start has all that was acked."""
     for good in range(6):
-        disk = MemoryIo()
+        disk = LogDisk()
         store = open_store(disk)
         told: list[str] = []
         store.wal.on_fatal = told.append
@@ -84,7 +85,7 @@ def test_failed_write_or_flush_is_fatal_and_nothing_is_acked(call: str) -> None:
 
 def test_full_disk_refuses_appends_and_serves_the_rest() -> None:
     """ENOSPC: appends get StorageFull and change nothing; reads, fences and ends go on; space brings appends back."""
-    disk = MemoryIo()
+    disk = LogDisk()
     disk.free_bytes = 3 * SEGMENT_BYTES
     store = open_store(disk)
     acks = Acks()
@@ -121,7 +122,7 @@ def test_full_disk_refuses_appends_and_serves_the_rest() -> None:
 
 def test_dropping_ranges_gives_space_back_on_a_full_disk() -> None:
     """When a range is dropped its segments are recycled, and appends go on in them."""
-    disk = MemoryIo()
+    disk = LogDisk()
     disk.free_bytes = 3 * SEGMENT_BYTES
     store = open_store(disk)
     with pytest.raises(StorageFull):
@@ -144,7 +145,7 @@ def test_dropping_ranges_gives_space_back_on_a_full_disk() -> None:
 def test_a_surplus_is_given_back_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many freed segments some are kept; of the rest a little at a time leaves the disk, also over a restart."""
     monkeypatch.setattr(files, "SHRINK_BYTES", SEGMENT_BYTES // 4)
-    disk = MemoryIo()
+    disk = LogDisk()
     wal_files = SegmentFiles(Path("/log"), disk, SEGMENT_BYTES, 1)
     wal_files.free_files_max = 2
     for segment in [wal_files.prepare(sequence) for sequence in range(1, 6)]:
@@ -172,7 +173,7 @@ def test_a_surplus_is_given_back_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_capacity_is_a_full_disk() -> None:
     """capacity_bytes bounds the log like the disk does."""
-    wal = Wal(Path("/log"), 1, io=MemoryIo(), segment_bytes=SEGMENT_BYTES, capacity_bytes=2 * SEGMENT_BYTES)
+    wal = Wal(Path("/log"), 1, io=LogDisk(), segment_bytes=SEGMENT_BYTES, capacity_bytes=2 * SEGMENT_BYTES)
     store = Store(wal)
     store.open()
     with pytest.raises(StorageFull, match="capacity"):

@@ -14,10 +14,10 @@ import pytest
 from rangelog_server.wal.committer import LogFailed
 from rangelog_server.wal.entry import Kind
 from rangelog_server.wal.log import HERE_BYTES_MAX, HERE_FLUSH_S_MAX, Wal
-from rangelog_server.wal.memory_io import MemoryIo
+from tests.fakes.faces import LogDisk
 
 
-class WatchedIo(MemoryIo):
+class WatchedIo(LogDisk):
     """Notes on which thread each flush was, and how many entries had been submitted; `during` is called in each."""
 
     def __init__(self) -> None:

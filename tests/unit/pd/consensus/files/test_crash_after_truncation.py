@@ -7,26 +7,11 @@ from random import Random
 
 from rangelog_pd.consensus.files.journal import Journal
 from rangelog_pd.consensus.rules.raft_log import RaftLog
-from tests.simulation.raft_disk import ProcessGone, VirtualDisk
+from tests.fakes.disk import ProcessGone
+from tests.fakes.faces import RaftDisk
+from tests.simulation.raft_disk import VirtualDisk
 
 PATH = Path("/raft/journal")
-
-
-class LateCuts(VirtualDisk):
-    """A power cut that keeps every sector and loses the lengths that were not flushed."""
-
-    def __init__(self) -> None:
-        super().__init__(Random(1))
-        self.flushed_bytes = 0
-
-    def fdatasync(self, fd: int) -> None:
-        super().fdatasync(fd)
-        self.flushed_bytes = self.size(fd)
-
-    def disk_image(self, fd: int, old: bytes) -> bytes:
-        """What the sectors hold if the last `truncate` never reached the disk: old bytes behind the new ones."""
-        new = self.pread(fd, self.size(fd), 0)
-        return new + old[len(new) : self.flushed_bytes]
 
 
 def fill(journal: Journal, first: int, count: int, term: int) -> None:
@@ -38,20 +23,14 @@ def fill(journal: Journal, first: int, count: int, term: int) -> None:
 
 def test_a_cut_is_on_the_disk_before_anything_is_written_over_it() -> None:
     """A power cut could leave new entries with the cut ones behind them, which looked like damage: no start any more."""
-    disk = LateCuts()
-    disk.boot()
+    disk = RaftDisk()
     journal = Journal(PATH, files=disk)
     fill(journal, 1, 8, term=1)
-    fd = journal._fd
-    old = disk.pread(fd, disk.size(fd), 0)
     journal.truncate_from(4)
     journal.append(b"of another leader", 4, 2)
-    image = disk.disk_image(fd, old)
-    again = VirtualDisk(Random(1))
-    again.boot()
-    made = again.create(PATH)
-    again.pwrite(made, image, 0)
-    found = Journal(PATH, files=again, must_hold=3)
+    pieces = list(disk.names[PATH.name].pieces())
+    without_cuts = disk.directory.power_cut(lambda number, of: pieces[number][1] is not None, lambda number, of: True)
+    found = Journal(PATH, files=RaftDisk(without_cuts), must_hold=3)
     assert [entry.log_index for entry in found.entries[:3]] == [1, 2, 3]
 
 
@@ -75,7 +54,7 @@ def _calls_until_the_vote_is_renamed() -> int:
     disk = VirtualDisk(Random(0))
     disk.boot()
     calls = 0
-    while "vote" not in disk._names:
+    while "vote" not in disk.names:
         calls += 1
         disk.wipe()
         disk.boot()
