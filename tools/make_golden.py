@@ -28,7 +28,6 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.wal.entry import Kind, pack_sidecar
 from rangelog_server.wal.files import rows_of
 from rangelog_server.wal.log import Wal
-from rangelog_server.wal.memory_io import MemoryIo
 from rangelog_server.wal.scan import scan_segment
 
 LOG_SALT = 5
@@ -187,8 +186,16 @@ def objects() -> dict[str, dict[str, Any]]:
 
 def log() -> dict[str, str]:
     """A segment with each kind of entry up to its END, its sidecar, and an identity, as hex."""
-    disk = MemoryIo()
-    store = Store(Wal(pathlib.Path("log"), LOG_SALT, io=disk, segment_bytes=4096), cache_bytes=0)
+    with tempfile.TemporaryDirectory() as folder:
+        segment = _segment(pathlib.Path(folder))
+    found = scan_segment(segment, 1, LOG_SALT)
+    sidecar = b"".join(pack_sidecar(LOG_SALT, 1, found.end, bytes(rows_of(list(found.entries)))))
+    identity = pack_identity(DirectoryIdentity("rs1", 2**63 + 5, 3, LOG_SALT))
+    return {"segment": segment.hex(), "sidecar": sidecar.hex(), "identity": identity.hex()}
+
+
+def _segment(folder: pathlib.Path) -> bytes:
+    store = Store(Wal(folder, LOG_SALT, segment_bytes=4096), cache_bytes=0)
     store.open()
     for stream_id in (1, 2):
         for base, count in ((0, 1), (1, 2)):
@@ -221,11 +228,8 @@ def log() -> dict[str, str]:
         plan = make_plan(store.replicas[1, 0], first, last)
         store.space.move(store.replicas[1, 0], plan, read_batches(store.wal, plan))
         store.wal.kick()
-    segment = bytes(disk.content("wal-0000000000000001.seg")).rstrip(b"\0")
-    found = scan_segment(segment, 1, LOG_SALT)
-    sidecar = b"".join(pack_sidecar(LOG_SALT, 1, found.end, bytes(rows_of(list(found.entries)))))
-    identity = pack_identity(DirectoryIdentity("rs1", 2**63 + 5, 3, LOG_SALT))
-    return {"segment": segment.hex(), "sidecar": sidecar.hex(), "identity": identity.hex()}
+    store.wal.close()
+    return (folder / "wal-0000000000000001.seg").read_bytes().rstrip(b"\0")
 
 
 def main() -> None:
