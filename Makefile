@@ -92,7 +92,7 @@ pd-histories: $(READY) ## calls on three real placement drivers whose leaders di
 reliability-table: $(READY) ## write that table from what the suites left in build/reliability
 	$(PY) tools/reliability_table.py
 
-bench: $(READY) ## rangelog and its peers side by side, 45 minutes: ARGS="--quick", ARGS="--system nats --only latency"
+bench: $(READY) ## rangelog and its peers side by side, an hour and a half: ARGS="--quick", ARGS="--system nats --only latency"
 	bench/peers/install.sh
 	$(PY) bench/side_by_side.py $(ARGS)
 

@@ -157,7 +157,7 @@ def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool) -> 
     multiple=True,
     metavar="NAME",
     help="throughput, catchup, latency, open-loop, tail, failover, "
-    "arrow, streams, pd-failover, takeover or cold; may be repeated.  [default: all]",
+    "arrow, streams, end, pd-failover, takeover or cold; may be repeated.  [default: all]",
 )
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each figure instead of tables.")
 @click.option("--against", metavar="PD,…", help="A cluster that runs already.  [default: one of its own, then removed]")
