@@ -277,19 +277,21 @@ class Writer:
             and len(value) <= RECORD_SIZE_BYTES_MAX
         ):
             size_bytes = len(value) + RECORD_OVERHEAD_BYTES
-            if not batch.has_room(size_bytes):
+            timestamp_ms = time.time_ns() // 1_000_000
+            if not batch.add_value(value, timestamp_ms, size_bytes):
                 batch = self._submit_gathered()
-            batch.add_value(value, time.time_ns() // 1_000_000, size_bytes)
+                batch.add_value(value, timestamp_ms, size_bytes)
         else:
             record = check_record(value, key, headers, timestamp)
             size_bytes = record.size_bytes
-            if not batch.has_room(size_bytes):
+            if not batch.add(record):
                 batch = self._submit_gathered()
-            batch.add(record)
+                batch.add(record)
         self._pending_bytes += size_bytes
         offset = self._next_offset
         self._next_offset = offset + 1
-        if not self._pump_due and self._may_send():
+        # Later records of a batch need not ask: where the first may not be sent, the ack of a batch in flight sends them all.
+        if len(batch.values) == 1 and not self._pump_due and self._may_send():
             self._pump_due = True
             self._loop.call_soon(self._pump)
         return offset
