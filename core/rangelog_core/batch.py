@@ -51,7 +51,7 @@ from typing import NamedTuple
 import google_crc32c
 import zstandard
 
-from rangelog_core import record_codec_pure as record_codec
+from rangelog_core import record_codec
 from rangelog_core.batch_extension import EXTENSION_BYTES_MAX, FIELD_ALIGNMENT_BYTES, decode_extension, require_known
 from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation, RecordTooLarge, UnsupportedVersion
 from rangelog_core.limits import BATCH_RECORDS_MAX, BATCH_SIZE_BYTES_MAX, HEADERS_PER_RECORD_MAX, OFFSET_MAX

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
 import struct
+import subprocess
+import sys
 from array import array
 from collections.abc import Mapping
 from types import ModuleType
@@ -35,10 +39,10 @@ ROWS = st.lists(st.tuples(STAMPS, st.none() | VALUES, VALUES, HEADERS), min_size
 PLACES = st.integers(0, 40)
 
 
-@pytest.fixture(scope="module", params=["_pure"])
+@pytest.fixture(scope="module", params=["pure", "compiled"])
 def codec(request: pytest.FixtureRequest) -> ModuleType:
     """Either implementation."""
-    if request.param:
+    if request.param == "pure":
         return importlib.import_module("rangelog_core.record_codec_pure")
     return pytest.importorskip("rangelog_core._record_codec", reason="not compiled: make compiled")
 
@@ -187,6 +191,65 @@ def test_a_malformed_record_header_raises_at_its_record(codec: ModuleType) -> No
         next(records)
     assert next(records) == Record(BASE + 2, 3, b"", b"third", {})
     assert next(records, None) is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 60), min_size=1, max_size=12),
+    st.binary(max_size=50),
+    st.integers(-2, 14),
+    st.integers(-2, 14),
+    st.binary(max_size=2),
+)
+def test_the_compiled_loops_stay_inside_their_buffers(
+    ends: list[int], data: bytes, low: int, high: int, validity: bytes
+) -> None:
+    """Columns that nobody checked give what lies inside them, or a typed error; never other memory."""
+    compiled = pytest.importorskip("rangelog_core._record_codec", reason="not compiled: make compiled")
+    offsets, view = array("I", ends), memoryview(data)
+    header = columns_of([(0, None, b"", {})], Shape(False, False)).header
+    columns = Columns(header, array("q", range(10)), offsets, view, offsets, validity, view, None, view)
+    inside = {data[a:b] for a in range(len(data) + 1) for b in range(a, len(data) + 1)}
+    for make in (
+        lambda: compiled.cut(view, offsets, low, high),
+        lambda: (each.value for each in compiled.iterate_records(columns, None, low, high)),
+        lambda: (each.key or b"" for each in compiled.iterate_records(columns, None, low, high)),
+    ):
+        try:
+            found = list(make())
+        except (ProtocolViolation, ValueError):
+            continue
+        assert len(found) == max(0, high - low) and inside.issuperset(found)
+
+
+def test_the_compiled_loops_keep_their_buffers() -> None:
+    """Columns cannot shrink while they are read, and offsets that change meanwhile are compared again."""
+    compiled = pytest.importorskip("rangelog_core._record_codec", reason="not compiled: make compiled")
+    offsets = array("I", [0, 1, 2, 3])
+    pieces = compiled.cut(memoryview(b"abc"), offsets, 0, 3)
+    assert next(pieces) == b"a"
+    with pytest.raises(BufferError):
+        offsets.pop()
+    offsets[2] = 2**32 - 1
+    with pytest.raises(ProtocolViolation):
+        next(pieces)
+    with pytest.raises(ProtocolViolation):
+        next(pieces)
+
+
+@pytest.mark.parametrize("pure", [True, False])
+def test_the_environment_chooses(pure: bool) -> None:
+    """RANGELOG_PURE=1 gives the pure functions; otherwise the compiled ones serve where they are built."""
+    built = importlib.util.find_spec("rangelog_core._record_codec") is not None
+    command = "import rangelog_core.record_codec as c; print(c.COMPILED, c.seal.__module__)"
+    environment = {name: value for name, value in os.environ.items() if name != "RANGELOG_PURE"}
+    environment |= {"RANGELOG_PURE": "1"} if pure else {}
+    ended = subprocess.run(
+        [sys.executable, "-c", command], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    compiled = built and not pure
+    module = "_record_codec" if compiled else "record_codec_pure"
+    assert ended.stdout.split() == [str(compiled), f"rangelog_core.{module}"]
 
 
 def test_records_outlive_their_batch(codec: ModuleType) -> None:
