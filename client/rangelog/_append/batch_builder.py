@@ -101,26 +101,27 @@ class BatchBuilder:
             self._waiters = []
         self._waiters.append(waiter)
 
-    def add_value(self, value: bytes, timestamp_ms: int, size_bytes: int) -> bool:
-        """Add a checked record that has a value only, and return True; False: it does not fit, and was not added."""
-        values = self.values
+    def add_value(self, value: bytes, timestamp_ms: int, size_bytes: int) -> int:
+        """Add a checked record that has a value only; return the number of records then, or 0 when it does not fit."""
+        count = len(self.values)
         size_after = self.size_bytes + size_bytes
-        if values and (size_after > BATCH_BYTES_MAX or len(values) >= BATCH_RECORDS_MAX):
-            return False
-        values.append(value)
+        if count and (size_after > BATCH_BYTES_MAX or count >= BATCH_RECORDS_MAX):
+            return 0
+        self.values.append(value)
         self.timestamps_ms.append(timestamp_ms)
         self.size_bytes = size_after
         if self.keys is not None:
             self.keys.append(None)
         if self.headers is not None:
             self.headers.append(b"")
-        return True
+        return count + 1
 
-    def add(self, record: CheckedRecord) -> bool:
-        """Add a checked record, and return True; False: it does not fit, and was not added. An empty batch takes any record."""
+    def add(self, record: CheckedRecord) -> int:
+        """Add a checked record; return the number of records then, or 0 when it does not fit. The first one always fits."""
         before = len(self.values)
-        if not self.add_value(record.value, record.timestamp_ms, record.size_bytes):
-            return False
+        count = self.add_value(record.value, record.timestamp_ms, record.size_bytes)
+        if not count:
+            return 0
         if record.key is not None:
             if self.keys is None:
                 self.keys = [None] * (before + 1)
@@ -129,7 +130,7 @@ class BatchBuilder:
             if self.headers is None:
                 self.headers = [b""] * (before + 1)
             self.headers[before] = record.headers
-        return True
+        return count
 
     def encode(self, *, stream_id: int, range_index: int, epoch: int, codec: int) -> bytes:
         """Return the record batch, at `base_offset`."""
