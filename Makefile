@@ -9,7 +9,7 @@ SEEDS  ?= 300
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
 .PHONY: help demo test quick unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
-	pd-histories whole reliability reliability-table pd-scale storm bench bench-smoke docs proto lock clean
+	pd-histories whole reliability reliability-table pd-scale storm bench bench-smoke compiled docs proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +105,10 @@ storm: $(READY) ## a range server dies under 10,000 open streams: how long until
 bench-smoke: $(READY) ## one minute: whether anything became twice as slow as it was
 	$(VENV)/bin/rangelog bench --smoke bench/baseline.json
 
+compiled: $(READY) ## the loops over records as a compiled module, beside its source: optional, needs a C compiler and the package index
+	RANGELOG_COMPILE=1 $(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	RANGELOG_PURE= $(PY) -c 'from rangelog_core import record_codec; assert record_codec.COMPILED, "not found after the build"'
+
 docs: $(READY) ## the site of docs/ and of the public docstrings, into build/site; a warning fails it
 	@printed=$$(NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict 2>&1) || { echo "$$printed"; exit 1; }
 	@echo "docs: build/site/index.html"
@@ -118,5 +122,6 @@ lock: $(READY) ## pin all dependencies anew (needs uv)
 
 clean: ## remove what was made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -f core/rangelog_core/_record_codec.*.so
 	rm -rf spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

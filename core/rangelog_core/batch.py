@@ -45,18 +45,17 @@ import struct
 import sys
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import accumulate, repeat
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import google_crc32c
 import zstandard
 
+from rangelog_core import record_codec
 from rangelog_core.batch_extension import EXTENSION_BYTES_MAX, FIELD_ALIGNMENT_BYTES, decode_extension, require_known
 from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation, RecordTooLarge, UnsupportedVersion
 from rangelog_core.limits import BATCH_RECORDS_MAX, BATCH_SIZE_BYTES_MAX, HEADERS_PER_RECORD_MAX, OFFSET_MAX
-from rangelog_core.record import Record
+from rangelog_core.record import NO_HEADERS, Record
 
 MAGIC = b"RLB1"
 VERSION = 1
@@ -68,7 +67,6 @@ CODEC_NONE = 0
 CODEC_ZSTD = 1
 
 _HEADER = struct.Struct("<4sBBHIIQIIQQqq")
-_CRC = struct.Struct("<I")
 _LENGTH_AT = 8
 _CODEC_MASK = 0x07
 _HAS_KEYS = 0x08
@@ -77,8 +75,6 @@ _KNOWN_ATTRIBUTES = _CODEC_MASK | _HAS_KEYS | _HAS_HEADERS
 WHOLE_CRC = 0x48674BC7
 """The crc32c of every whole batch: that of any bytes followed by their own crc32c."""
 _BIG_ENDIAN = sys.byteorder == "big"
-_NO_HEADERS: Mapping[str, bytes] = {}
-_new_record: Callable[[tuple[object, ...]], Record] = partial(tuple.__new__, Record)
 
 
 class BatchHeader(NamedTuple):
@@ -229,7 +225,7 @@ def encode_headers(headers: Mapping[str, bytes] | None) -> bytes:
 def decode_headers(data: bytes) -> Mapping[str, bytes]:
     """Decode one record's headers. Raises ProtocolViolation."""
     if not data:
-        return _NO_HEADERS
+        return NO_HEADERS
     headers: dict[str, bytes] = {}
     position = 1
     try:
@@ -243,13 +239,6 @@ def decode_headers(data: bytes) -> Mapping[str, bytes]:
     if position != len(data):
         raise ProtocolViolation("a record's headers are cut short")
     return headers
-
-
-def _offsets(parts: Sequence[bytes]) -> bytes:
-    offsets = array("I", accumulate(map(len, parts), initial=0))
-    if _BIG_ENDIAN:
-        offsets.byteswap()
-    return offsets.tobytes()
 
 
 def _validity(keys: Sequence[bytes | None]) -> bytes:
@@ -283,48 +272,54 @@ def encode_batch(
     count = len(values)
     if not 0 < count <= BATCH_RECORDS_MAX:
         raise InvalidArgument(f"a batch has 1 to {BATCH_RECORDS_MAX} records, not {count}")
-    stamps = array("q", timestamps_ms)
-    low, high = min(stamps), max(stamps)
-    if _BIG_ENDIAN:
-        stamps.byteswap()
-    columns = [stamps.tobytes(), _offsets(values)]
-    attributes = codec
-    tail: list[bytes] = []
-    if keys is not None:
-        attributes |= _HAS_KEYS
-        present = [key or b"" for key in keys]
-        columns.append(_offsets(present))
-        tail += [_validity(keys), *present]
-    tail += values
-    if headers is not None:
-        attributes |= _HAS_HEADERS
-        columns.append(_offsets(headers))
-        tail += headers
-    body = b"".join(columns + tail)
-    columns_size = len(body)
+    stamps, low_ms, high_ms = record_codec.encode_timestamps(timestamps_ms)
+    body, columns_size = _columns(stamps, values, keys, headers)
+    _require_batch_size(columns_size)
+    body_size = columns_size
     if codec == CODEC_ZSTD:
-        body = zstandard.ZstdCompressor(level=1, write_content_size=True).compress(body)
+        body = [zstandard.ZstdCompressor(level=1, write_content_size=True).compress(b"".join(body))]
+        body_size = len(body[0])
     header_size = HEADER_BYTES + len(extension)
-    length = header_size + len(body) + TRAILER_BYTES
-    if max(length, columns_size) > BATCH_SIZE_BYTES_MAX:
-        raise RecordTooLarge(f"a batch of {max(length, columns_size)} bytes; the limit is {BATCH_SIZE_BYTES_MAX}")
+    length = header_size + body_size + TRAILER_BYTES
+    _require_batch_size(length)
+    attributes = codec | (_HAS_KEYS if keys is not None else 0) | (_HAS_HEADERS if headers is not None else 0)
     fields = (attributes, header_size, length, count, stream_id, range_index, columns_size, epoch, base_offset)
-    header = _HEADER.pack(MAGIC, VERSION, *fields, low, high)
+    header = _HEADER.pack(MAGIC, VERSION, *fields, low_ms, high_ms)
     if extension:
         decode_extension(extension)
-        header += extension
-    return _seal(header, body)
+    return record_codec.seal([header, extension, *body])
 
 
-def _seal(header: bytes, body: bytes) -> bytes:
-    crc = google_crc32c.extend(google_crc32c.value(header), body)
-    return b"".join((header, body, _CRC.pack(crc)))
+def _columns(
+    stamps: bytes, values: Sequence[bytes], keys: Sequence[bytes | None] | None, headers: Sequence[bytes] | None
+) -> tuple[list[bytes], int]:
+    """Return the columns in pieces, and the size of all in bytes."""
+    value_offsets, value_bytes = record_codec.encode_offsets(values)
+    arrays, pieces, piece_bytes = [stamps, value_offsets], values, value_bytes
+    if keys is not None:
+        present = [key or b"" for key in keys]
+        key_offsets, key_bytes = record_codec.encode_offsets(present)
+        validity = _validity(keys)
+        arrays.append(key_offsets)
+        pieces = [validity, *present, *values]
+        piece_bytes += len(validity) + key_bytes
+    if headers is not None:
+        header_offsets, header_bytes = record_codec.encode_offsets(headers)
+        arrays.append(header_offsets)
+        pieces = [*pieces, *headers]
+        piece_bytes += header_bytes
+    return [*arrays, *pieces], sum(map(len, arrays)) + piece_bytes
+
+
+def _require_batch_size(size_bytes: int) -> None:
+    if size_bytes > BATCH_SIZE_BYTES_MAX:
+        raise RecordTooLarge(f"a batch of {size_bytes} bytes; the limit is {BATCH_SIZE_BYTES_MAX}")
 
 
 def restamp(data: bytes, *, range_index: int, epoch: int) -> bytes:
     """Return the same records for another range of the same stream; offsets and extension are unchanged."""
     fields = peek_header(data)._replace(range_index=range_index, epoch=epoch)
-    return _seal(_HEADER.pack(MAGIC, VERSION, *fields), data[HEADER_BYTES:-TRAILER_BYTES])
+    return record_codec.seal([_HEADER.pack(MAGIC, VERSION, *fields), data[HEADER_BYTES:-TRAILER_BYTES]])
 
 
 class Columns(NamedTuple):
@@ -418,44 +413,21 @@ def open_columns(header: BatchHeader, data: bytes) -> Columns:
     return Columns(header, stamps, value_offsets, views[1], key_offsets, validity, views[0], header_offsets, views[2])
 
 
-def _slices(data: memoryview, offsets: array[int], low: int, high: int) -> Iterator[bytes]:
-    if high - low == 1:
-        return iter((bytes(data[offsets[low] : offsets[high]]),))
-    whole = bytes(data)  # slices of bytes are made twice as fast as those of a view
-    return map(whole.__getitem__, map(slice, offsets[low:high], offsets[low + 1 : high + 1]))
-
-
-def _keys(columns: Columns, low: int, high: int) -> Iterator[bytes | None]:
-    if columns.key_offsets is None:
-        return repeat(None)
-    found = _slices(columns.keys, columns.key_offsets, low, high)
-    present = int.from_bytes(columns.key_validity, "little") >> low
-    everyone = (1 << (high - low)) - 1
-    if present & everyone == everyone:
-        return found
-    marks = bin(present & everyone | everyone + 1)[:2:-1]  # least significant first, all of them
-    return (key if mark == "1" else None for key, mark in zip(found, marks, strict=True))
-
-
 def iterate_records(columns: Columns, low: int, high: int) -> Iterator[Record]:
     """Yield the records with the numbers [low, high) of a batch, each made on demand.
 
     Raises ProtocolViolation at a record whose headers are malformed; `check_record_headers` finds these in advance.
     """
-    base = columns.header.base_offset
-    headers: Iterator[Mapping[str, bytes]] = repeat(_NO_HEADERS)
+    headers = None
     if columns.header_offsets is not None:
-        headers = map(decode_headers, _slices(columns.headers, columns.header_offsets, low, high))
-    values = _slices(columns.values, columns.value_offsets, low, high)
-    stamps = columns.timestamps_ms[low:high]
-    # Straight to the tuple: the constructor of a named tuple is a Python function, which costs more than all the rest.
-    return map(_new_record, zip(range(base + low, base + high), stamps, _keys(columns, low, high), values, headers))
+        headers = map(decode_headers, record_codec.cut(columns.headers, columns.header_offsets, low, high))
+    return record_codec.iterate_records(columns, headers, low, high)
 
 
 def check_record_headers(columns: Columns, low: int, high: int) -> None:
     """Check the headers of the records [low, high), so that `iterate_records` succeeds. Raises ProtocolViolation."""
     if columns.header_offsets is not None:
-        deque(map(decode_headers, _slices(columns.headers, columns.header_offsets, low, high)), 0)
+        deque(map(decode_headers, record_codec.cut(columns.headers, columns.header_offsets, low, high)), 0)
 
 
 def clip(header: BatchHeader, start: int, end: int | None) -> tuple[int, int]:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from rangelog_core.errors import InvalidArgument
 
-_NO_HEADERS: Mapping[str, bytes] = {}
+NO_HEADERS: Mapping[str, bytes] = {}
+"""The headers of every record without headers; nobody changes it."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
@@ -28,7 +29,7 @@ class Record(NamedTuple):
     timestamp_ms: int
     key: bytes | None
     value: bytes
-    headers: Mapping[str, bytes] = _NO_HEADERS
+    headers: Mapping[str, bytes] = NO_HEADERS
 
     @property
     def timestamp(self) -> datetime:

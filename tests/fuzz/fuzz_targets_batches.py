@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from random import Random
 
 import google_crc32c
@@ -10,10 +11,12 @@ import zstandard
 
 from rangelog._read.record_chunk import RecordChunk
 from rangelog_core import frame as frames
+from rangelog_core import record_codec, record_codec_pure
 from rangelog_core.batch import (
     CODEC_ZSTD,
     HEADER_BYTES,
     TRAILER_BYTES,
+    Columns,
     check_batch,
     decode_columns,
     decode_headers,
@@ -30,6 +33,7 @@ from rangelog_core.errors import ProtocolViolation
 from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
 from rangelog_core.limits import BATCH_SIZE_BYTES_MAX, FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
 from rangelog_core.net.replica_client import RangeKey, decode_fetch_answer
+from rangelog_core.record import Record
 from rangelog_proto.v1 import data_pb2
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import BORDERS, fields_changed
@@ -144,6 +148,8 @@ def run_batch(data: bytes) -> bool:
     assert [each.offset for each in records] == list(range(header.base_offset, header.end_offset))
     middle = header.base_offset + header.count // 2
     assert decode_records(data, 0, middle) + decode_records(data, middle) == records
+    assert [*_read_purely(columns)] == records
+    assert record_codec_pure.seal([data[:-TRAILER_BYTES]]) == record_codec.seal([data[:-TRAILER_BYTES]]) == data
     chunk = RecordChunk([columns], middle, None)
     assert list(chunk) == records[header.count // 2 :] == [*chunk[:-1], chunk[-1]]
     again = encode_batch(
@@ -161,6 +167,15 @@ def run_batch(data: bytes) -> bool:
     assert decode_records(again) == records
     assert extension_of(again, check_batch(again)) == extension_of(data, header)
     return True
+
+
+def _read_purely(columns: Columns) -> Iterator[Record]:
+    """The records as the pure loops make them: where the compiled ones are built, `decode_records` uses those."""
+    count = columns.header.count
+    headers = None
+    if columns.header_offsets is not None:
+        headers = map(decode_headers, record_codec_pure.cut(columns.headers, columns.header_offsets, 0, count))
+    return record_codec_pure.iterate_records(columns, headers, 0, count)
 
 
 def run_batches(data: bytes) -> bool:

@@ -60,6 +60,7 @@ CORES = (
             "limits",
             "object_keys",
             "record",
+            "record_codec_pure",
             "stream_config",
             "versions",
         )

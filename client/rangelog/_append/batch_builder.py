@@ -101,25 +101,27 @@ class BatchBuilder:
             self._waiters = []
         self._waiters.append(waiter)
 
-    def has_room(self, size_bytes: int) -> bool:
-        """Whether a record of this size fits; an empty batch has room for any record."""
-        values = self.values
-        return not values or (self.size_bytes + size_bytes <= BATCH_BYTES_MAX and len(values) < BATCH_RECORDS_MAX)
-
-    def add_value(self, value: bytes, timestamp_ms: int, size_bytes: int) -> None:
-        """Add a checked record that has a value only."""
+    def add_value(self, value: bytes, timestamp_ms: int, size_bytes: int) -> int:
+        """Add a checked record that has a value only; return the number of records then, or 0 when it does not fit."""
+        count = len(self.values)
+        size_after = self.size_bytes + size_bytes
+        if count and (size_after > BATCH_BYTES_MAX or count >= BATCH_RECORDS_MAX):
+            return 0
         self.values.append(value)
         self.timestamps_ms.append(timestamp_ms)
-        self.size_bytes += size_bytes
+        self.size_bytes = size_after
         if self.keys is not None:
             self.keys.append(None)
         if self.headers is not None:
             self.headers.append(b"")
+        return count + 1
 
-    def add(self, record: CheckedRecord) -> None:
-        """Add a checked record."""
+    def add(self, record: CheckedRecord) -> int:
+        """Add a checked record; return the number of records then, or 0 when it does not fit. The first one always fits."""
         before = len(self.values)
-        self.add_value(record.value, record.timestamp_ms, record.size_bytes)
+        count = self.add_value(record.value, record.timestamp_ms, record.size_bytes)
+        if not count:
+            return 0
         if record.key is not None:
             if self.keys is None:
                 self.keys = [None] * (before + 1)
@@ -128,6 +130,7 @@ class BatchBuilder:
             if self.headers is None:
                 self.headers = [b""] * (before + 1)
             self.headers[before] = record.headers
+        return count
 
     def encode(self, *, stream_id: int, range_index: int, epoch: int, codec: int) -> bytes:
         """Return the record batch, at `base_offset`."""

@@ -73,6 +73,7 @@ class Writer:
         self._append_timeout_s = append_timeout_s
         self._open_timeout_s = open_timeout_s
         self._inflight_bytes_max = inflight_bytes_max
+        self._pending_bytes_max = _OVERSHOOT * inflight_bytes_max
         self._runner: AppenderRunner | None = None
         self._loop: asyncio.AbstractEventLoop
         self._stream: common_pb2.Stream
@@ -266,9 +267,8 @@ class Writer:
             Overloaded: Twice `inflight_bytes_max` bytes are not acked.
             RangelogError: The errors of `append` that are known at once.
         """
-        if not self._accepting or self._pending_bytes >= _OVERSHOOT * self._inflight_bytes_max:
+        if not self._accepting or self._pending_bytes >= self._pending_bytes_max:
             self._refuse()
-        batch = self._builder
         if (
             key is None
             and headers is None
@@ -277,19 +277,19 @@ class Writer:
             and len(value) <= RECORD_SIZE_BYTES_MAX
         ):
             size_bytes = len(value) + RECORD_OVERHEAD_BYTES
-            if not batch.has_room(size_bytes):
-                batch = self._submit_gathered()
-            batch.add_value(value, time.time_ns() // 1_000_000, size_bytes)
+            timestamp_ms = time.time_ns() // 1_000_000
+            count = self._builder.add_value(value, timestamp_ms, size_bytes)
+            if not count:  # it did not fit
+                count = self._submit_gathered().add_value(value, timestamp_ms, size_bytes)
         else:
             record = check_record(value, key, headers, timestamp)
             size_bytes = record.size_bytes
-            if not batch.has_room(size_bytes):
-                batch = self._submit_gathered()
-            batch.add(record)
+            count = self._builder.add(record) or self._submit_gathered().add(record)
         self._pending_bytes += size_bytes
         offset = self._next_offset
         self._next_offset = offset + 1
-        if not self._pump_due and self._may_send():
+        # Later records of a batch need not ask: where the first may not be sent, the ack of a batch in flight sends them all.
+        if count == 1 and not self._pump_due and self._may_send():
             self._pump_due = True
             self._loop.call_soon(self._pump)
         return offset

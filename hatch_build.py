@@ -1,0 +1,74 @@
+"""The build hook of the wheel and of the editable install: compiles `rangelog_core._record_codec` when it is asked to.
+
+What holds: without RANGELOG_COMPILE=1 in the environment the hook does nothing, and the build needs neither Cython nor a C
+compiler.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_SOURCE = Path("core/rangelog_core/_record_codec.pyx")
+_COMPILE_TIMEOUT_S = 600
+
+
+class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc]
+    """Compile the optional module beside its source, and put it into the wheel."""
+
+    def dependencies(self) -> list[str]:
+        """Return what the build needs beyond hatchling."""
+        return ["cython>=3.1,<4", "setuptools"] if _is_asked() else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile before the files of the wheel are collected."""
+        if not _is_asked() or self.target_name != "wheel":
+            return
+        built = compile_module(Path(self.root))
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        if version != "editable":
+            build_data["force_include"][str(built)] = f"rangelog_core/{built.name}"
+
+    def clean(self, versions: list[str]) -> None:
+        """Remove what was compiled."""
+        for built in (Path(self.root) / _SOURCE.parent).glob(f"{_SOURCE.stem}.*"):
+            if built.suffix in (".so", ".pyd"):
+                built.unlink()
+
+
+def _is_asked() -> bool:
+    return os.environ.get("RANGELOG_COMPILE") == "1"
+
+
+def compile_module(root: Path) -> Path:
+    """Compile the module beside its source, and return its path. Raises CalledProcessError when a tool fails."""
+    with tempfile.TemporaryDirectory() as directory:
+        source = Path(directory) / _SOURCE.with_suffix(".c").name
+        commands = (
+            [sys.executable, "-m", "cython", "-3", str(root / _SOURCE), "-o", str(source)],
+            [sys.executable, "-c", _BUILD, source.name],
+        )
+        for command in commands:
+            subprocess.run(command, cwd=directory, check=True, timeout=_COMPILE_TIMEOUT_S)
+        (built,) = (each for each in Path(directory).glob(f"{_SOURCE.stem}.*") if each.suffix in (".so", ".pyd"))
+        target = (root / _SOURCE).with_name(built.name)
+        fresh = target.with_suffix(".new")
+        shutil.copyfile(built, fresh)
+        fresh.replace(target)  # a process that has loaded the former one keeps it
+    return target
+
+
+_BUILD = f"""
+import sys
+from setuptools import Extension, setup
+extension = Extension("{_SOURCE.stem}", [sys.argv.pop()])
+setup(name="rangelog-record-codec", py_modules=[], ext_modules=[extension], script_args=["--quiet", "build_ext", "--inplace"])
+"""
