@@ -77,6 +77,7 @@ class Cluster:
     def __init__(self, **servers: Server) -> None:
         self.servers = servers
         self.ends: list[int] = []
+        self.addresses: dict[Any, str] = {}
 
     async def get(self, replica: Any, address: str) -> Any:
         if replica.server not in self.servers:
