@@ -9,31 +9,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 import rangelog
 import rangelog.sync
 from rangelog_cli.local.processes import Cluster
+from tests.support.threads import WAIT_S, within
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone]
-_T = TypeVar("_T")
-WAIT_S = 20.0
-
-
-def within(work: Callable[[], _T]) -> _T:
-    """Run `work` on a thread of its own and return what it returns; fail, and not hang, when it does not end."""
-    future: concurrent.futures.Future[_T] = concurrent.futures.Future()
-
-    def main() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=main, daemon=True).start()
-    return future.result(WAIT_S)
 
 
 @pytest.fixture

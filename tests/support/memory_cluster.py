@@ -60,6 +60,16 @@ class Cluster:
         self.floor_offset = max(self.floor_offset, end_offset)
         return self.open_range()
 
+    def follow(self, **options: Any) -> tuple[asyncio.Task[None], list[int]]:
+        """Start a follower; return its task, and the list that gets the offsets of what it shows."""
+        seen: list[int] = []
+
+        async def follow() -> None:
+            async for record in self.reader(follow=True, **options):
+                seen.append(record.offset)
+
+        return asyncio.create_task(follow()), seen
+
     def append(self, count: int, *, size: int = 1_000, confirmed: bool = True) -> None:
         """A batch of one record each, to all."""
         for _ in range(count):

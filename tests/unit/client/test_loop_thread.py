@@ -11,29 +11,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from rangelog._loop_thread import LoopThread
 from rangelog_core import errors
-
-_T = TypeVar("_T")
-WAIT_S = 10.0
-
-
-def within(work: Callable[[], _T]) -> _T:
-    """Run `work` on a thread of its own and return what it returns; fail, and not hang, when it does not end."""
-    future: concurrent.futures.Future[_T] = concurrent.futures.Future()
-
-    def main() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=main, daemon=True).start()
-    return future.result(WAIT_S)
+from tests.support.threads import WAIT_S, within
 
 
 @pytest.fixture
@@ -44,7 +28,7 @@ def loop() -> Iterator[LoopThread]:
     within(made.stop)
 
 
-async def _value(value: _T) -> _T:
+async def _value(value: Any) -> Any:
     await asyncio.sleep(0)
     return value
 

@@ -71,13 +71,7 @@ async def test_catching_up_is_one_request(cluster: Cluster, monkeypatch: pytest.
 async def test_following(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is confirmed comes by itself, and nothing before it is confirmed."""
     cluster.append(2)
-    seen: list[int] = []
-
-    async def follow() -> None:
-        async for record in cluster.reader(follow=True):
-            seen.append(record.offset)
-
-    following = asyncio.create_task(follow())
+    following, seen = cluster.follow()
     await until(lambda: seen == [0, 1])
     fetches = sent(monkeypatch)
     for _ in range(20):
@@ -138,13 +132,7 @@ async def test_an_end_that_is_not_acked_yet_is_waited_for(cluster: Cluster) -> N
     """Who follows up to an offset beyond what is acked is shown nothing before it is."""
     cluster.append(3)
     cluster.append(3, confirmed=False)
-    seen: list[int] = []
-
-    async def follow() -> None:
-        async for record in cluster.reader(follow=True, end=5):
-            seen.append(record.offset)
-
-    following = asyncio.create_task(follow())
+    following, seen = cluster.follow(end=5)
     await until(lambda: len(seen) >= 3)
     await cluster.heard_from_all()
     assert seen == [0, 1, 2]
@@ -197,13 +185,7 @@ async def test_a_follower_leaves_a_replica_that_is_behind_though_nothing_else_ch
     monkeypatch.setattr(cluster, "watch", watch)
     monkeypatch.setattr(reader_module, "_LONG_POLL_MS", 20)
     cluster.append(1)
-    seen: list[int] = []
-
-    async def follow() -> None:
-        async for record in cluster.reader(follow=True):
-            seen.append(record.offset)
-
-    following = asyncio.create_task(follow())
+    following, seen = cluster.follow()
     try:
         for number in range(len(cluster.servers)):  # wherever the follower waits, that one is left behind in its turn
             await until(lambda: answered.is_set() and len(seen) == cluster.end and sum(cluster.fetches()) == 1)

@@ -128,13 +128,7 @@ async def test_a_start_by_time_never_takes_behind_for_absent(cluster: Cluster, m
 async def test_a_reader_stays_on_its_stream(cluster: Cluster) -> None:
     """The stream is deleted and another one has its name: the reader is told, and shown nothing of the other one."""
     cluster.append(3)
-    seen: list[int] = []
-
-    async def follow() -> None:
-        async for record in cluster.reader(follow=True):
-            seen.append(record.offset)
-
-    following = asyncio.create_task(follow())
+    following, seen = cluster.follow()
     async with asyncio.timeout(5):
         while len(seen) < 3:
             await asyncio.sleep(0.001)
@@ -173,13 +167,7 @@ async def test_a_range_that_was_dropped_is_not_taken_for_empty(cluster: Cluster)
 async def test_a_follower_that_starts_in_the_future_is_shown_nothing_earlier(cluster: Cluster) -> None:
     """The stream has nothing of that time yet: what comes before it is passed over, in the middle of a batch as well."""
     cluster.append(3)
-    seen: list[int] = []
-
-    async def follow() -> None:
-        async for record in cluster.reader(follow=True, start=at(7)):
-            seen.append(record.offset)
-
-    following = asyncio.create_task(follow())
+    following, seen = cluster.follow(start=at(7))
     await cluster.heard_from_all()
     cluster.append(2)
     data = batch(5, [b"%d" % number for number in range(5, 9)])
@@ -197,13 +185,7 @@ async def test_a_follower_that_starts_in_the_future_is_shown_nothing_earlier(clu
 async def test_a_follower_does_not_wait_for_the_placement_driver(cluster: Cluster) -> None:
     """It does not answer for as long as one likes: what is acked is shown at once all the same, and the reader lives on."""
     cluster.append(1)
-    seen: list[int] = []
-
-    async def follow() -> None:
-        async for record in cluster.reader(follow=True, timeout_s=0.1):
-            seen.append(record.offset)
-
-    following = asyncio.create_task(follow())
+    following, seen = cluster.follow(timeout_s=0.1)
     await until(lambda: seen == [0])
     asked = asyncio.Event()
 
