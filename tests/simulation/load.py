@@ -19,7 +19,7 @@ HUB = "h0"
 """The process in which several roles share one client."""
 OPENED_AGAIN_EVERY = 8
 """In so many seeds one has a stream that is opened again and again. Not drawn: that would change all other seeds."""
-FLEET_EVERY = 8
+MANY_STREAMS_EVERY = 8
 """In so many seeds one process writes many streams. Not drawn, for the same reason."""
 RETENTION_S = 30.0
 RETENTION_KEPT_S = 15.0
@@ -103,8 +103,8 @@ class Load:
             clients.start("host", virtual_streams.gather(clients, "quiet"))
         if clients.cluster.seed % OPENED_AGAIN_EVERY == 3:
             clients.start("opener", virtual_streams.open_again(clients, "idle"))
-        if clients.cluster.seed % FLEET_EVERY == 5:
-            clients.start("admiral", virtual_streams.sail(clients, "fleet"))
+        if clients.cluster.seed % MANY_STREAMS_EVERY == 5:
+            clients.start("creator", virtual_streams.write_many(clients, "fleet"))
 
     async def _second(self) -> None:
         """A second stream that lives for ever, with a writer and a reader of its own beside those of the main one."""

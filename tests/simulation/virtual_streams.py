@@ -23,7 +23,7 @@ CERTAIN_S = 4.0
 """A deletion that took longer may have given up waiting for a server that did not answer."""
 CROWD = 300
 OPENED_AGAIN = 9
-FLEET = 10
+MANY_STREAMS = 10
 
 
 async def create(clients: Clients, name: str) -> Life:
@@ -136,10 +136,10 @@ async def open_again(clients: Clients, name: str) -> None:
         await idle.close(flush=False)
 
 
-async def sail(clients: Clients, name: str) -> None:
-    """Many streams with a writer each that share one client: what a server's death asks of them goes out in calls of many."""
+async def write_many(clients: Clients, name: str) -> None:
+    """Create many streams, each with a writer, on one client: after a server's death their seals go out in calls of many."""
     process = f"p-{name}"
-    for number in range(FLEET):
+    for number in range(MANY_STREAMS):
         life = await create(clients, f"{name}-{number}")
         if clients.stopping:
             return

@@ -25,6 +25,14 @@ def fill(journal: Journal, count: int, *, term: int = 1, sync_each: int = 1) -> 
             journal.sync()
 
 
+def flushed(path: Path, count: int) -> bytes:
+    """Write a journal of `count` flushed entries; return its bytes."""
+    journal = Journal(path)
+    fill(journal, count)
+    journal.close()
+    return path.read_bytes()
+
+
 def reopen(path: Path, must_hold: int = 0) -> list[JournalEntry]:
     """The entries that a new process finds."""
     journal = Journal(path, must_hold=must_hold)
@@ -77,10 +85,7 @@ def test_every_truncation_of_an_unflushed_tail_recovers_a_prefix(tmp_path: Path)
 def test_no_truncation_of_flushed_entries_goes_unnoticed(tmp_path: Path) -> None:
     """Cut at any length below what was flushed, the journal refuses to open."""
     path = tmp_path / "journal"
-    journal = Journal(path)
-    fill(journal, 6)
-    journal.close()
-    data = path.read_bytes()
+    data = flushed(path, 6)
     for length in range(len(data)):
         path.write_bytes(data[:length])
         with pytest.raises(Corruption):
@@ -90,10 +95,7 @@ def test_no_truncation_of_flushed_entries_goes_unnoticed(tmp_path: Path) -> None
 def test_every_bit_flip_in_a_flushed_journal_is_detected(tmp_path: Path) -> None:
     """One flipped bit anywhere is Corruption, and the file is left as it is for whoever repairs it."""
     path = tmp_path / "journal"
-    journal = Journal(path)
-    fill(journal, 5)
-    journal.close()
-    data = path.read_bytes()
+    data = flushed(path, 5)
     for position in range(len(data)):
         for bit in (0, 7):
             bad = bytearray(data)
