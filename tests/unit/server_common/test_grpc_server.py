@@ -113,7 +113,7 @@ async def test_unknown_service() -> None:
     server = GrpcServer()
     try:
         port = await server.start("127.0.0.1:0", ())
-        with pytest.raises(errors.ProtocolViolation, match=r"another version, or port\?"):
+        with pytest.raises(errors.UnsupportedVersion, match=r"an earlier version .*, or another port\?"):
             await _list_servers(f"127.0.0.1:{port}")
     finally:
         await server.stop(0)
