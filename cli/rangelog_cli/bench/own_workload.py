@@ -38,8 +38,6 @@ OWN = (ARROW, STREAMS, END, GAP_PD, TAKEOVER, COLD)
 NEEDS_OWN_CLUSTER = frozenset({GAP_PD, COLD})
 
 _OPENING_AT_ONCE = 16
-_STREAMS_INFLIGHT_BYTES = 64 << 10
-"""At least so much of each stream: with more, what a thousand have in flight would take seconds of its own to settle."""
 _STREAMS_WEIGHED_MIN = 100
 """What fewer weigh is lost among what else changes in a process."""
 _COLD_RANGE_BYTES = 32 << 20
@@ -88,9 +86,7 @@ async def measure_streams(ours: Rangelog, effort: Effort, count: int, emit: Emit
     """`count` streams open at once in one client, all appended to in turn; and what an open stream weighs."""
     held_before = _held_bytes(ours)
     names = [await ours.new_stream() for _ in range(count)]
-    writers = [
-        ours.client.writer(name, inflight_bytes_max=max(_STREAMS_INFLIGHT_BYTES, (8 << 20) // count)) for name in names
-    ]
+    writers = [ours.client.writer(name) for name in names]
     try:
         opening_s = now()
         for at in range(0, count, _OPENING_AT_ONCE):

@@ -37,13 +37,13 @@ from rangelog_core.limits import (
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.budgets import AppendBudget, FetchBudget
 from rangelog_core.net.keepalive import notice_vanished_peer
+from rangelog_core.net.send_queue import SendQueue
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES
 from rangelog_proto.v1 import common_pb2, data_pb2
 
 CONNECT_TIMEOUT_S = 3.0
 SILENT_S = 3.0
 """A peer that sends nothing for so long while a request waits counts as dead."""
-_WRITE_BUFFER_BYTES_MAX = 128 * 1024 * 1024
 CONFIRMS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
 
@@ -130,7 +130,7 @@ class DataConnection(asyncio.BufferedProtocol):
         self._subscriptions: dict[int, Replies] = {}
         self._listeners: dict[tuple[int, int], RangeListener] = {}
         self._confirms: list[tuple[int, int, int, int]] = []  # that go out together
-        self._turn: list[bytes] | None = None  # what this turn of the loop has written after its first frame
+        self._out: SendQueue | None = None
 
     @classmethod
     async def connect(
@@ -256,7 +256,7 @@ class DataConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's transport is no subclass of asyncio's
-        self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES_MAX)
+        self._out = SendQueue(self._transport)
         notice_vanished_peer(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -271,6 +271,16 @@ class DataConnection(asyncio.BufferedProtocol):
                 self._dispatch(frame)
         except (FrameError, DecodeError) as error:
             self._close(ProtocolViolation(f"range server {self.replica.server}: {error}"))
+
+    def pause_writing(self) -> None:
+        """Keep what is put from now on: the server does not read as fast."""
+        if self._out is not None:
+            self._out.hold()
+
+    def resume_writing(self) -> None:
+        """Send what was kept."""
+        if self._out is not None:
+            self._out.release()
 
     def eof_received(self) -> bool | None:
         """Close the connection, since the peer has closed it."""
@@ -316,21 +326,9 @@ class DataConnection(asyncio.BufferedProtocol):
         self._put((encode_head(opcode, request_id, message, size), *payload))
 
     def _put(self, buffers: Sequence[bytes]) -> None:
-        if self._transport is None:
+        if self._out is None:
             raise InternalError("the connection is used before it is open")
-        if self._turn is not None:
-            self._turn += buffers
-            return
-        # The first frame of a turn goes at once, for the sake of latency; the others together, for each write is a call of
-        # the kernel that costs more than everything else about a small frame.
-        self._turn = []
-        asyncio.get_running_loop().call_soon(self._end_turn)
-        self._transport.writelines(buffers)
-
-    def _end_turn(self) -> None:
-        buffers, self._turn = self._turn, None
-        if buffers and self._transport is not None and self.closed is None:
-            self._transport.writelines(buffers)
+        self._out.put(buffers)
 
     def _dispatch(self, frame: Frame) -> None:
         if frame.opcode is Opcode.APPEND_REPLY:
@@ -369,6 +367,8 @@ class DataConnection(asyncio.BufferedProtocol):
         if self.closed is not None:
             return
         self.closed = error
+        if self._out is not None:
+            self._out.close()
         if self._transport is not None:
             self._transport.abort()
         for future in list(self._pending.values()):

@@ -404,7 +404,7 @@ async def test_a_peer_that_vanishes_is_noticed(start_server: StartServer) -> Non
     connection.close()
 
 
-def test_a_transport_without_a_socket() -> None:
+async def test_a_transport_without_a_socket() -> None:
     """Where there is no socket, as in the simulation, or one that is not TCP's, nothing is asked for."""
 
     class Transport(asyncio.Transport):
