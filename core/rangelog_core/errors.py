@@ -22,6 +22,7 @@
     │   ├── StorageFull             the disk is full; reads continue
     │   └── Overloaded              a bounded queue is full
     ├── OutcomeUnknown              a command may or may not have been applied: read the state
+    ├── SessionExpired              a journal's proposer was idle for too long: the outcome of its last commands is unknown
     ├── PreconditionFailed          another caller was first (compare-and-set, seal, object key)
     │   └── SealBelowFloor          readers have seen records above the requested end: carries the floor
     ├── ProtocolViolation           bytes that the protocol does not allow
@@ -212,6 +213,13 @@ class OutcomeUnknown(RangelogError):
 
     code = "OUTCOME_UNKNOWN"
     retriable = True
+    outcome_unknown = True
+
+
+class SessionExpired(RangelogError):
+    """A journal's proposer was idle for too long: whether its last commands were applied is not known any more."""
+
+    code = "SESSION_EXPIRED"
     outcome_unknown = True
 
 

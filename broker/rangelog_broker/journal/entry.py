@@ -1,0 +1,143 @@
+"""The entries of a journal: the values of its stream's records. Bytes only, no I/O.
+
+    entry:    version u8 · kind u8 · rest
+    OPEN      now_ms u64
+    COMMAND   now_ms u64 · session u64 · sequence u64 · settled u64 · command
+    OWN       now_ms u64 · command
+    PIECE     epoch u64 · covers u64 · number u32 · last u8 · piece
+
+Little-endian. The time is the owner's at the proposal: who replays the entry uses this one, never its own. OWN is a command of
+the journal's owner, which nobody retries. A PIECE is part of the snapshot that the owner of `epoch` took of the state
+after all entries below the offset `covers`.
+
+An entry of a later version or of an unknown kind raises UnsupportedVersion: who skipped it would have another state.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from rangelog_core.errors import Corruption
+from rangelog_core.limits import KIB, RECORD_SIZE_BYTES_MAX
+from rangelog_core.versions import VersionRange, unsupported
+
+VERSIONS = VersionRange(1, 1)
+COMMAND_BYTES_MAX = RECORD_SIZE_BYTES_MAX - KIB
+PIECE_BYTES_MAX = RECORD_SIZE_BYTES_MAX - KIB
+U64_MAX = (1 << 64) - 1
+
+_HEAD = struct.Struct("<BB")
+_OPEN = struct.Struct("<BBQ")
+_COMMAND = struct.Struct("<BBQQQQ")
+_OWN = struct.Struct("<BBQ")
+_PIECE = struct.Struct("<BBQQIB")
+
+
+class Kind(IntEnum):
+    """The kind of an entry."""
+
+    OPEN = 1
+    COMMAND = 2
+    OWN = 3
+    PIECE = 4
+
+
+class Open(NamedTuple):
+    """Opens a session: its number is the entry's offset."""
+
+    now_ms: int
+
+
+class Command(NamedTuple):
+    """A command of a session. `settled`: the proposer has the results of all sequences below it."""
+
+    now_ms: int
+    session: int
+    sequence: int
+    settled: int
+    command: bytes
+
+
+class Own(NamedTuple):
+    """A command of the owner."""
+
+    now_ms: int
+    command: bytes
+
+
+class Piece(NamedTuple):
+    """A part of a snapshot."""
+
+    epoch: int
+    covers: int
+    number: int
+    last: bool
+    data: bytes
+
+
+Entry = Open | Command | Own | Piece
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """Return the bytes of an entry."""
+    version = VERSIONS.highest
+    if isinstance(entry, Command):
+        now_ms, session, sequence, settled, command = entry
+        return _COMMAND.pack(version, Kind.COMMAND, now_ms, session, sequence, settled) + command
+    if isinstance(entry, Piece):
+        epoch, covers, number, last, data = entry
+        return _PIECE.pack(version, Kind.PIECE, epoch, covers, number, last) + data
+    if isinstance(entry, Own):
+        return _OWN.pack(version, Kind.OWN, entry.now_ms) + entry.command
+    return _OPEN.pack(version, Kind.OPEN, entry.now_ms)
+
+
+def decode_entry(data: bytes) -> Entry:
+    """Return the entry. Raises Corruption, UnsupportedVersion.
+
+    >>> decode_entry(encode_entry(Open(5)))
+    Open(now_ms=5)
+    """
+    if len(data) < _HEAD.size:
+        raise Corruption("an entry of a journal is cut short")
+    version, kind = _HEAD.unpack_from(data)
+    if version not in range(VERSIONS.lowest, VERSIONS.highest + 1) or kind not in _DECODERS:
+        raise unsupported(f"an entry of kind {kind} of a journal", version, VERSIONS, "this broker")
+    form, make = _DECODERS[kind]
+    if len(data) < form.size:
+        raise Corruption("an entry of a journal is cut short")
+    return make(data)
+
+
+def _decode_open(data: bytes) -> Entry:
+    if len(data) != _OPEN.size:
+        raise Corruption("an entry that opens a session is too long")
+    return Open(_OPEN.unpack(data)[2])
+
+
+def _decode_command(data: bytes) -> Entry:
+    _, _, now_ms, session, sequence, settled = _COMMAND.unpack_from(data)
+    if settled > sequence:
+        raise Corruption(f"a command {sequence} that is settled already, as all below {settled}")
+    return Command(now_ms, session, sequence, settled, data[_COMMAND.size :])
+
+
+def _decode_own(data: bytes) -> Entry:
+    return Own(_OWN.unpack_from(data)[2], data[_OWN.size :])
+
+
+def _decode_piece(data: bytes) -> Entry:
+    _, _, epoch, covers, number, last = _PIECE.unpack_from(data)
+    if last > 1:
+        raise Corruption("a piece of a snapshot with a bad flag")
+    return Piece(epoch, covers, number, bool(last), data[_PIECE.size :])
+
+
+_DECODERS = {
+    int(Kind.OPEN): (_OPEN, _decode_open),
+    int(Kind.COMMAND): (_COMMAND, _decode_command),
+    int(Kind.OWN): (_OWN, _decode_own),
+    int(Kind.PIECE): (_PIECE, _decode_piece),
+}

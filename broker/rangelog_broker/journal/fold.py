@@ -1,0 +1,107 @@
+"""The fold of a journal's entries: the machine, the sessions and the time, after all entries below an offset.
+
+What holds: the state is a function of the entries, whoever applies them and whenever. A snapshot holds exactly the state after
+the entries below the offset that it covers, so it changes nothing but the time to replay.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+from rangelog_broker.journal.entry import PIECE_BYTES_MAX, Command, Entry, Own, Piece
+from rangelog_broker.journal.machine import Machine
+from rangelog_broker.journal.sessions import RESULT_BYTES_MAX, Result, Sessions, refused
+from rangelog_core.errors import Corruption, InternalError, RangelogError
+
+_HEAD = struct.Struct("<BQ")  # _OF_FOLD, now_ms
+_OF_FOLD, _OF_SESSIONS, _OF_MACHINE = b"\0", b"\1", b"\2"
+
+
+class Fold:
+    """The state of one journal. Every method is deterministic."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.sessions = Sessions()
+        self.now_ms = 0
+        self.applied_offset = 0  # all entries below it are applied
+
+    @property
+    def size_bytes(self) -> int:
+        """About the size of a snapshot."""
+        return self.machine.size_bytes + self.sessions.size_bytes
+
+    def apply(self, offset: int, entry: Entry) -> Result | None:
+        """Apply the entry at an offset; return a command's result. Raises Corruption when entries before it are missing."""
+        if offset != self.applied_offset:
+            raise Corruption(f"the journal's entry {offset} follows {self.applied_offset}: entries are missing")
+        self.applied_offset = offset + 1
+        if isinstance(entry, Piece):
+            return None
+        if entry.now_ms > self.now_ms:
+            self.now_ms = entry.now_ms
+        now_ms = self.now_ms
+        self.sessions.expire(now_ms)
+        if isinstance(entry, Command):
+            known = self.sessions.begin(entry, now_ms)
+            if known is not None:
+                return known
+            result = self._apply(entry.command, now_ms)
+            self.sessions.keep(entry, result)
+            return result
+        if isinstance(entry, Own):
+            return self._apply(entry.command, now_ms)
+        return self.sessions.open(offset, now_ms)
+
+    def skip(self, offset: int) -> None:
+        """Note that the entries below `offset` change no state: pieces of snapshots."""
+        self.applied_offset = offset
+
+    def _apply(self, command: bytes, now_ms: int) -> Result:
+        try:
+            result = Result(self.machine.apply(command, now_ms))
+        except RangelogError as error:
+            result = refused(error)
+        if result.size_bytes > RESULT_BYTES_MAX:
+            raise InternalError(
+                f"a machine gave a result of {result.size_bytes} bytes; the limit is {RESULT_BYTES_MAX}"
+            )
+        return result
+
+    # ---- snapshots
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Return the pieces of the present state; later entries do not change them."""
+        return _tagged(_HEAD.pack(0, self.now_ms), self.sessions.snapshot(), self.machine.snapshot())
+
+    def restore(self, covers: int, pieces: Iterable[bytes]) -> None:
+        """Become the state of a snapshot that covers all entries below `covers`. Raises Corruption, UnsupportedVersion."""
+        pieces = iter(pieces)
+        head = next(pieces, b"")
+        if len(head) != _HEAD.size or head[:1] != _OF_FOLD:
+            raise Corruption("a journal's snapshot has no head")
+        self.now_ms = _HEAD.unpack(head)[1]
+        self.sessions = Sessions()
+        self.machine.restore(self._restored(pieces))
+        self.applied_offset = covers
+
+    def _restored(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Restore the sessions; yield the machine's pieces."""
+        for piece in pieces:
+            tag = piece[:1]
+            if tag == _OF_SESSIONS:
+                self.sessions.restore(piece[1:])
+            elif tag == _OF_MACHINE:
+                yield piece[1:]
+            else:
+                raise Corruption("a journal's snapshot has a piece of an unknown kind")
+
+
+def _tagged(head: bytes, sessions: Iterator[bytes], machine: Iterator[bytes]) -> Iterator[bytes]:
+    yield head
+    for tag, pieces in ((_OF_SESSIONS, sessions), (_OF_MACHINE, machine)):
+        for piece in pieces:
+            if len(piece) >= PIECE_BYTES_MAX:
+                raise InternalError(f"a piece of {len(piece)} bytes; the limit is {PIECE_BYTES_MAX - 1}")
+            yield tag + piece
