@@ -68,9 +68,11 @@ class Metadata:
         request = pd_pb2.DeleteStreamRequest(request_id=new_request_id(), name=name)
         return await self.pd.delete_stream(request, timeout_s=timeout_s)
 
-    async def trim_stream(self, name: str, trim_offset: int) -> common_pb2.Stream:
-        """Remove all records below an offset."""
-        request = pd_pb2.TrimStreamRequest(request_id=new_request_id(), name=name, trim_offset=trim_offset)
+    async def trim_stream(self, name: str, trim_offset: int, *, stream_id: int = 0) -> common_pb2.Stream:
+        """Remove all records below an offset, of the stream with this id if one is given."""
+        request = pd_pb2.TrimStreamRequest(
+            request_id=new_request_id(), name=name, trim_offset=trim_offset, stream_id=stream_id
+        )
         return (await self.pd.trim_stream(request, timeout_s=CALL_TIMEOUT_S)).stream
 
     async def open_writer(self, name: str, writer: str, timeout_s: float) -> pd_pb2.OpenWriterResponse:

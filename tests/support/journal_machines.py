@@ -18,13 +18,15 @@ class Chain:
         self.count = 0
         self.digest = bytes(8)
         self.commands: list[bytes] = []
-        self.padding = 0
+        self.now_ms = 0
 
     @property
     def size_bytes(self) -> int:
         return sum(map(len, self.commands)) + 16
 
     def apply(self, command: bytes, now_ms: int) -> bytes:
+        assert now_ms >= self.now_ms, "time does not go back"
+        self.now_ms = now_ms
         if command.startswith(b"refuse"):
             raise PreconditionFailed("as asked")
         self.count += 1

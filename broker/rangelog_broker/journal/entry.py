@@ -5,10 +5,11 @@
     COMMAND   now_ms u64 · session u64 · sequence u64 · settled u64 · command
     OWN       now_ms u64 · command
     PIECE     epoch u64 · covers u64 · number u32 · last u8 · piece
+    PROOF     nothing
 
 Little-endian. The time is the owner's at the proposal: who replays the entry uses this one, never its own. OWN is a command of
 the journal's owner, which nobody retries. A PIECE is part of the snapshot that the owner of `epoch` took of the state
-after all entries below the offset `covers`.
+after all entries below the offset `covers`. A PROOF changes nothing: its ack shows that the owner's epoch still holds.
 
 An entry of a later version or of an unknown kind raises UnsupportedVersion: who skipped it would have another state.
 """
@@ -42,6 +43,7 @@ class Kind(IntEnum):
     COMMAND = 2
     OWN = 3
     PIECE = 4
+    PROOF = 5
 
 
 class Open(NamedTuple):
@@ -77,7 +79,11 @@ class Piece(NamedTuple):
     data: bytes
 
 
-Entry = Open | Command | Own | Piece
+class Proof(NamedTuple):
+    """Shows, by its ack, that nobody had fenced the owner when it was appended."""
+
+
+Entry = Open | Command | Own | Piece | Proof
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -91,6 +97,8 @@ def encode_entry(entry: Entry) -> bytes:
         return _PIECE.pack(version, Kind.PIECE, epoch, covers, number, last) + data
     if isinstance(entry, Own):
         return _OWN.pack(version, Kind.OWN, entry.now_ms) + entry.command
+    if isinstance(entry, Proof):
+        return _HEAD.pack(version, Kind.PROOF)
     return _OPEN.pack(version, Kind.OPEN, entry.now_ms)
 
 
@@ -135,9 +143,16 @@ def _decode_piece(data: bytes) -> Entry:
     return Piece(epoch, covers, number, bool(last), data[_PIECE.size :])
 
 
+def _decode_proof(data: bytes) -> Entry:
+    if len(data) != _HEAD.size:
+        raise Corruption("a proof in a journal is too long")
+    return Proof()
+
+
 _DECODERS = {
     int(Kind.OPEN): (_OPEN, _decode_open),
     int(Kind.COMMAND): (_COMMAND, _decode_command),
     int(Kind.OWN): (_OWN, _decode_own),
     int(Kind.PIECE): (_PIECE, _decode_piece),
+    int(Kind.PROOF): (_HEAD, _decode_proof),
 }

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from typing import Generic
 
-from rangelog_broker.journal.entry import PIECE_BYTES_MAX, Command, Entry, Own, Piece
-from rangelog_broker.journal.machine import Machine
+from rangelog_broker.journal.entry import PIECE_BYTES_MAX, Command, Entry, Own, Piece, Proof
+from rangelog_broker.journal.machine import M
 from rangelog_broker.journal.sessions import RESULT_BYTES_MAX, Result, Sessions, refused
 from rangelog_core.errors import Corruption, InternalError, RangelogError
 
@@ -18,10 +19,10 @@ _HEAD = struct.Struct("<BQ")  # _OF_FOLD, now_ms
 _OF_FOLD, _OF_SESSIONS, _OF_MACHINE = b"\0", b"\1", b"\2"
 
 
-class Fold:
+class Fold(Generic[M]):
     """The state of one journal. Every method is deterministic."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: M) -> None:
         self.machine = machine
         self.sessions = Sessions()
         self.now_ms = 0
@@ -37,7 +38,7 @@ class Fold:
         if offset != self.applied_offset:
             raise Corruption(f"the journal's entry {offset} follows {self.applied_offset}: entries are missing")
         self.applied_offset = offset + 1
-        if isinstance(entry, Piece):
+        if isinstance(entry, Piece | Proof):
             return None
         if entry.now_ms > self.now_ms:
             self.now_ms = entry.now_ms
@@ -55,7 +56,7 @@ class Fold:
         return self.sessions.open(offset, now_ms)
 
     def skip(self, offset: int) -> None:
-        """Note that the entries below `offset` change no state: pieces of snapshots."""
+        """Note that the entries below `offset` are in the state, or change none."""
         self.applied_offset = offset
 
     def _apply(self, command: bytes, now_ms: int) -> Result:

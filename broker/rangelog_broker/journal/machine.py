@@ -7,7 +7,7 @@ has no clock, draws no lots and does no I/O.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 
 class Machine(Protocol):
@@ -29,3 +29,6 @@ class Machine(Protocol):
 
     def restore(self, pieces: Iterable[bytes]) -> None:
         """Replace the state by that of a snapshot. Raises Corruption, UnsupportedVersion."""
+
+
+M = TypeVar("M", bound=Machine)

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
-from rangelog_broker.journal.entry import COMMAND_BYTES_MAX, Command, Entry, Open, Own, Piece, encode_entry
+from rangelog_broker.journal.entry import COMMAND_BYTES_MAX, Command, Entry, Open, Own, Piece, Proof, encode_entry
 from rangelog_broker.journal.fold import Fold
+from rangelog_broker.journal.machine import M
 from rangelog_broker.journal.sessions import Result
 from rangelog_core.errors import InternalError, InvalidArgument, Overloaded
 from rangelog_core.limits import MIB
@@ -52,11 +53,11 @@ class Applied(NamedTuple):
     result: Result
 
 
-class Owner:
+class Owner(Generic[M]):
     """One owner of one journal, under one epoch. Whatever `propose` and the like return is appended in that order."""
 
     def __init__(
-        self, fold: Fold, epoch: int, *, limits: OwnerLimits = DEFAULT_LIMITS, replayed_entries: int = 0
+        self, fold: Fold[M], epoch: int, *, limits: OwnerLimits = DEFAULT_LIMITS, replayed_entries: int = 0
     ) -> None:
         """`fold`: that of the whole log, read to its end after the fence. `replayed_entries`: applied since its snapshot."""
         self.fold = fold
@@ -100,8 +101,12 @@ class Owner:
         """Propose a command of the owner, which nobody retries. Raises Overloaded, InvalidArgument."""
         return self._append(command)
 
+    def prove(self) -> Proposed:
+        """Append what changes nothing: its ack proves that what was read before is the newest state."""
+        return self._append(Proof())
+
     def _append(self, entry: Entry) -> Proposed:
-        if not isinstance(entry, Piece):
+        if not isinstance(entry, Piece | Proof):
             if (
                 len(self._in_flight) >= self._limits.proposals_max
                 or self._in_flight_bytes >= self._limits.proposals_bytes_max
@@ -130,9 +135,10 @@ class Owner:
             offset, entry, size_bytes = in_flight.popleft()
             self._in_flight_bytes -= size_bytes
             result = fold.apply(offset, entry)
-            if result is not None:
+            if not isinstance(entry, Piece):
                 self._entries_since += 1
                 self._bytes_since += size_bytes
+            if result is not None:
                 applied.append(Applied(offset, result))
             if isinstance(entry, Command):
                 self._proposed.pop((entry.session, entry.sequence), None)

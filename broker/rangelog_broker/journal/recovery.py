@@ -9,19 +9,21 @@ What holds:
 
 from __future__ import annotations
 
+from typing import Generic
+
 from rangelog_broker.journal.entry import Entry, Piece, decode_entry
 from rangelog_broker.journal.fold import Fold
-from rangelog_broker.journal.machine import Machine
+from rangelog_broker.journal.machine import M
 from rangelog_core.errors import Corruption
 
 HELD_BYTES_MAX = 1 << 30
 """Entries that wait for a snapshot, and its pieces: above it something else is wrong."""
 
 
-class Recovery:
+class Recovery(Generic[M]):
     """Replays one journal from the start of its stream. Feed it every record, in order; also a standby's, as they come."""
 
-    def __init__(self, machine: Machine, start_offset: int) -> None:
+    def __init__(self, machine: M, start_offset: int) -> None:
         """`start_offset`: of the first record that the stream has, its trim offset."""
         self.fold = Fold(machine)
         self.fold.applied_offset = start_offset
@@ -50,7 +52,7 @@ class Recovery:
         else:
             self._held.append((offset, entry))
 
-    def finish(self, end_offset: int) -> Fold:
+    def finish(self, end_offset: int) -> Fold[M]:
         """Return the fold of all entries below `end_offset`, which a fence has settled. Raises Corruption."""
         if not self.is_known:
             raise Corruption(f"the journal was trimmed to {self._start_offset} and has no whole snapshot")

@@ -172,6 +172,12 @@ class Writer:
         return self._closed
 
     @property
+    def stream_id(self) -> int:
+        """The id of the stream, which no other one ever has. Raises WriterClosed before `open`."""
+        self._running()
+        return self._stream.stream_id
+
+    @property
     def epoch(self) -> int:
         """The epoch of this writer. Raises WriterClosed before `open`."""
         return self._running().core.epoch

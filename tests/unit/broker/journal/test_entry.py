@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangelog_broker.journal.entry import Command, Entry, Kind, Open, Own, Piece, decode_entry, encode_entry
+from rangelog_broker.journal.entry import Command, Entry, Kind, Open, Own, Piece, Proof, decode_entry, encode_entry
 from rangelog_core.errors import Corruption, RangelogError, UnsupportedVersion
 
 U64 = st.integers(0, (1 << 64) - 1)
@@ -22,6 +22,7 @@ def commands(draw: st.DrawFn) -> Command:
 ENTRIES = st.one_of(
     st.builds(Open, U64),
     commands(),
+    st.builds(Proof),
     st.builds(Own, U64, st.binary(max_size=64)),
     st.builds(Piece, U64, U64, U32, st.booleans(), st.binary(max_size=64)),
 )
@@ -43,7 +44,7 @@ def test_other_bytes_are_a_typed_error(data: bytes) -> None:
     assert encode_entry(entry) == data
 
 
-@pytest.mark.parametrize("entry", [Open(1), Command(1, 2, 3, 3, b""), Own(1, b""), Piece(1, 2, 3, True, b"")])
+@pytest.mark.parametrize("entry", [Open(1), Command(1, 2, 3, 3, b""), Own(1, b""), Piece(1, 2, 3, True, b""), Proof()])
 def test_an_entry_that_is_cut_short_is_corruption(entry: Entry) -> None:
     """At every byte."""
     data = encode_entry(entry)

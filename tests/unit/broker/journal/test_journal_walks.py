@@ -118,6 +118,9 @@ class Walk:
         if self.doubtful:
             self.say(self.draw.choice(self.doubtful))
 
+    def prove(self) -> None:
+        self.send(self.owner.prove())
+
     def own(self) -> None:
         self.send(self.owner.propose_own(Own(self.clock(), b"own")))
 
@@ -171,7 +174,7 @@ class Walk:
 
     def run(self, steps: int) -> None:
         weights = {
-            self.propose: 8, self.ask_again: 3, self.own: 1, self.flush: 6, self.ack: 8, self.snapshot: 6,
+            self.propose: 8, self.ask_again: 3, self.own: 1, self.prove: 1, self.flush: 6, self.ack: 8, self.snapshot: 6,
             self.takeover: 0.5, self.open_session: 1,
         }  # fmt: skip
         for _ in range(steps):

@@ -1,0 +1,195 @@
+"""A journal over real writers and readers, on a cluster in memory: results, takeover, reads, snapshots, trims."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rangelog import Client, StreamConfig
+from rangelog.errors import (
+    Corruption,
+    InternalError,
+    InvalidArgument,
+    PreconditionFailed,
+    RangelogError,
+    SessionExpired,
+    StreamNotFound,
+    WriterClosed,
+    WriterFenced,
+)
+from rangelog.testing import FakeCluster
+from rangelog_broker.journal.entry import COMMAND_BYTES_MAX
+from rangelog_broker.journal.journal import Journal
+from rangelog_broker.journal.owner import OwnerLimits
+from tests.support.journal_machines import Chain
+
+NAME = "orders"
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with FakeCluster().client() as client:
+        await client.create_stream(NAME, StreamConfig(range_size_bytes_max=64 * 1024))
+        yield client
+
+
+async def opened(client: Client, **options: object) -> Journal[Chain]:
+    return await Journal.open(client, NAME, Chain, **options)  # type: ignore[arg-type]
+
+
+async def state_of(journal: Journal[Chain]) -> tuple[int, bytes]:
+    return await journal.read(lambda machine: (machine.count, machine.digest))
+
+
+async def test_commands_are_applied_in_order_and_give_results(client: Client) -> None:
+    """Many at once share flushes; the next owner has the same state."""
+    journal = await opened(client)
+    session = await journal.open_session()
+    results = await asyncio.gather(*(journal.propose(session, number, b"%d" % number) for number in range(200)))
+    assert [int.from_bytes(result[:4], "big") for result in results] == list(range(1, 201))
+    before = await state_of(journal)
+    await journal.close()
+    after = await opened(client)
+    assert await state_of(after) == before
+    assert after.epoch > journal.epoch
+    await after.close()
+
+
+async def test_a_refused_command_changes_nothing(client: Client) -> None:
+    """Its result is the machine's error, also for who proposes it again."""
+    journal = await opened(client)
+    session = await journal.open_session()
+    for _ in range(2):
+        with pytest.raises(PreconditionFailed, match="as asked"):
+            await journal.propose(session, 0, b"refuse")
+    assert (await state_of(journal))[0] == 0
+    with pytest.raises(InvalidArgument, match="limit"):
+        await journal.propose(session, 1, bytes(COMMAND_BYTES_MAX + 1))
+    with pytest.raises(InvalidArgument, match="settled"):
+        await journal.propose(session, 1, b"a", settled=2)
+    with pytest.raises(SessionExpired):
+        await journal.propose(12345, 0, b"a")
+    await journal.close()
+
+
+async def test_a_deposed_owner_answers_nothing_new(client: Client) -> None:
+    """What it is asked for next ends it: proposals with an unknown outcome, reads without an answer."""
+    first = await opened(client)
+    session = await first.open_session()
+    told = await first.propose(session, 0, b"a")
+    second = await opened(client)
+    with pytest.raises(WriterFenced) as caught:
+        await first.propose(session, 1, b"b")
+    assert caught.value.outcome_unknown
+    with pytest.raises(WriterFenced):
+        await first.read(lambda machine: machine.count)
+    with pytest.raises(WriterFenced):
+        first.read_stale(lambda machine: machine.count)
+    assert await second.propose(session, 0, b"a") == told, "proposed again, applied once"
+    assert (await second.propose(session, 1, b"b"))[:4] == (2).to_bytes(4, "big")
+    await first.close()
+    await second.close()
+
+
+async def test_a_read_that_was_overtaken_by_a_takeover_gives_nothing(client: Client) -> None:
+    """The state that it saw may not be the newest: the new owner may have acked more."""
+    first = await opened(client)
+    second = await opened(client)
+    await second.propose_own(b"a")
+    assert first.read_stale(lambda machine: machine.count) == 0
+    with pytest.raises(WriterFenced) as caught:
+        await first.read(lambda machine: machine.count)
+    assert not caught.value.outcome_unknown
+    await first.close()
+    await second.close()
+
+
+async def test_reads_share_proofs(client: Client) -> None:
+    """A thousand reads at once take a few entries, and none where a command is proposed in the same turn."""
+    journal = await opened(client)
+    before = journal.applied_offset
+    assert await asyncio.gather(*(journal.read(lambda machine: machine.count) for _ in range(1000))) == [0] * 1000
+    assert journal.applied_offset - before <= 2
+    before = journal.applied_offset
+    await asyncio.gather(journal.read(lambda machine: machine.count), journal.propose_own(b"a"))
+    assert journal.applied_offset - before == 1
+    await journal.close()
+
+
+async def test_snapshots_bound_what_is_replayed(client: Client) -> None:
+    """The stream is trimmed below them, and the next owner has the same state and the same results."""
+    limits = OwnerLimits(snapshot_entries=50)
+    journal = await opened(client, limits=limits)
+    session = await journal.open_session()
+    results = []
+    for sequence in range(400):
+        command = b"%d" % sequence + bytes(1000).replace(b"\0", b".")
+        results.append(await journal.propose(session, sequence, command, settled=max(0, sequence - 5)))
+    before = await state_of(journal)
+    await journal.close()
+    stream = await client.describe_stream(NAME)
+    assert stream.trim_offset > 100
+    again = await opened(client, limits=limits)
+    assert await state_of(again) == before
+    assert await again.propose(session, 399, b"other") == results[399]
+    with pytest.raises(PreconditionFailed):
+        await again.propose(session, 10, b"other")
+    await again.close()
+
+
+async def test_a_trimmed_journal_without_a_snapshot_is_not_opened(client: Client) -> None:
+    """Its state cannot be known."""
+    journal = await opened(client)
+    for _ in range(10):
+        await journal.propose_own(b"a")
+    await journal.close()
+    await client.seal_stream(NAME)
+    await client.trim_stream(NAME, 5)
+    with pytest.raises(Corruption, match="no whole snapshot"):
+        await opened(client)
+
+
+async def test_what_is_no_journal_is_not_opened(client: Client) -> None:
+    """Records of somebody else are a typed error, and no stream is none."""
+    await client.append(NAME, [b"hello"])
+    with pytest.raises(RangelogError):
+        await opened(client)
+    with pytest.raises(StreamNotFound):
+        await Journal.open(client, "other", Chain)
+
+
+async def test_after_close_nothing_is_taken(client: Client) -> None:
+    """What waited has an unknown outcome; closing twice is no error."""
+    journal = await opened(client)
+    ended: list[RangelogError] = []
+    journal.on_closed = ended.append
+    waiting = asyncio.create_task(journal.propose_own(b"a"))
+    await asyncio.sleep(0)
+    await journal.close()
+    await journal.close()
+    with pytest.raises(WriterClosed) as caught:
+        await waiting
+    assert caught.value.outcome_unknown
+    with pytest.raises(WriterClosed) as caught:
+        await journal.open_session()
+    assert not caught.value.outcome_unknown
+    assert len(ended) == 1
+
+
+class Broken(Chain):
+    """Fails as no machine may."""
+
+    def apply(self, command: bytes, now_ms: int) -> bytes:
+        raise KeyError(command)
+
+
+async def test_a_defect_of_the_machine_ends_the_journal(client: Client) -> None:
+    """It answers nothing from a state that nobody knows."""
+    journal = await Journal.open(client, NAME, Broken)
+    with pytest.raises(InternalError, match="cannot apply"):
+        await journal.propose_own(b"a")
+    with pytest.raises(InternalError):
+        journal.read_stale(lambda machine: machine.count)
+    await journal.close()
