@@ -11,7 +11,7 @@ import pytest
 from rangelog_pd.consensus.files import hard_state, journal, snapshot_file
 from rangelog_pd.consensus.files.disk import Files
 from rangelog_pd.consensus.files.durable_file import write_fully
-from rangelog_pd.consensus.files.journal import Journal
+from rangelog_pd.consensus.files.journal import RaftJournal
 from rangelog_server.ranges import replay
 from rangelog_server.ranges.space import LogSpace
 from rangelog_server.ranges.store import Store
@@ -180,25 +180,25 @@ def test_a_step_left_out_of_the_log_is_found(mutant: Callable[[Patch], None], mo
 
 
 def _journal_without_flush(patch: Patch) -> None:
-    real = Journal.sync
+    real = RaftJournal.sync
 
-    def sync(self: Journal) -> None:
+    def sync(self: RaftJournal) -> None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(RaftDisk, "fdatasync", lambda files, fd: None)
             real(self)
 
-    patch.setattr(Journal, "sync", sync)
+    patch.setattr(RaftJournal, "sync", sync)
 
 
 def _cut_without_flush(patch: Patch) -> None:
-    real = Journal.truncate_from
+    real = RaftJournal.truncate_from
 
-    def truncate_from(self: Journal, index: int) -> None:
+    def truncate_from(self: RaftJournal, index: int) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(Journal, "sync", lambda journal: None)
+            inner.setattr(RaftJournal, "sync", lambda journal: None)
             real(self, index)
 
-    patch.setattr(Journal, "truncate_from", truncate_from)
+    patch.setattr(RaftJournal, "truncate_from", truncate_from)
 
 
 def _write_in_place(files: Files, path: Path, chunks: Iterable[bytes | memoryview]) -> None:

@@ -14,7 +14,7 @@ import google_crc32c
 
 from rangelog_core.errors import Corruption
 from rangelog_pd.consensus.files import hard_state, snapshot_file
-from rangelog_pd.consensus.files.journal import INDEX_MAX, Journal, JournalEntry
+from rangelog_pd.consensus.files.journal import INDEX_MAX, JournalEntry, RaftJournal
 from rangelog_pd.consensus.files.packing import pack, unpack
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
 from rangelog_pd.consensus.network import messages
@@ -46,7 +46,7 @@ def journal_seeds() -> tuple[bytes, ...]:
     seeds = []
     for first, cut in ((1, 0), (1, 0), (1, 5), (40, 0)):
         files = RaftDisk()
-        journal = Journal(PATH, files=files)
+        journal = RaftJournal(PATH, files=files)
         for index in range(first, first + (0 if not seeds else 8)):
             journal.append(b"\0" + bytes(index % 3) * index, index, 1 + index // 4)
             if index % 2:
@@ -88,7 +88,7 @@ def repair_journal(data: bytes, random: Random) -> bytes:
 def run_journal(data: bytes) -> bool:
     """What is recovered is dense, and is there again after the next start; a cut tail stays cut."""
     files = holding(data)
-    journal = Journal(PATH, files=files)
+    journal = RaftJournal(PATH, files=files)
     entries = list(journal.entries)
     for before, after in itertools.pairwise(entries):
         assert after.log_index == before.log_index + 1
@@ -99,10 +99,10 @@ def run_journal(data: bytes) -> bool:
         return True
     journal.append(b"\0next", journal.last_index + 1, term)
     journal.sync()
-    again = Journal(PATH, files=files, must_hold=journal.last_index)
+    again = RaftJournal(PATH, files=files, must_hold=journal.last_index)
     assert list(again.entries) == [*entries, journal.entries[-1]]
     again.drop_before(again.last_index)
-    assert list(Journal(PATH, files=files).entries) == [journal.entries[-1]]
+    assert list(RaftJournal(PATH, files=files).entries) == [journal.entries[-1]]
     return True
 
 
@@ -174,9 +174,9 @@ def run_snapshot(data: bytes) -> bool:
     assert b"".join(snapshot_file.encode(snapshot)) == data
     assert snapshot.last.log_index == snapshot.previous.log_index + 1 == snapshot_file.last_index_of(data)
     files = RaftDisk()
-    journal = Journal(PATH, files=files)
+    journal = RaftJournal(PATH, files=files)
     snapshot_file.align(journal, snapshot)
-    assert list(Journal(PATH, files=files).entries) == list(journal.entries)
+    assert list(RaftJournal(PATH, files=files).entries) == list(journal.entries)
     return True
 
 
@@ -249,7 +249,7 @@ def run_message(data: bytes) -> bool:
     if isinstance(message, messages.Append):
         terms = [entry.term for entry in message.entries]
         assert terms == sorted(terms)
-        journal = Journal(PATH, files=RaftDisk())
+        journal = RaftJournal(PATH, files=RaftDisk())
         for entry in message.entries:
             journal.append(entry.command, entry.log_index, entry.term)
     if isinstance(message, messages.SnapshotChunk):

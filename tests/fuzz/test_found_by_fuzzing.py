@@ -21,7 +21,7 @@ from rangelog_core.frame import Opcode
 from rangelog_core.limits import OFFSET_MAX
 from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_pd.consensus.files import snapshot_file
-from rangelog_pd.consensus.files.journal import INDEX_MAX, Journal, JournalEntry
+from rangelog_pd.consensus.files.journal import INDEX_MAX, JournalEntry, RaftJournal
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
 from rangelog_pd.consensus.network import messages
 from rangelog_pd.handlers.objects import ROW_GROUPS_MAX, _coarser
@@ -133,7 +133,7 @@ def test_a_journal_with_an_impossible_index_is_damaged() -> None:
     data = bytearray(journal_seeds()[0])
     data += struct.pack("<IIQQQ", 1, 0, (1 << 64) - 1, 1, 0) + b"\0"
     with pytest.raises(Corruption):
-        Journal(PATH, files=holding(repair_journal(bytes(data), Random(1))), must_hold=1)
+        RaftJournal(PATH, files=holding(repair_journal(bytes(data), Random(1))), must_hold=1)
 
 
 @pytest.mark.parametrize(

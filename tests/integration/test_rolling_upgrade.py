@@ -16,7 +16,7 @@ import rangelog
 from rangelog import StreamConfig
 from rangelog.errors import RangelogError
 from rangelog_pd.consensus.files import hard_state, snapshot_file
-from rangelog_pd.consensus.files.journal import Journal, JournalEntry
+from rangelog_pd.consensus.files.journal import JournalEntry, RaftJournal
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from tests.integration.helpers.pd_group import described, wait_for_version
 
@@ -124,7 +124,7 @@ def _kept(raft: Path) -> tuple[dict[int, JournalEntry], int]:
         copy = Path(shutil.copytree(raft, Path(folder) / "raft"))
         state, snapshot = hard_state.load(copy / "vote"), snapshot_file.read(copy / "snapshot")
         assert state is not None and snapshot is not None
-        journal = Journal(copy / "journal")
+        journal = RaftJournal(copy / "journal")
         entries = {each.log_index: each for each in journal.entries if each.log_index <= state.commit_index}
         journal.close()
     return entries, snapshot.last.log_index

@@ -1,6 +1,6 @@
 """A group of placement drivers' consensus on virtual time: pysyncobj and all that we put around it, as in production.
 
-Journal, vote file, snapshots, the Raft rules, transport, connections, proposals and barriers are the production classes.
+RaftJournal, vote file, snapshots, the Raft rules, transport, connections, proposals and barriers are the production classes.
 Replaced are: the disk (`raft_disk`), the sockets and the dialling (`raft_network`), the clock, the lots and the threads
 (`raft_seams`) and the event loop (`raft_loop`). One thread, no real time: the same world gives the same run.
 """

@@ -15,7 +15,7 @@ from rangelog_core.errors import Unavailable
 from rangelog_pd.consensus.files import durable_file, hard_state, snapshot_file
 from rangelog_pd.consensus.files.disk import Files
 from rangelog_pd.consensus.files.durable_file import write_fully
-from rangelog_pd.consensus.files.journal import Journal, JournalEntry
+from rangelog_pd.consensus.files.journal import JournalEntry, RaftJournal
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
 from rangelog_pd.consensus.network.messages import Append, LeaderCheck, LeaderChecked
 from rangelog_pd.consensus.network.transport import PeerTransport
@@ -34,8 +34,8 @@ from tests.simulation.raft_scenario import run_seed as run_drawn_seed
 __all__ = ["RAFT_MUTANTS", "run_seed"]
 
 Chunks = Iterable[bytes | memoryview]
-_RIGHT_RECOVER = Journal._recover
-_RIGHT_WRITE_WHOLE = Journal._write_whole
+_RIGHT_RECOVER = RaftJournal._recover
+_RIGHT_WRITE_WHOLE = RaftJournal._write_whole
 _RIGHT_FREEZE = Machine.freeze
 
 
@@ -60,7 +60,7 @@ def _send_before_flush(self: PeerTransport, flush_log: Callable[[], None]) -> No
     flush_log()
 
 
-def _compact_in_place(self: Journal, entries: list[JournalEntry]) -> None:
+def _compact_in_place(self: RaftJournal, entries: list[JournalEntry]) -> None:
     if self._fd < 0:
         _RIGHT_WRITE_WHOLE(self, entries)
         return
@@ -97,7 +97,7 @@ def _answer_in_any_term(self: Raft, peer: str, message: LeaderCheck) -> None:
     self.peers.send(peer, LeaderChecked(message.term, message.round))
 
 
-def _drop_tail_behind_snapshot(journal: Journal, snapshot: Snapshot | None) -> None:
+def _drop_tail_behind_snapshot(journal: RaftJournal, snapshot: Snapshot | None) -> None:
     if snapshot is not None and list(journal.entries[:2]) != [snapshot.previous, snapshot.last]:
         journal.replace([snapshot.previous, snapshot.last])
 
@@ -106,12 +106,12 @@ def _cut_and_write_again(log: LogView, message: Append) -> Settled:
     return Settled(message.previous_index, message.previous_term, message.entries, keeps_tail=False)
 
 
-def _trust_the_page_cache(self: Journal, must_hold: int) -> None:
+def _trust_the_page_cache(self: RaftJournal, must_hold: int) -> None:
     with patch("rangelog_pd.consensus.files.journal.write_fully", lambda *_: None):
         _RIGHT_RECOVER(self, must_hold)
 
 
-def _go_on_after_a_failed_flush(self: Journal) -> None:
+def _go_on_after_a_failed_flush(self: RaftJournal) -> None:
     if self._dirty:
         try:
             self._files.fdatasync(self._fd)
@@ -135,7 +135,7 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 RAFT_MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "raft-vote-not-flushed": lambda: _replaced(hard_state, "write_atomically", _write_without_any_flush),
     "raft-reply-before-flush": lambda: _replaced(PeerTransport, "flush", _send_before_flush),
-    "raft-compaction-in-place": lambda: _replaced(Journal, "_write_whole", _compact_in_place),
+    "raft-compaction-in-place": lambda: _replaced(RaftJournal, "_write_whole", _compact_in_place),
     "raft-snapshot-without-directory-flush": lambda: _replaced(
         snapshot_file, "write_atomically", _write_without_directory_flush
     ),
@@ -145,7 +145,7 @@ RAFT_MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "raft-request-ids-not-in-snapshots": lambda: _replaced(Machine, "freeze", _snapshot_without_request_ids),
     "raft-tail-behind-snapshot-dropped": lambda: _replaced(snapshot_file, "align", _drop_tail_behind_snapshot),
     "raft-follower-cuts-what-matches": lambda: _replaced(raft, "settle", _cut_and_write_again),
-    "raft-page-cache-trusted": lambda: _replaced(Journal, "_recover", _trust_the_page_cache),
-    "raft-failed-flush-ignored": lambda: _replaced(Journal, "sync", _go_on_after_a_failed_flush),
+    "raft-page-cache-trusted": lambda: _replaced(RaftJournal, "_recover", _trust_the_page_cache),
+    "raft-failed-flush-ignored": lambda: _replaced(RaftJournal, "sync", _go_on_after_a_failed_flush),
     "raft-empty-disk-votes": lambda: _replaced(RaftLog, "voter", property(lambda self: True)),
 }

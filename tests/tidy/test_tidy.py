@@ -401,6 +401,7 @@ def test_every_package_is_built_typed_linted_and_under_contract() -> None:
 
 
 UNIT_FOLDERS = {
+    "broker": "broker/rangelog_broker",
     "cli": "cli/rangelog_cli",
     "client": "client/rangelog",
     "core": "core/rangelog_core",

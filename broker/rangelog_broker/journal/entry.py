@@ -36,7 +36,7 @@ _OWN = struct.Struct("<BBQ")
 _PIECE = struct.Struct("<BBQQIB")
 
 
-class Kind(IntEnum):
+class EntryKind(IntEnum):
     """The kind of an entry."""
 
     OPEN = 1
@@ -91,15 +91,15 @@ def encode_entry(entry: Entry) -> bytes:
     version = VERSIONS.highest
     if isinstance(entry, Command):
         now_ms, session, sequence, settled, command = entry
-        return _COMMAND.pack(version, Kind.COMMAND, now_ms, session, sequence, settled) + command
+        return _COMMAND.pack(version, EntryKind.COMMAND, now_ms, session, sequence, settled) + command
     if isinstance(entry, Piece):
         epoch, covers, number, last, data = entry
-        return _PIECE.pack(version, Kind.PIECE, epoch, covers, number, last) + data
+        return _PIECE.pack(version, EntryKind.PIECE, epoch, covers, number, last) + data
     if isinstance(entry, Own):
-        return _OWN.pack(version, Kind.OWN, entry.now_ms) + entry.command
+        return _OWN.pack(version, EntryKind.OWN, entry.now_ms) + entry.command
     if isinstance(entry, Proof):
-        return _HEAD.pack(version, Kind.PROOF)
-    return _OPEN.pack(version, Kind.OPEN, entry.now_ms)
+        return _HEAD.pack(version, EntryKind.PROOF)
+    return _OPEN.pack(version, EntryKind.OPEN, entry.now_ms)
 
 
 def decode_entry(data: bytes) -> Entry:
@@ -150,9 +150,9 @@ def _decode_proof(data: bytes) -> Entry:
 
 
 _DECODERS = {
-    int(Kind.OPEN): (_OPEN, _decode_open),
-    int(Kind.COMMAND): (_COMMAND, _decode_command),
-    int(Kind.OWN): (_OWN, _decode_own),
-    int(Kind.PIECE): (_PIECE, _decode_piece),
-    int(Kind.PROOF): (_HEAD, _decode_proof),
+    int(EntryKind.OPEN): (_OPEN, _decode_open),
+    int(EntryKind.COMMAND): (_COMMAND, _decode_command),
+    int(EntryKind.OWN): (_OWN, _decode_own),
+    int(EntryKind.PIECE): (_PIECE, _decode_piece),
+    int(EntryKind.PROOF): (_HEAD, _decode_proof),
 }

@@ -31,7 +31,7 @@ from rangelog_broker.journal.entry import Command, Own
 from rangelog_broker.journal.fold import Fold
 from rangelog_broker.journal.machine import M
 from rangelog_broker.journal.owner import DEFAULT_LIMITS, Owner, OwnerLimits, Proposed
-from rangelog_broker.journal.recovery import Recovery
+from rangelog_broker.journal.replay import JournalReplay
 from rangelog_broker.journal.sessions import Result
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Journal(Generic[M]):
         stream: str,
         make_machine: Callable[[], M],
         *,
-        standby: Recovery[M] | None = None,
+        standby: JournalReplay[M] | None = None,
         limits: OwnerLimits = DEFAULT_LIMITS,
         clock_ms: Callable[[], int] = wall_ms,
         timeout_s: float = OPEN_TIMEOUT_S,
@@ -341,7 +341,7 @@ def _fail(future: asyncio.Future[T], error: RangelogError) -> None:
 
 
 async def _restored(
-    client: Client, writer: Writer, make_machine: Callable[[], M], recovery: Recovery[M] | None
+    client: Client, writer: Writer, make_machine: Callable[[], M], recovery: JournalReplay[M] | None
 ) -> Fold[M]:
     """Read the log up to the end that the opening of `writer` has settled."""
     end_offset = writer.next_offset
@@ -350,7 +350,7 @@ async def _restored(
             stream = await client.describe_stream(writer.stream)
             if stream.stream_id != writer.stream_id:
                 raise StreamNotFound(f"the journal {writer.stream} was deleted, and its name is another stream's now")
-            recovery = Recovery(make_machine(), stream.trim_offset)
+            recovery = JournalReplay(make_machine(), stream.trim_offset)
         try:
             if recovery.next_offset < end_offset:
                 await feed(client, writer.stream, recovery, end_offset)
@@ -360,7 +360,7 @@ async def _restored(
     raise Unavailable(f"the journal {writer.stream} is trimmed faster than it is read")
 
 
-async def feed(client: Client, stream: str, recovery: Recovery[M], end_offset: int) -> None:
+async def feed(client: Client, stream: str, recovery: JournalReplay[M], end_offset: int) -> None:
     """Feed the records up to an end that is settled."""
     reader = client.reader(stream, start=recovery.next_offset, end=end_offset)
     async for chunk in reader.chunks():

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
 
-class Machine(Protocol):
+class JournalMachine(Protocol):
     """A deterministic state machine. Commands and results are bytes; their encoding is the machine's own."""
 
     @property
@@ -31,4 +31,4 @@ class Machine(Protocol):
         """Replace the state by that of a snapshot. Raises Corruption, UnsupportedVersion."""
 
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=JournalMachine)

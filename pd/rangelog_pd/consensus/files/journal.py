@@ -53,7 +53,7 @@ class JournalEntry(NamedTuple):
     term: int
 
 
-class Journal:
+class RaftJournal:
     """One member's log, mirrored in memory. Not thread-safe: one thread owns it."""
 
     def __init__(self, path: Path, *, must_hold: int = 0, files: Files = REAL_FILES) -> None:

@@ -18,7 +18,7 @@ from rangelog_core.errors import Corruption
 from rangelog_core.versions import VersionRange, unsupported
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_whole
 from rangelog_pd.consensus.files.durable_file import write_atomically
-from rangelog_pd.consensus.files.journal import ENTRY_BYTES_MAX, INDEX_MAX, Journal, JournalEntry
+from rangelog_pd.consensus.files.journal import ENTRY_BYTES_MAX, INDEX_MAX, JournalEntry, RaftJournal
 
 _MAGIC = b"RLSNAP01"
 _VERSION = 1
@@ -101,7 +101,7 @@ def read(path: Path, *, files: Files = REAL_FILES) -> Snapshot | None:
     return None if data is None else decode(data, source=str(path))
 
 
-def align(journal: Journal, snapshot: Snapshot | None) -> None:
+def align(journal: RaftJournal, snapshot: Snapshot | None) -> None:
     """Make the journal start exactly at the snapshot: its first entries become the snapshot's two entries.
 
     A crash between "snapshot renamed" and "journal trimmed" leaves a journal that starts before the snapshot, or (when

@@ -14,7 +14,7 @@ from rangelog_core.errors import Corruption
 from rangelog_pd.consensus.files import hard_state, snapshot_file
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files
 from rangelog_pd.consensus.files.hard_state import HardState
-from rangelog_pd.consensus.files.journal import Journal, JournalEntry
+from rangelog_pd.consensus.files.journal import JournalEntry, RaftJournal
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
 
 
@@ -35,7 +35,7 @@ class RaftLog:
             hard_state.store(self._state_path, state, files=files)
         if state.name != name:
             raise Corruption(f"{directory} belongs to member {state.name}, not to {name}")
-        self.journal = Journal(directory / "journal", must_hold=state.durable_index, files=files)
+        self.journal = RaftJournal(directory / "journal", must_hold=state.durable_index, files=files)
         self._commit_index = max(state.commit_index, snapshot.last.log_index if snapshot else 0)
         self._state = state
         self._state_changed = False

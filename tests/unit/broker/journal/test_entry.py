@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangelog_broker.journal.entry import Command, Entry, Kind, Open, Own, Piece, Proof, decode_entry, encode_entry
+from rangelog_broker.journal.entry import Command, Entry, EntryKind, Open, Own, Piece, Proof, decode_entry, encode_entry
 from rangelog_core.errors import Corruption, RangelogError, UnsupportedVersion
 
 U64 = st.integers(0, (1 << 64) - 1)
@@ -53,7 +53,7 @@ def test_an_entry_that_is_cut_short_is_corruption(entry: Entry) -> None:
             decode_entry(data[:length])
 
 
-@pytest.mark.parametrize(("version", "kind"), [(2, Kind.COMMAND), (0, Kind.OPEN), (1, 9), (255, 255)])
+@pytest.mark.parametrize(("version", "kind"), [(2, EntryKind.COMMAND), (0, EntryKind.OPEN), (1, 9), (255, 255)])
 def test_a_later_version_or_kind_is_not_skipped(version: int, kind: int) -> None:
     """The state of who skipped it would differ from then on."""
     with pytest.raises(UnsupportedVersion, match="upgrade this broker"):

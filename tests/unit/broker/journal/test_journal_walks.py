@@ -15,7 +15,7 @@ import pytest
 from rangelog_broker.journal.entry import Command, Own, decode_entry
 from rangelog_broker.journal.fold import Fold
 from rangelog_broker.journal.owner import Owner, OwnerLimits, Proposed
-from rangelog_broker.journal.recovery import Recovery
+from rangelog_broker.journal.replay import JournalReplay
 from rangelog_broker.journal.sessions import Result
 from rangelog_core.errors import Corruption
 from tests.support.journal_machines import Chain
@@ -34,7 +34,7 @@ class Stream:
 
     def recover(self, *, whole: bool = False) -> Fold:
         start = 0 if whole else self.start
-        recovery = Recovery(Chain(), start)
+        recovery = JournalReplay(Chain(), start)
         for offset in range(start, len(self.ever)):
             recovery.feed(offset, self.ever[offset])
         return recovery.finish(len(self.ever))
@@ -222,6 +222,6 @@ def test_every_walk_ends_with_one_state(first: int) -> None:
 
 def test_a_gap_is_corruption() -> None:
     """A record that is missing is not passed over."""
-    recovery = Recovery(Chain(), 0)
+    recovery = JournalReplay(Chain(), 0)
     with pytest.raises(Corruption, match="missing"):
         recovery.feed(1, b"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from rangelog_pd.consensus.files.journal import Journal
+from rangelog_pd.consensus.files.journal import RaftJournal
 from rangelog_pd.consensus.rules.raft_log import RaftLog
 from tests.fakes.disk import ProcessGone
 from tests.fakes.faces import RaftDisk
@@ -14,7 +14,7 @@ from tests.simulation.raft_disk import VirtualDisk
 PATH = Path("/raft/journal")
 
 
-def fill(journal: Journal, first: int, count: int, term: int) -> None:
+def fill(journal: RaftJournal, first: int, count: int, term: int) -> None:
     """Append and flush, each alone."""
     for index in range(first, first + count):
         journal.append(b"entry-%d-%d" % (index, term), index, term)
@@ -24,13 +24,13 @@ def fill(journal: Journal, first: int, count: int, term: int) -> None:
 def test_a_cut_is_on_the_disk_before_anything_is_written_over_it() -> None:
     """A power cut could leave new entries with the cut ones behind them, which looked like damage: no start any more."""
     disk = RaftDisk()
-    journal = Journal(PATH, files=disk)
+    journal = RaftJournal(PATH, files=disk)
     fill(journal, 1, 8, term=1)
     journal.truncate_from(4)
     journal.append(b"of another leader", 4, 2)
     pieces = list(disk.names[PATH.name].pieces())
     without_cuts = disk.directory.power_cut(lambda number, of: pieces[number][1] is not None, lambda number, of: True)
-    found = Journal(PATH, files=RaftDisk(without_cuts), must_hold=3)
+    found = RaftJournal(PATH, files=RaftDisk(without_cuts), must_hold=3)
     assert [entry.log_index for entry in found.entries[:3]] == [1, 2, 3]
 
 

@@ -11,12 +11,12 @@ import pytest
 from rangelog_core.errors import Corruption, InternalError
 from rangelog_pd.consensus.files import hard_state, snapshot_file
 from rangelog_pd.consensus.files.hard_state import HardState
-from rangelog_pd.consensus.files.journal import Journal, JournalEntry
+from rangelog_pd.consensus.files.journal import JournalEntry, RaftJournal
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
 from tests.simulation.raft_disk import VirtualDisk
 
 
-def fill(journal: Journal, count: int, *, term: int = 1, sync_each: int = 1) -> None:
+def fill(journal: RaftJournal, count: int, *, term: int = 1, sync_each: int = 1) -> None:
     """Append `count` entries with a flush after each `sync_each`."""
     for number in range(count):
         index = journal.last_index + 1
@@ -27,7 +27,7 @@ def fill(journal: Journal, count: int, *, term: int = 1, sync_each: int = 1) -> 
 
 def flushed(path: Path, count: int) -> bytes:
     """Write a journal of `count` flushed entries; return its bytes."""
-    journal = Journal(path)
+    journal = RaftJournal(path)
     fill(journal, count)
     journal.close()
     return path.read_bytes()
@@ -35,7 +35,7 @@ def flushed(path: Path, count: int) -> bytes:
 
 def reopen(path: Path, must_hold: int = 0) -> list[JournalEntry]:
     """The entries that a new process finds."""
-    journal = Journal(path, must_hold=must_hold)
+    journal = RaftJournal(path, must_hold=must_hold)
     try:
         return list(journal.entries)
     finally:
@@ -46,7 +46,7 @@ def test_what_was_synced_is_found_again(tmp_path: Path) -> None:
     """Entries come back with their command, index and term, over several flushes and reopenings."""
     path = tmp_path / "journal"
     for round_number in range(3):
-        journal = Journal(path, must_hold=round_number * 10)
+        journal = RaftJournal(path, must_hold=round_number * 10)
         fill(journal, 10, term=round_number + 1, sync_each=4)
         journal.sync()
         assert journal.durable_index == journal.last_index
@@ -59,7 +59,7 @@ def test_what_was_synced_is_found_again(tmp_path: Path) -> None:
 
 def test_a_group_of_entries_costs_one_flush(tmp_path: Path) -> None:
     """Appends do not flush by themselves and a clean journal is not flushed again."""
-    journal = Journal(tmp_path / "journal")
+    journal = RaftJournal(tmp_path / "journal")
     fill(journal, 100, sync_each=100)
     journal.sync()
     assert journal.flushes == 1
@@ -69,7 +69,7 @@ def test_a_group_of_entries_costs_one_flush(tmp_path: Path) -> None:
 def test_every_truncation_of_an_unflushed_tail_recovers_a_prefix(tmp_path: Path) -> None:
     """Cut at any length, a journal whose entries were never flushed opens with the whole entries that are left."""
     path = tmp_path / "journal"
-    journal = Journal(path)
+    journal = RaftJournal(path)
     fill(journal, 6, sync_each=100)
     ends = [*journal._positions[1:], journal.size_bytes]
     journal.close()
@@ -109,7 +109,7 @@ def test_every_bit_flip_in_a_flushed_journal_is_detected(tmp_path: Path) -> None
 def test_damage_in_the_middle_is_detected_without_the_mark(tmp_path: Path) -> None:
     """Later records say what was durable before them: damage to that is never cut off as a torn tail."""
     path = tmp_path / "journal"
-    journal = Journal(path)
+    journal = RaftJournal(path)
     fill(journal, 5)
     last = journal._positions[-1]
     journal.close()
@@ -125,7 +125,7 @@ def test_damage_in_the_middle_is_detected_without_the_mark(tmp_path: Path) -> No
 def test_a_hole_in_an_unflushed_group_is_a_torn_tail(tmp_path: Path) -> None:
     """A page that did not reach the disk while a later one of the same group did: cut, because nobody relied on it."""
     path = tmp_path / "journal"
-    journal = Journal(path)
+    journal = RaftJournal(path)
     fill(journal, 2)
     start = journal.size_bytes
     fill(journal, 4, sync_each=100)
@@ -139,7 +139,7 @@ def test_a_hole_in_an_unflushed_group_is_a_torn_tail(tmp_path: Path) -> None:
 def test_losing_entries_are_replaced(tmp_path: Path) -> None:
     """A conflicting tail is cut and written anew, and the old bytes do not come back."""
     path = tmp_path / "journal"
-    journal = Journal(path)
+    journal = RaftJournal(path)
     fill(journal, 5)
     journal.truncate_from(3)
     assert (journal.last_index, journal.durable_index) == (2, 2)
@@ -151,7 +151,7 @@ def test_losing_entries_are_replaced(tmp_path: Path) -> None:
 
 def test_losing_entries_behind_a_dropped_head_are_replaced(tmp_path: Path) -> None:
     """What was rewritten with the head makes no claim about a tail that is cut later."""
-    journal = Journal(tmp_path / "journal")
+    journal = RaftJournal(tmp_path / "journal")
     fill(journal, 10)
     journal.drop_before(4)
     journal.truncate_from(8)
@@ -163,7 +163,7 @@ def test_losing_entries_behind_a_dropped_head_are_replaced(tmp_path: Path) -> No
 def test_dropping_the_head_leaves_old_or_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash before the rename leaves all entries, after it the shorter journal; positions stay right."""
     path = tmp_path / "journal"
-    journal = Journal(path)
+    journal = RaftJournal(path)
     fill(journal, 10)
     real = os.rename
 
@@ -178,7 +178,7 @@ def test_dropping_the_head_leaves_old_or_new(tmp_path: Path, monkeypatch: pytest
     journal.close()
     assert len(reopen(path, must_hold=10)) == 10
     monkeypatch.setattr(os, "rename", real)
-    journal = Journal(path, must_hold=10)
+    journal = RaftJournal(path, must_hold=10)
     journal.drop_before(8)
     fill(journal, 2)
     journal.close()
@@ -187,7 +187,7 @@ def test_dropping_the_head_leaves_old_or_new(tmp_path: Path, monkeypatch: pytest
 
 def test_after_a_failed_flush_nothing_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """fdatasync that failed once is never retried: the journal is dead."""
-    journal = Journal(tmp_path / "journal")
+    journal = RaftJournal(tmp_path / "journal")
     fill(journal, 1)
 
     def fail(_: int) -> None:
@@ -206,7 +206,7 @@ def test_after_a_failed_flush_nothing_is_accepted(tmp_path: Path, monkeypatch: p
 
 def test_gaps_and_falling_terms_are_refused(tmp_path: Path) -> None:
     """An entry must follow the last one."""
-    journal = Journal(tmp_path / "journal")
+    journal = RaftJournal(tmp_path / "journal")
     fill(journal, 2, term=5)
     for index, term in ((4, 5), (2, 5), (3, 4)):
         with pytest.raises(InternalError):
@@ -217,7 +217,7 @@ def test_gaps_and_falling_terms_are_refused(tmp_path: Path) -> None:
 def test_a_missing_journal_is_not_an_empty_one(tmp_path: Path) -> None:
     """Where entries were flushed, no file means that they are lost."""
     with pytest.raises(Corruption):
-        Journal(tmp_path / "journal", must_hold=1)
+        RaftJournal(tmp_path / "journal", must_hold=1)
 
 
 def snapshot_at(index: int, term: int = 1) -> Snapshot:
@@ -240,7 +240,7 @@ def snapshot_at(index: int, term: int = 1) -> Snapshot:
 )
 def test_the_journal_goes_on_from_the_snapshot(tmp_path: Path, snapshot: Snapshot, expected: list[int]) -> None:
     """Whatever a crash left behind, the journal's head becomes the snapshot's two entries and its tail is kept."""
-    journal = Journal(tmp_path / "journal")
+    journal = RaftJournal(tmp_path / "journal")
     fill(journal, 8)
     snapshot_file.align(journal, snapshot)
     assert [entry.log_index for entry in journal.entries] == expected
@@ -251,7 +251,7 @@ def test_the_journal_goes_on_from_the_snapshot(tmp_path: Path, snapshot: Snapsho
 
 def test_a_hole_between_snapshot_and_journal_is_corruption(tmp_path: Path) -> None:
     """A snapshot that was lost or rolled back is not papered over."""
-    journal = Journal(tmp_path / "journal")
+    journal = RaftJournal(tmp_path / "journal")
     fill(journal, 8)
     journal.drop_before(6)
     for snapshot in (None, snapshot_at(4)):
@@ -296,7 +296,7 @@ def test_what_a_failed_flush_left_is_written_again_before_it_counts() -> None:
     disk = VirtualDisk(Random(1))
     disk.boot()
     path = Path("/raft/journal")
-    journal = Journal(path, files=disk)
+    journal = RaftJournal(path, files=disk)
     fill(journal, 20)
     journal.append(b"never flushed", 21, 1)
     disk.failing_flushes = True
@@ -304,8 +304,8 @@ def test_what_a_failed_flush_left_is_written_again_before_it_counts() -> None:
         journal.sync()
     disk.failing_flushes = False
     disk.boot()
-    again = Journal(path, files=disk)
+    again = RaftJournal(path, files=disk)
     assert again.durable_index == again.last_index == 21
     disk.lose_power()
     disk.boot()
-    assert Journal(path, files=disk).last_index == 21
+    assert RaftJournal(path, files=disk).last_index == 21

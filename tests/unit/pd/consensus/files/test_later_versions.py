@@ -10,7 +10,7 @@ import pytest
 from rangelog_core.errors import Corruption, UnsupportedVersion
 from rangelog_pd.consensus.files import hard_state, snapshot_file
 from rangelog_pd.consensus.files.hard_state import HardState
-from rangelog_pd.consensus.files.journal import Journal, JournalEntry
+from rangelog_pd.consensus.files.journal import JournalEntry, RaftJournal
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
 
 ENTRY = JournalEntry(b"command", 1, 1)
@@ -35,7 +35,7 @@ def test_vote(tmp_path: Path) -> None:
 def test_journal(tmp_path: Path) -> None:
     """The head has a checksum of its own, so a later version is told from damage; nothing is cut or written."""
     path = tmp_path / "journal"
-    made = Journal(path)
+    made = RaftJournal(path)
     made.append(ENTRY.command, index=1, term=1)
     made.close()
     data = path.read_bytes()
@@ -43,11 +43,11 @@ def test_journal(tmp_path: Path) -> None:
     later = head + google_crc32c.value(head).to_bytes(4, "little") + b"what a later program writes"
     path.write_bytes(later)
     with pytest.raises(UnsupportedVersion, match="journal is of version 2"):
-        Journal(path)
+        RaftJournal(path)
     assert path.read_bytes() == later
     path.write_bytes(head + data[12:])
     with pytest.raises(Corruption):
-        Journal(path)
+        RaftJournal(path)
 
 
 def test_snapshot(tmp_path: Path) -> None:

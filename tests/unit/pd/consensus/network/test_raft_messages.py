@@ -12,7 +12,7 @@ import pytest
 
 from rangelog_core.errors import ProtocolViolation
 from rangelog_core.limits import COMMAND_BYTES_MAX
-from rangelog_pd.consensus.files.journal import Journal, JournalEntry
+from rangelog_pd.consensus.files.journal import JournalEntry, RaftJournal
 from rangelog_pd.consensus.network.messages import (
     APPEND_BYTES_MAX,
     FRAME_BYTES_MAX,
@@ -113,9 +113,9 @@ def test_random_damage_is_a_message_or_a_refusal() -> None:
             pass
 
 
-def log_of(tmp_path: Path, terms: list[int], first: int = 1) -> Journal:
+def log_of(tmp_path: Path, terms: list[int], first: int = 1) -> RaftJournal:
     """A journal with entries of these terms."""
-    journal = Journal(tmp_path / "journal")
+    journal = RaftJournal(tmp_path / "journal")
     journal.replace([JournalEntry(b"\0", first + offset, term) for offset, term in enumerate(terms)])
     return journal
 

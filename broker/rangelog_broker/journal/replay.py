@@ -1,4 +1,4 @@
-"""Recovery of a journal: its records, from the first that is left on, become the fold of all there ever were.
+"""JournalReplay of a journal: its records, from the first that is left on, become the fold of all there ever were.
 
 What holds:
 - A stream that was never trimmed is replayed from the empty state. Of a trimmed one the state at its start is unknown: entries
@@ -20,7 +20,7 @@ HELD_BYTES_MAX = 1 << 30
 """Entries that wait for a snapshot, and its pieces: above it something else is wrong."""
 
 
-class Recovery(Generic[M]):
+class JournalReplay(Generic[M]):
     """Replays one journal from the start of its stream. Feed it every record, in order; also a standby's, as they come."""
 
     def __init__(self, machine: M, start_offset: int) -> None:
