@@ -25,6 +25,9 @@ class Mutant:
     name: str
     harm: str
     edits: tuple[Edit, ...]
+    first_seed: int = 0
+    every: int = 1
+    """The seeds that are tried: where only some have what it is about."""
 
 
 _QUORUM = "rangelog.protocol.quorum"
@@ -46,6 +49,11 @@ _PROOF = "rangelog._read.proof"
 
 def _one(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
     return Mutant(name, harm, (Edit(module, old, new),))
+
+
+def _journal(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
+    """Only in the seeds that have a journal."""
+    return Mutant(name, harm, (Edit(f"rangelog_broker.journal.{module}", old, new),), first_seed=7, every=8)
 
 
 _END = "    return known[-rank] if rank > 0 else None\n"
@@ -226,4 +234,39 @@ MUTANTS: tuple[Mutant, ...] = (
     _one("unread-served", "bytes from the disk are served unchecked", "rangelog_server.ranges.reading",
          "        batches.append(_check(plan, one, bytes(data[place : place + one.length])))\n",
          "        batches.append(bytes(data[place : place + one.length]))\n"),
+    # ---- journals
+    _journal("journal-read-unproved", "a read takes the owner's state for the newest", "journal",
+             "        await self._wait(future, timeout_s, outcome_unknown=False)\n        return found\n",
+             "        return found\n"),
+    _journal("journal-read-old-proof", "an ack of what was in flight before the read proves it", "journal",
+             "        self._reads.append((self._owner.next_offset, future))\n",
+             "        self._reads.append((self.applied_offset, future))\n"),
+    _journal("journal-no-memory", "a command that is in the log twice is applied twice", "fold",
+             "            self.sessions.keep(entry, result)\n", ""),
+    _journal("journal-result-before-ack", "a result is given before its entry is acked", "journal",
+             "            future = self._writer.submit(proposed.value)\n",
+             "            future = self._writer.submit(proposed.value)\n"
+             "            self._loop.call_soon(lambda: self.closed or self._apply(proposed.offset + 1))\n"),
+    _journal("journal-snapshot-ahead", "a snapshot is said to cover what was in flight when it was captured", "owner",
+             "self._covers = self.fold.applied_offset", "self._covers = self.next_offset"),
+    _journal("journal-trim-to-place", "the stream is trimmed to where its snapshot lies", "owner",
+             "self._trim_offset = self._covers", "self._trim_offset = offset"),
+    _journal("journal-trim-early", "the stream is trimmed before its snapshot is whole", "owner",
+             "        if last:\n            self._pieces, self._last_piece_offset = None, proposed.offset\n",
+             "        self._trim_offset = self._covers\n"
+             "        if last:\n            self._pieces, self._last_piece_offset = None, proposed.offset\n"),
+    _journal("journal-own-clock", "who replays an entry takes the time of his own clock", "replay",
+             "            self.fold.apply(offset, entry)\n            return\n",
+             "            import time\n            now_ms = time.time_ns() // 1_000_000\n"
+             "            self.fold.apply(offset, entry._replace(now_ms=now_ms) if hasattr(entry, 'now_ms') else entry)\n"
+             "            return\n"),
+    Mutant("journal-read-before-fence", "a standby takes over with what it had read before its fence", (
+        Edit("rangelog_broker.journal.journal", "            if recovery.next_offset < end_offset:\n",
+             "            known = recovery.is_known and recovery.fold.applied_offset\n"
+             "            if recovery.next_offset < end_offset and not known:\n"),
+        Edit("rangelog_broker.journal.journal", "            return recovery.finish(end_offset)\n",
+             "            recovery.fold.skip(end_offset)\n            return recovery.fold\n")), 7, 8),
+    _journal("journal-settled-too-much", "a result is forgotten before its proposer has it", "sessions",
+             "        for sequence in [each for each in session.results if each < settled]:\n",
+             "        for sequence in [each for each in session.results if each <= settled]:\n"),
 )  # fmt: skip

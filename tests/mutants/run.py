@@ -39,12 +39,13 @@ def hunt(name: str, seeds_max: int) -> dict[str, object]:
                 if found := run_seed(seed):
                     return {"name": name, "seeds": seed + 1, "found": found[0], "wall_s": time.monotonic() - began}
         return {"name": name, "seeds": seeds_max, "found": "", "wall_s": time.monotonic() - began}
-    install(next(each for each in MUTANTS if each.name == name))
+    mutant = next(each for each in MUTANTS if each.name == name)
+    install(mutant)
     from tests.simulation.run_quiet import quiet
     from tests.simulation.simulate import run_seed as run_cluster_seed
 
     quiet()
-    for seed in range(seeds_max):
+    for seed in range(mutant.first_seed, seeds_max, mutant.every):
         outcome = run_cluster_seed(seed)
         if outcome.violations:
             found_text = outcome.violations[0]

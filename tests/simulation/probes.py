@@ -108,6 +108,11 @@ CORNER_CASES = (
     "disk rolled back within one run",
     "many ranges sealed in one call",
     "many ranges sealed one by one, as one placement driver does not know the call",
+    "a command in doubt got its result",
+    "a journal was trimmed behind a snapshot",
+    "a standby took a journal over",
+    "a linearizable read of a journal",
+    "a broker was killed",
 )
 
 
