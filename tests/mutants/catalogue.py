@@ -238,9 +238,6 @@ MUTANTS: tuple[Mutant, ...] = (
     _journal("journal-read-unproved", "a read takes the owner's state for the newest", "journal",
              "        await self._wait(future, timeout_s, outcome_unknown=False)\n        return found\n",
              "        return found\n"),
-    _journal("journal-read-old-proof", "an ack of what was in flight before the read proves it", "journal",
-             "        self._reads.append((self._owner.next_offset, future))\n",
-             "        self._reads.append((self.applied_offset, future))\n"),
     _journal("journal-no-memory", "a command that is in the log twice is applied twice", "fold",
              "            self.sessions.keep(entry, result)\n", ""),
     _journal("journal-result-before-ack", "a result is given before its entry is acked", "journal",
@@ -251,10 +248,6 @@ MUTANTS: tuple[Mutant, ...] = (
              "self._covers = self.fold.applied_offset", "self._covers = self.next_offset"),
     _journal("journal-trim-to-place", "the stream is trimmed to where its snapshot lies", "owner",
              "self._trim_offset = self._covers", "self._trim_offset = offset"),
-    _journal("journal-trim-early", "the stream is trimmed before its snapshot is whole", "owner",
-             "        if last:\n            self._pieces, self._last_piece_offset = None, proposed.offset\n",
-             "        self._trim_offset = self._covers\n"
-             "        if last:\n            self._pieces, self._last_piece_offset = None, proposed.offset\n"),
     _journal("journal-own-clock", "who replays an entry takes the time of his own clock", "replay",
              "            self.fold.apply(offset, entry)\n            return\n",
              "            import time\n            now_ms = time.time_ns() // 1_000_000\n"

@@ -113,6 +113,7 @@ CORNER_CASES = (
     "a standby took a journal over",
     "a linearizable read of a journal",
     "a broker was killed",
+    "a deposed broker that does not know it was asked",
 )
 
 

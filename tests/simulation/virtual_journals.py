@@ -68,6 +68,8 @@ class Journals:
     life: Life
     owners: dict[str, tuple[Process, Journal[Chain]]] = field(default_factory=dict)
     proposed: list[Proposed] = field(default_factory=list)
+    assigned: str = ""
+    """The broker that clients are sent to: known before it has fenced the former one."""
     known_count: int = 0
     """Commands that somebody knows to be applied: a read that begins now sees as many."""
 
@@ -82,8 +84,9 @@ class Journals:
             if standby is not None:
                 standby.start()
             await asyncio.sleep(chance.uniform(0.0, 0.5))
-            while self._is_held() and chance.random() < 0.9 and not clients.stopping:
+            while self._is_held() and chance.random() < 0.85 and not clients.stopping:
                 await asyncio.sleep(0.3)
+            self.assigned = name
             try:
                 if standby is not None:
                     journal = await standby.take_over(limits=LIMITS, timeout_s=8.0)
@@ -94,7 +97,6 @@ class Journals:
                 clients.cluster.note(f"journal: {type(error).__name__}")
                 continue
             clients.cluster.note("journal opened")
-            self.owners.pop(name, None)  # the latest is the last
             self.owners[name] = here(), journal
             while journal.closed is None and not clients.stopping and chance.random() < 0.97:
                 await asyncio.sleep(0.3)
@@ -126,14 +128,17 @@ class Journals:
 
     # ---- calls
 
-    async def _call(self, make: Callable[[Journal[Chain]], Awaitable[T]], *, former: float = 0.25) -> T:
-        """Call an owner: the latest one, or with a probability of `former` any. Raises what it raises, or RequestTimeout."""
+    async def _call(self, make: Callable[[Journal[Chain]], Awaitable[T]], *, former: float = 0.08) -> T:
+        """Call an owner: the assigned one, or with a probability of `former` any. Raises what it raises, or RequestTimeout."""
         loop, chance = self.clients.loop, self.clients.chance
-        if not self.owners:
-            await asyncio.sleep(0.3)
-            raise RequestTimeout("nobody owns the journal", outcome_unknown=False)
-        names = list(self.owners)
-        process, journal = self.owners[chance.choice(names) if chance.random() < former else names[-1]]
+        running = [name for name, (process, journal) in self.owners.items() if process.alive and journal.closed is None]
+        name = chance.choice(running) if running and chance.random() < former else self.assigned
+        if name not in self.owners:
+            await asyncio.sleep(0.1)
+            raise RequestTimeout("the broker does not own the journal yet", outcome_unknown=False)
+        process, journal = self.owners[name]
+        if journal.closed is None and journal.epoch < max(journal.epoch for _, journal in self.owners.values()):
+            self.clients.cluster.note("a deposed broker that does not know it was asked")
         caller, answer = here(), loop.create_future()
 
         async def serve() -> None:

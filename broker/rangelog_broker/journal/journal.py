@@ -26,6 +26,7 @@ from rangelog.errors import (
     StreamNotFound,
     Unavailable,
     WriterClosed,
+    WriterFenced,
 )
 from rangelog_broker.journal.entry import Command, Own
 from rangelog_broker.journal.fold import Fold
@@ -354,10 +355,19 @@ async def _restored(
         try:
             if recovery.next_offset < end_offset:
                 await feed(client, writer.stream, recovery, end_offset)
+            if not recovery.is_known:
+                await _check_epoch(client, writer)
             return recovery.finish(end_offset)
         except OffsetTrimmed:  # by the former owner, after its last snapshot
             recovery = None
     raise Unavailable(f"the journal {writer.stream} is trimmed faster than it is read")
+
+
+async def _check_epoch(client: Client, writer: Writer) -> None:
+    """A later owner may have trimmed behind a snapshot beyond our end: it is no damage then, we are deposed."""
+    stream = await client.describe_stream(writer.stream)
+    if stream.epoch != writer.epoch:
+        raise WriterFenced(f"epoch {stream.epoch} owns the journal {writer.stream}", epoch=stream.epoch)
 
 
 async def feed(client: Client, stream: str, recovery: JournalReplay[M], end_offset: int) -> None:

@@ -21,7 +21,7 @@ from rangelog.errors import (
 )
 from rangelog.testing import FakeCluster
 from rangelog_broker.journal.entry import COMMAND_BYTES_MAX
-from rangelog_broker.journal.journal import Journal
+from rangelog_broker.journal.journal import Journal, _restored
 from rangelog_broker.journal.owner import OwnerLimits
 from tests.support.journal_machines import Chain, link
 
@@ -149,6 +149,20 @@ async def test_a_trimmed_journal_without_a_snapshot_is_not_opened(client: Client
     await client.trim_stream(NAME, 5)
     with pytest.raises(Corruption, match="no whole snapshot"):
         await opened(client)
+
+
+async def test_who_was_deposed_while_it_read_is_told_so(client: Client) -> None:
+    """The later owner has trimmed behind a snapshot that lies beyond the end that the deposed one reads to: no damage."""
+    slow = client.writer(NAME)
+    await slow.open()
+    later = await opened(client, limits=OwnerLimits(snapshot_entries=40))
+    for number in range(300):
+        await later.propose_own(b"%d|" % number + bytes(1000))
+    assert (await client.describe_stream(NAME)).trim_offset > slow.next_offset
+    with pytest.raises(WriterFenced):
+        await _restored(client, slow, Chain, None)
+    await slow.close(flush=False)
+    await later.close()
 
 
 async def test_what_is_no_journal_is_not_opened(client: Client) -> None:
