@@ -1,0 +1,187 @@
+"""The producers of one shard: which of their batches are in its log and acked, and where.
+
+What holds:
+- The table is the fold of the acked batches below an offset: who folds the same batches has the same table.
+- Sequences count the batches of one (producer, epoch, shard) from 0 without gaps. A producer that the table does not know, or
+  a higher epoch of one, begins at 0.
+- A floor is the lowest epoch of a producer that is still taken. A child shard starts with floors at the highest epochs of all
+  its ancestors; it never inherits sequences. A producer that expires leaves a floor above its epoch: its late retry is refused.
+
+Source: the idempotent producer of Apache Kafka (KIP-98), with sequences of batches instead of records; the rules for scales
+and snapshots are those that the exhaustive model finds necessary.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from rangelog_core.batch_extension import Producer
+from rangelog_core.errors import Corruption
+
+WINDOW = 5
+"""Batches remembered for each producer. A producer sends no batch that is so many ahead of its oldest without an outcome:
+to count those without an outcome is not enough, since acks may be lost and later ones arrive."""
+PRODUCERS_PER_PIECE = 4_096
+"""Producers in one piece of a snapshot: at most half a MiB."""
+
+_PRODUCER = struct.Struct("<QIQqB")  # id, epoch, next sequence, last timestamp in ms, batches
+_BATCH = struct.Struct("<QI")  # base offset, records
+_FLOOR = struct.Struct("<QI")  # producer id, epoch
+_FLOORS, _PRODUCERS = b"F", b"P"
+
+
+class Standing(Enum):
+    """What a batch is to the log."""
+
+    NEXT = "next"  # its producer's next: append it
+    HELD = "held"  # it is there, at `offset`
+    FORGOTTEN = "forgotten"  # it is there, before those that are remembered
+    GAP = "gap"  # batches before it are missing
+    FENCED = "fenced"  # a later epoch of its producer was seen, or the producer expired
+
+
+class Found(NamedTuple):
+    """The standing of a batch. `offset`, `end_offset`: of a held one; `epoch`: with FENCED the lowest one that is taken."""
+
+    standing: Standing
+    offset: int = -1
+    end_offset: int = -1
+    epoch: int = 0
+
+
+class AckedBatch(NamedTuple):
+    """A batch in the log."""
+
+    producer: Producer
+    offset: int
+    end_offset: int
+    timestamp_ms: int
+
+
+class _Entry:
+    __slots__ = ("epoch", "last_ms", "next_sequence", "offsets")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.next_sequence = 0
+        self.last_ms = 0
+        self.offsets: deque[tuple[int, int]] = deque(maxlen=WINDOW)  # [base, end) of the last batches
+
+
+NEXT, GAP, FORGOTTEN = Found(Standing.NEXT), Found(Standing.GAP), Found(Standing.FORGOTTEN)
+
+
+class ProducerTable:
+    """See the module. `find` and `note` take constant time."""
+
+    def __init__(self, floors: Mapping[int, int] | None = None) -> None:
+        """`floors`: of a child shard, the `epochs` of all its ancestors."""
+        self._entries: dict[int, _Entry] = {}
+        self._floors: dict[int, int] = dict(floors or {})
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def floor(self, producer_id: int) -> int:
+        """Return the lowest epoch of a producer that is taken."""
+        floor = self._floors.get(producer_id, 0)
+        entry = self._entries.get(producer_id)
+        return entry.epoch if entry is not None and entry.epoch > floor else floor
+
+    def find(self, producer: Producer) -> Found:
+        """Return what a batch is to the acked part of the log; nothing changes."""
+        producer_id, epoch, sequence = producer
+        entry = self._entries.get(producer_id)
+        floor = self.floor(producer_id)
+        if epoch < floor:
+            return Found(Standing.FENCED, epoch=floor)
+        if entry is None or entry.epoch < epoch:
+            return GAP if sequence else NEXT
+        ahead = sequence - entry.next_sequence
+        if ahead >= 0:
+            return GAP if ahead else NEXT
+        if -ahead > len(entry.offsets):
+            return FORGOTTEN
+        return Found(Standing.HELD, *entry.offsets[ahead])
+
+    def note(self, batch: AckedBatch) -> None:
+        """Add the log's next batch. Raises Corruption when it cannot follow those before it."""
+        producer_id, epoch, sequence = batch.producer
+        if self.find(batch.producer).standing is not Standing.NEXT:
+            raise Corruption(f"the log has {batch.producer} at {batch.offset}, where it cannot follow")
+        entry = self._entries.get(producer_id)
+        if entry is None or entry.epoch < epoch:
+            entry = self._entries[producer_id] = _Entry(epoch)
+        entry.next_sequence = sequence + 1
+        entry.last_ms = max(entry.last_ms, batch.timestamp_ms)
+        entry.offsets.append((batch.offset, batch.end_offset))
+
+    def epochs(self) -> dict[int, int]:
+        """Return the floor of each producer: what a child shard starts with."""
+        return self._floors | {producer_id: self.floor(producer_id) for producer_id in self._entries}
+
+    def expire(self, before_ms: int) -> int:
+        """Forget the batches of producers without one since `before_ms`; return how many producers they were."""
+        idle = [producer_id for producer_id, entry in self._entries.items() if entry.last_ms < before_ms]
+        for producer_id in idle:
+            self._floors[producer_id] = self.floor(producer_id) + 1
+            del self._entries[producer_id]
+        return len(idle)
+
+    # ---- snapshots
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Return the table in pieces; later batches do not change what the iterator yields."""
+        floors = list(self._floors.items())
+        rows = [
+            (producer_id, entry.epoch, entry.next_sequence, entry.last_ms, tuple(entry.offsets))
+            for producer_id, entry in self._entries.items()
+        ]
+        return _pieces(floors, rows)
+
+    @classmethod
+    def restore(cls, pieces: Iterable[bytes]) -> ProducerTable:
+        """Return the table of a snapshot. Raises Corruption."""
+        table = cls()
+        try:
+            for piece in pieces:
+                if piece[:1] == _FLOORS:
+                    table._floors.update(_FLOOR.iter_unpack(piece[1:]))
+                elif piece[:1] == _PRODUCERS:
+                    table._restore(piece)
+                else:
+                    raise Corruption("a snapshot of producers has a piece of an unknown kind")
+        except struct.error as error:
+            raise Corruption("a snapshot of producers does not decode") from error
+        return table
+
+    def _restore(self, piece: bytes) -> None:
+        at = 1
+        while at < len(piece):
+            producer_id, epoch, next_sequence, last_ms, count = _PRODUCER.unpack_from(piece, at)
+            at += _PRODUCER.size
+            if not 0 < count <= min(WINDOW, next_sequence):
+                raise Corruption(f"a snapshot of producers has {count} of {next_sequence} batches of one producer")
+            entry = self._entries[producer_id] = _Entry(epoch)
+            entry.next_sequence, entry.last_ms = next_sequence, last_ms
+            for _ in range(count):
+                offset, records = _BATCH.unpack_from(piece, at)
+                at += _BATCH.size
+                entry.offsets.append((offset, offset + records))
+
+
+def _pieces(
+    floors: list[tuple[int, int]], rows: list[tuple[int, int, int, int, tuple[tuple[int, int], ...]]]
+) -> Iterator[bytes]:
+    for at in range(0, len(floors), PRODUCERS_PER_PIECE):
+        yield _FLOORS + b"".join([_FLOOR.pack(*each) for each in floors[at : at + PRODUCERS_PER_PIECE]])
+    for at in range(0, len(rows), PRODUCERS_PER_PIECE):
+        parts = [_PRODUCERS]
+        for *head, offsets in rows[at : at + PRODUCERS_PER_PIECE]:
+            parts.append(_PRODUCER.pack(*head, len(offsets)))
+            parts += [_BATCH.pack(start, end - start) for start, end in offsets]
+        yield b"".join(parts)

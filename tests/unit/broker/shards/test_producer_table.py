@@ -1,0 +1,99 @@
+"""The table of producers: what a batch is to it, its floors, its snapshots."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangelog_broker.shards.producer_table import PRODUCERS_PER_PIECE, WINDOW, AckedBatch, ProducerTable, Standing
+from rangelog_core.batch_extension import Producer
+from rangelog_core.errors import Corruption
+
+
+def filled(counts: dict[tuple[int, int], int]) -> ProducerTable:
+    """So many batches of two records of each (producer, epoch), one after the other."""
+    table, offset = ProducerTable(), 0
+    for (producer_id, epoch), count in counts.items():
+        for sequence in range(count):
+            table.note(AckedBatch(Producer(producer_id, epoch, sequence), offset, offset + 2, offset))
+            offset += 2
+    return table
+
+
+def standing(table: ProducerTable, producer_id: int, epoch: int, sequence: int) -> tuple[Standing, int]:
+    found = table.find(Producer(producer_id, epoch, sequence))
+    return found.standing, found.offset
+
+
+def test_what_a_batch_is_to_the_log() -> None:
+    """Next, held at its offset, forgotten, or behind a gap."""
+    table = filled({(1, 0): 8})
+    assert [standing(table, 1, 0, sequence) for sequence in (0, 2, 3, 7, 8, 9)] == [
+        (Standing.FORGOTTEN, -1), (Standing.FORGOTTEN, -1), (Standing.HELD, 6), (Standing.HELD, 14), (Standing.NEXT, -1),
+        (Standing.GAP, -1),
+    ]  # fmt: skip
+    assert table.find(Producer(1, 0, 7)).end_offset == 16
+
+
+def test_who_is_not_known_begins_at_the_beginning() -> None:
+    """An unknown producer, and a higher epoch of a known one."""
+    table = filled({(1, 3): 2})
+    assert [standing(table, 2, 0, sequence)[0] for sequence in (0, 1)] == [Standing.NEXT, Standing.GAP]
+    assert [standing(table, 1, 4, sequence)[0] for sequence in (0, 1)] == [Standing.NEXT, Standing.GAP]
+    found = table.find(Producer(1, 2, 0))
+    assert (found.standing, found.epoch) == (Standing.FENCED, 3)
+
+
+def test_a_child_inherits_epochs_and_no_sequences() -> None:
+    """Also those that its parent inherited."""
+    parent = ProducerTable(filled({(1, 3): 2, (2, 1): 1}).epochs())
+    parent.note(AckedBatch(Producer(2, 5, 0), 0, 1, 0))
+    child = ProducerTable(parent.epochs())
+    assert standing(child, 1, 2, 0)[0] is Standing.FENCED
+    assert standing(child, 1, 3, 0)[0] is Standing.NEXT
+    assert standing(child, 1, 3, 2)[0] is Standing.GAP
+    assert standing(child, 2, 4, 0)[0] is Standing.FENCED
+    assert standing(child, 2, 5, 0)[0] is Standing.NEXT
+
+
+def test_an_expired_producer_needs_a_new_epoch() -> None:
+    """A late retry of its first batch is not taken for a new one."""
+    table = filled({(1, 3): 1, (2, 0): 1})
+    assert table.expire(before_ms=2) == 1
+    assert len(table) == 1
+    assert standing(table, 1, 3, 0)[0] is Standing.FENCED
+    assert standing(table, 1, 4, 0)[0] is Standing.NEXT
+    assert standing(table, 2, 0, 0)[0] is Standing.HELD
+    assert standing(ProducerTable.restore(table.snapshot()), 1, 3, 0)[0] is Standing.FENCED
+
+
+@pytest.mark.parametrize(("epoch", "sequence"), [(3, 0), (3, 3), (2, 2), (4, 1)])
+def test_a_log_that_cannot_be_is_corruption(epoch: int, sequence: int) -> None:
+    """A batch twice, with a gap, of an older epoch."""
+    table = filled({(1, 3): 2})
+    with pytest.raises(Corruption):
+        table.note(AckedBatch(Producer(1, epoch, sequence), 4, 5, 0))
+
+
+def test_a_snapshot_is_the_table() -> None:
+    """In pieces of limited size, as it was when it was taken."""
+    table = filled({(producer_id, 1): 1 + producer_id % 9 for producer_id in range(2 * PRODUCERS_PER_PIECE + 50)})
+    table.expire(before_ms=100)
+    before = list(table.snapshot())
+    pieces = table.snapshot()
+    table.note(AckedBatch(Producer(10**6, 0, 0), 10**9, 10**9 + 1, 0))
+    assert list(pieces) == before
+    assert len(before) == 4
+    assert all(len(piece) < 1 << 19 for piece in before)
+    assert list(ProducerTable.restore(before).snapshot()) == before
+
+
+def test_other_bytes_are_corruption() -> None:
+    """Cut at any length, or of an unknown kind; a producer with more batches than it can have."""
+    (piece,) = filled({(1, 0): WINDOW + 1}).snapshot()
+    for length in range(2, len(piece)):
+        with pytest.raises(Corruption):
+            ProducerTable.restore([piece[:length]])
+    with pytest.raises(Corruption):
+        ProducerTable.restore([b"X" + piece[1:]])
+    with pytest.raises(Corruption):
+        ProducerTable.restore([piece[:29] + b"\xff" + piece[30:]])
