@@ -61,7 +61,7 @@ class Walk:
             return
         sequence = self.draw.choice(instance.doubtful)
         producer = Producer(instance.producer_id, instance.epoch, sequence)
-        owner = self.owners[-1] if self.draw.random() < 0.9 else self.draw.choice(self.owners)
+        owner = self.owners[-1] if self.draw.random() < 0.7 else self.draw.choice(self.owners)
         if owner is not self.owners[-1]:
             found = owner.table.find(producer)  # a former owner appends nothing; what it knows it may tell
             if found.standing is Standing.HELD:
@@ -106,7 +106,7 @@ class Walk:
         for instance, sequence, place in self.waiting:
             if place.end_offset > confirm:
                 still.append((instance, sequence, place))
-            elif self.draw.random() < 0.7:  # the answer may be lost
+            elif self.draw.random() < 0.5:  # the answer may be lost
                 self.ack(instance, sequence, place)
         self.waiting = still
 
