@@ -1,0 +1,1 @@
+"""Tables: partitions of keys and values, each a machine on a journal."""
