@@ -9,6 +9,8 @@
     ├── ObjectNotFound              the store has no such object
     ├── RangeNotFound               this server holds no replica of the range
     │   └── RangeDropped            its replica, or that of a later range, was dropped: it is sealed, or its stream deleted
+    ├── GroupNotFound
+    ├── MemberNotFound              a group's member whose session expired, or that never joined: join again
     ├── OffsetOutOfRange            beyond the end, or below the start: carries the nearest readable offset
     │   └── OffsetTrimmed           below the trim offset: the records were removed on request
     ├── WriterFenced                a later writer owns the stream: carries that writer's epoch
@@ -131,6 +133,18 @@ class RangeDropped(RangeNotFound):
     """This server dropped its replicas of the stream up to this range: the range is sealed, or its stream deleted."""
 
     code = "RANGE_DROPPED"
+
+
+class GroupNotFound(RangelogError):
+    """There is no consumer group of that name."""
+
+    code = "GROUP_NOT_FOUND"
+
+
+class MemberNotFound(RangelogError):
+    """The consumer group has no such member: its session expired, or it never joined. Join again."""
+
+    code = "MEMBER_NOT_FOUND"
 
 
 class OffsetOutOfRange(RangelogError):
