@@ -138,10 +138,12 @@ class Walk:
             self._look(self.members[name], result)
 
     def join_again(self) -> None:
-        gone = [member for member in self.members.values() if member.expired]
+        gone = [member for member in self.members.values() if member.expired or self.draw.random() < 0.1]
         if gone:
             member = self.draw.choice(gone)
+            newest = self.machine.groups[GROUP].generation
             result = self.apply(join=group_pb2.GroupJoin(member=member.name, session_ms=1_000))
+            assert all(each.since > newest for each in result.assigned), "an earlier instance of it commits nothing more"
             member.expired = False
             member.has = {}
             self._look(member, result)
