@@ -11,6 +11,8 @@
     │   └── RangeDropped            its replica, or that of a later range, was dropped: it is sealed, or its stream deleted
     ├── GroupNotFound
     ├── MemberNotFound              a group's member whose session expired, or that never joined: join again
+    ├── TransactionNotFound         never begun, or finished so long ago that it was forgotten
+    ├── ProducerFenced              a later instance of the producer exists: carries its epoch
     ├── OffsetOutOfRange            beyond the end, or below the start: carries the nearest readable offset
     │   └── OffsetTrimmed           below the trim offset: the records were removed on request
     ├── WriterFenced                a later writer owns the stream: carries that writer's epoch
@@ -145,6 +147,18 @@ class MemberNotFound(RangelogError):
     """The consumer group has no such member: its session expired, or it never joined. Join again."""
 
     code = "MEMBER_NOT_FOUND"
+
+
+class TransactionNotFound(RangelogError):
+    """The transaction was never begun, or finished so long ago that it was forgotten."""
+
+    code = "TRANSACTION_NOT_FOUND"
+
+
+class ProducerFenced(RangelogError):
+    """A later instance of the producer exists; `epoch` is its epoch."""
+
+    code = "PRODUCER_FENCED"
 
 
 class OffsetOutOfRange(RangelogError):

@@ -143,7 +143,9 @@ class Walk:
             member = self.draw.choice(gone)
             newest = self.machine.groups[GROUP].generation
             result = self.apply(join=group_pb2.GroupJoin(member=member.name, session_ms=1_000))
-            assert all(each.since > newest for each in result.assigned), "an earlier instance of it commits nothing more"
+            assert all(each.since > newest for each in result.assigned), (
+                "an earlier instance of it commits nothing more"
+            )
             member.expired = False
             member.has = {}
             self._look(member, result)
