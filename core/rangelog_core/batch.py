@@ -316,9 +316,15 @@ def _require_batch_size(size_bytes: int) -> None:
         raise RecordTooLarge(f"a batch of {size_bytes} bytes; the limit is {BATCH_SIZE_BYTES_MAX}")
 
 
-def restamp(data: bytes, *, range_index: int, epoch: int) -> bytes:
-    """Return the same records for another range of the same stream; offsets and extension are unchanged."""
+def restamp(
+    data: bytes, *, range_index: int, epoch: int, stream_id: int | None = None, base_offset: int | None = None
+) -> bytes:
+    """Return the same records for another range. Stream and offsets change only if they are given, the extension never."""
     fields = peek_header(data)._replace(range_index=range_index, epoch=epoch)
+    if stream_id is not None:
+        fields = fields._replace(stream_id=stream_id)
+    if base_offset is not None:
+        fields = fields._replace(base_offset=base_offset)
     return record_codec.seal([_HEADER.pack(MAGIC, VERSION, *fields), data[HEADER_BYTES:-TRAILER_BYTES]])
 
 

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, check_record
+from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, EncodedBatch, check_record
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
 from rangelog._append.runner import AppenderRunner
 from rangelog._append.shared_dials import SharedDials
 from rangelog._append.takeover import take_over
 from rangelog._metadata import Metadata
-from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
+from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, peek_header, restamp
 from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, WriterClosed
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
@@ -80,7 +80,7 @@ class Writer:
         self._codec = CODEC_NONE
         self._next_offset = 0
         self._builder = BatchBuilder()
-        self._inflight: deque[BatchBuilder] = deque()
+        self._inflight: deque[BatchBuilder | EncodedBatch] = deque()
         self._pending_bytes = 0
         self._pump_due = False
         self._room: list[asyncio.Future[None]] = []
@@ -299,6 +299,42 @@ class Writer:
             self._pump_due = True
             self._loop.call_soon(self._pump)
         return offset
+
+    def submit_batch(self, data: bytes) -> asyncio.Future[Ack]:
+        """Append a batch that was encoded elsewhere, its records and header fields as they are. For brokers.
+
+        Args:
+            data: A whole batch, which the caller has checked (`rangelog_core.batch.check_batch`). Its stream, range, epoch and
+                offsets are replaced by this writer's.
+
+        Returns:
+            A future of the ack of its first record. It fails with the errors of `append`.
+
+        Raises:
+            Overloaded: Twice `inflight_bytes_max` bytes are not acked.
+            RangelogError: The errors of `append` that are known at once.
+        """
+        if not self._accepting or self._pending_bytes >= self._pending_bytes_max:
+            self._refuse()
+        if self._builder.values:
+            self._submit_gathered()
+        runner = self._running()
+        core, count = runner.core, peek_header(data).count
+        acked: asyncio.Future[Ack] = self._loop.create_future()
+        batch = EncodedBatch(core.next_offset, count, len(data), acked)
+        placed = restamp(
+            data,
+            stream_id=self._stream.stream_id,
+            range_index=core.range_index,
+            epoch=core.epoch,
+            base_offset=batch.base_offset,
+        )
+        self._inflight.append(batch)
+        self._pending_bytes += batch.size_bytes
+        self._next_offset = batch.end_offset
+        self._connections.appends.sent(batch.size_bytes)
+        runner.submit(batch.base_offset, batch.end_offset, placed)
+        return acked
 
     async def append_batch(
         self, records: Iterable[bytes | AppendRecord], *, timeout_s: float | None = None
