@@ -69,6 +69,21 @@ RANGE_PAGE_SIZE_MAX = 1_000
 OBJECT_PAGE_SIZE_MAX = 200
 """An object's row-group index may have hundreds of entries; a page stays well below the gRPC message limit."""
 
+NAMESPACES_MAX = 1_000
+TOPIC_PAGE_SIZE_MAX = 500
+SHARD_PAGE_SIZE_MAX = 1_000
+
+COMMAND_SHARDS_MAX = 1_000
+"""Shards that one command creates, ends or trims: their key ranges fit in one Raft command, and the work is bounded."""
+
+TOPIC_SHARDS_MAX = 10_000
+"""Current shards of one topic."""
+
+TAGS_MAX = 50
+TAG_LENGTH_MAX = 256
+TAGS_LENGTH_MAX = 4_096
+"""All tags of a topic: a page of topics stays below the gRPC message limit."""
+
 GRPC_MESSAGE_BYTES_MAX = 16 * MIB
 """Set on both ends; the library's default of 4 MiB is too little for a full report of a server's replicas."""
 
