@@ -74,15 +74,14 @@ TOPIC_PAGE_SIZE_MAX = 500
 SHARD_PAGE_SIZE_MAX = 1_000
 
 COMMAND_SHARDS_MAX = 1_000
-"""Shards that one command creates, ends or trims: their key ranges fit in one Raft command, and the work is bounded."""
+"""Shards that one command creates or ends: their key ranges fit in one Raft command, and the work is bounded."""
 
-TOPIC_SHARDS_MAX = 10_000
-"""Current shards of one topic."""
+TOPIC_SHARDS_MAX = 3_000
+"""Current shards of one topic: a cut, with up to 18 bytes for each, fits in one Raft command."""
 
 TAGS_MAX = 50
-TAG_LENGTH_MAX = 256
-TAGS_LENGTH_MAX = 4_096
-"""All tags of a topic: a page of topics stays below the gRPC message limit."""
+TAGS_BYTES_MAX = 2_048
+"""All tags of a topic, keys and values: each change of a topic keeps a copy of them for a while."""
 
 GRPC_MESSAGE_BYTES_MAX = 16 * MIB
 """Set on both ends; the library's default of 4 MiB is too little for a full report of a server's replicas."""

@@ -120,7 +120,7 @@ class Topic(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., config: _Optional[_Union[TopicConfig, _Mapping]] = ..., tags: _Optional[_Mapping[str, str]] = ..., state: _Optional[_Union[TopicState, str]] = ..., map_version: _Optional[int] = ..., next_shard_id: _Optional[int] = ..., current_shard_count: _Optional[int] = ..., scale_id: _Optional[int] = ..., committed_scale_id: _Optional[int] = ..., version: _Optional[int] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
 class Shard(_message.Message):
-    __slots__ = ("topic_id", "shard_id", "key_range", "stream_id", "created_version", "ended_version", "predecessors", "successors", "end_offset")
+    __slots__ = ("topic_id", "shard_id", "key_range", "stream_id", "created_version", "ended_version", "predecessors", "successors", "end_offset", "truncated")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     SHARD_ID_FIELD_NUMBER: _ClassVar[int]
     KEY_RANGE_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +130,7 @@ class Shard(_message.Message):
     PREDECESSORS_FIELD_NUMBER: _ClassVar[int]
     SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     topic_id: int
     shard_id: int
     key_range: KeyRange
@@ -139,7 +140,8 @@ class Shard(_message.Message):
     predecessors: _containers.RepeatedScalarFieldContainer[int]
     successors: _containers.RepeatedScalarFieldContainer[int]
     end_offset: int
-    def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., key_range: _Optional[_Union[KeyRange, _Mapping]] = ..., stream_id: _Optional[int] = ..., created_version: _Optional[int] = ..., ended_version: _Optional[int] = ..., predecessors: _Optional[_Iterable[int]] = ..., successors: _Optional[_Iterable[int]] = ..., end_offset: _Optional[int] = ...) -> None: ...
+    truncated: bool
+    def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., key_range: _Optional[_Union[KeyRange, _Mapping]] = ..., stream_id: _Optional[int] = ..., created_version: _Optional[int] = ..., ended_version: _Optional[int] = ..., predecessors: _Optional[_Iterable[int]] = ..., successors: _Optional[_Iterable[int]] = ..., end_offset: _Optional[int] = ..., truncated: bool = ...) -> None: ...
 
 class ShardEnd(_message.Message):
     __slots__ = ("shard_id", "stream_id", "epoch", "last_range_index", "end_offset")
@@ -171,9 +173,9 @@ class TopicWork(_message.Message):
     CONFIGURE_FROM_FIELD_NUMBER: _ClassVar[int]
     topic_id: int
     scale: ScalePlan
-    to_trim: _containers.RepeatedScalarFieldContainer[int]
+    to_trim: _containers.RepeatedCompositeFieldContainer[ShardPosition]
     configure_from: int
-    def __init__(self, topic_id: _Optional[int] = ..., scale: _Optional[_Union[ScalePlan, _Mapping]] = ..., to_trim: _Optional[_Iterable[int]] = ..., configure_from: _Optional[int] = ...) -> None: ...
+    def __init__(self, topic_id: _Optional[int] = ..., scale: _Optional[_Union[ScalePlan, _Mapping]] = ..., to_trim: _Optional[_Iterable[_Union[ShardPosition, _Mapping]]] = ..., configure_from: _Optional[int] = ...) -> None: ...
 
 class ScalePlan(_message.Message):
     __slots__ = ("scale_id", "map_version", "parents", "key_ranges", "started_ms")
