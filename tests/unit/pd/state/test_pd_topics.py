@@ -28,7 +28,7 @@ from rangelog_core.key_ranges import equal_key_ranges
 from rangelog_pd.state import topic_work
 from rangelog_pd.state.topic_states import ACTIVE, DELETING, SCALING, SEALED, SEALING, STATES, TRANSITIONS, TRUNCATING
 from rangelog_pd.state.topic_tables import key_range_of
-from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2, topic_pb2
 from tests.support.pd_topics import TopicCalls, part
 
 
@@ -43,6 +43,17 @@ def test_a_topic_is_created_with_its_shards_and_their_streams(topics: TopicCalls
     assert topics.pd.state.topics.topics[1] == topic
     topics.pd.reload()
     assert topics.create("other").topic_id == 2
+
+
+def test_the_answer_has_the_same_bytes_on_every_member(topics: TopicCalls) -> None:
+    """Results are part of the state, and protobuf writes a map in any order unless it is told not to."""
+    tags = {f"{number}": "x" for number in range(50)}
+    request = topic_pb2.CreateTopicRequest(namespace="ns", name="t", tags=tags)
+    command = pd_state_pb2.Command(create_topic=request)
+    result = pd_state_pb2.CommandResult.FromString(topics.pd.apply(command))
+    made = topic_pb2.CreateTopicResponse.FromString(result.response)
+    assert len(made.topic.tags) == 50
+    assert result.response == made.SerializeToString(deterministic=True)
 
 
 @pytest.mark.parametrize(
