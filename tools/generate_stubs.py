@@ -30,7 +30,7 @@ def generate(target: pathlib.Path) -> None:
     if protoc.main([*arguments, *protos]) != 0:
         raise SystemExit("generate_stubs: protoc refused a .proto; see above")
     for path in (target / PACKAGE).glob("*_pb2_grpc.py"):
-        if path.name not in {"pd_pb2_grpc.py", "range_server_pb2_grpc.py"}:
+        if path.name not in {"pd_pb2_grpc.py", "range_server_pb2_grpc.py", "topic_pb2_grpc.py"}:
             path.unlink()  # no service in it
 
 

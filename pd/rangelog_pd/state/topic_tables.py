@@ -46,9 +46,9 @@ class ShardMap:
         first = bisect_right(self.changed, max(after, (map_version + 1, -1)))
         return self.changed[first : first + size]
 
-    def current_from(self, after: tuple[bytes, int], size: int) -> list[int]:
-        """Return up to `size` current shards, in order of keys, behind the entry `after`; (b"", 0) is before the first."""
-        first = bisect_right(self.current, after)
+    def current_behind(self, first_key: bytes, size: int) -> list[int]:
+        """Return up to `size` current shards in order of keys, those whose first key is above; no bytes: from the first."""
+        first = bisect_left(self.current, (first_key + b"\0", 0)) if first_key else 0
         return [shard_id for _, shard_id in self.current[first : first + size]]
 
 

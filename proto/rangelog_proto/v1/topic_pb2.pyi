@@ -24,6 +24,13 @@ class TopicState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TOPIC_STATE_SEALING: _ClassVar[TopicState]
     TOPIC_STATE_SEALED: _ClassVar[TopicState]
     TOPIC_STATE_DELETING: _ClassVar[TopicState]
+
+class ShardSelection(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SHARD_SELECTION_UNSPECIFIED: _ClassVar[ShardSelection]
+    SHARD_SELECTION_CURRENT: _ClassVar[ShardSelection]
+    SHARD_SELECTION_ALL: _ClassVar[ShardSelection]
+    SHARD_SELECTION_CHANGED: _ClassVar[ShardSelection]
 SCALING_KIND_UNSPECIFIED: ScalingKind
 SCALING_KIND_FIXED: ScalingKind
 SCALING_KIND_EVENTS: ScalingKind
@@ -35,6 +42,10 @@ TOPIC_STATE_TRUNCATING: TopicState
 TOPIC_STATE_SEALING: TopicState
 TOPIC_STATE_SEALED: TopicState
 TOPIC_STATE_DELETING: TopicState
+SHARD_SELECTION_UNSPECIFIED: ShardSelection
+SHARD_SELECTION_CURRENT: ShardSelection
+SHARD_SELECTION_ALL: ShardSelection
+SHARD_SELECTION_CHANGED: ShardSelection
 
 class KeyRange(_message.Message):
     __slots__ = ("low", "high")
@@ -218,6 +229,91 @@ class DeleteNamespaceResponse(_message.Message):
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     namespace: Namespace
     def __init__(self, namespace: _Optional[_Union[Namespace, _Mapping]] = ...) -> None: ...
+
+class ListNamespacesRequest(_message.Message):
+    __slots__ = ("prefix", "page_token", "page_size")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    page_token: str
+    page_size: int
+    def __init__(self, prefix: _Optional[str] = ..., page_token: _Optional[str] = ..., page_size: _Optional[int] = ...) -> None: ...
+
+class ListNamespacesResponse(_message.Message):
+    __slots__ = ("namespaces", "next_page_token")
+    NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    namespaces: _containers.RepeatedCompositeFieldContainer[Namespace]
+    next_page_token: str
+    def __init__(self, namespaces: _Optional[_Iterable[_Union[Namespace, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class DescribeTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicReference
+    def __init__(self, topic: _Optional[_Union[TopicReference, _Mapping]] = ...) -> None: ...
+
+class DescribeTopicResponse(_message.Message):
+    __slots__ = ("topic", "scale")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SCALE_FIELD_NUMBER: _ClassVar[int]
+    topic: Topic
+    scale: ScalePlan
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., scale: _Optional[_Union[ScalePlan, _Mapping]] = ...) -> None: ...
+
+class ListTopicsRequest(_message.Message):
+    __slots__ = ("namespace", "prefix", "tags", "page_token", "page_size")
+    class TagsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    prefix: str
+    tags: _containers.ScalarMap[str, str]
+    page_token: str
+    page_size: int
+    def __init__(self, namespace: _Optional[str] = ..., prefix: _Optional[str] = ..., tags: _Optional[_Mapping[str, str]] = ..., page_token: _Optional[str] = ..., page_size: _Optional[int] = ...) -> None: ...
+
+class ListTopicsResponse(_message.Message):
+    __slots__ = ("topics", "next_page_token")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[Topic]
+    next_page_token: str
+    def __init__(self, topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class ListShardsRequest(_message.Message):
+    __slots__ = ("topic", "selection", "since_map_version", "page_token", "page_size")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicReference
+    selection: ShardSelection
+    since_map_version: int
+    page_token: str
+    page_size: int
+    def __init__(self, topic: _Optional[_Union[TopicReference, _Mapping]] = ..., selection: _Optional[_Union[ShardSelection, str]] = ..., since_map_version: _Optional[int] = ..., page_token: _Optional[str] = ..., page_size: _Optional[int] = ...) -> None: ...
+
+class ListShardsResponse(_message.Message):
+    __slots__ = ("topic", "shards", "next_page_token")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    topic: Topic
+    shards: _containers.RepeatedCompositeFieldContainer[Shard]
+    next_page_token: str
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("request_id", "namespace", "name", "config", "tags", "shard_count", "key_ranges")
