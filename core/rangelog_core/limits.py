@@ -79,6 +79,10 @@ COMMAND_SHARDS_MAX = 1_000
 TOPIC_SHARDS_MAX = 3_000
 """Current shards of one topic: a cut, with up to 18 bytes for each, fits in one Raft command."""
 
+BROKERS_MAX = 1_000
+ADDRESS_LENGTH_MAX = 300
+"""A host's name has 253 characters at most."""
+
 TAGS_MAX = 50
 TAGS_BYTES_MAX = 2_048
 """All tags of a topic, keys and values: each change of a topic keeps a copy of them for a while."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from rangelog_pd.state.store import State
-from rangelog_pd.state.topic_tables import ShardKey
+from rangelog_pd.state.tables import ShardKey
 from rangelog_proto.v1 import topic_pb2
 
 TOPIC_ROWS_PER_ANSWER = 500

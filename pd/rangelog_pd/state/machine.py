@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from rangelog_core.errors import InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
-from rangelog_pd.state import namespaces, objects, ranges, servers, shards, streams, topics
+from rangelog_pd.state import brokers, namespaces, objects, ranges, servers, shards, streams, topics
 from rangelog_pd.state.batches import BATCHES
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.snapshot import Frozen, freeze, thaw
@@ -64,6 +64,9 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "cancel_scale": shards.cancel_scale,
     "commit_scale": shards.commit_scale,
     "continue_topic": topics.continue_topic,
+    "register_broker": brokers.register_broker,
+    "mark_broker_lost": brokers.mark_broker_lost,
+    "assign_shards": brokers.assign_shards,
 }
 
 

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from rangelog_core.errors import Corruption, UnsupportedVersion
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
-from rangelog_proto.v1 import common_pb2, pd_state_pb2, topic_pb2
+from rangelog_proto.v1 import broker_pb2, common_pb2, pd_state_pb2, topic_pb2
 from rangelog_proto.v1.pd_state_pb2 import Section, SectionKind, SnapshotHeader, SnapshotRows
 
 SECTION_VERSION = 1
@@ -36,6 +36,8 @@ _FIELDS = {
     pd_state_pb2.SECTION_KIND_TOPICS: "topics",
     pd_state_pb2.SECTION_KIND_SHARDS: "shards",
     pd_state_pb2.SECTION_KIND_TOPIC_WORK: "topic_work",
+    pd_state_pb2.SECTION_KIND_BROKERS: "brokers",
+    pd_state_pb2.SECTION_KIND_ASSIGNMENTS: "assignments",
 }
 _KEPT_VERSION_1 = 1
 
@@ -84,6 +86,8 @@ def freeze(state: State, results: Results) -> Frozen:
             (pd_state_pb2.SECTION_KIND_TOPICS, topics, _same),
             (pd_state_pb2.SECTION_KIND_SHARDS, shards, _same),
             (pd_state_pb2.SECTION_KIND_TOPIC_WORK, topic_work, _same),
+            (pd_state_pb2.SECTION_KIND_BROKERS, state.owners.brokers.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_ASSIGNMENTS, state.owners.assignments.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_RESULTS, ages, kept_result),
         ],
     )
@@ -166,6 +170,8 @@ def _build(
     topics: Iterable[topic_pb2.Topic] = (),
     shards: Sequence[topic_pb2.Shard] = (),
     topic_work: Iterable[topic_pb2.TopicWork] = (),
+    brokers: Iterable[broker_pb2.Broker] = (),
+    assignments: Iterable[broker_pb2.Assignment] = (),
 ) -> tuple[State, Results]:
     state = State()
     state.cluster_id = header.cluster_id
@@ -177,6 +183,7 @@ def _build(
             raise Corruption(f"the snapshot has a range of stream {each.stream_id} but not the stream")
     state.load(streams, ranges, objects, servers)
     _load_topics(state, header, namespaces, topics, shards, topic_work)
+    state.owners.load(brokers, assignments)
     latest = max((kept.now_ms for kept in results), default=0)
     state.time_ms = header.time_ms or max(latest, state.latest_date())
     return state, Results((kept.request_id, kept.now_ms, kept.result) for kept in results)

@@ -23,6 +23,7 @@ from rangelog_core.ids import INTERNAL_NAME_START
 from rangelog_pd.state.changes import Changes
 from rangelog_pd.state.due import DueTimes
 from rangelog_pd.state.indexes import HostedRanges, Hosting, Names, RangeObjects
+from rangelog_pd.state.owner_tables import OwnerTables
 from rangelog_pd.state.tables import RangeKey, RangeTable, StreamRanges, Table
 from rangelog_pd.state.topic_checks import validate_topics
 from rangelog_pd.state.topic_tables import TopicTables
@@ -60,7 +61,8 @@ class State:
         self.ranges = RangeTable(self.hosted.changed, self._range_changed, self.due.range_changed, note)
         self.objects: Table[int, common_pb2.Object] = Table(self.range_objects.changed, self._object_changed)
         self.servers: Table[str, pd_state_pb2.RegisteredServer] = Table(note)
-        self.topics = TopicTables(note)
+        self.owners = OwnerTables(note)
+        self.topics = TopicTables(note, self.owners.shard_changed)
 
     # ---- finding
 
@@ -273,6 +275,7 @@ class State:
         rebuilt = State()
         rebuilt.load(self.streams.values(), self.ranges.values(), self.objects.values(), ())
         rebuilt.topics.load(*self.topics.rows())
+        rebuilt.owners.load(self.owners.brokers.values(), self.owners.assignments.values())
         assert rebuilt.indexes() == self.indexes(), "an index is not what the rows make it"
 
     def load(
@@ -312,6 +315,7 @@ class State:
             self.undated,
             self.undated_ranges,
             *self.topics.indexes(),
+            *self.owners.indexes(),
         ]
 
 

@@ -12,12 +12,9 @@ from collections.abc import Iterable
 from rangelog_core.errors import NamespaceNotFound, ShardNotFound, TopicNotFound
 from rangelog_core.key_ranges import KeyRange, key_range_from_bytes
 from rangelog_pd.state.indexes import Names
-from rangelog_pd.state.tables import Hook, Table
+from rangelog_pd.state.tables import Hook, ShardKey, Table
 from rangelog_pd.state.tag_index import TagIndex
 from rangelog_proto.v1 import topic_pb2
-
-ShardKey = tuple[int, int]
-"""Topic id and shard id."""
 
 
 def full_name(namespace: str, name: str) -> str:
@@ -92,8 +89,8 @@ class ShardMaps:
 class TopicTables:
     """All rows about topics."""
 
-    def __init__(self, note: Hook[topic_pb2.Topic | topic_pb2.Shard]) -> None:
-        """`note`: the hook that notes changes for followers."""
+    def __init__(self, note: Hook[topic_pb2.Topic | topic_pb2.Shard], *shard_hooks: Hook[topic_pb2.Shard]) -> None:
+        """`note`: the hook that notes changes for followers; `shard_hooks`: those of other tables' indexes."""
         self.next_topic_id = 1
         self.names: Names[topic_pb2.Topic] = Names(_full_name_of, _topic_id_of)
         self.namespace_names: Names[topic_pb2.Namespace] = Names(_namespace_of, _no_id)
@@ -105,7 +102,7 @@ class TopicTables:
         self.topics: Table[int, topic_pb2.Topic] = Table(
             self.names.changed, self.tags.changed, self._topic_changed, note
         )
-        self.shards: Table[ShardKey, topic_pb2.Shard] = Table(self.maps.changed, note)
+        self.shards: Table[ShardKey, topic_pb2.Shard] = Table(self.maps.changed, *shard_hooks, note)
         self.work: Table[int, topic_pb2.TopicWork] = Table(self._work_changed)
 
     # ---- finding

@@ -41,6 +41,9 @@ _TOPIC_ACTIONS = (
     "cancel_scale",
     "commit_scale",
     "continue_topic",
+    "register_broker",
+    "mark_broker_lost",
+    "assign_shards",
 )
 _LEVELS = {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2} | dict.fromkeys(_TOPIC_ACTIONS, LEVEL_TOPICS)
 """By action; 1 where none is given."""
