@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers import batches, cluster, objects, ranges, servers, streams, topics, watch
+from rangelog_pd.handlers import batches, brokers, cluster, objects, ranges, servers, streams, topics, watch
+from rangelog_proto.v1.broker_pb2_grpc import BrokersServicer
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer
 from rangelog_proto.v1.topic_pb2_grpc import TopicsServicer
 
 SERVICE_NAME = "rangelog.v1.PlacementDriver"
 TOPICS_SERVICE_NAME = "rangelog.v1.Topics"
+BROKERS_SERVICE_NAME = "rangelog.v1.Brokers"
 
 _HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "CreateStream": streams.create_stream,
@@ -56,6 +58,13 @@ _TOPIC_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "EndShard": topics.end_shard,
 }
 
+_BROKER_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+    "RegisterBroker": brokers.register_broker,
+    "BrokerHeartbeat": brokers.broker_heartbeat,
+    "ReportBrokerLost": brokers.report_broker_lost,
+    "ListBrokers": brokers.list_brokers,
+}
+
 
 class Service(PlacementDriverServicer):
     """All calls of the placement driver."""
@@ -70,6 +79,14 @@ class TopicsService(TopicsServicer):
 
     def __init__(self, driver: Driver) -> None:
         for name, handler in _TOPIC_HANDLERS.items():
+            setattr(self, name, _bind(driver, handler))
+
+
+class BrokersService(BrokersServicer):
+    """All calls of and on brokers, on the placement driver's port."""
+
+    def __init__(self, driver: Driver) -> None:
+        for name, handler in _BROKER_HANDLERS.items():
             setattr(self, name, _bind(driver, handler))
 
 

@@ -123,8 +123,13 @@ async def cancel_scale(driver: Driver, request: pb.CancelScaleRequest) -> pb.Can
 
 
 async def commit_scale(driver: Driver, request: pb.CommitScaleRequest) -> pb.CommitScaleResponse:
-    """End the parents of a scale and make its children current. Raises what shards.commit_scale raises."""
-    return await driver.propose_request(pb.CommitScaleResponse, request.request_id, commit_scale=request)
+    """End the parents of a scale and make its children current. Raises what shards.commit_scale raises.
+
+    The children get owners before the response: until then nobody takes batches for their keys.
+    """
+    response = await driver.propose_request(pb.CommitScaleResponse, request.request_id, commit_scale=request)
+    await driver.assign_owners()
+    return response
 
 
 async def end_shard(driver: Driver, request: pb.EndShardRequest) -> pb.EndShardResponse:
@@ -143,7 +148,9 @@ async def list_shards(driver: Driver, request: pb.ListShardsRequest) -> pb.ListS
         ids = _selected(state.topics.maps.of(topic.topic_id), topic, request, size + 1)
         shards = [state.topics.shards[topic.topic_id, each] for each in ids[:size]]
         token = _token(request.selection, shards[-1]) if len(ids) > size else ""
-        return pb.ListShardsResponse(topic=topic, shards=shards, next_page_token=token)
+        found = (state.owners.assignments.find((topic.topic_id, each)) for each in ids[:size])
+        owners = [each for each in found if each is not None]
+        return pb.ListShardsResponse(topic=topic, shards=shards, next_page_token=token, owners=owners)
 
 
 def _selected(shard_map: ShardMap, topic: pb.Topic, request: pb.ListShardsRequest, size: int) -> Sequence[int]:

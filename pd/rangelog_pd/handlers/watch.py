@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from rangelog_core.errors import InvalidArgument, Overloaded
+from rangelog_core.limits import NAME_LENGTH_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.reconcile.watches import STREAMS_MAX, WatchSession
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -17,6 +18,8 @@ TOPICS_MAX = 10_000
 
 async def watch(driver: Driver, request: pb.WatchRequest) -> pb.WatchResponse:
     """Return the changes, none after the wait. Raises NotLeader, InvalidArgument, Overloaded."""
+    if len(request.begin_broker) > NAME_LENGTH_MAX:
+        raise InvalidArgument("the name of the broker to watch is too long")
     if request.wait_ms > WAIT_MS_MAX or len(request.begin) + len(request.begin_topics) > BEGIN_MAX:
         raise InvalidArgument(
             f"one call waits at most {WAIT_MS_MAX} ms and begins to watch at most {BEGIN_MAX} streams and topics"
@@ -55,6 +58,8 @@ def _session(driver: Driver, request: pb.WatchRequest) -> WatchSession | None:
         for topic in request.begin_topics:
             watches.begin_topic(state, session, topic.topic_id, topic.map_version)
         watches.end_topics(session, request.end_topics)
+        if request.begin_broker:
+            watches.begin_broker(state, session, request.begin_broker)
     return session
 
 
@@ -83,4 +88,6 @@ def _answer(driver: Driver, session: WatchSession) -> pb.WatchResponse:
             topics=topics,
             shards=shards,
             deleted_topic_ids=deleted_topics,
+            assignments=session.topic_watch.take_assignments(state),
+            more=session.has_news,
         )

@@ -43,11 +43,13 @@ class BrokersView:
         """`lost_ms`: the silence after which a broker counts as lost."""
         self.lost_ms = lost_ms
         self._since_ms = 0.0
+        self.moved_ms = 0.0
+        """When the last shard was moved for balance."""
         self._brokers: dict[str, BrokerLoads] = {}
 
     def start_leading(self, now_ms: float) -> None:
         """Clear all; silence counts from here."""
-        self._since_ms = now_ms
+        self._since_ms = self.moved_ms = now_ms
         self._brokers.clear()
 
     def registered(self, name: str, incarnation: int, now_ms: float) -> None:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+from google.protobuf.message import Message
+
 from rangelog_core.errors import Overloaded
 from rangelog_pd.reconcile.topic_watch import TopicWatch
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
-from rangelog_proto.v1 import common_pb2, topic_pb2
+from rangelog_proto.v1 import broker_pb2, common_pb2, topic_pb2
 
 ROWS_PER_ANSWER = 500
 STREAMS_MAX = 100_000
@@ -58,6 +60,7 @@ class Watches:
         self._next_number = first_number
         self._by_stream: dict[int, dict[WatchSession, None]] = {}
         self._by_topic: dict[int, dict[WatchSession, None]] = {}
+        self._by_broker: dict[str, dict[WatchSession, None]] = {}
         self._state: State | None = None
         self._seen = 0
 
@@ -96,6 +99,7 @@ class Watches:
         if session is not None:
             self.end(session, list(session.watched))
             self.end_topics(session, list(session.topic_watch.watched))
+            self._end_broker(session)
             session.is_closed = True
 
     def clear(self, first_number: int) -> None:
@@ -137,6 +141,19 @@ class Watches:
             if not watchers:
                 self._by_topic.pop(topic_id, None)
 
+    def begin_broker(self, state: State, session: WatchSession, broker: str) -> None:
+        """Watch the assignments of one broker, in place of another one that the session watched."""
+        self._end_broker(session)
+        session.topic_watch.begin_broker(state, broker)
+        self._by_broker.setdefault(broker, {})[session] = None
+
+    def _end_broker(self, session: WatchSession) -> None:
+        broker = session.topic_watch.broker
+        watchers = self._by_broker.get(broker, {})
+        watchers.pop(session, None)
+        if not watchers:
+            self._by_broker.pop(broker, None)
+
     def follow(self, state: State) -> None:
         """Note the changes since the last call for each session, and wake the sessions with changes."""
         concerned: dict[WatchSession, None] = {}
@@ -158,6 +175,10 @@ class Watches:
                 for session in watchers:
                     session.topic_watch.begin(state, topic_id, 0)
                     session.wake()
+            for broker, watchers in self._by_broker.items():
+                for session in watchers:
+                    session.topic_watch.begin_broker(state, broker)
+                    session.wake()
             for stream_id, watchers in self._by_stream.items():
                 for session in watchers:
                     yield session, stream_id, None
@@ -165,6 +186,7 @@ class Watches:
                         yield session, stream_id, index
             return
         for before, after in changes:
+            self._note_assignment(before, after)
             row = after if after is not None else before
             if isinstance(row, common_pb2.Stream):
                 for session in self._by_stream.get(row.stream_id, ()):
@@ -174,6 +196,14 @@ class Watches:
                     yield session, after.stream_id, after.index
             elif isinstance(row, topic_pb2.Topic | topic_pb2.Shard):
                 for session in self._by_topic.get(row.topic_id, ()):
+                    session.topic_watch.note(row)
+                    session.wake()
+
+    def _note_assignment(self, before: Message | None, after: Message | None) -> None:
+        """Send an assignment to who watches its topic, its broker or the broker before."""
+        for row in (before, after):
+            if isinstance(row, broker_pb2.Assignment):
+                for session in (*self._by_topic.get(row.topic_id, ()), *self._by_broker.get(row.broker, ())):
                     session.topic_watch.note(row)
                     session.wake()
 

@@ -1,3 +1,4 @@
+from rangelog_proto.v1 import broker_pb2 as _broker_pb2
 from rangelog_proto.v1 import common_pb2 as _common_pb2
 from rangelog_proto.v1 import topic_pb2 as _topic_pb2
 from google.protobuf.internal import containers as _containers
@@ -299,7 +300,7 @@ class ListRangesResponse(_message.Message):
     def __init__(self, ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., more: bool = ..., stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("session", "acked", "begin", "end", "wait_ms", "call", "begin_topics", "end_topics")
+    __slots__ = ("session", "acked", "begin", "end", "wait_ms", "call", "begin_topics", "end_topics", "begin_broker")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     ACKED_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
@@ -308,6 +309,7 @@ class WatchRequest(_message.Message):
     CALL_FIELD_NUMBER: _ClassVar[int]
     BEGIN_TOPICS_FIELD_NUMBER: _ClassVar[int]
     END_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_BROKER_FIELD_NUMBER: _ClassVar[int]
     session: int
     acked: int
     begin: _containers.RepeatedCompositeFieldContainer[WatchedStream]
@@ -316,7 +318,8 @@ class WatchRequest(_message.Message):
     call: int
     begin_topics: _containers.RepeatedCompositeFieldContainer[WatchedTopic]
     end_topics: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, session: _Optional[int] = ..., acked: _Optional[int] = ..., begin: _Optional[_Iterable[_Union[WatchedStream, _Mapping]]] = ..., end: _Optional[_Iterable[int]] = ..., wait_ms: _Optional[int] = ..., call: _Optional[int] = ..., begin_topics: _Optional[_Iterable[_Union[WatchedTopic, _Mapping]]] = ..., end_topics: _Optional[_Iterable[int]] = ...) -> None: ...
+    begin_broker: str
+    def __init__(self, session: _Optional[int] = ..., acked: _Optional[int] = ..., begin: _Optional[_Iterable[_Union[WatchedStream, _Mapping]]] = ..., end: _Optional[_Iterable[int]] = ..., wait_ms: _Optional[int] = ..., call: _Optional[int] = ..., begin_topics: _Optional[_Iterable[_Union[WatchedTopic, _Mapping]]] = ..., end_topics: _Optional[_Iterable[int]] = ..., begin_broker: _Optional[str] = ...) -> None: ...
 
 class WatchedTopic(_message.Message):
     __slots__ = ("topic_id", "map_version")
@@ -335,7 +338,7 @@ class WatchedStream(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., from_index: _Optional[int] = ...) -> None: ...
 
 class WatchResponse(_message.Message):
-    __slots__ = ("session", "sequence", "streams", "ranges", "deleted_stream_ids", "topics", "shards", "deleted_topic_ids")
+    __slots__ = ("session", "sequence", "streams", "ranges", "deleted_stream_ids", "topics", "shards", "deleted_topic_ids", "assignments", "more")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
@@ -344,6 +347,8 @@ class WatchResponse(_message.Message):
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     SHARDS_FIELD_NUMBER: _ClassVar[int]
     DELETED_TOPIC_IDS_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     session: int
     sequence: int
     streams: _containers.RepeatedCompositeFieldContainer[_common_pb2.Stream]
@@ -352,7 +357,9 @@ class WatchResponse(_message.Message):
     topics: _containers.RepeatedCompositeFieldContainer[_topic_pb2.Topic]
     shards: _containers.RepeatedCompositeFieldContainer[_topic_pb2.Shard]
     deleted_topic_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., deleted_stream_ids: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[_topic_pb2.Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[_topic_pb2.Shard, _Mapping]]] = ..., deleted_topic_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    assignments: _containers.RepeatedCompositeFieldContainer[_broker_pb2.Assignment]
+    more: bool
+    def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., deleted_stream_ids: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[_topic_pb2.Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[_topic_pb2.Shard, _Mapping]]] = ..., deleted_topic_ids: _Optional[_Iterable[int]] = ..., assignments: _Optional[_Iterable[_Union[_broker_pb2.Assignment, _Mapping]]] = ..., more: bool = ...) -> None: ...
 
 class PrepareObjectRequest(_message.Message):
     __slots__ = ("request_id", "stream_id", "range_index", "start_offset", "end_offset", "server", "incarnation", "spoiled_object_id")

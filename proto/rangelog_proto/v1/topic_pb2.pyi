@@ -1,3 +1,4 @@
+from rangelog_proto.v1 import broker_pb2 as _broker_pb2
 from rangelog_proto.v1 import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -306,14 +307,16 @@ class ListShardsRequest(_message.Message):
     def __init__(self, topic: _Optional[_Union[TopicReference, _Mapping]] = ..., selection: _Optional[_Union[ShardSelection, str]] = ..., since_map_version: _Optional[int] = ..., page_token: _Optional[str] = ..., page_size: _Optional[int] = ...) -> None: ...
 
 class ListShardsResponse(_message.Message):
-    __slots__ = ("topic", "shards", "next_page_token")
+    __slots__ = ("topic", "shards", "next_page_token", "owners")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SHARDS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    OWNERS_FIELD_NUMBER: _ClassVar[int]
     topic: Topic
     shards: _containers.RepeatedCompositeFieldContainer[Shard]
     next_page_token: str
-    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    owners: _containers.RepeatedCompositeFieldContainer[_broker_pb2.Assignment]
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., owners: _Optional[_Iterable[_Union[_broker_pb2.Assignment, _Mapping]]] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("request_id", "namespace", "name", "config", "tags", "shard_count", "key_ranges")
