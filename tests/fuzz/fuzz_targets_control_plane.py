@@ -21,13 +21,15 @@ from grpc_status import rpc_status
 from rangelog_core.errors import InternalError, RangelogError
 from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.grpc_options import CHANNEL_OPTIONS
+from rangelog_pd.broker_probe import BrokerProbes
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.service import SERVICE_NAME, Service, TopicsService
+from rangelog_pd.handlers.service import SERVICE_NAME, BrokersService, Service, TopicsService
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL
-from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2, range_server_pb2, topic_pb2
+from rangelog_proto.v1 import broker_pb2, common_pb2, pd_pb2, pd_state_pb2, range_server_pb2, topic_pb2
+from rangelog_proto.v1.broker_pb2_grpc import add_BrokersServicer_to_server
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
 from rangelog_proto.v1.topic_pb2_grpc import add_TopicsServicer_to_server
 from rangelog_server.control import SERVICE, ControlPlane
@@ -86,7 +88,11 @@ def methods(pb: Any, service: str) -> list[tuple[str, type[Message]]]:
     return [(f"/{described.full_name}/{each.name}", getattr(pb, each.input_type.name)) for each in described.methods]
 
 
-PD_METHODS = [*methods(pd_pb2, "PlacementDriver"), *methods(topic_pb2, "Topics")]
+PD_METHODS = [
+    *methods(pd_pb2, "PlacementDriver"),
+    *methods(topic_pb2, "Topics"),
+    *methods(broker_pb2, "Brokers"),
+]
 SERVER_METHODS = methods(range_server_pb2, "RangeServer")
 Call = Callable[[bytes], Awaitable[bytes]]
 
@@ -120,6 +126,14 @@ async def call_all(calls: list[Call], data: bytes) -> int:
 # ---- the placement driver
 
 
+class NoProbes(BrokerProbes):
+    """Connects to nothing: addresses are what the input says."""
+
+    async def accepts(self, address: str) -> bool:
+        """See BrokerProbes."""
+        return len(address) % 2 == 0
+
+
 class TestedDriver(Driver):
     """A driver that can be put back to a cluster that has lived a little."""
 
@@ -128,6 +142,7 @@ class TestedDriver(Driver):
         settings = PdSettings(name="pd1", data_dir=Path("unused"), members=members, tier_url="file:///nowhere")
         machine = Machine()
         super().__init__(settings, LocalConsensus(machine, name="pd1"), machine)
+        self.broker_probes = NoProbes()
 
     def reset(self, lived: int) -> None:
         """Start again after so many entries."""
@@ -153,6 +168,7 @@ def placement_driver() -> tuple[TestedDriver, list[Call]]:
         server = GrpcServer()
         add_PlacementDriverServicer_to_server(Service(driver), server.server)
         add_TopicsServicer_to_server(TopicsService(driver), server.server)
+        add_BrokersServicer_to_server(BrokersService(driver), server.server)
         port = await server.start("127.0.0.1:0", (SERVICE_NAME,))
         _servers.append(server)
         return calls_of(port, PD_METHODS)

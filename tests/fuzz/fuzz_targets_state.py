@@ -10,7 +10,7 @@ from typing import Any
 from rangelog_core.errors import Corruption, UnsupportedVersion
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL
-from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2, topic_pb2
+from rangelog_proto.v1 import broker_pb2, common_pb2, pd_pb2, pd_state_pb2, topic_pb2
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import encoded_changed, message_changed
 
@@ -96,6 +96,8 @@ def topic_history(stream_id: int) -> list[bytes]:
     first, *children = (topic_pb2.ShardEnd(shard_id=each, stream_id=stream_id + (0, 3, 4)[each]) for each in range(3))
     retention = topic_pb2.TopicConfig(retention=topic_pb2.Retention(age_ms=7))
     cut = [topic_pb2.ShardPosition(shard_id=each) for each in (1, 2)]
+    owner = broker_pb2.Assignment(topic_id=1, broker="s", incarnation=1)
+    journal = broker_pb2.Assignment(shard_id=3, broker="t", incarnation=1)
     start = topic_pb2.StartScaleRequest(topic=topic, map_version=1, parents=[0], key_ranges=halves)
     return [
         command("n1", create_namespace=topic_pb2.CreateNamespaceRequest(name="ns")),
@@ -105,6 +107,10 @@ def topic_history(stream_id: int) -> list[bytes]:
         command("k2", create_topic=topic_pb2.CreateTopicRequest(namespace="ns", name="u", key_ranges=halves)),
         command("x1", start_scale=start),
         command("x2", cancel_scale=topic_pb2.CancelScaleRequest(topic_id=1, scale_id=1)),
+        command("b1", register_broker=broker_pb2.RegisterBrokerRequest(name="s", incarnation=1, address="x:1")),
+        command("b2", register_broker=broker_pb2.RegisterBrokerRequest(name="t", incarnation=1, address="x:2")),
+        command(assign_shards=pd_state_pb2.AssignShards(assignments=[owner, journal])),
+        command(mark_broker_lost=pd_state_pb2.MarkBrokerLost(name="t", incarnation=1)),
         command("x3", start_scale=start),
         command("x4", commit_scale=topic_pb2.CommitScaleRequest(topic_id=1, scale_id=2, ends=[first])),
         command("k3", update_topic=topic_pb2.UpdateTopicRequest(topic=topic, config=retention, fields=["retention"])),
