@@ -27,7 +27,7 @@ def register_broker(
     if max(len(request.zone), len(request.version)) > NAME_LENGTH_MAX:
         raise InvalidArgument(f"zone and version of a broker have at most {NAME_LENGTH_MAX} characters")
     if request.name not in state.owners.brokers and len(state.owners.brokers) >= BROKERS_MAX:
-        raise InvalidArgument(f"{BROKERS_MAX} brokers are registered, which is the limit")
+        _forget_lost(state)
     broker = broker_pb2.Broker(
         name=request.name,
         incarnation=request.incarnation,
@@ -38,6 +38,15 @@ def register_broker(
     )
     state.owners.brokers.put(request.name, broker)
     return broker_pb2.RegisterBrokerResponse(cluster_id=state.cluster_id)
+
+
+def _forget_lost(state: State) -> None:
+    """Remove a lost broker that owns nothing, to make room for another one. Raises InvalidArgument where there is none."""
+    owners = state.owners
+    name = next((each.name for each in owners.brokers.values() if each.lost and each.name not in owners.owned), None)
+    if name is None:
+        raise InvalidArgument(f"{BROKERS_MAX} brokers are registered, which is the limit")
+    owners.brokers.remove(name)
 
 
 def mark_broker_lost(state: State, command: pd_state_pb2.MarkBrokerLost, now_ms: int) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangelog_core.errors import InvalidArgument
+from rangelog_pd.state import brokers
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.owner_tables import JOURNAL_KEYS, JOURNALS
 from rangelog_pd.state.tables import ShardKey
@@ -135,6 +136,25 @@ def test_a_registration_that_cannot_be_is_refused(topics: TopicCalls, changes: A
     with pytest.raises(InvalidArgument):
         register(topics.pd, **({"name": "b1"} | changes))
     assert topics.pd.machine.snapshot() == before
+
+
+def test_a_lost_broker_that_owns_nothing_makes_room_for_another(
+    topics: TopicCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names that are never used again do not fill the table; one that is alive, or still named as an owner, stays."""
+    monkeypatch.setattr(brokers, "BROKERS_MAX", 2)
+    pd = topics.pd
+    register(pd, "b1")
+    register(pd, "b2")
+    with pytest.raises(InvalidArgument, match="limit"):
+        register(pd, "b3")
+    assign(pd, (0, 0), "b1")
+    lose(pd, "b1")
+    with pytest.raises(InvalidArgument, match="limit"):
+        register(pd, "b3")
+    assign(pd, (0, 0), "b2")
+    register(pd, "b3")
+    assert list(pd.state.owners.brokers) == ["b2", "b3"]
 
 
 STEPS = st.lists(
