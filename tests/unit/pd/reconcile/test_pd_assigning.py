@@ -87,6 +87,17 @@ def test_a_lost_broker_costs_its_own_shards_only() -> None:
     assert {each.incarnation for each in owners.assignments.values() if each.broker == "b1"} == {2}
 
 
+def test_brokers_that_start_again_together_have_each_its_own_back() -> None:
+    """Who holds a shard's table of producers in memory, or its files in a cache, does best with that shard."""
+    owners = tables(84, *NAMES)
+    assign_all(owners)
+    before = placed(owners)
+    for name in ("b1", "b3", "b4"):
+        register(owners, name, incarnation=2)
+    assign_all(owners)
+    assert placed(owners) == before
+
+
 def test_a_broker_that_returns_empty_is_given_shards_by_moves() -> None:
     """One at a time, and no more than its even part."""
     owners = tables(84, "b1", "b2")
