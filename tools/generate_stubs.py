@@ -30,7 +30,7 @@ def generate(target: pathlib.Path) -> None:
     if protoc.main([*arguments, *protos]) != 0:
         raise SystemExit("generate_stubs: protoc refused a .proto; see above")
     for path in (target / PACKAGE).glob("*_pb2_grpc.py"):
-        if path.name not in {"pd_pb2_grpc.py", "range_server_pb2_grpc.py"}:
+        if path.name.removesuffix("_pb2_grpc.py") not in {"broker", "pd", "range_server", "topic"}:
             path.unlink()  # no service in it
 
 

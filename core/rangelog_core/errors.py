@@ -3,9 +3,17 @@
     RangelogError
     ├── InvalidArgument             an argument is not valid
     │   ├── RecordTooLarge          above the record or batch limit
-    │   └── ConfigInvalid           unknown key or bad value in a configuration
+    │   ├── ConfigInvalid           unknown key or bad value in a configuration
+    │   ├── KeyRangeGap             key ranges leave out keys that they must cover
+    │   └── KeyRangeOverlap         key ranges cover keys twice, or keys that are not theirs
     ├── StreamNotFound
     ├── StreamExists
+    ├── StreamSealed                its shard has ended: no writer opens it any more; carries its end
+    ├── NamespaceNotFound
+    ├── NamespaceExists
+    ├── TopicNotFound
+    ├── TopicExists
+    ├── ShardNotFound               the topic never had a shard of this id
     ├── ObjectNotFound              the store has no such object
     ├── RangeNotFound               this server holds no replica of the range
     │   └── RangeDropped            its replica, or that of a later range, was dropped: it is sealed, or its stream deleted
@@ -28,7 +36,10 @@
     ├── OutcomeUnknown              a command may or may not have been applied: read the state
     ├── SessionExpired              a journal's proposer was idle for too long: the outcome of its last commands is unknown
     ├── PreconditionFailed          another caller was first (compare-and-set, seal, object key)
-    │   └── SealBelowFloor          readers have seen records above the requested end: carries the floor
+    │   ├── SealBelowFloor          readers have seen records above the requested end: carries the floor
+    │   ├── TopicStateForbids       not in the topic's present state, which the message names
+    │   ├── ShardEnded              the shard is not a current one any more
+    │   └── StaleMapVersion         the shard map was changed: read it again
     ├── ProtocolViolation           bytes that the protocol does not allow
     │   ├── OutOfOrder              an append that is not at the log end: carries the expected offset
     │   ├── AppendConflict          other bytes at an offset already written
@@ -107,6 +118,18 @@ class ConfigInvalid(InvalidArgument):
     code = "CONFIG_INVALID"
 
 
+class KeyRangeGap(InvalidArgument):
+    """Key ranges leave out keys that they must cover."""
+
+    code = "KEY_RANGE_GAP"
+
+
+class KeyRangeOverlap(InvalidArgument):
+    """Key ranges cover a key twice, or keys beyond what they must cover."""
+
+    code = "KEY_RANGE_OVERLAP"
+
+
 class StreamNotFound(RangelogError):
     """No stream has this name."""
 
@@ -117,6 +140,42 @@ class StreamExists(RangelogError):
     """A stream with this name exists already."""
 
     code = "STREAM_EXISTS"
+
+
+class StreamSealed(RangelogError):
+    """The stream is sealed for good, since its shard has ended; `offset` is its end. Readers go on up to that end."""
+
+    code = "STREAM_SEALED"
+
+
+class NamespaceNotFound(RangelogError):
+    """No namespace has this name."""
+
+    code = "NAMESPACE_NOT_FOUND"
+
+
+class NamespaceExists(RangelogError):
+    """A namespace with this name exists already."""
+
+    code = "NAMESPACE_EXISTS"
+
+
+class TopicNotFound(RangelogError):
+    """No topic has this name or id."""
+
+    code = "TOPIC_NOT_FOUND"
+
+
+class TopicExists(RangelogError):
+    """A topic with this name exists already in the namespace, or is still being deleted."""
+
+    code = "TOPIC_EXISTS"
+
+
+class ShardNotFound(RangelogError):
+    """The topic has no shard of this id."""
+
+    code = "SHARD_NOT_FOUND"
 
 
 class ObjectNotFound(RangelogError):
@@ -261,6 +320,24 @@ class SealBelowFloor(PreconditionFailed):
     """Readers have seen records up to `offset`: the range cannot end below it."""
 
     code = "SEAL_BELOW_FLOOR"
+
+
+class TopicStateForbids(PreconditionFailed):
+    """The topic's present state does not allow this; the message names the state."""
+
+    code = "TOPIC_STATE_FORBIDS"
+
+
+class ShardEnded(PreconditionFailed):
+    """The shard has ended: its successors, if any, took its place."""
+
+    code = "SHARD_ENDED"
+
+
+class StaleMapVersion(PreconditionFailed):
+    """The shard map has another version than the caller has seen."""
+
+    code = "STALE_MAP_VERSION"
 
 
 class ProtocolViolation(RangelogError):

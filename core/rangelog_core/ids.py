@@ -1,4 +1,4 @@
-"""The identity of a replica, and the valid names of streams and servers."""
+"""The identity of a replica, the valid names of streams and servers, and the internal names that no user can give."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from rangelog_core.limits import NAME_LENGTH_MAX
 
 Incarnation = NewType("Incarnation", int)
 """The identity of one data directory. A type of its own, so that no epoch or offset takes its place."""
+
+INTERNAL_NAME_START = "_"
+"""Where internal names start. `check_name` allows no such start."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
@@ -35,3 +38,13 @@ def check_name(kind: str, name: str) -> str:
             f"bad {kind} name {name!r}: use letters, digits, '.', '_' and '-', and start with a letter or digit"
         )
     return name
+
+
+def shard_stream_name(topic_id: int, shard_id: int) -> str:
+    """Return the name of the stream behind a shard. `check_name` refuses it, so no user can create such a stream."""
+    return f"{INTERNAL_NAME_START}topic-{topic_id}-shard-{shard_id}"
+
+
+def is_internal_name(name: str) -> bool:
+    """Whether a stream of this name belongs to a topic: it is created, changed and deleted with the topic only."""
+    return name.startswith(INTERNAL_NAME_START)

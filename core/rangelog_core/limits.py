@@ -69,6 +69,24 @@ RANGE_PAGE_SIZE_MAX = 1_000
 OBJECT_PAGE_SIZE_MAX = 200
 """An object's row-group index may have hundreds of entries; a page stays well below the gRPC message limit."""
 
+NAMESPACES_MAX = 1_000
+TOPIC_PAGE_SIZE_MAX = 500
+SHARD_PAGE_SIZE_MAX = 1_000
+
+COMMAND_SHARDS_MAX = 1_000
+"""Shards that one command creates or ends: their key ranges fit in one Raft command, and the work is bounded."""
+
+TOPIC_SHARDS_MAX = 3_000
+"""Current shards of one topic: a cut, with up to 18 bytes for each, fits in one Raft command."""
+
+BROKERS_MAX = 1_000
+ADDRESS_LENGTH_MAX = 300
+"""A host's name has 253 characters at most."""
+
+TAGS_MAX = 50
+TAGS_BYTES_MAX = 2_048
+"""All tags of a topic, keys and values: each change of a topic keeps a copy of them for a while."""
+
 GRPC_MESSAGE_BYTES_MAX = 16 * MIB
 """Set on both ends; the library's default of 4 MiB is too little for a full report of a server's replicas."""
 

@@ -16,10 +16,13 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from rangelog_core.errors import InvalidArgument, NotLeader, RangelogError, Unavailable
+from rangelog_pd.broker_probe import BrokerProbes
 from rangelog_pd.cluster_time import ClusterTime
 from rangelog_pd.consensus.interface import Consensus
 from rangelog_pd.placement import ServerHealth
+from rangelog_pd.reconcile.broker_view import BrokersView
 from rangelog_pd.reconcile.commands import commands
+from rangelog_pd.reconcile.owner_commands import assign_command, owner_commands
 from rangelog_pd.reconcile.task_board import TaskBoard
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.reconcile.watches import Watches
@@ -50,6 +53,8 @@ class Driver:
         self.view = ClusterView(settings.server_suspect_ms, settings.server_dead_ms)
         self.tasks = TaskBoard()
         self.watches = Watches()
+        self.brokers = BrokersView(settings.server_dead_ms)
+        self.broker_probes = BrokerProbes()
         self._clock = ClusterTime()
         self._clock_is_off = False
         self._leading_term: int | None = None
@@ -186,6 +191,7 @@ class Driver:
         if self._leading_term != term:
             self._leading_term = term
             self.view.start_leading(self.now_ms())
+            self.brokers.start_leading(self.now_ms())
             self._clock.begin(self.now_ms(), self.wall_ms(), self._machine.state.time_ms)
             self._judge_time()
             self.tasks.clear()
@@ -207,6 +213,7 @@ class Driver:
             with self.state() as state:
                 named = bool(state.cluster_id)
                 wanted = commands(state, self.view, self.now_ms(), time_ms)
+                wanted += owner_commands(state.owners, self.brokers, self.now_ms())
                 if (state.undated or state.undated_ranges) and not self._clock.provisional:
                     wanted.append(pd_state_pb2.Command(mark_log_ends=pd_state_pb2.MarkLogEnds()))  # to date them
             await self._raise_cluster_version()
@@ -220,6 +227,17 @@ class Driver:
             self.tasks.expire(self.wall_ms())
         except Unavailable as error:
             _log.debug("a round of reconciling was interrupted: %s", error)
+
+    async def assign_owners(self) -> None:
+        """Give owners to what has none, now rather than in the next round, which goes on where this one is interrupted."""
+        with self.state() as state:
+            wanted = assign_command(state.owners)
+        if wanted is not None:
+            try:
+                await self._propose_own(wanted)
+                self._tell_watchers()
+            except RangelogError as error:
+                _log.debug("owners are assigned in the next round: %s", error)
 
     async def _raise_cluster_version(self) -> None:
         """Raise the cluster version once all members announce a higher feature level."""

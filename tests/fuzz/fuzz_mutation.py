@@ -123,7 +123,12 @@ def random_value(field: Any, random: Random, *, depth: int = 0, known: Sequence[
         texts = [each for each in known if isinstance(each, str)]
         return random.choice(texts) if texts and random.random() < 0.7 else random.choice(TEXTS)
     if field.type == FieldDescriptor.TYPE_BYTES:
-        return random.choice((b"", b"x", random.randbytes(20)))
+        strings = [each for each in known if isinstance(each, bytes)]
+        return (
+            random.choice(strings)
+            if strings and random.random() < 0.7
+            else random.choice((b"", b"x", random.randbytes(20)))
+        )
     low, high = _WIDTH[field.type]
     numbers = [each for each in known if isinstance(each, int) and low <= each <= high]
     if numbers and random.random() < 0.7:
@@ -138,13 +143,20 @@ def _is_repeated(field: Any) -> bool:
     return bool(field.is_repeated) if hasattr(field, "is_repeated") else field.label == FieldDescriptor.LABEL_REPEATED
 
 
+def _is_map_of_texts(field: Any) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
 def message_changed(message: Message, random: Random, *, known: Sequence[Any] = (), depth: int = 0) -> None:
     """Change one field of a message in place, or of a message inside it."""
     fields = message.DESCRIPTOR.fields
     if not fields:
         return
     field = random.choice(fields)
-    if _is_repeated(field):
+    if _is_map_of_texts(field):
+        key, value = (random_value(each, random, known=known) for each in field.message_type.fields)
+        getattr(message, field.name)[key] = value
+    elif _is_repeated(field):
         _change_repeated(getattr(message, field.name), field, random, known, depth)
     elif field.message_type is not None:
         inner = getattr(message, field.name)

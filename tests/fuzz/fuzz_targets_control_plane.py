@@ -21,13 +21,17 @@ from grpc_status import rpc_status
 from rangelog_core.errors import InternalError, RangelogError
 from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.grpc_options import CHANNEL_OPTIONS
+from rangelog_pd.broker_probe import BrokerProbes
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.service import SERVICE_NAME, Service
+from rangelog_pd.handlers.service import SERVICE_NAME, BrokersService, Service, TopicsService
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
-from rangelog_proto.v1 import common_pb2, pd_pb2, range_server_pb2
+from rangelog_pd.state.versions import FEATURE_LEVEL
+from rangelog_proto.v1 import broker_pb2, common_pb2, pd_pb2, pd_state_pb2, range_server_pb2, topic_pb2
+from rangelog_proto.v1.broker_pb2_grpc import add_BrokersServicer_to_server
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
+from rangelog_proto.v1.topic_pb2_grpc import add_TopicsServicer_to_server
 from rangelog_server.control import SERVICE, ControlPlane
 from rangelog_server.ranges.store import Store
 from rangelog_server.serving.connection import DataPlane
@@ -40,9 +44,12 @@ from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import encoded_changed, message_changed
 from tests.fuzz.fuzz_targets_data_plane import IDENTITY, SEGMENT_BYTES
 from tests.fuzz.fuzz_targets_log import append
-from tests.fuzz.fuzz_targets_state import KNOWN, SERVERS, framed, history, unframed
+from tests.fuzz.fuzz_targets_state import KNOWN, SERVERS, command, framed, history, unframed
 
 TIMEOUT_S = 10.0
+LATEST = pd_state_pb2.SetClusterVersion(version=FEATURE_LEVEL)
+UNTIL_TOPICS = len(history()) - 2
+"""Entries up to one topic that is sealed and one that is active."""
 _servers: list[Any] = []
 """A server that nobody holds stops."""
 
@@ -81,7 +88,11 @@ def methods(pb: Any, service: str) -> list[tuple[str, type[Message]]]:
     return [(f"/{described.full_name}/{each.name}", getattr(pb, each.input_type.name)) for each in described.methods]
 
 
-PD_METHODS = methods(pd_pb2, "PlacementDriver")
+PD_METHODS = [
+    *methods(pd_pb2, "PlacementDriver"),
+    *methods(topic_pb2, "Topics"),
+    *methods(broker_pb2, "Brokers"),
+]
 SERVER_METHODS = methods(range_server_pb2, "RangeServer")
 Call = Callable[[bytes], Awaitable[bytes]]
 
@@ -115,6 +126,14 @@ async def call_all(calls: list[Call], data: bytes) -> int:
 # ---- the placement driver
 
 
+class NoProbes(BrokerProbes):
+    """Connects to nothing: addresses are what the input says."""
+
+    async def accepts(self, address: str) -> bool:
+        """See BrokerProbes."""
+        return len(address) % 2 == 0
+
+
 class TestedDriver(Driver):
     """A driver that can be put back to a cluster that has lived a little."""
 
@@ -123,12 +142,13 @@ class TestedDriver(Driver):
         settings = PdSettings(name="pd1", data_dir=Path("unused"), members=members, tier_url="file:///nowhere")
         machine = Machine()
         super().__init__(settings, LocalConsensus(machine, name="pd1"), machine)
+        self.broker_probes = NoProbes()
 
     def reset(self, lived: int) -> None:
         """Start again after so many entries."""
         self._machine = Machine()
         self.consensus = LocalConsensus(self._machine, name="pd1")
-        for index, each in enumerate(history()[:lived], 1):
+        for index, each in enumerate([*history()[:lived], command(set_cluster_version=LATEST)], 1):
             self._machine.apply(index, each)
         self.view.start_leading(self.now_ms())
         self.tasks.clear()
@@ -147,6 +167,8 @@ def placement_driver() -> tuple[TestedDriver, list[Call]]:
     async def start() -> list[Call]:
         server = GrpcServer()
         add_PlacementDriverServicer_to_server(Service(driver), server.server)
+        add_TopicsServicer_to_server(TopicsService(driver), server.server)
+        add_BrokersServicer_to_server(BrokersService(driver), server.server)
         port = await server.start("127.0.0.1:0", (SERVICE_NAME,))
         _servers.append(server)
         return calls_of(port, PD_METHODS)
@@ -236,7 +258,7 @@ def change_calls(data: bytes, random: Random, known: list[tuple[str, type[Messag
 def run_pd_calls(data: bytes) -> bool:
     """See the module."""
     driver, calls = placement_driver()
-    driver.reset(12 if len(data) % 2 else 8)
+    driver.reset((8, 12, UNTIL_TOPICS)[len(data) % 3])
     defects().take()
 
     async def work() -> int:

@@ -10,16 +10,19 @@ from typing import Any
 from rangelog_core.errors import Corruption, UnsupportedVersion
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL
-from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
+from rangelog_proto.v1 import broker_pb2, common_pb2, pd_pb2, pd_state_pb2, topic_pb2
 from tests.fuzz.fuzz_engine import MIB, Target
 from tests.fuzz.fuzz_mutation import encoded_changed, message_changed
 
 NOW_MS = 1_700_000_000_000
 DIGEST = "sha256:" + "ab" * 32
 SERVERS = {f"rs{number}": 100 + number for number in range(1, 5)}
+MIDDLE = b"\x80" + bytes(15)
+"""Of the key space."""
 KNOWN: tuple[Any, ...] = (
     0, 1, 1, 1, 2, 2, 3, 4, 5, 10, 20, 30, 101, 101, 102, 103, 104, NOW_MS, *SERVERS, "s", "s", "s", "t", "u", "c1", "c2",
     "replicas", "acks", "durability", "compression", "tiered", "hot_retention_ms", "retention_ms", DIGEST,
+    "ns", "stream.acks", "scaling", "retention", "_topic-2-shard-0", MIDDLE, bytes(16), b"",
 )  # fmt: skip
 """Values of the state below, so that changed commands still mean something."""
 _ACTIONS = [each.name for each in pd_state_pb2.Command.DESCRIPTOR.oneofs_by_name["action"].fields]
@@ -82,6 +85,40 @@ def history() -> list[bytes]:
         command(abandon_object=pd_state_pb2.AbandonObject(object_id=2)),
         command(collect_objects=pd_state_pb2.CollectObjects(object_ids=[1, 2])),
         command("d1", delete_stream=pd_pb2.DeleteStreamRequest(name="t")),
+        *topic_history(2),
+    ]
+
+
+def topic_history(stream_id: int) -> list[bytes]:
+    """What a topic lives through, from its creation with this stream to its deletion, and another one that stays."""
+    topic = topic_pb2.TopicReference(topic_id=1)
+    halves = [topic_pb2.KeyRange(low=bytes(16), high=MIDDLE), topic_pb2.KeyRange(low=MIDDLE)]
+    first, *children = (topic_pb2.ShardEnd(shard_id=each, stream_id=stream_id + (0, 3, 4)[each]) for each in range(3))
+    retention = topic_pb2.TopicConfig(retention=topic_pb2.Retention(age_ms=7))
+    cut = [topic_pb2.ShardPosition(shard_id=each) for each in (1, 2)]
+    owner = broker_pb2.Assignment(topic_id=1, broker="s", incarnation=1)
+    journal = broker_pb2.Assignment(shard_id=3, broker="t", incarnation=1)
+    start = topic_pb2.StartScaleRequest(topic=topic, map_version=1, parents=[0], key_ranges=halves)
+    return [
+        command("n1", create_namespace=topic_pb2.CreateNamespaceRequest(name="ns")),
+        command("n2", create_namespace=topic_pb2.CreateNamespaceRequest(name="s")),
+        command("n3", delete_namespace=topic_pb2.DeleteNamespaceRequest(name="s")),
+        command("k1", create_topic=topic_pb2.CreateTopicRequest(namespace="ns", name="t", tags={"s": "t"})),
+        command("k2", create_topic=topic_pb2.CreateTopicRequest(namespace="ns", name="u", key_ranges=halves)),
+        command("x1", start_scale=start),
+        command("x2", cancel_scale=topic_pb2.CancelScaleRequest(topic_id=1, scale_id=1)),
+        command("b1", register_broker=broker_pb2.RegisterBrokerRequest(name="s", incarnation=1, address="x:1")),
+        command("b2", register_broker=broker_pb2.RegisterBrokerRequest(name="t", incarnation=1, address="x:2")),
+        command(assign_shards=pd_state_pb2.AssignShards(assignments=[owner, journal])),
+        command(mark_broker_lost=pd_state_pb2.MarkBrokerLost(name="t", incarnation=1)),
+        command("x3", start_scale=start),
+        command("x4", commit_scale=topic_pb2.CommitScaleRequest(topic_id=1, scale_id=2, ends=[first])),
+        command("k3", update_topic=topic_pb2.UpdateTopicRequest(topic=topic, config=retention, fields=["retention"])),
+        command("k4", truncate_topic=topic_pb2.TruncateTopicRequest(topic=topic, cut=cut)),
+        command("k5", seal_topic=topic_pb2.SealTopicRequest(topic=topic)),
+        *(command(end_shard=topic_pb2.EndShardRequest(topic_id=1, end=each)) for each in children),
+        command(continue_topic=pd_state_pb2.ContinueTopic(topic_id=1)),
+        command("k6", delete_topic=topic_pb2.DeleteTopicRequest(topic=topic)),
     ]
 
 
@@ -186,7 +223,8 @@ def change_snapshot(data: bytes, random: Random) -> bytes:
 
 TARGETS = (
     Target(
-        "pd-commands", lambda: [framed(history()), framed(history()[:9])], run_commands, None, (change_history,),
+        "pd-commands", lambda: [framed(history()), framed(history()[:9]), framed(topic_history(1))], run_commands, None,
+        (change_history,),
         plain_share=0.05, ci_inputs=200,
     ),
     Target(

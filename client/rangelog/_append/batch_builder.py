@@ -158,48 +158,13 @@ class BatchBuilder:
     def fail(self, error: RangelogError, of_all: RangelogError) -> None:
         """Fail all futures: `error` for single records, `of_all` for waiters of this batch and all earlier ones."""
         for future in (future for _, future in self._futures or ()):
-            _tell(future, error)
+            tell(future, error)
         for waiter in self._waiters or ():
-            _tell(waiter, of_all)
+            tell(waiter, of_all)
 
 
-class EncodedBatch:
-    """A batch in flight that was encoded elsewhere; its one waiter gets the ack of its first record."""
-
-    __slots__ = ("_acked", "_waiters", "base_offset", "end_offset", "size_bytes")
-
-    def __init__(self, base_offset: int, count: int, size_bytes: int, acked: asyncio.Future[Ack]) -> None:
-        self.base_offset = base_offset
-        self.end_offset = base_offset + count
-        self.size_bytes = size_bytes
-        self._acked = acked
-        self._waiters: list[asyncio.Future[None]] = []
-
-    @property
-    def unwatched(self) -> bool:
-        """See BatchBuilder."""
-        return False
-
-    def wait(self, waiter: asyncio.Future[None]) -> None:
-        """See BatchBuilder."""
-        self._waiters.append(waiter)
-
-    def resolve(self) -> None:
-        """See BatchBuilder."""
-        if not self._acked.done():
-            self._acked.set_result(Ack(self.base_offset))
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def fail(self, error: RangelogError, of_all: RangelogError) -> None:
-        """See BatchBuilder."""
-        _tell(self._acked, error)
-        for waiter in self._waiters:
-            _tell(waiter, of_all)
-
-
-def _tell(future: asyncio.Future[Any], error: RangelogError) -> None:
+def tell(future: asyncio.Future[Any], error: RangelogError) -> None:
+    """Fail a future, whether or not anybody waits for it."""
     if not future.done():
         future.set_exception(error)
         future.exception()  # marked as retrieved; a waiter still gets it

@@ -15,16 +15,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, EncodedBatch, check_record
+from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, BatchBuilder, check_record
+from rangelog._append.encoded_batch import EncodedBatch
 from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
 from rangelog._append.runner import AppenderRunner
 from rangelog._append.shared_dials import SharedDials
 from rangelog._append.takeover import take_over
+from rangelog._append.within import within
 from rangelog._metadata import Metadata
-from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, peek_header, restamp
+from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
 from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, WriterClosed
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
@@ -303,32 +305,16 @@ class Writer:
     def submit_batch(self, data: bytes) -> asyncio.Future[Ack]:
         """Append a batch that was encoded elsewhere, its records and header fields as they are. For brokers.
 
-        Args:
-            data: A whole batch, which the caller has checked (`rangelog_core.batch.check_batch`). Its stream, range, epoch and
-                offsets are replaced by this writer's.
-
-        Returns:
-            A future of the ack of its first record. It fails with the errors of `append`.
-
-        Raises:
-            Overloaded: Twice `inflight_bytes_max` bytes are not acked.
-            RangelogError: The errors of `append` that are known at once.
+        The caller has checked it (`check_batch`); stream, range, epoch and offsets become this writer's. Returns a future of
+        the ack of its first record. Raises as `submit`.
         """
         if not self._accepting or self._pending_bytes >= self._pending_bytes_max:
             self._refuse()
         if self._builder.values:
             self._submit_gathered()
         runner = self._running()
-        core, count = runner.core, peek_header(data).count
         acked: asyncio.Future[Ack] = self._loop.create_future()
-        batch = EncodedBatch(core.next_offset, count, len(data), acked)
-        placed = restamp(
-            data,
-            stream_id=self._stream.stream_id,
-            range_index=core.range_index,
-            epoch=core.epoch,
-            base_offset=batch.base_offset,
-        )
+        batch, placed = EncodedBatch.place(data, self._stream.stream_id, runner.core, acked)
         self._inflight.append(batch)
         self._pending_bytes += batch.size_bytes
         self._next_offset = batch.end_offset
@@ -485,22 +471,15 @@ class Writer:
     async def _wait(self, future: asyncio.Future[_T], timeout_s: float | None, *, outcome_unknown: bool = True) -> _T:
         """Wait for a future that has no other waiter."""
         limit_s = self._append_timeout_s if timeout_s is None else timeout_s
-        timer = self._loop.call_later(limit_s, self._expire, future, limit_s, outcome_unknown)
-        try:
-            return await future
-        finally:
-            timer.cancel()
+        return await within(future, limit_s, lambda: self._timed_out(limit_s, outcome_unknown))
 
-    def _expire(self, future: asyncio.Future[Any], limit_s: float, outcome_unknown: bool) -> None:
-        if not future.done():
-            confirmed = f" (confirmed up to {self._runner.core.confirm_offset})" if self._runner else ""
-            future.set_exception(
-                AppendTimeout(
-                    f"not acked within {limit_s:g} s{confirmed}: too few range servers answer? "
-                    "The writer retries; see `pdctl server list`",
-                    outcome_unknown=outcome_unknown,
-                )
-            )
+    def _timed_out(self, limit_s: float, outcome_unknown: bool) -> AppendTimeout:
+        confirmed = f" (confirmed up to {self._runner.core.confirm_offset})" if self._runner else ""
+        return AppendTimeout(
+            f"not acked within {limit_s:g} s{confirmed}: too few range servers answer? "
+            "The writer retries; see `pdctl server list`",
+            outcome_unknown=outcome_unknown,
+        )
 
     def _running(self) -> AppenderRunner:
         if self._closed:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from rangelog.testing.placement_driver import FakePlacementDriver
 from rangelog.testing.range_server import FakeRangeServer
 from rangelog.testing.session import FakeSession
-from rangelog_core.errors import RangelogError, Unavailable
+from rangelog_core.errors import RangelogError, Unavailable, UnsupportedVersion
 from rangelog_core.frame import Frame
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnection, DataConnections
@@ -38,9 +38,17 @@ class FakePdClient(PdClient):
         self._switches = switches
 
     async def _call(
-        self, method: Callable[[Any], Any], request: object, timeout_s: float, *, wait_for_placement: bool = False
+        self,
+        method: Callable[[Any], Any],
+        request: object,
+        timeout_s: float,
+        *,
+        wait_for_placement: bool = False,
+        stub_type: type[Any] | None = None,
     ) -> Any:
         await asyncio.sleep(0)
+        if stub_type is not None:
+            raise UnsupportedVersion("a FakeCluster has streams only")
         if self._closed:
             raise Unavailable("the client is closed")
         if self._switches.no_placement_driver:

@@ -25,7 +25,13 @@ MESSAGE_LENGTH_MAX = 500
 _STATUS: tuple[tuple[type[RangelogError], int], ...] = (
     (errors.OffsetOutOfRange, code_pb2.OUT_OF_RANGE),
     (errors.StreamExists, code_pb2.ALREADY_EXISTS),
+    (errors.NamespaceExists, code_pb2.ALREADY_EXISTS),
+    (errors.TopicExists, code_pb2.ALREADY_EXISTS),
     (errors.StreamNotFound, code_pb2.NOT_FOUND),
+    (errors.NamespaceNotFound, code_pb2.NOT_FOUND),
+    (errors.TopicNotFound, code_pb2.NOT_FOUND),
+    (errors.ShardNotFound, code_pb2.NOT_FOUND),
+    (errors.StreamSealed, code_pb2.FAILED_PRECONDITION),
     (errors.RangeNotFound, code_pb2.NOT_FOUND),
     (errors.ObjectNotFound, code_pb2.NOT_FOUND),
     (errors.WriterFenced, code_pb2.FAILED_PRECONDITION),

@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 
@@ -47,8 +47,8 @@ class PdClient:
         self._endpoints = list(dict.fromkeys(endpoints))
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._tls = tls
-        self._stubs: dict[str, PlacementDriverStub] = {}
-        self._channels: list[grpc.aio.Channel] = []
+        self._stubs: dict[tuple[str, type[Any]], Any] = {}
+        self._channels: dict[str, grpc.aio.Channel] = {}
         self._leader: str | None = None
         self._closed = False
 
@@ -60,9 +60,9 @@ class PdClient:
     async def close(self) -> None:
         """Close all channels; idempotent."""
         self._closed = True
-        channels, self._channels = self._channels, []
+        channels, self._channels = self._channels, {}
         self._stubs.clear()
-        for channel in channels:
+        for channel in channels.values():
             await channel.close()
 
     async def create_stream(self, request: pb.CreateStreamRequest, *, timeout_s: float) -> pb.CreateStreamResponse:
@@ -159,15 +159,22 @@ class PdClient:
         """List the tasks in progress at the leader's reconcilers."""
         return await self._call(lambda stub: stub.ListTasks, request, timeout_s)
 
+    async def call_service(
+        self, stub_type: type[Any], method: Callable[[Any], _Method[_Response]], request: object, timeout_s: float
+    ) -> _Response:
+        """Call a method of another service on the same placement drivers; see `TopicClient`."""
+        return await self._call(method, request, timeout_s, stub_type=stub_type)
+
     # ---- inside
 
     async def _call(
         self,
-        method: Callable[[PlacementDriverStub], _Method[_Response]],
+        method: Callable[[Any], _Method[_Response]],
         request: object,
         timeout_s: float,
         *,
         wait_for_placement: bool = False,
+        stub_type: type[Any] = PlacementDriverStub,
     ) -> _Response:
         note_call()
         deadline = time.monotonic() + timeout_s
@@ -179,7 +186,7 @@ class PdClient:
                 if left <= 0 or self._closed:
                     break
                 try:
-                    call = method(self._stub(endpoint))
+                    call = method(self._stub(endpoint, stub_type))
                     response = await call(request, timeout=min(left, TRY_TIMEOUT_S), metadata=self._metadata)
                     self._leader = endpoint
                     return response
@@ -227,9 +234,15 @@ class PdClient:
             return list(self._endpoints)
         return [leader, *(endpoint for endpoint in self._endpoints if endpoint != leader)]
 
-    def _stub(self, endpoint: str) -> PlacementDriverStub:
-        stub = self._stubs.get(endpoint)
+    def _stub(self, endpoint: str, stub_type: type[Any]) -> Any:
+        stub = self._stubs.get((endpoint, stub_type))
         if stub is None:
+            stub = self._stubs[endpoint, stub_type] = stub_type(self._channel(endpoint))
+        return stub
+
+    def _channel(self, endpoint: str) -> grpc.aio.Channel:
+        channel = self._channels.get(endpoint)
+        if channel is None:
             if self._closed:
                 raise Unavailable("the client is closed")
             if self._tls is not None:
@@ -237,10 +250,8 @@ class PdClient:
             else:
                 channel = grpc.aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
             never_free_in_children(channel)
-            self._channels.append(channel)
-            stub = PlacementDriverStub(channel)  # type: ignore[no-untyped-call]
-            self._stubs[endpoint] = stub
-        return stub
+            self._channels[endpoint] = channel
+        return channel
 
     def _nobody_answers(self, timeout_s: float) -> str:
         listed = ", ".join(self._endpoints)

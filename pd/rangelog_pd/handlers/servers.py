@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_core.ids import check_name
+from rangelog_core.limits import ADDRESS_LENGTH_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.directives import Planner
@@ -11,8 +12,6 @@ from rangelog_pd.reconcile.view import HEALTH
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
-
-ADDRESS_LENGTH_MAX = 300
 
 
 async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> pb.RegisterServerResponse:

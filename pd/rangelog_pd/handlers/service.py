@@ -1,4 +1,4 @@
-"""The gRPC servicer: each call goes to its handler. Errors are mapped by the server's interceptor."""
+"""The gRPC servicers: each call goes to its handler. Errors are mapped by the server's interceptor."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers import batches, cluster, objects, ranges, servers, streams, watch
+from rangelog_pd.handlers import batches, brokers, cluster, objects, ranges, servers, streams, topics, watch
+from rangelog_proto.v1.broker_pb2_grpc import BrokersServicer
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer
+from rangelog_proto.v1.topic_pb2_grpc import TopicsServicer
 
 SERVICE_NAME = "rangelog.v1.PlacementDriver"
+TOPICS_SERVICE_NAME = "rangelog.v1.Topics"
+BROKERS_SERVICE_NAME = "rangelog.v1.Brokers"
 
 _HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "CreateStream": streams.create_stream,
@@ -36,12 +40,53 @@ _HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "ListTasks": cluster.list_tasks,
 }
 
+_TOPIC_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+    "CreateNamespace": topics.create_namespace,
+    "DeleteNamespace": topics.delete_namespace,
+    "ListNamespaces": topics.list_namespaces,
+    "CreateTopic": topics.create_topic,
+    "DescribeTopic": topics.describe_topic,
+    "ListTopics": topics.list_topics,
+    "UpdateTopic": topics.update_topic,
+    "TruncateTopic": topics.truncate_topic,
+    "SealTopic": topics.seal_topic,
+    "DeleteTopic": topics.delete_topic,
+    "ListShards": topics.list_shards,
+    "StartScale": topics.start_scale,
+    "CancelScale": topics.cancel_scale,
+    "CommitScale": topics.commit_scale,
+    "EndShard": topics.end_shard,
+}
+
+_BROKER_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+    "RegisterBroker": brokers.register_broker,
+    "BrokerHeartbeat": brokers.broker_heartbeat,
+    "ReportBrokerLost": brokers.report_broker_lost,
+    "ListBrokers": brokers.list_brokers,
+}
+
 
 class Service(PlacementDriverServicer):
     """All calls of the placement driver."""
 
     def __init__(self, driver: Driver) -> None:
         for name, handler in _HANDLERS.items():
+            setattr(self, name, _bind(driver, handler))
+
+
+class TopicsService(TopicsServicer):
+    """All calls on topics, on the placement driver's port."""
+
+    def __init__(self, driver: Driver) -> None:
+        for name, handler in _TOPIC_HANDLERS.items():
+            setattr(self, name, _bind(driver, handler))
+
+
+class BrokersService(BrokersServicer):
+    """All calls of and on brokers, on the placement driver's port."""
+
+    def __init__(self, driver: Driver) -> None:
+        for name, handler in _BROKER_HANDLERS.items():
             setattr(self, name, _bind(driver, handler))
 
 

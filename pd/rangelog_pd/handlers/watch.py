@@ -1,23 +1,28 @@
-"""The call that waits for changes of streams: a session in the leader's memory, with one call after the other."""
+"""The call that waits for changes of streams and topics: a session in the leader's memory, with one call after the other."""
 
 from __future__ import annotations
 
 import asyncio
 
 from rangelog_core.errors import InvalidArgument, Overloaded
+from rangelog_core.limits import NAME_LENGTH_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.reconcile.watches import STREAMS_MAX, WatchSession
 from rangelog_proto.v1 import pd_pb2 as pb
 
 WAIT_MS_MAX = 20_000
 BEGIN_MAX = 10_000
+TOPICS_MAX = 10_000
+"""Topics of one session."""
 
 
 async def watch(driver: Driver, request: pb.WatchRequest) -> pb.WatchResponse:
     """Return the changes, none after the wait. Raises NotLeader, InvalidArgument, Overloaded."""
-    if request.wait_ms > WAIT_MS_MAX or len(request.begin) > BEGIN_MAX:
+    if len(request.begin_broker) > NAME_LENGTH_MAX:
+        raise InvalidArgument("the name of the broker to watch is too long")
+    if request.wait_ms > WAIT_MS_MAX or len(request.begin) + len(request.begin_topics) > BEGIN_MAX:
         raise InvalidArgument(
-            f"one call waits at most {WAIT_MS_MAX} ms and begins to watch at most {BEGIN_MAX} streams"
+            f"one call waits at most {WAIT_MS_MAX} ms and begins to watch at most {BEGIN_MAX} streams and topics"
         )
     await driver.barrier()  # a watch starts with the current rows, which the caller may have already
     session = _session(driver, request)
@@ -43,11 +48,18 @@ def _session(driver: Driver, request: pb.WatchRequest) -> WatchSession | None:
     session.wake()  # end an earlier call of the same session, which its caller has cancelled
     if len(session.watched) + len(request.begin) > STREAMS_MAX:
         raise Overloaded(f"one session watches at most {STREAMS_MAX} streams: open another one")
+    if len(session.topic_watch.watched) + len(request.begin_topics) > TOPICS_MAX:
+        raise Overloaded(f"one session watches at most {TOPICS_MAX} topics: open another one")
     with driver.state() as state:
         watches.follow(state)
         for each in request.begin:
             watches.begin(state, session, each.stream_id, each.from_index)
         watches.end(session, request.end)
+        for topic in request.begin_topics:
+            watches.begin_topic(state, session, topic.topic_id, topic.map_version)
+        watches.end_topics(session, request.end_topics)
+        if request.begin_broker:
+            watches.begin_broker(state, session, request.begin_broker)
     return session
 
 
@@ -66,10 +78,16 @@ def _answer(driver: Driver, session: WatchSession) -> pb.WatchResponse:
         driver.watches.follow(state)
         streams, ranges, deleted = driver.watches.take(state, session)
         filled = driver.view.fill_in(state, ranges, driver.now_ms())
+        topics, shards, deleted_topics = session.topic_watch.take(state)
         return pb.WatchResponse(
             session=session.number,
             sequence=session.sequence,
             streams=streams,
             ranges=filled,
             deleted_stream_ids=deleted,
+            topics=topics,
+            shards=shards,
+            deleted_topic_ids=deleted_topics,
+            assignments=session.topic_watch.take_assignments(state),
+            more=session.has_news,
         )

@@ -1,8 +1,8 @@
-"""The sessions that watch streams, and the changes for each. Pure: the handler of the call passes events and sends the results.
+"""The sessions that watch streams and topics, and the changes for each. Pure: the handler of the call sends the results.
 
-What holds: a session gets every later change of its streams, several changes of a row as its latest form; a change counts as
-delivered only when it is acked, and is sent again otherwise. The changes that wait for a slow session are bounded by its
-number of streams, not by their rate of change. A change of a stream without a watch costs one dictionary look-up.
+What holds: a session gets every later change of its streams and topics, several changes of a row as its latest form; a change
+counts as delivered only when it is acked, and is sent again otherwise. The changes that wait for a slow session are bounded by
+its number of streams and shards, not by their rate of change. A change without a watch costs one dictionary look-up.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+from google.protobuf.message import Message
+
 from rangelog_core.errors import Overloaded
+from rangelog_pd.reconcile.topic_watch import TopicWatch
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
-from rangelog_proto.v1 import common_pb2
+from rangelog_proto.v1 import broker_pb2, common_pb2, topic_pb2
 
 ROWS_PER_ANSWER = 500
 STREAMS_MAX = 100_000
@@ -39,13 +42,13 @@ class WatchSession:
     ranges: dict[RangeKey, None] = field(default_factory=dict)
     unacked_streams: list[int] = field(default_factory=list)
     unacked_ranges: list[RangeKey] = field(default_factory=list)
-
+    topic_watch: TopicWatch = field(default_factory=TopicWatch)
     is_closed: bool = False
 
     @property
     def has_news(self) -> bool:
         """Whether there are changes to send."""
-        return bool(self.streams or self.ranges)
+        return bool(self.streams or self.ranges or self.topic_watch.has_news)
 
 
 class Watches:
@@ -56,6 +59,8 @@ class Watches:
         self._sessions: dict[int, WatchSession] = {}
         self._next_number = first_number
         self._by_stream: dict[int, dict[WatchSession, None]] = {}
+        self._by_topic: dict[int, dict[WatchSession, None]] = {}
+        self._by_broker: dict[str, dict[WatchSession, None]] = {}
         self._state: State | None = None
         self._seen = 0
 
@@ -81,6 +86,7 @@ class Watches:
             return None
         session.heard_ms = now_ms
         session.call = call
+        session.topic_watch.settle(acked=acked == session.sequence)
         if acked != session.sequence:
             session.streams.update(dict.fromkeys(session.unacked_streams))
             session.ranges.update(dict.fromkeys(session.unacked_ranges))
@@ -92,6 +98,8 @@ class Watches:
         session = self._sessions.pop(number, None)
         if session is not None:
             self.end(session, list(session.watched))
+            self.end_topics(session, list(session.topic_watch.watched))
+            self._end_broker(session)
             session.is_closed = True
 
     def clear(self, first_number: int) -> None:
@@ -119,6 +127,33 @@ class Watches:
             if not watchers:
                 self._by_stream.pop(stream_id, None)
 
+    def begin_topic(self, state: State, session: WatchSession, topic_id: int, map_version: int) -> None:
+        """Start to watch a topic: its row and the shards that changed after a map version, then all changes."""
+        session.topic_watch.begin(state, topic_id, map_version)
+        self._by_topic.setdefault(topic_id, {})[session] = None
+
+    def end_topics(self, session: WatchSession, topic_ids: Iterable[int]) -> None:
+        """Stop to watch some topics."""
+        for topic_id in topic_ids:
+            session.topic_watch.end(topic_id)
+            watchers = self._by_topic.get(topic_id, {})
+            watchers.pop(session, None)
+            if not watchers:
+                self._by_topic.pop(topic_id, None)
+
+    def begin_broker(self, state: State, session: WatchSession, broker: str) -> None:
+        """Watch the assignments of one broker, in place of another one that the session watched."""
+        self._end_broker(session)
+        session.topic_watch.begin_broker(state, broker)
+        self._by_broker.setdefault(broker, {})[session] = None
+
+    def _end_broker(self, session: WatchSession) -> None:
+        broker = session.topic_watch.broker
+        watchers = self._by_broker.get(broker, {})
+        watchers.pop(session, None)
+        if not watchers:
+            self._by_broker.pop(broker, None)
+
     def follow(self, state: State) -> None:
         """Note the changes since the last call for each session, and wake the sessions with changes."""
         concerned: dict[WatchSession, None] = {}
@@ -136,6 +171,14 @@ class Watches:
         changes = state.changes.since(self._seen) if self._state is state else None
         self._state, self._seen = state, state.changes.last
         if changes is None:  # some were missed: all watched rows may have changed
+            for topic_id, watchers in self._by_topic.items():
+                for session in watchers:
+                    session.topic_watch.begin(state, topic_id, 0)
+                    session.wake()
+            for broker, watchers in self._by_broker.items():
+                for session in watchers:
+                    session.topic_watch.begin_broker(state, broker)
+                    session.wake()
             for stream_id, watchers in self._by_stream.items():
                 for session in watchers:
                     yield session, stream_id, None
@@ -143,6 +186,7 @@ class Watches:
                         yield session, stream_id, index
             return
         for before, after in changes:
+            self._note_assignment(before, after)
             row = after if after is not None else before
             if isinstance(row, common_pb2.Stream):
                 for session in self._by_stream.get(row.stream_id, ()):
@@ -150,6 +194,18 @@ class Watches:
             elif isinstance(after, common_pb2.Range):
                 for session in self._by_stream.get(after.stream_id, ()):
                     yield session, after.stream_id, after.index
+            elif isinstance(row, topic_pb2.Topic | topic_pb2.Shard):
+                for session in self._by_topic.get(row.topic_id, ()):
+                    session.topic_watch.note(row)
+                    session.wake()
+
+    def _note_assignment(self, before: Message | None, after: Message | None) -> None:
+        """Send an assignment to who watches its topic, its broker or the broker before."""
+        for row in (before, after):
+            if isinstance(row, broker_pb2.Assignment):
+                for session in (*self._by_topic.get(row.topic_id, ()), *self._by_broker.get(row.broker, ())):
+                    session.topic_watch.note(row)
+                    session.wake()
 
     def take(
         self, state: State, session: WatchSession

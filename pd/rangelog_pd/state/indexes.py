@@ -7,11 +7,11 @@ every row.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from typing import Generic
 
-from rangelog_pd.state.tables import RangeKey
+from rangelog_pd.state.tables import RangeKey, V
 from rangelog_proto.v1 import common_pb2
 
 Hosting = tuple[str, int]
@@ -77,10 +77,12 @@ class HostedRanges:
             del self._hosted[hosting]
 
 
-class Names:
-    """Stream names in order, and their ids."""
+class Names(Generic[V]):
+    """Names of rows in order, and their ids. Names never change."""
 
-    def __init__(self) -> None:
+    def __init__(self, name_of: Callable[[V], str], id_of: Callable[[V], int], hidden: str = "") -> None:
+        """`hidden`: one character; `page` leaves out names that start with it, unless it is asked for them."""
+        self._name_of, self._id_of, self._hidden = name_of, id_of, hidden
         self._ids: dict[str, int] = {}
         self._sorted: list[str] = []
         self._unsorted: list[str] = []
@@ -92,7 +94,7 @@ class Names:
         return name in self._ids
 
     def get(self, name: str) -> int | None:
-        """Return the id of a stream, or None."""
+        """Return the id of a row, or None."""
         return self._ids.get(name)
 
     def ids(self) -> dict[str, int]:
@@ -102,24 +104,31 @@ class Names:
     def page(self, prefix: str, after: str, size: int) -> list[str]:
         """Return up to `size` names that start with `prefix` and come after `after`."""
         self._sort()
-        start = bisect_left(self._sorted, max(prefix, after))
         found: list[str] = []
-        for name in islice(self._sorted, start, None):
-            if not name.startswith(prefix) or len(found) == size:
+        at = bisect_left(self._sorted, max(prefix, after))
+        while at < len(self._sorted) and len(found) < size:
+            name = self._sorted[at]
+            if not name.startswith(prefix):
                 break
+            if self._hidden and not prefix and name.startswith(self._hidden):
+                at = bisect_left(self._sorted, chr(ord(self._hidden) + 1), at)
+                continue
             if name != after:
                 found.append(name)
+            at += 1
         return found
 
-    def changed(self, before: common_pb2.Stream | None, after: common_pb2.Stream | None) -> None:
-        """Note a change of a stream's row; names never change."""
+    def changed(self, before: V | None, after: V | None) -> None:
+        """Note a change of a row."""
         if before is None and after is not None:
-            self._ids[after.name] = after.stream_id
-            self._unsorted.append(after.name)
+            name = self._name_of(after)
+            self._ids[name] = self._id_of(after)
+            self._unsorted.append(name)
         elif before is not None and after is None:
             self._sort()
-            del self._ids[before.name]
-            del self._sorted[bisect_left(self._sorted, before.name)]
+            name = self._name_of(before)
+            del self._ids[name]
+            del self._sorted[bisect_left(self._sorted, name)]
 
     def _sort(self) -> None:
         """Insert a few new names; sort many, as after a restore."""

@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from rangelog_core.errors import InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
-from rangelog_pd.state import objects, ranges, servers, streams
+from rangelog_pd.state import brokers, namespaces, objects, ranges, servers, shards, streams, topics
 from rangelog_pd.state.batches import BATCHES
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.snapshot import Frozen, freeze, thaw
@@ -52,6 +52,21 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "commit_object": objects.commit_object,
     "abandon_object": objects.abandon_object,
     "collect_objects": objects.collect_objects,
+    "create_namespace": namespaces.create_namespace,
+    "delete_namespace": namespaces.delete_namespace,
+    "create_topic": topics.create_topic,
+    "update_topic": topics.update_topic,
+    "seal_topic": topics.seal_topic,
+    "end_shard": shards.end_shard,
+    "delete_topic": topics.delete_topic,
+    "truncate_topic": topics.truncate_topic,
+    "start_scale": shards.start_scale,
+    "cancel_scale": shards.cancel_scale,
+    "commit_scale": shards.commit_scale,
+    "continue_topic": topics.continue_topic,
+    "register_broker": brokers.register_broker,
+    "mark_broker_lost": brokers.mark_broker_lost,
+    "assign_shards": brokers.assign_shards,
 }
 
 
@@ -125,7 +140,7 @@ def _key(action: str, request_id: str) -> str:
 
 
 def _succeeded(response: Message | None) -> bytes:
-    encoded = response.SerializeToString() if response is not None else b""
+    encoded = response.SerializeToString(deterministic=True) if response is not None else b""
     return pd_state_pb2.CommandResult(response=encoded).SerializeToString()
 
 

@@ -12,13 +12,17 @@ from collections.abc import Iterable
 from rangelog_core.errors import InvalidArgument, NoPlacement, PreconditionFailed, RangeNotFound, SealBelowFloor
 from rangelog_core.limits import OFFSET_MAX
 from rangelog_pd.state.store import State
+from rangelog_pd.state.streams import check_not_sealed
 from rangelog_pd.state.tables import copy_of
 from rangelog_pd.state.versions import LEVEL_EMPTY_RANGES
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 
 def create_range(state: State, command: pd_state_pb2.PlacedCreateRange, now_ms: int) -> pd_pb2.CreateRangeResponse:
-    """Create the next range. Raises StreamNotFound, WriterFenced, PreconditionFailed (another start offset), NoPlacement."""
+    """Create the next range.
+
+    Raises StreamNotFound, WriterFenced, StreamSealed, PreconditionFailed (another start offset), NoPlacement.
+    """
     request = command.request
     stream = state.stream_by_id(request.stream_id)
     state.check_epoch(stream, request.epoch)
@@ -28,6 +32,7 @@ def create_range(state: State, command: pd_state_pb2.PlacedCreateRange, now_ms: 
         created = _made_before(state, request)
         if created is not None:
             return pd_pb2.CreateRangeResponse(range=created)
+    check_not_sealed(stream)
     if last is not None and is_open:
         raise PreconditionFailed(f"range {last.index} is still open: seal it first")
     if request.start_offset != stream.next_offset:
@@ -40,7 +45,8 @@ def seal_range(state: State, command: pd_state_pb2.PlacedSealRange, now_ms: int)
 
     For a sealed range the result is the end in force, and the next range if it is the caller's own or is created now. A floor
     binds every seal except the failover seal of a range with durability memory, whose replicas may have lost records.
-    Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, SealBelowFloor, NoPlacement.
+    Raises StreamNotFound, RangeNotFound, WriterFenced, InvalidArgument, SealBelowFloor, NoPlacement; StreamSealed where a next
+    range is requested.
     """
     request = command.request
     stream = state.stream_by_id(request.stream_id)
@@ -199,6 +205,7 @@ def _append_range(
     replicas: Iterable[common_pb2.Replica],
     now_ms: int,
 ) -> common_pb2.Range:
+    check_not_sealed(stream)
     placed = _check_placed(state, stream, replicas)
     if state.cluster_version >= LEVEL_EMPTY_RANGES:
         state.forget_empty(stream.stream_id)

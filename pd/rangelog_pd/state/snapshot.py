@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from rangelog_core.errors import Corruption, UnsupportedVersion
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
-from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from rangelog_proto.v1 import broker_pb2, common_pb2, pd_state_pb2, topic_pb2
 from rangelog_proto.v1.pd_state_pb2 import Section, SectionKind, SnapshotHeader, SnapshotRows
 
 SECTION_VERSION = 1
@@ -32,6 +32,12 @@ _FIELDS = {
     pd_state_pb2.SECTION_KIND_OBJECTS: "objects",
     pd_state_pb2.SECTION_KIND_SERVERS: "servers",
     pd_state_pb2.SECTION_KIND_RESULTS: "results",
+    pd_state_pb2.SECTION_KIND_NAMESPACES: "namespaces",
+    pd_state_pb2.SECTION_KIND_TOPICS: "topics",
+    pd_state_pb2.SECTION_KIND_SHARDS: "shards",
+    pd_state_pb2.SECTION_KIND_TOPIC_WORK: "topic_work",
+    pd_state_pb2.SECTION_KIND_BROKERS: "brokers",
+    pd_state_pb2.SECTION_KIND_ASSIGNMENTS: "assignments",
 }
 _KEPT_VERSION_1 = 1
 
@@ -61,8 +67,10 @@ def freeze(state: State, results: Results) -> Frozen:
         time_ms=state.time_ms,
         next_stream_id=state.next_stream_id,
         next_object_id=state.next_object_id,
+        next_topic_id=state.topics.next_topic_id,
     )
     ages, kept = results.freeze()
+    namespaces, topics, shards, topic_work = state.topics.rows()
 
     def kept_result(age: tuple[int, str]) -> Message:
         return pd_state_pb2.KeptResult(request_id=age[1], now_ms=age[0], result=kept[age[1]])
@@ -74,6 +82,12 @@ def freeze(state: State, results: Results) -> Frozen:
             (pd_state_pb2.SECTION_KIND_RANGES, state.ranges.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_OBJECTS, state.objects.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_SERVERS, state.servers.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_NAMESPACES, namespaces, _same),
+            (pd_state_pb2.SECTION_KIND_TOPICS, topics, _same),
+            (pd_state_pb2.SECTION_KIND_SHARDS, shards, _same),
+            (pd_state_pb2.SECTION_KIND_TOPIC_WORK, topic_work, _same),
+            (pd_state_pb2.SECTION_KIND_BROKERS, state.owners.brokers.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_ASSIGNMENTS, state.owners.assignments.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_RESULTS, ages, kept_result),
         ],
     )
@@ -152,6 +166,12 @@ def _build(
     objects: Sequence[common_pb2.Object],
     servers: Iterable[pd_state_pb2.RegisteredServer],
     results: Sequence[pd_state_pb2.KeptResult],
+    namespaces: Iterable[topic_pb2.Namespace] = (),
+    topics: Iterable[topic_pb2.Topic] = (),
+    shards: Sequence[topic_pb2.Shard] = (),
+    topic_work: Iterable[topic_pb2.TopicWork] = (),
+    brokers: Iterable[broker_pb2.Broker] = (),
+    assignments: Iterable[broker_pb2.Assignment] = (),
 ) -> tuple[State, Results]:
     state = State()
     state.cluster_id = header.cluster_id
@@ -162,9 +182,27 @@ def _build(
         if each.stream_id not in known:
             raise Corruption(f"the snapshot has a range of stream {each.stream_id} but not the stream")
     state.load(streams, ranges, objects, servers)
+    _load_topics(state, header, namespaces, topics, shards, topic_work)
+    state.owners.load(brokers, assignments)
     latest = max((kept.now_ms for kept in results), default=0)
     state.time_ms = header.time_ms or max(latest, state.latest_date())
     return state, Results((kept.request_id, kept.now_ms, kept.result) for kept in results)
+
+
+def _load_topics(
+    state: State,
+    header: SnapshotHeader,
+    namespaces: Iterable[topic_pb2.Namespace],
+    topics: Iterable[topic_pb2.Topic],
+    shards: Sequence[topic_pb2.Shard],
+    topic_work: Iterable[topic_pb2.TopicWork],
+) -> None:
+    known = {topic.topic_id for topic in topics}
+    for shard in shards:
+        if shard.topic_id not in known or shard.stream_id not in state.streams:
+            raise Corruption(f"the snapshot has a shard of topic {shard.topic_id} but not its topic and stream")
+    state.topics.next_topic_id = header.next_topic_id or 1
+    state.topics.load(namespaces, topics, shards, topic_work)
 
 
 def _framed(kind: SectionKind, rows: bytes) -> bytes:

@@ -9,6 +9,7 @@ What holds after every command (`validate` asserts it):
 * A stream's epoch never falls, and a range's epoch is at most its stream's.
 * Time does not decrease. Changes while it is provisional are dated 0, and dated once it is confirmed: never too early.
 * Committed objects tile [start, tiered end) of their range; ids of streams and objects are never reused.
+* A stream that is sealed for good has no open range, and none follows.
 * Every index follows from the rows. No operation reads a whole table: its cost depends on its own changes.
 """
 
@@ -18,10 +19,14 @@ from collections.abc import Iterable
 from itertools import chain
 
 from rangelog_core.errors import InvalidArgument, RangeNotFound, StreamNotFound, WriterFenced
+from rangelog_core.ids import INTERNAL_NAME_START
 from rangelog_pd.state.changes import Changes
 from rangelog_pd.state.due import DueTimes
 from rangelog_pd.state.indexes import HostedRanges, Hosting, Names, RangeObjects
+from rangelog_pd.state.owner_tables import OwnerTables
 from rangelog_pd.state.tables import RangeKey, RangeTable, StreamRanges, Table
+from rangelog_pd.state.topic_checks import validate_topics
+from rangelog_pd.state.topic_tables import TopicTables
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 __all__ = ["Hosting", "RangeKey", "State"]
@@ -40,7 +45,7 @@ class State:
         self.next_stream_id = 1
         self.next_object_id = 1
         self.changes = Changes()
-        self.names = Names()
+        self.names = Names(_stream_name, _stream_id, hidden=INTERNAL_NAME_START)
         self.hosted = HostedRanges()
         self.range_objects = RangeObjects()
         self.due = DueTimes(self)
@@ -56,6 +61,8 @@ class State:
         self.ranges = RangeTable(self.hosted.changed, self._range_changed, self.due.range_changed, note)
         self.objects: Table[int, common_pb2.Object] = Table(self.range_objects.changed, self._object_changed)
         self.servers: Table[str, pd_state_pb2.RegisteredServer] = Table(note)
+        self.owners = OwnerTables(note)
+        self.topics = TopicTables(note, self.owners.shard_changed)
 
     # ---- finding
 
@@ -138,6 +145,12 @@ class State:
     def put_stream(self, changed: common_pb2.Stream) -> None:
         """Insert or replace a stream."""
         self.streams.put(changed.stream_id, changed)
+
+    def remove_stream(self, stream_id: int) -> None:
+        """Remove a stream with its ranges. Its id is not used again."""
+        for each in self.ranges.of(stream_id).values():
+            self.remove_range(each)
+        self.streams.remove(stream_id)
 
     def put_range(self, changed: common_pb2.Range) -> None:
         """Add the next range of its stream, or replace one."""
@@ -232,6 +245,8 @@ class State:
         assert sum(len(self.ranges.of(stream_id)) for stream_id in self.streams) == len(self.ranges)
         for stream_id, stream in self.streams.items():
             ranges = list(self.ranges.of(stream_id).values())
+            ends = not ranges or ranges[-1].state == common_pb2.RANGE_STATE_SEALED
+            assert ends or not stream.sealed_for_good, "no range follows the end of a shard"
             for number, each in enumerate(ranges):
                 assert each.epoch <= stream.epoch
                 if each.state == common_pb2.RANGE_STATE_OPEN:
@@ -243,6 +258,7 @@ class State:
                     assert each.start_offset == ranges[number - 1].end_offset, "ranges tile"
                     assert each.index > ranges[number - 1].index
                 self._validate_objects(each)
+        validate_topics(self)
 
     def _validate_objects(self, of: common_pb2.Range) -> None:
         committed = [
@@ -258,6 +274,8 @@ class State:
         """Assert that every index follows from the rows; for tests and the simulator."""
         rebuilt = State()
         rebuilt.load(self.streams.values(), self.ranges.values(), self.objects.values(), ())
+        rebuilt.topics.load(*self.topics.rows())
+        rebuilt.owners.load(self.owners.brokers.values(), self.owners.assignments.values())
         assert rebuilt.indexes() == self.indexes(), "an index is not what the rows make it"
 
     def load(
@@ -296,4 +314,14 @@ class State:
             self.bounded,
             self.undated,
             self.undated_ranges,
+            *self.topics.indexes(),
+            *self.owners.indexes(),
         ]
+
+
+def _stream_name(stream: common_pb2.Stream) -> str:
+    return stream.name
+
+
+def _stream_id(stream: common_pb2.Stream) -> int:
+    return stream.stream_id

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, PreconditionFailed, StreamExists
-from rangelog_core.ids import check_name
+from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, PreconditionFailed, StreamExists, StreamSealed
+from rangelog_core.ids import check_name, is_internal_name
 from rangelog_core.stream_defaults import with_defaults
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
@@ -17,6 +17,21 @@ def check_version(stream: common_pb2.Stream, expected: int) -> None:
     if expected and expected != stream.version:
         raise PreconditionFailed(
             f"stream {stream.name!r} has version {stream.version}, not {expected}: it was changed meanwhile"
+        )
+
+
+def check_own(stream: common_pb2.Stream) -> None:
+    """Raise PreconditionFailed for the stream of a shard, which is changed with its topic only."""
+    if is_internal_name(stream.name):
+        raise PreconditionFailed(f"stream {stream.name!r} belongs to a topic: change the topic")
+
+
+def check_not_sealed(stream: common_pb2.Stream) -> None:
+    """Raise StreamSealed for a stream that is sealed for good."""
+    if stream.sealed_for_good:
+        raise StreamSealed(
+            f"stream {stream.name!r} is sealed for good at {stream.next_offset}: its shard has ended",
+            offset=stream.next_offset,
         )
 
 
@@ -37,6 +52,7 @@ def create_stream(state: State, request: pd_pb2.CreateStreamRequest, now_ms: int
 def update_stream(state: State, request: pd_pb2.UpdateStreamRequest, now_ms: int) -> pd_pb2.UpdateStreamResponse:
     """Change the named fields. Raises StreamNotFound, InvalidArgument."""
     stream = copy_of(state.stream(request.name))
+    check_own(stream)
     check_version(stream, request.expected_version)
     if not request.fields:
         raise InvalidArgument("nothing to update: name the fields to change")
@@ -55,13 +71,12 @@ def update_stream(state: State, request: pd_pb2.UpdateStreamRequest, now_ms: int
 def delete_stream(state: State, request: pd_pb2.DeleteStreamRequest, now_ms: int) -> pd_pb2.DeleteStreamResponse:
     """Delete a stream. Its name is free again, its id is not. Raises StreamNotFound."""
     stream = state.stream(request.name)
+    check_own(stream)
     check_version(stream, request.expected_version)
     last = state.last_range(stream.stream_id)
     is_open = last is not None and last.state == common_pb2.RANGE_STATE_OPEN
     response = pd_pb2.DeleteStreamResponse(stream=stream, open_range=last if is_open else None)
-    for each in state.ranges.of(stream.stream_id).values():
-        state.remove_range(each)
-    state.streams.remove(stream.stream_id)
+    state.remove_stream(stream.stream_id)
     return response
 
 
@@ -72,24 +87,32 @@ def trim_stream(state: State, request: pd_pb2.TrimStreamRequest, now_ms: int) ->
     Trimming less than before changes nothing. Raises StreamNotFound, OffsetOutOfRange.
     """
     stream = state.stream_by_id(request.stream_id) if request.stream_id else state.stream(request.name)
+    if not request.stream_id:
+        check_own(stream)
     check_version(stream, request.expected_version)
     if request.trim_offset > stream.next_offset:
         raise OffsetOutOfRange(
             f"cannot trim to {request.trim_offset}: sealed ranges end at {stream.next_offset}",
             offset=stream.next_offset,
         )
-    if request.trim_offset > stream.trim_offset:
+    return pd_pb2.TrimStreamResponse(stream=trim(state, stream, request.trim_offset))
+
+
+def trim(state: State, stream: common_pb2.Stream, trim_offset: int) -> common_pb2.Stream:
+    """Raise the trim offset up to `trim_offset`, which is at most the stream's end; return the stream's row."""
+    if trim_offset > stream.trim_offset:
         stream = copy_of(stream)
-        stream.trim_offset = request.trim_offset
+        stream.trim_offset = trim_offset
         stream.version += 1
         state.put_stream(stream)
     state.forget_trimmed(stream)
-    return pd_pb2.TrimStreamResponse(stream=stream)
+    return stream
 
 
 def open_writer(state: State, request: pd_pb2.OpenWriterRequest, now_ms: int) -> pd_pb2.OpenWriterResponse:
-    """Raise the epoch, which fences all earlier writers at the placement driver. Raises StreamNotFound."""
+    """Raise the epoch, which fences all earlier writers at the placement driver. Raises StreamNotFound, StreamSealed."""
     stream = copy_of(state.stream(request.name))
+    check_not_sealed(stream)
     stream.epoch += 1
     stream.version += 1
     state.put_stream(stream)

@@ -23,6 +23,9 @@ Hook = Callable[[V | None, V | None], None]
 RangeKey = tuple[int, int]
 """Stream id and range index."""
 
+ShardKey = tuple[int, int]
+"""Topic id and shard id."""
+
 
 class Table(Mapping[K, V], Generic[K, V]):
     """Rows of one kind.

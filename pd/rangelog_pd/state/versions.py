@@ -20,13 +20,32 @@ from rangelog_core.errors import Unavailable, UnsupportedVersion
 from rangelog_proto.v1 import pd_state_pb2
 
 FEATURE_LEVEL_MIN = 1
-FEATURE_LEVEL = 3
+FEATURE_LEVEL = 4
 """Of this program."""
 
 LEVEL_EMPTY_RANGES = 3
 """From this cluster version on, a new range takes the place of the empty sealed ranges before it."""
 
-_LEVELS = {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2}
+LEVEL_TOPICS = 4
+
+_TOPIC_ACTIONS = (
+    "create_namespace",
+    "delete_namespace",
+    "create_topic",
+    "update_topic",
+    "seal_topic",
+    "end_shard",
+    "delete_topic",
+    "truncate_topic",
+    "start_scale",
+    "cancel_scale",
+    "commit_scale",
+    "continue_topic",
+    "register_broker",
+    "mark_broker_lost",
+    "assign_shards",
+)
+_LEVELS = {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2} | dict.fromkeys(_TOPIC_ACTIONS, LEVEL_TOPICS)
 """By action; 1 where none is given."""
 
 

@@ -1,4 +1,6 @@
+from rangelog_proto.v1 import broker_pb2 as _broker_pb2
 from rangelog_proto.v1 import common_pb2 as _common_pb2
+from rangelog_proto.v1 import topic_pb2 as _topic_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -298,20 +300,34 @@ class ListRangesResponse(_message.Message):
     def __init__(self, ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., more: bool = ..., stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("session", "acked", "begin", "end", "wait_ms", "call")
+    __slots__ = ("session", "acked", "begin", "end", "wait_ms", "call", "begin_topics", "end_topics", "begin_broker")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     ACKED_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    END_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_BROKER_FIELD_NUMBER: _ClassVar[int]
     session: int
     acked: int
     begin: _containers.RepeatedCompositeFieldContainer[WatchedStream]
     end: _containers.RepeatedScalarFieldContainer[int]
     wait_ms: int
     call: int
-    def __init__(self, session: _Optional[int] = ..., acked: _Optional[int] = ..., begin: _Optional[_Iterable[_Union[WatchedStream, _Mapping]]] = ..., end: _Optional[_Iterable[int]] = ..., wait_ms: _Optional[int] = ..., call: _Optional[int] = ...) -> None: ...
+    begin_topics: _containers.RepeatedCompositeFieldContainer[WatchedTopic]
+    end_topics: _containers.RepeatedScalarFieldContainer[int]
+    begin_broker: str
+    def __init__(self, session: _Optional[int] = ..., acked: _Optional[int] = ..., begin: _Optional[_Iterable[_Union[WatchedStream, _Mapping]]] = ..., end: _Optional[_Iterable[int]] = ..., wait_ms: _Optional[int] = ..., call: _Optional[int] = ..., begin_topics: _Optional[_Iterable[_Union[WatchedTopic, _Mapping]]] = ..., end_topics: _Optional[_Iterable[int]] = ..., begin_broker: _Optional[str] = ...) -> None: ...
+
+class WatchedTopic(_message.Message):
+    __slots__ = ("topic_id", "map_version")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    map_version: int
+    def __init__(self, topic_id: _Optional[int] = ..., map_version: _Optional[int] = ...) -> None: ...
 
 class WatchedStream(_message.Message):
     __slots__ = ("stream_id", "from_index")
@@ -322,18 +338,28 @@ class WatchedStream(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., from_index: _Optional[int] = ...) -> None: ...
 
 class WatchResponse(_message.Message):
-    __slots__ = ("session", "sequence", "streams", "ranges", "deleted_stream_ids")
+    __slots__ = ("session", "sequence", "streams", "ranges", "deleted_stream_ids", "topics", "shards", "deleted_topic_ids", "assignments", "more")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     DELETED_STREAM_IDS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_TOPIC_IDS_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     session: int
     sequence: int
     streams: _containers.RepeatedCompositeFieldContainer[_common_pb2.Stream]
     ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.Range]
     deleted_stream_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., deleted_stream_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    topics: _containers.RepeatedCompositeFieldContainer[_topic_pb2.Topic]
+    shards: _containers.RepeatedCompositeFieldContainer[_topic_pb2.Shard]
+    deleted_topic_ids: _containers.RepeatedScalarFieldContainer[int]
+    assignments: _containers.RepeatedCompositeFieldContainer[_broker_pb2.Assignment]
+    more: bool
+    def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., deleted_stream_ids: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[_Union[_topic_pb2.Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[_topic_pb2.Shard, _Mapping]]] = ..., deleted_topic_ids: _Optional[_Iterable[int]] = ..., assignments: _Optional[_Iterable[_Union[_broker_pb2.Assignment, _Mapping]]] = ..., more: bool = ...) -> None: ...
 
 class PrepareObjectRequest(_message.Message):
     __slots__ = ("request_id", "stream_id", "range_index", "start_offset", "end_offset", "server", "incarnation", "spoiled_object_id")

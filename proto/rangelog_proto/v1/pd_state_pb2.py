@@ -22,57 +22,65 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from rangelog_proto.v1 import broker_pb2 as rangelog__proto_dot_v1_dot_broker__pb2
 from rangelog_proto.v1 import common_pb2 as rangelog__proto_dot_v1_dot_common__pb2
 from rangelog_proto.v1 import pd_pb2 as rangelog__proto_dot_v1_dot_pd__pb2
+from rangelog_proto.v1 import topic_pb2 as rangelog__proto_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n rangelog_proto/v1/pd_state.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/common.proto\x1a\x1arangelog_proto/v1/pd.proto\"\xec\t\n\x07\x43ommand\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0e\n\x06now_ms\x18\x03 \x01(\x03\x12\x30\n\x0cname_cluster\x18\x04 \x01(\x0b\x32\x18.rangelog.v1.NameClusterH\x00\x12\x39\n\rcreate_stream\x18\x05 \x01(\x0b\x32 .rangelog.v1.CreateStreamRequestH\x00\x12\x39\n\rupdate_stream\x18\x06 \x01(\x0b\x32 .rangelog.v1.UpdateStreamRequestH\x00\x12\x39\n\rdelete_stream\x18\x07 \x01(\x0b\x32 .rangelog.v1.DeleteStreamRequestH\x00\x12\x35\n\x0btrim_stream\x18\x08 \x01(\x0b\x32\x1e.rangelog.v1.TrimStreamRequestH\x00\x12\x35\n\x0bopen_writer\x18\t \x01(\x0b\x32\x1e.rangelog.v1.OpenWriterRequestH\x00\x12\x36\n\x0c\x63reate_range\x18\n \x01(\x0b\x32\x1e.rangelog.v1.PlacedCreateRangeH\x00\x12\x32\n\nseal_range\x18\x0b \x01(\x0b\x32\x1c.rangelog.v1.PlacedSealRangeH\x00\x12=\n\x0fregister_server\x18\x0c \x01(\x0b\x32\".rangelog.v1.RegisterServerRequestH\x00\x12/\n\x0cmark_log_end\x18\r \x01(\x0b\x32\x17.rangelog.v1.MarkLogEndH\x00\x12\x39\n\x0eprepare_object\x18\x0e \x01(\x0b\x32\x1f.rangelog.v1.TimedPrepareObjectH\x00\x12\x39\n\rcommit_object\x18\x0f \x01(\x0b\x32 .rangelog.v1.CommitObjectRequestH\x00\x12\x34\n\x0e\x61\x62\x61ndon_object\x18\x10 \x01(\x0b\x32\x1a.rangelog.v1.AbandonObjectH\x00\x12\x36\n\x0f\x63ollect_objects\x18\x11 \x01(\x0b\x32\x1b.rangelog.v1.CollectObjectsH\x00\x12(\n\x08\x64rop_hot\x18\x12 \x01(\x0b\x32\x14.rangelog.v1.DropHotH\x00\x12\x36\n\x0freplace_replica\x18\x13 \x01(\x0b\x32\x1b.rangelog.v1.ReplaceReplicaH\x00\x12\x31\n\tprove_end\x18\x14 \x01(\x0b\x32\x1c.rangelog.v1.ProveEndRequestH\x00\x12\x31\n\rmark_log_ends\x18\x15 \x01(\x0b\x32\x18.rangelog.v1.MarkLogEndsH\x00\x12=\n\x13set_cluster_version\x18\x17 \x01(\x0b\x32\x1e.rangelog.v1.SetClusterVersionH\x00\x12\x34\n\x0bseal_ranges\x18\x18 \x01(\x0b\x32\x1d.rangelog.v1.PlacedSealRangesH\x00\x12\x37\n\x0copen_writers\x18\x19 \x01(\x0b\x32\x1f.rangelog.v1.OpenWritersRequestH\x00\x12\x1b\n\x13time_is_provisional\x18\x16 \x01(\x08\x42\x08\n\x06\x61\x63tion\"$\n\x11SetClusterVersion\x12\x0f\n\x07version\x18\x01 \x01(\r\"!\n\x0bNameCluster\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"5\n\x0bMarkLogEnds\x12&\n\x05marks\x18\x01 \x03(\x0b\x32\x17.rangelog.v1.MarkLogEnd\"m\n\x11PlacedCreateRange\x12\x30\n\x07request\x18\x01 \x01(\x0b\x32\x1f.rangelog.v1.CreateRangeRequest\x12&\n\x08replicas\x18\x02 \x03(\x0b\x32\x14.rangelog.v1.Replica\"i\n\x0fPlacedSealRange\x12.\n\x07request\x18\x01 \x01(\x0b\x32\x1d.rangelog.v1.SealRangeRequest\x12&\n\x08replicas\x18\x02 \x03(\x0b\x32\x14.rangelog.v1.Replica\"?\n\x10PlacedSealRanges\x12+\n\x05seals\x18\x01 \x03(\x0b\x32\x1c.rangelog.v1.PlacedSealRange\"B\n\nMarkLogEnd\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0f\n\x07log_end\x18\x03 \x01(\x04\"]\n\x12TimedPrepareObject\x12\x32\n\x07request\x18\x01 \x01(\x0b\x32!.rangelog.v1.PrepareObjectRequest\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x02 \x01(\x03\"\"\n\rAbandonObject\x12\x11\n\tobject_id\x18\x01 \x01(\x04\"$\n\x0e\x43ollectObjects\x12\x12\n\nobject_ids\x18\x01 \x03(\x04\"1\n\x07\x44ropHot\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\"\x87\x01\n\x0eReplaceReplica\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\x12\"\n\x04lost\x18\x03 \x01(\x0b\x32\x14.rangelog.v1.Replica\x12)\n\x0breplacement\x18\x04 \x01(\x0b\x32\x14.rangelog.v1.Replica\"\x91\x01\n\rCommandResult\x12\x10\n\x08response\x18\x01 \x01(\x0c\x12\x12\n\nerror_code\x18\x02 \x01(\t\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x13\n\x0b\x65rror_epoch\x18\x04 \x01(\x04\x12\x14\n\x0c\x65rror_offset\x18\x05 \x01(\x04\x12\x18\n\x10has_error_offset\x18\x06 \x01(\x08\"@\n\nKeptResult\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06now_ms\x18\x02 \x01(\x03\x12\x0e\n\x06result\x18\x03 \x01(\x0c\"Y\n\x10RegisteredServer\x12#\n\x06server\x18\x01 \x01(\x0b\x32\x13.rangelog.v1.Server\x12\x0f\n\x07log_end\x18\x02 \x01(\x04\x12\x0f\n\x07retired\x18\x03 \x03(\x04\"\xbf\x02\n\rStateSnapshot\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0enext_stream_id\x18\x03 \x01(\x04\x12\x16\n\x0enext_object_id\x18\x04 \x01(\x04\x12$\n\x07streams\x18\x05 \x03(\x0b\x32\x13.rangelog.v1.Stream\x12\"\n\x06ranges\x18\x06 \x03(\x0b\x32\x12.rangelog.v1.Range\x12$\n\x07objects\x18\x07 \x03(\x0b\x32\x13.rangelog.v1.Object\x12.\n\x07servers\x18\x08 \x03(\x0b\x32\x1d.rangelog.v1.RegisteredServer\x12(\n\x07results\x18\t \x03(\x0b\x32\x17.rangelog.v1.KeptResult\x12\x0f\n\x07time_ms\x18\n \x01(\x03\"P\n\x07Section\x12&\n\x04kind\x18\x01 \x01(\x0e\x32\x18.rangelog.v1.SectionKind\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x0c\n\x04rows\x18\x03 \x01(\x0c\"~\n\x0eSnapshotHeader\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63luster_version\x18\x02 \x01(\r\x12\x0f\n\x07time_ms\x18\x03 \x01(\x03\x12\x16\n\x0enext_stream_id\x18\x04 \x01(\x04\x12\x16\n\x0enext_object_id\x18\x05 \x01(\x04\"\xd8\x01\n\x0cSnapshotRows\x12$\n\x07streams\x18\x01 \x03(\x0b\x32\x13.rangelog.v1.Stream\x12\"\n\x06ranges\x18\x02 \x03(\x0b\x32\x12.rangelog.v1.Range\x12$\n\x07objects\x18\x03 \x03(\x0b\x32\x13.rangelog.v1.Object\x12.\n\x07servers\x18\x04 \x03(\x0b\x32\x1d.rangelog.v1.RegisteredServer\x12(\n\x07results\x18\x05 \x03(\x0b\x32\x17.rangelog.v1.KeptResult*\xdb\x01\n\x0bSectionKind\x12\x1c\n\x18SECTION_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13SECTION_KIND_HEADER\x10\x01\x12\x18\n\x14SECTION_KIND_STREAMS\x10\x02\x12\x17\n\x13SECTION_KIND_RANGES\x10\x03\x12\x18\n\x14SECTION_KIND_OBJECTS\x10\x04\x12\x18\n\x14SECTION_KIND_SERVERS\x10\x05\x12\x18\n\x14SECTION_KIND_RESULTS\x10\x06\x12\x14\n\x10SECTION_KIND_END\x10\x07\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n rangelog_proto/v1/pd_state.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/broker.proto\x1a\x1erangelog_proto/v1/common.proto\x1a\x1arangelog_proto/v1/pd.proto\x1a\x1drangelog_proto/v1/topic.proto\"\xc9\x10\n\x07\x43ommand\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0e\n\x06now_ms\x18\x03 \x01(\x03\x12\x30\n\x0cname_cluster\x18\x04 \x01(\x0b\x32\x18.rangelog.v1.NameClusterH\x00\x12\x39\n\rcreate_stream\x18\x05 \x01(\x0b\x32 .rangelog.v1.CreateStreamRequestH\x00\x12\x39\n\rupdate_stream\x18\x06 \x01(\x0b\x32 .rangelog.v1.UpdateStreamRequestH\x00\x12\x39\n\rdelete_stream\x18\x07 \x01(\x0b\x32 .rangelog.v1.DeleteStreamRequestH\x00\x12\x35\n\x0btrim_stream\x18\x08 \x01(\x0b\x32\x1e.rangelog.v1.TrimStreamRequestH\x00\x12\x35\n\x0bopen_writer\x18\t \x01(\x0b\x32\x1e.rangelog.v1.OpenWriterRequestH\x00\x12\x36\n\x0c\x63reate_range\x18\n \x01(\x0b\x32\x1e.rangelog.v1.PlacedCreateRangeH\x00\x12\x32\n\nseal_range\x18\x0b \x01(\x0b\x32\x1c.rangelog.v1.PlacedSealRangeH\x00\x12=\n\x0fregister_server\x18\x0c \x01(\x0b\x32\".rangelog.v1.RegisterServerRequestH\x00\x12/\n\x0cmark_log_end\x18\r \x01(\x0b\x32\x17.rangelog.v1.MarkLogEndH\x00\x12\x39\n\x0eprepare_object\x18\x0e \x01(\x0b\x32\x1f.rangelog.v1.TimedPrepareObjectH\x00\x12\x39\n\rcommit_object\x18\x0f \x01(\x0b\x32 .rangelog.v1.CommitObjectRequestH\x00\x12\x34\n\x0e\x61\x62\x61ndon_object\x18\x10 \x01(\x0b\x32\x1a.rangelog.v1.AbandonObjectH\x00\x12\x36\n\x0f\x63ollect_objects\x18\x11 \x01(\x0b\x32\x1b.rangelog.v1.CollectObjectsH\x00\x12(\n\x08\x64rop_hot\x18\x12 \x01(\x0b\x32\x14.rangelog.v1.DropHotH\x00\x12\x36\n\x0freplace_replica\x18\x13 \x01(\x0b\x32\x1b.rangelog.v1.ReplaceReplicaH\x00\x12\x31\n\tprove_end\x18\x14 \x01(\x0b\x32\x1c.rangelog.v1.ProveEndRequestH\x00\x12\x31\n\rmark_log_ends\x18\x15 \x01(\x0b\x32\x18.rangelog.v1.MarkLogEndsH\x00\x12=\n\x13set_cluster_version\x18\x17 \x01(\x0b\x32\x1e.rangelog.v1.SetClusterVersionH\x00\x12\x34\n\x0bseal_ranges\x18\x18 \x01(\x0b\x32\x1d.rangelog.v1.PlacedSealRangesH\x00\x12\x37\n\x0copen_writers\x18\x19 \x01(\x0b\x32\x1f.rangelog.v1.OpenWritersRequestH\x00\x12?\n\x10\x63reate_namespace\x18\x1a \x01(\x0b\x32#.rangelog.v1.CreateNamespaceRequestH\x00\x12?\n\x10\x64\x65lete_namespace\x18\x1b \x01(\x0b\x32#.rangelog.v1.DeleteNamespaceRequestH\x00\x12\x37\n\x0c\x63reate_topic\x18\x1c \x01(\x0b\x32\x1f.rangelog.v1.CreateTopicRequestH\x00\x12\x37\n\x0cupdate_topic\x18\x1d \x01(\x0b\x32\x1f.rangelog.v1.UpdateTopicRequestH\x00\x12\x33\n\nseal_topic\x18\x1e \x01(\x0b\x32\x1d.rangelog.v1.SealTopicRequestH\x00\x12\x31\n\tend_shard\x18\x1f \x01(\x0b\x32\x1c.rangelog.v1.EndShardRequestH\x00\x12\x37\n\x0c\x64\x65lete_topic\x18  \x01(\x0b\x32\x1f.rangelog.v1.DeleteTopicRequestH\x00\x12;\n\x0etruncate_topic\x18! \x01(\x0b\x32!.rangelog.v1.TruncateTopicRequestH\x00\x12\x35\n\x0bstart_scale\x18\" \x01(\x0b\x32\x1e.rangelog.v1.StartScaleRequestH\x00\x12\x37\n\x0c\x63\x61ncel_scale\x18# \x01(\x0b\x32\x1f.rangelog.v1.CancelScaleRequestH\x00\x12\x37\n\x0c\x63ommit_scale\x18$ \x01(\x0b\x32\x1f.rangelog.v1.CommitScaleRequestH\x00\x12\x34\n\x0e\x63ontinue_topic\x18% \x01(\x0b\x32\x1a.rangelog.v1.ContinueTopicH\x00\x12=\n\x0fregister_broker\x18& \x01(\x0b\x32\".rangelog.v1.RegisterBrokerRequestH\x00\x12\x37\n\x10mark_broker_lost\x18\' \x01(\x0b\x32\x1b.rangelog.v1.MarkBrokerLostH\x00\x12\x32\n\rassign_shards\x18( \x01(\x0b\x32\x19.rangelog.v1.AssignShardsH\x00\x12\x1b\n\x13time_is_provisional\x18\x16 \x01(\x08\x42\x08\n\x06\x61\x63tion\"$\n\x11SetClusterVersion\x12\x0f\n\x07version\x18\x01 \x01(\r\"!\n\x0bNameCluster\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"5\n\x0bMarkLogEnds\x12&\n\x05marks\x18\x01 \x03(\x0b\x32\x17.rangelog.v1.MarkLogEnd\"m\n\x11PlacedCreateRange\x12\x30\n\x07request\x18\x01 \x01(\x0b\x32\x1f.rangelog.v1.CreateRangeRequest\x12&\n\x08replicas\x18\x02 \x03(\x0b\x32\x14.rangelog.v1.Replica\"i\n\x0fPlacedSealRange\x12.\n\x07request\x18\x01 \x01(\x0b\x32\x1d.rangelog.v1.SealRangeRequest\x12&\n\x08replicas\x18\x02 \x03(\x0b\x32\x14.rangelog.v1.Replica\"?\n\x10PlacedSealRanges\x12+\n\x05seals\x18\x01 \x03(\x0b\x32\x1c.rangelog.v1.PlacedSealRange\"B\n\nMarkLogEnd\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0f\n\x07log_end\x18\x03 \x01(\x04\"]\n\x12TimedPrepareObject\x12\x32\n\x07request\x18\x01 \x01(\x0b\x32!.rangelog.v1.PrepareObjectRequest\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x02 \x01(\x03\"\"\n\rAbandonObject\x12\x11\n\tobject_id\x18\x01 \x01(\x04\"$\n\x0e\x43ollectObjects\x12\x12\n\nobject_ids\x18\x01 \x03(\x04\"!\n\rContinueTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\"3\n\x0eMarkBrokerLost\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\"<\n\x0c\x41ssignShards\x12,\n\x0b\x61ssignments\x18\x01 \x03(\x0b\x32\x17.rangelog.v1.Assignment\"1\n\x07\x44ropHot\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\"\x87\x01\n\x0eReplaceReplica\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\x12\"\n\x04lost\x18\x03 \x01(\x0b\x32\x14.rangelog.v1.Replica\x12)\n\x0breplacement\x18\x04 \x01(\x0b\x32\x14.rangelog.v1.Replica\"\x91\x01\n\rCommandResult\x12\x10\n\x08response\x18\x01 \x01(\x0c\x12\x12\n\nerror_code\x18\x02 \x01(\t\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x13\n\x0b\x65rror_epoch\x18\x04 \x01(\x04\x12\x14\n\x0c\x65rror_offset\x18\x05 \x01(\x04\x12\x18\n\x10has_error_offset\x18\x06 \x01(\x08\"@\n\nKeptResult\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06now_ms\x18\x02 \x01(\x03\x12\x0e\n\x06result\x18\x03 \x01(\x0c\"Y\n\x10RegisteredServer\x12#\n\x06server\x18\x01 \x01(\x0b\x32\x13.rangelog.v1.Server\x12\x0f\n\x07log_end\x18\x02 \x01(\x04\x12\x0f\n\x07retired\x18\x03 \x03(\x04\"\xbf\x02\n\rStateSnapshot\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0enext_stream_id\x18\x03 \x01(\x04\x12\x16\n\x0enext_object_id\x18\x04 \x01(\x04\x12$\n\x07streams\x18\x05 \x03(\x0b\x32\x13.rangelog.v1.Stream\x12\"\n\x06ranges\x18\x06 \x03(\x0b\x32\x12.rangelog.v1.Range\x12$\n\x07objects\x18\x07 \x03(\x0b\x32\x13.rangelog.v1.Object\x12.\n\x07servers\x18\x08 \x03(\x0b\x32\x1d.rangelog.v1.RegisteredServer\x12(\n\x07results\x18\t \x03(\x0b\x32\x17.rangelog.v1.KeptResult\x12\x0f\n\x07time_ms\x18\n \x01(\x03\"P\n\x07Section\x12&\n\x04kind\x18\x01 \x01(\x0e\x32\x18.rangelog.v1.SectionKind\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x0c\n\x04rows\x18\x03 \x01(\x0c\"\x95\x01\n\x0eSnapshotHeader\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63luster_version\x18\x02 \x01(\r\x12\x0f\n\x07time_ms\x18\x03 \x01(\x03\x12\x16\n\x0enext_stream_id\x18\x04 \x01(\x04\x12\x16\n\x0enext_object_id\x18\x05 \x01(\x04\x12\x15\n\rnext_topic_id\x18\x06 \x01(\x04\"\xcc\x03\n\x0cSnapshotRows\x12$\n\x07streams\x18\x01 \x03(\x0b\x32\x13.rangelog.v1.Stream\x12\"\n\x06ranges\x18\x02 \x03(\x0b\x32\x12.rangelog.v1.Range\x12$\n\x07objects\x18\x03 \x03(\x0b\x32\x13.rangelog.v1.Object\x12.\n\x07servers\x18\x04 \x03(\x0b\x32\x1d.rangelog.v1.RegisteredServer\x12(\n\x07results\x18\x05 \x03(\x0b\x32\x17.rangelog.v1.KeptResult\x12*\n\nnamespaces\x18\x06 \x03(\x0b\x32\x16.rangelog.v1.Namespace\x12\"\n\x06topics\x18\x07 \x03(\x0b\x32\x12.rangelog.v1.Topic\x12\"\n\x06shards\x18\x08 \x03(\x0b\x32\x12.rangelog.v1.Shard\x12*\n\ntopic_work\x18\t \x03(\x0b\x32\x16.rangelog.v1.TopicWork\x12$\n\x07\x62rokers\x18\n \x03(\x0b\x32\x13.rangelog.v1.Broker\x12,\n\x0b\x61ssignments\x18\x0b \x03(\x0b\x32\x17.rangelog.v1.Assignment*\xff\x02\n\x0bSectionKind\x12\x1c\n\x18SECTION_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13SECTION_KIND_HEADER\x10\x01\x12\x18\n\x14SECTION_KIND_STREAMS\x10\x02\x12\x17\n\x13SECTION_KIND_RANGES\x10\x03\x12\x18\n\x14SECTION_KIND_OBJECTS\x10\x04\x12\x18\n\x14SECTION_KIND_SERVERS\x10\x05\x12\x18\n\x14SECTION_KIND_RESULTS\x10\x06\x12\x14\n\x10SECTION_KIND_END\x10\x07\x12\x1b\n\x17SECTION_KIND_NAMESPACES\x10\x08\x12\x17\n\x13SECTION_KIND_TOPICS\x10\t\x12\x17\n\x13SECTION_KIND_SHARDS\x10\n\x12\x1b\n\x17SECTION_KIND_TOPIC_WORK\x10\x0b\x12\x18\n\x14SECTION_KIND_BROKERS\x10\x0c\x12\x1c\n\x18SECTION_KIND_ASSIGNMENTS\x10\rb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rangelog_proto.v1.pd_state_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SECTIONKIND']._serialized_start=3266
-  _globals['_SECTIONKIND']._serialized_end=3485
-  _globals['_COMMAND']._serialized_start=110
-  _globals['_COMMAND']._serialized_end=1370
-  _globals['_SETCLUSTERVERSION']._serialized_start=1372
-  _globals['_SETCLUSTERVERSION']._serialized_end=1408
-  _globals['_NAMECLUSTER']._serialized_start=1410
-  _globals['_NAMECLUSTER']._serialized_end=1443
-  _globals['_MARKLOGENDS']._serialized_start=1445
-  _globals['_MARKLOGENDS']._serialized_end=1498
-  _globals['_PLACEDCREATERANGE']._serialized_start=1500
-  _globals['_PLACEDCREATERANGE']._serialized_end=1609
-  _globals['_PLACEDSEALRANGE']._serialized_start=1611
-  _globals['_PLACEDSEALRANGE']._serialized_end=1716
-  _globals['_PLACEDSEALRANGES']._serialized_start=1718
-  _globals['_PLACEDSEALRANGES']._serialized_end=1781
-  _globals['_MARKLOGEND']._serialized_start=1783
-  _globals['_MARKLOGEND']._serialized_end=1849
-  _globals['_TIMEDPREPAREOBJECT']._serialized_start=1851
-  _globals['_TIMEDPREPAREOBJECT']._serialized_end=1944
-  _globals['_ABANDONOBJECT']._serialized_start=1946
-  _globals['_ABANDONOBJECT']._serialized_end=1980
-  _globals['_COLLECTOBJECTS']._serialized_start=1982
-  _globals['_COLLECTOBJECTS']._serialized_end=2018
-  _globals['_DROPHOT']._serialized_start=2020
-  _globals['_DROPHOT']._serialized_end=2069
-  _globals['_REPLACEREPLICA']._serialized_start=2072
-  _globals['_REPLACEREPLICA']._serialized_end=2207
-  _globals['_COMMANDRESULT']._serialized_start=2210
-  _globals['_COMMANDRESULT']._serialized_end=2355
-  _globals['_KEPTRESULT']._serialized_start=2357
-  _globals['_KEPTRESULT']._serialized_end=2421
-  _globals['_REGISTEREDSERVER']._serialized_start=2423
-  _globals['_REGISTEREDSERVER']._serialized_end=2512
-  _globals['_STATESNAPSHOT']._serialized_start=2515
-  _globals['_STATESNAPSHOT']._serialized_end=2834
-  _globals['_SECTION']._serialized_start=2836
-  _globals['_SECTION']._serialized_end=2916
-  _globals['_SNAPSHOTHEADER']._serialized_start=2918
-  _globals['_SNAPSHOTHEADER']._serialized_end=3044
-  _globals['_SNAPSHOTROWS']._serialized_start=3047
-  _globals['_SNAPSHOTROWS']._serialized_end=3263
+  _globals['_SECTIONKIND']._serialized_start=4608
+  _globals['_SECTIONKIND']._serialized_end=4991
+  _globals['_COMMAND']._serialized_start=173
+  _globals['_COMMAND']._serialized_end=2294
+  _globals['_SETCLUSTERVERSION']._serialized_start=2296
+  _globals['_SETCLUSTERVERSION']._serialized_end=2332
+  _globals['_NAMECLUSTER']._serialized_start=2334
+  _globals['_NAMECLUSTER']._serialized_end=2367
+  _globals['_MARKLOGENDS']._serialized_start=2369
+  _globals['_MARKLOGENDS']._serialized_end=2422
+  _globals['_PLACEDCREATERANGE']._serialized_start=2424
+  _globals['_PLACEDCREATERANGE']._serialized_end=2533
+  _globals['_PLACEDSEALRANGE']._serialized_start=2535
+  _globals['_PLACEDSEALRANGE']._serialized_end=2640
+  _globals['_PLACEDSEALRANGES']._serialized_start=2642
+  _globals['_PLACEDSEALRANGES']._serialized_end=2705
+  _globals['_MARKLOGEND']._serialized_start=2707
+  _globals['_MARKLOGEND']._serialized_end=2773
+  _globals['_TIMEDPREPAREOBJECT']._serialized_start=2775
+  _globals['_TIMEDPREPAREOBJECT']._serialized_end=2868
+  _globals['_ABANDONOBJECT']._serialized_start=2870
+  _globals['_ABANDONOBJECT']._serialized_end=2904
+  _globals['_COLLECTOBJECTS']._serialized_start=2906
+  _globals['_COLLECTOBJECTS']._serialized_end=2942
+  _globals['_CONTINUETOPIC']._serialized_start=2944
+  _globals['_CONTINUETOPIC']._serialized_end=2977
+  _globals['_MARKBROKERLOST']._serialized_start=2979
+  _globals['_MARKBROKERLOST']._serialized_end=3030
+  _globals['_ASSIGNSHARDS']._serialized_start=3032
+  _globals['_ASSIGNSHARDS']._serialized_end=3092
+  _globals['_DROPHOT']._serialized_start=3094
+  _globals['_DROPHOT']._serialized_end=3143
+  _globals['_REPLACEREPLICA']._serialized_start=3146
+  _globals['_REPLACEREPLICA']._serialized_end=3281
+  _globals['_COMMANDRESULT']._serialized_start=3284
+  _globals['_COMMANDRESULT']._serialized_end=3429
+  _globals['_KEPTRESULT']._serialized_start=3431
+  _globals['_KEPTRESULT']._serialized_end=3495
+  _globals['_REGISTEREDSERVER']._serialized_start=3497
+  _globals['_REGISTEREDSERVER']._serialized_end=3586
+  _globals['_STATESNAPSHOT']._serialized_start=3589
+  _globals['_STATESNAPSHOT']._serialized_end=3908
+  _globals['_SECTION']._serialized_start=3910
+  _globals['_SECTION']._serialized_end=3990
+  _globals['_SNAPSHOTHEADER']._serialized_start=3993
+  _globals['_SNAPSHOTHEADER']._serialized_end=4142
+  _globals['_SNAPSHOTROWS']._serialized_start=4145
+  _globals['_SNAPSHOTROWS']._serialized_end=4605
 # @@protoc_insertion_point(module_scope)

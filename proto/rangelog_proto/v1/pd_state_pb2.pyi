@@ -1,5 +1,7 @@
+from rangelog_proto.v1 import broker_pb2 as _broker_pb2
 from rangelog_proto.v1 import common_pb2 as _common_pb2
 from rangelog_proto.v1 import pd_pb2 as _pd_pb2
+from rangelog_proto.v1 import topic_pb2 as _topic_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -19,6 +21,12 @@ class SectionKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SECTION_KIND_SERVERS: _ClassVar[SectionKind]
     SECTION_KIND_RESULTS: _ClassVar[SectionKind]
     SECTION_KIND_END: _ClassVar[SectionKind]
+    SECTION_KIND_NAMESPACES: _ClassVar[SectionKind]
+    SECTION_KIND_TOPICS: _ClassVar[SectionKind]
+    SECTION_KIND_SHARDS: _ClassVar[SectionKind]
+    SECTION_KIND_TOPIC_WORK: _ClassVar[SectionKind]
+    SECTION_KIND_BROKERS: _ClassVar[SectionKind]
+    SECTION_KIND_ASSIGNMENTS: _ClassVar[SectionKind]
 SECTION_KIND_UNSPECIFIED: SectionKind
 SECTION_KIND_HEADER: SectionKind
 SECTION_KIND_STREAMS: SectionKind
@@ -27,9 +35,15 @@ SECTION_KIND_OBJECTS: SectionKind
 SECTION_KIND_SERVERS: SectionKind
 SECTION_KIND_RESULTS: SectionKind
 SECTION_KIND_END: SectionKind
+SECTION_KIND_NAMESPACES: SectionKind
+SECTION_KIND_TOPICS: SectionKind
+SECTION_KIND_SHARDS: SectionKind
+SECTION_KIND_TOPIC_WORK: SectionKind
+SECTION_KIND_BROKERS: SectionKind
+SECTION_KIND_ASSIGNMENTS: SectionKind
 
 class Command(_message.Message):
-    __slots__ = ("version", "request_id", "now_ms", "name_cluster", "create_stream", "update_stream", "delete_stream", "trim_stream", "open_writer", "create_range", "seal_range", "register_server", "mark_log_end", "prepare_object", "commit_object", "abandon_object", "collect_objects", "drop_hot", "replace_replica", "prove_end", "mark_log_ends", "set_cluster_version", "seal_ranges", "open_writers", "time_is_provisional")
+    __slots__ = ("version", "request_id", "now_ms", "name_cluster", "create_stream", "update_stream", "delete_stream", "trim_stream", "open_writer", "create_range", "seal_range", "register_server", "mark_log_end", "prepare_object", "commit_object", "abandon_object", "collect_objects", "drop_hot", "replace_replica", "prove_end", "mark_log_ends", "set_cluster_version", "seal_ranges", "open_writers", "create_namespace", "delete_namespace", "create_topic", "update_topic", "seal_topic", "end_shard", "delete_topic", "truncate_topic", "start_scale", "cancel_scale", "commit_scale", "continue_topic", "register_broker", "mark_broker_lost", "assign_shards", "time_is_provisional")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +68,21 @@ class Command(_message.Message):
     SET_CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     SEAL_RANGES_FIELD_NUMBER: _ClassVar[int]
     OPEN_WRITERS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    DELETE_NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SEAL_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    END_SHARD_FIELD_NUMBER: _ClassVar[int]
+    DELETE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    START_SCALE_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_SCALE_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_SCALE_FIELD_NUMBER: _ClassVar[int]
+    CONTINUE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
+    MARK_BROKER_LOST_FIELD_NUMBER: _ClassVar[int]
+    ASSIGN_SHARDS_FIELD_NUMBER: _ClassVar[int]
     TIME_IS_PROVISIONAL_FIELD_NUMBER: _ClassVar[int]
     version: int
     request_id: str
@@ -79,8 +108,23 @@ class Command(_message.Message):
     set_cluster_version: SetClusterVersion
     seal_ranges: PlacedSealRanges
     open_writers: _pd_pb2.OpenWritersRequest
+    create_namespace: _topic_pb2.CreateNamespaceRequest
+    delete_namespace: _topic_pb2.DeleteNamespaceRequest
+    create_topic: _topic_pb2.CreateTopicRequest
+    update_topic: _topic_pb2.UpdateTopicRequest
+    seal_topic: _topic_pb2.SealTopicRequest
+    end_shard: _topic_pb2.EndShardRequest
+    delete_topic: _topic_pb2.DeleteTopicRequest
+    truncate_topic: _topic_pb2.TruncateTopicRequest
+    start_scale: _topic_pb2.StartScaleRequest
+    cancel_scale: _topic_pb2.CancelScaleRequest
+    commit_scale: _topic_pb2.CommitScaleRequest
+    continue_topic: ContinueTopic
+    register_broker: _broker_pb2.RegisterBrokerRequest
+    mark_broker_lost: MarkBrokerLost
+    assign_shards: AssignShards
     time_is_provisional: bool
-    def __init__(self, version: _Optional[int] = ..., request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., name_cluster: _Optional[_Union[NameCluster, _Mapping]] = ..., create_stream: _Optional[_Union[_pd_pb2.CreateStreamRequest, _Mapping]] = ..., update_stream: _Optional[_Union[_pd_pb2.UpdateStreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[_pd_pb2.DeleteStreamRequest, _Mapping]] = ..., trim_stream: _Optional[_Union[_pd_pb2.TrimStreamRequest, _Mapping]] = ..., open_writer: _Optional[_Union[_pd_pb2.OpenWriterRequest, _Mapping]] = ..., create_range: _Optional[_Union[PlacedCreateRange, _Mapping]] = ..., seal_range: _Optional[_Union[PlacedSealRange, _Mapping]] = ..., register_server: _Optional[_Union[_pd_pb2.RegisterServerRequest, _Mapping]] = ..., mark_log_end: _Optional[_Union[MarkLogEnd, _Mapping]] = ..., prepare_object: _Optional[_Union[TimedPrepareObject, _Mapping]] = ..., commit_object: _Optional[_Union[_pd_pb2.CommitObjectRequest, _Mapping]] = ..., abandon_object: _Optional[_Union[AbandonObject, _Mapping]] = ..., collect_objects: _Optional[_Union[CollectObjects, _Mapping]] = ..., drop_hot: _Optional[_Union[DropHot, _Mapping]] = ..., replace_replica: _Optional[_Union[ReplaceReplica, _Mapping]] = ..., prove_end: _Optional[_Union[_pd_pb2.ProveEndRequest, _Mapping]] = ..., mark_log_ends: _Optional[_Union[MarkLogEnds, _Mapping]] = ..., set_cluster_version: _Optional[_Union[SetClusterVersion, _Mapping]] = ..., seal_ranges: _Optional[_Union[PlacedSealRanges, _Mapping]] = ..., open_writers: _Optional[_Union[_pd_pb2.OpenWritersRequest, _Mapping]] = ..., time_is_provisional: bool = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., name_cluster: _Optional[_Union[NameCluster, _Mapping]] = ..., create_stream: _Optional[_Union[_pd_pb2.CreateStreamRequest, _Mapping]] = ..., update_stream: _Optional[_Union[_pd_pb2.UpdateStreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[_pd_pb2.DeleteStreamRequest, _Mapping]] = ..., trim_stream: _Optional[_Union[_pd_pb2.TrimStreamRequest, _Mapping]] = ..., open_writer: _Optional[_Union[_pd_pb2.OpenWriterRequest, _Mapping]] = ..., create_range: _Optional[_Union[PlacedCreateRange, _Mapping]] = ..., seal_range: _Optional[_Union[PlacedSealRange, _Mapping]] = ..., register_server: _Optional[_Union[_pd_pb2.RegisterServerRequest, _Mapping]] = ..., mark_log_end: _Optional[_Union[MarkLogEnd, _Mapping]] = ..., prepare_object: _Optional[_Union[TimedPrepareObject, _Mapping]] = ..., commit_object: _Optional[_Union[_pd_pb2.CommitObjectRequest, _Mapping]] = ..., abandon_object: _Optional[_Union[AbandonObject, _Mapping]] = ..., collect_objects: _Optional[_Union[CollectObjects, _Mapping]] = ..., drop_hot: _Optional[_Union[DropHot, _Mapping]] = ..., replace_replica: _Optional[_Union[ReplaceReplica, _Mapping]] = ..., prove_end: _Optional[_Union[_pd_pb2.ProveEndRequest, _Mapping]] = ..., mark_log_ends: _Optional[_Union[MarkLogEnds, _Mapping]] = ..., set_cluster_version: _Optional[_Union[SetClusterVersion, _Mapping]] = ..., seal_ranges: _Optional[_Union[PlacedSealRanges, _Mapping]] = ..., open_writers: _Optional[_Union[_pd_pb2.OpenWritersRequest, _Mapping]] = ..., create_namespace: _Optional[_Union[_topic_pb2.CreateNamespaceRequest, _Mapping]] = ..., delete_namespace: _Optional[_Union[_topic_pb2.DeleteNamespaceRequest, _Mapping]] = ..., create_topic: _Optional[_Union[_topic_pb2.CreateTopicRequest, _Mapping]] = ..., update_topic: _Optional[_Union[_topic_pb2.UpdateTopicRequest, _Mapping]] = ..., seal_topic: _Optional[_Union[_topic_pb2.SealTopicRequest, _Mapping]] = ..., end_shard: _Optional[_Union[_topic_pb2.EndShardRequest, _Mapping]] = ..., delete_topic: _Optional[_Union[_topic_pb2.DeleteTopicRequest, _Mapping]] = ..., truncate_topic: _Optional[_Union[_topic_pb2.TruncateTopicRequest, _Mapping]] = ..., start_scale: _Optional[_Union[_topic_pb2.StartScaleRequest, _Mapping]] = ..., cancel_scale: _Optional[_Union[_topic_pb2.CancelScaleRequest, _Mapping]] = ..., commit_scale: _Optional[_Union[_topic_pb2.CommitScaleRequest, _Mapping]] = ..., continue_topic: _Optional[_Union[ContinueTopic, _Mapping]] = ..., register_broker: _Optional[_Union[_broker_pb2.RegisterBrokerRequest, _Mapping]] = ..., mark_broker_lost: _Optional[_Union[MarkBrokerLost, _Mapping]] = ..., assign_shards: _Optional[_Union[AssignShards, _Mapping]] = ..., time_is_provisional: bool = ...) -> None: ...
 
 class SetClusterVersion(_message.Message):
     __slots__ = ("version",)
@@ -151,6 +195,26 @@ class CollectObjects(_message.Message):
     OBJECT_IDS_FIELD_NUMBER: _ClassVar[int]
     object_ids: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, object_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ContinueTopic(_message.Message):
+    __slots__ = ("topic_id",)
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    def __init__(self, topic_id: _Optional[int] = ...) -> None: ...
+
+class MarkBrokerLost(_message.Message):
+    __slots__ = ("name", "incarnation")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class AssignShards(_message.Message):
+    __slots__ = ("assignments",)
+    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    assignments: _containers.RepeatedCompositeFieldContainer[_broker_pb2.Assignment]
+    def __init__(self, assignments: _Optional[_Iterable[_Union[_broker_pb2.Assignment, _Mapping]]] = ...) -> None: ...
 
 class DropHot(_message.Message):
     __slots__ = ("stream_id", "range_index")
@@ -243,29 +307,43 @@ class Section(_message.Message):
     def __init__(self, kind: _Optional[_Union[SectionKind, str]] = ..., version: _Optional[int] = ..., rows: _Optional[bytes] = ...) -> None: ...
 
 class SnapshotHeader(_message.Message):
-    __slots__ = ("cluster_id", "cluster_version", "time_ms", "next_stream_id", "next_object_id")
+    __slots__ = ("cluster_id", "cluster_version", "time_ms", "next_stream_id", "next_object_id", "next_topic_id")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
     NEXT_STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     NEXT_OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     cluster_version: int
     time_ms: int
     next_stream_id: int
     next_object_id: int
-    def __init__(self, cluster_id: _Optional[str] = ..., cluster_version: _Optional[int] = ..., time_ms: _Optional[int] = ..., next_stream_id: _Optional[int] = ..., next_object_id: _Optional[int] = ...) -> None: ...
+    next_topic_id: int
+    def __init__(self, cluster_id: _Optional[str] = ..., cluster_version: _Optional[int] = ..., time_ms: _Optional[int] = ..., next_stream_id: _Optional[int] = ..., next_object_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ...) -> None: ...
 
 class SnapshotRows(_message.Message):
-    __slots__ = ("streams", "ranges", "objects", "servers", "results")
+    __slots__ = ("streams", "ranges", "objects", "servers", "results", "namespaces", "topics", "shards", "topic_work", "brokers", "assignments")
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_WORK_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
     streams: _containers.RepeatedCompositeFieldContainer[_common_pb2.Stream]
     ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.Range]
     objects: _containers.RepeatedCompositeFieldContainer[_common_pb2.Object]
     servers: _containers.RepeatedCompositeFieldContainer[RegisteredServer]
     results: _containers.RepeatedCompositeFieldContainer[KeptResult]
-    def __init__(self, streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., servers: _Optional[_Iterable[_Union[RegisteredServer, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[KeptResult, _Mapping]]] = ...) -> None: ...
+    namespaces: _containers.RepeatedCompositeFieldContainer[_topic_pb2.Namespace]
+    topics: _containers.RepeatedCompositeFieldContainer[_topic_pb2.Topic]
+    shards: _containers.RepeatedCompositeFieldContainer[_topic_pb2.Shard]
+    topic_work: _containers.RepeatedCompositeFieldContainer[_topic_pb2.TopicWork]
+    brokers: _containers.RepeatedCompositeFieldContainer[_broker_pb2.Broker]
+    assignments: _containers.RepeatedCompositeFieldContainer[_broker_pb2.Assignment]
+    def __init__(self, streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., servers: _Optional[_Iterable[_Union[RegisteredServer, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[KeptResult, _Mapping]]] = ..., namespaces: _Optional[_Iterable[_Union[_topic_pb2.Namespace, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[_topic_pb2.Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[_topic_pb2.Shard, _Mapping]]] = ..., topic_work: _Optional[_Iterable[_Union[_topic_pb2.TopicWork, _Mapping]]] = ..., brokers: _Optional[_Iterable[_Union[_broker_pb2.Broker, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[_broker_pb2.Assignment, _Mapping]]] = ...) -> None: ...

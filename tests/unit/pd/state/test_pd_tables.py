@@ -75,7 +75,8 @@ def test_ranges_with_gaps_are_as_a_list_has_them(count: int, removed: set[int], 
 @given(st.lists(st.tuples(st.booleans(), st.text("abc", min_size=1, max_size=3)), max_size=200), st.integers(1, 5))
 def test_names_come_in_order_page_by_page(changes: list[tuple[bool, str]], size: int) -> None:
     """Whatever was added and removed, the pages of a prefix are the sorted names with it."""
-    names, known = Names(), {}
+    names: Names[common_pb2.Stream] = Names(lambda row: row.name, lambda row: row.stream_id)
+    known: dict[str, common_pb2.Stream] = {}
     for number, (adds, name) in enumerate(changes):
         if adds and name not in known:
             known[name] = common_pb2.Stream(name=name, stream_id=number + 1)
@@ -89,6 +90,21 @@ def test_names_come_in_order_page_by_page(changes: list[tuple[bool, str]], size:
         found += page
         after = page[-1]
     assert found == sorted(name for name in known if name.startswith("a"))
+
+
+@given(st.lists(st.text("A_b", min_size=1, max_size=3), max_size=30, unique=True), st.integers(1, 5))
+def test_hidden_names_are_on_a_page_only_when_it_asks_for_them(given_names: list[str], size: int) -> None:
+    """A page of all names passes over the hidden ones; one of their start has them."""
+    names: Names[common_pb2.Stream] = Names(lambda row: row.name, lambda row: row.stream_id, hidden="_")
+    for number, name in enumerate(given_names):
+        names.changed(None, common_pb2.Stream(name=name, stream_id=number + 1))
+    for prefix in ("", "_", "_b", "A"):
+        found, after = [], ""
+        while page := names.page(prefix, after, size):
+            found += page
+            after = page[-1]
+        shown = (name for name in given_names if prefix or not name.startswith("_"))
+        assert found == sorted(name for name in shown if name.startswith(prefix))
 
 
 def test_changes_that_were_forgotten_are_not_passed_over() -> None:

@@ -1,0 +1,75 @@
+"""Brokers, and what they own: register, mark as lost, assign.
+
+What holds: an owner epoch rises with each assignment of its shard. An assignment is taken only if the owner epoch before it is
+still the shard's, the shard is current, and the broker is alive in that incarnation; so two leaders never undo each other's
+assignments. It is a hint to the broker; the epoch of the shard's stream decides who writes.
+"""
+
+from __future__ import annotations
+
+from rangelog_core.errors import InvalidArgument
+from rangelog_core.ids import check_name
+from rangelog_core.limits import ADDRESS_LENGTH_MAX, BROKERS_MAX, COMMAND_SHARDS_MAX, NAME_LENGTH_MAX
+from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import copy_of
+from rangelog_proto.v1 import broker_pb2, pd_state_pb2
+
+
+def register_broker(
+    state: State, request: broker_pb2.RegisterBrokerRequest, now_ms: int
+) -> broker_pb2.RegisterBrokerResponse:
+    """Register a broker, or another incarnation of it; one that was lost is alive again. Raises InvalidArgument."""
+    check_name("broker", request.name)
+    if not request.incarnation:
+        raise InvalidArgument("a broker registers with an incarnation above 0")
+    if not 1 <= len(request.address) <= ADDRESS_LENGTH_MAX:
+        raise InvalidArgument(f"a broker registers with its address, of at most {ADDRESS_LENGTH_MAX} characters")
+    if max(len(request.zone), len(request.version)) > NAME_LENGTH_MAX:
+        raise InvalidArgument(f"zone and version of a broker have at most {NAME_LENGTH_MAX} characters")
+    if request.name not in state.owners.brokers and len(state.owners.brokers) >= BROKERS_MAX:
+        _forget_lost(state)
+    broker = broker_pb2.Broker(
+        name=request.name,
+        incarnation=request.incarnation,
+        address=request.address,
+        zone=request.zone,
+        version=request.version,
+        registered_ms=now_ms,
+    )
+    state.owners.brokers.put(request.name, broker)
+    return broker_pb2.RegisterBrokerResponse(cluster_id=state.cluster_id)
+
+
+def _forget_lost(state: State) -> None:
+    """Remove a lost broker that owns nothing, to make room for another one. Raises InvalidArgument where there is none."""
+    owners = state.owners
+    name = next((each.name for each in owners.brokers.values() if each.lost and each.name not in owners.owned), None)
+    if name is None:
+        raise InvalidArgument(f"{BROKERS_MAX} brokers are registered, which is the limit")
+    owners.brokers.remove(name)
+
+
+def mark_broker_lost(state: State, command: pd_state_pb2.MarkBrokerLost, now_ms: int) -> None:
+    """Mark a broker as lost, unless it has another incarnation by now."""
+    known = state.owners.brokers.find(command.name)
+    if known is None or known.incarnation != command.incarnation or known.lost:
+        return
+    lost = copy_of(known)
+    lost.lost = True
+    state.owners.brokers.put(command.name, lost)
+
+
+def assign_shards(state: State, command: pd_state_pb2.AssignShards, now_ms: int) -> None:
+    """Assign shards and journals; an item that does not hold any more is passed over. Raises InvalidArgument."""
+    if len(command.assignments) > COMMAND_SHARDS_MAX:
+        raise InvalidArgument(f"{len(command.assignments)} assignments; the limit is {COMMAND_SHARDS_MAX}")
+    for each in command.assignments:
+        key = (each.topic_id, each.shard_id)
+        known = state.owners.assignments.find(key)
+        overtaken = each.owner_epoch != (known.owner_epoch if known is not None else 0)
+        if overtaken or not state.owners.can_be_owned(key):
+            continue
+        if state.owners.is_alive(each.broker, each.incarnation):
+            assigned = copy_of(each)
+            assigned.owner_epoch += 1
+            state.owners.assignments.put(key, assigned)

@@ -1,0 +1,234 @@
+"""The tables of namespaces, topics, shards and unfinished work, with their indexes.
+
+What holds: every index follows from the rows. A page of topics, of current shards or of changed shards costs what it
+contains, however many there are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+
+from rangelog_core.errors import NamespaceNotFound, ShardNotFound, TopicNotFound
+from rangelog_core.key_ranges import KeyRange, key_range_from_bytes
+from rangelog_pd.state.indexes import Names
+from rangelog_pd.state.tables import Hook, ShardKey, Table
+from rangelog_pd.state.tag_index import TagIndex
+from rangelog_proto.v1 import topic_pb2
+
+
+def full_name(namespace: str, name: str) -> str:
+    """Return the name under which a topic is found: neither part can contain the separator."""
+    return f"{namespace}/{name}"
+
+
+def key_range_of(shard: topic_pb2.Shard) -> KeyRange:
+    """Return the keys of a shard."""
+    return key_range_from_bytes(shard.key_range.low, shard.key_range.high)
+
+
+class ShardMap:
+    """The shards of one topic in each order in which they are listed."""
+
+    def __init__(self) -> None:
+        self.ids: dict[int, None] = {}
+        """All shards, in order of id."""
+        self.current: list[tuple[bytes, int]] = []
+        """(first key, id) of the current shards, in order of keys."""
+        self.changed: list[tuple[int, int]] = []
+        """(map version in which it became current or ended, id) of all shards, in order."""
+
+    def changed_since(self, map_version: int, after: tuple[int, int], size: int) -> list[tuple[int, int]]:
+        """Return up to `size` entries of `changed` above a map version, behind the entry `after`."""
+        first = bisect_right(self.changed, max(after, (map_version + 1, -1)))
+        return self.changed[first : first + size]
+
+    def current_behind(self, first_key: bytes, size: int) -> list[int]:
+        """Return up to `size` current shards in order of keys, those whose first key is above; no bytes: from the first."""
+        first = bisect_left(self.current, (first_key + b"\0", 0)) if first_key else 0
+        return [shard_id for _, shard_id in self.current[first : first + size]]
+
+
+class ShardMaps:
+    """The shard maps of all topics."""
+
+    def __init__(self) -> None:
+        self._maps: dict[int, ShardMap] = {}
+
+    def of(self, topic_id: int) -> ShardMap:
+        """Return the shard map of a topic, an empty one where there is none. Callers must not change it."""
+        return self._maps.get(topic_id) or ShardMap()
+
+    def all(self) -> dict[int, tuple[list[int], list[tuple[bytes, int]], list[tuple[int, int]]]]:
+        """Return all, for comparison."""
+        return {topic_id: (list(each.ids), each.current, each.changed) for topic_id, each in self._maps.items()}
+
+    def changed(self, before: topic_pb2.Shard | None, after: topic_pb2.Shard | None) -> None:
+        """A row of the shards changed."""
+        row = after if after is not None else before
+        if row is None:
+            return
+        found = self._maps.get(row.topic_id)
+        if found is None:
+            found = self._maps[row.topic_id] = ShardMap()
+        if before is not None:
+            _remove(found.changed, _change_of(before))
+            if not before.ended_version:
+                _remove(found.current, (before.key_range.low, before.shard_id))
+        if after is not None:
+            found.ids[after.shard_id] = None
+            insort(found.changed, _change_of(after))
+            if not after.ended_version:
+                insort(found.current, (after.key_range.low, after.shard_id))
+            return
+        found.ids.pop(row.shard_id, None)
+        if not found.ids:
+            del self._maps[row.topic_id]
+
+
+class TopicTables:
+    """All rows about topics."""
+
+    def __init__(self, note: Hook[topic_pb2.Topic | topic_pb2.Shard], *shard_hooks: Hook[topic_pb2.Shard]) -> None:
+        """`note`: the hook that notes changes for followers; `shard_hooks`: those of other tables' indexes."""
+        self.next_topic_id = 1
+        self.names: Names[topic_pb2.Topic] = Names(_full_name_of, _topic_id_of)
+        self.namespace_names: Names[topic_pb2.Namespace] = Names(_namespace_of, _no_id)
+        self.tags = TagIndex(_full_name_of)
+        self.maps = ShardMaps()
+        self.unfinished: dict[int, None] = {}
+        """Topics of which some shards are still to be trimmed, configured or deleted."""
+        self.namespaces: Table[str, topic_pb2.Namespace] = Table(self.namespace_names.changed)
+        self.topics: Table[int, topic_pb2.Topic] = Table(
+            self.names.changed, self.tags.changed, self._topic_changed, note
+        )
+        self.shards: Table[ShardKey, topic_pb2.Shard] = Table(self.maps.changed, *shard_hooks, note)
+        self.work: Table[int, topic_pb2.TopicWork] = Table(self._work_changed)
+
+    # ---- finding
+
+    def namespace(self, name: str) -> topic_pb2.Namespace:
+        """Return a namespace. Raises NamespaceNotFound."""
+        found = self.namespaces.find(name)
+        if found is None:
+            raise NamespaceNotFound(f"no namespace {name!r}")
+        return found
+
+    def topic(self, topic_id: int) -> topic_pb2.Topic:
+        """Return a topic by id. Raises TopicNotFound."""
+        found = self.topics.find(topic_id)
+        if found is None:
+            raise TopicNotFound(f"no topic with id {topic_id}: it was deleted, or never was")
+        return found
+
+    def referred(self, reference: topic_pb2.TopicReference) -> topic_pb2.Topic:
+        """Return a topic by id, or by namespace and name. Raises TopicNotFound."""
+        if reference.topic_id:
+            return self.topic(reference.topic_id)
+        topic_id = self.names.get(full_name(reference.namespace, reference.name))
+        if topic_id is None:
+            raise TopicNotFound(f"no topic {full_name(reference.namespace, reference.name)!r}")
+        return self.topics[topic_id]
+
+    def shard(self, topic_id: int, shard_id: int) -> topic_pb2.Shard:
+        """Return a shard. Raises ShardNotFound."""
+        found = self.shards.find((topic_id, shard_id))
+        if found is None:
+            raise ShardNotFound(f"topic {topic_id} has no shard {shard_id}")
+        return found
+
+    # ---- changing
+
+    def put_topic(self, changed: topic_pb2.Topic) -> None:
+        """Insert or replace a topic, under its next version."""
+        changed.version += 1
+        self.topics.put(changed.topic_id, changed)
+
+    def put_shard(self, changed: topic_pb2.Shard) -> None:
+        """Insert or replace a shard."""
+        self.shards.put((changed.topic_id, changed.shard_id), changed)
+
+    def put_work(self, changed: topic_pb2.TopicWork) -> None:
+        """Replace a topic's work; a row without work is removed."""
+        if changed.HasField("scale") or changed.to_trim or changed.HasField("configure_from"):
+            self.work.put(changed.topic_id, changed)
+        else:
+            self.work.remove(changed.topic_id)
+
+    def work_of(self, topic_id: int) -> topic_pb2.TopicWork:
+        """Return a topic's work as a copy, for a change and `put_work`."""
+        return self.work.copy(topic_id) if topic_id in self.work else topic_pb2.TopicWork(topic_id=topic_id)
+
+    def load(
+        self,
+        namespaces: Iterable[topic_pb2.Namespace],
+        topics: Iterable[topic_pb2.Topic],
+        shards: Iterable[topic_pb2.Shard],
+        work: Iterable[topic_pb2.TopicWork],
+    ) -> None:
+        """Put all rows of a snapshot as they are."""
+        for namespace in namespaces:
+            self.namespaces.put(namespace.name, namespace)
+        for topic in topics:
+            self.topics.put(topic.topic_id, topic)
+        for shard in shards:
+            self.put_shard(shard)
+        for each in work:
+            self.work.put(each.topic_id, each)
+
+    def rows(
+        self,
+    ) -> tuple[list[topic_pb2.Namespace], list[topic_pb2.Topic], list[topic_pb2.Shard], list[topic_pb2.TopicWork]]:
+        """Return all current rows, in order of their insertion: what `load` takes."""
+        return self.namespaces.freeze(), self.topics.freeze(), self.shards.freeze(), self.work.freeze()
+
+    # ---- indexes
+
+    def _topic_changed(self, before: topic_pb2.Topic | None, after: topic_pb2.Topic | None) -> None:
+        row = after if after is not None else before
+        if row is not None:
+            self._note_unfinished(row.topic_id)
+
+    def _work_changed(self, before: topic_pb2.TopicWork | None, after: topic_pb2.TopicWork | None) -> None:
+        row = after if after is not None else before
+        if row is not None:
+            self._note_unfinished(row.topic_id)
+
+    def _note_unfinished(self, topic_id: int) -> None:
+        topic, work = self.topics.find(topic_id), self.work.find(topic_id)
+        to_do = work is not None and (bool(work.to_trim) or work.HasField("configure_from"))
+        if topic is not None and (topic.state == topic_pb2.TOPIC_STATE_DELETING or to_do):
+            self.unfinished[topic_id] = None
+        else:
+            self.unfinished.pop(topic_id, None)
+
+    def indexes(self) -> list[object]:
+        """Return all indexes, for comparison."""
+        names = [self.names.ids(), self.namespace_names.ids()]
+        return [*names, self.tags.all(), self.maps.all(), self.unfinished]
+
+
+def _remove(
+    entries: list[tuple[bytes, int]] | list[tuple[int, int]], entry: tuple[bytes, int] | tuple[int, int]
+) -> None:
+    del entries[bisect_left(entries, entry)]  # type: ignore[type-var]
+
+
+def _change_of(shard: topic_pb2.Shard) -> tuple[int, int]:
+    return max(shard.created_version, shard.ended_version), shard.shard_id
+
+
+def _full_name_of(topic: topic_pb2.Topic) -> str:
+    return full_name(topic.namespace, topic.name)
+
+
+def _topic_id_of(topic: topic_pb2.Topic) -> int:
+    return topic.topic_id
+
+
+def _namespace_of(namespace: topic_pb2.Namespace) -> str:
+    return namespace.name
+
+
+def _no_id(namespace: topic_pb2.Namespace) -> int:
+    return 0

@@ -1,0 +1,279 @@
+"""Brokers: registered, heard of, lost by silence or by a probe; who owns what reaches those who watch."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+
+from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_pd.broker_probe import BrokerProbes
+from rangelog_pd.handlers import brokers, topics, watch
+from rangelog_pd.handlers.service import BrokersService
+from rangelog_pd.reconcile import topic_watch
+from rangelog_pd.reconcile.owner_commands import MOVE_INTERVAL_MS
+from rangelog_proto.v1 import broker_pb2 as pb
+from rangelog_proto.v1 import pd_pb2, topic_pb2
+from tests.support.pd_topics import refer, true_end
+
+numbers = itertools.count(1)
+
+
+class Probes(BrokerProbes):
+    """Answers as the test wants, and notes what was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alive: set[str] = set()
+        self.asked: list[str] = []
+
+    async def accepts(self, address: str) -> bool:
+        """See BrokerProbes."""
+        self.asked.append(address)
+        return address in self.alive
+
+
+@pytest.fixture
+async def cluster(api: Any) -> Any:
+    """A leader whose cluster knows topics, with topic 1 of four shards and nobody to own them."""
+    await api.driver.reconcile()
+    api.driver.broker_probes = Probes()
+    create = topic_pb2.CreateNamespaceRequest(request_id="n", name="a")
+    await topics.create_namespace(api.driver, create)
+    request = topic_pb2.CreateTopicRequest(request_id="t", namespace="a", name="t", shard_count=4)
+    await topics.create_topic(api.driver, request)
+    return api
+
+
+async def register(api: Any, name: str, incarnation: int = 1, address: str = "") -> pb.RegisterBrokerResponse:
+    address = address or f"{name}:{incarnation}"
+    request = pb.RegisterBrokerRequest(
+        request_id=f"r{next(numbers)}", name=name, incarnation=incarnation, address=address
+    )
+    return await brokers.register_broker(api.driver, request)
+
+
+async def beat(api: Any, *names: str, loads: dict[int, int] | None = None) -> list[pb.BrokerHeartbeatResponse]:
+    reports = [pb.ShardLoad(topic_id=1, shard_id=key, bytes_per_s=load) for key, load in (loads or {}).items()]
+    return [
+        await brokers.broker_heartbeat(
+            api.driver, pb.BrokerHeartbeatRequest(name=name, incarnation=1, loads=reports, complete=True)
+        )
+        for name in names
+    ]
+
+
+async def report_lost(api: Any, name: str, incarnation: int = 1) -> bool:
+    request = pb.ReportBrokerLostRequest(name=name, incarnation=incarnation)
+    return (await brokers.report_broker_lost(api.driver, request)).lost
+
+
+def owned(api: Any, name: str) -> int:
+    return len(api.machine.state.owners.owned.get(name, ()))
+
+
+async def test_the_first_broker_owns_all_at_once(cluster: Any) -> None:
+    """Its registration is answered after it: it has nothing to wait for. The next ones get their part by moves, in time."""
+    answer = await register(cluster, "b1")
+    assert (answer.cluster_id != "", answer.heartbeat_interval_ms) == (True, 500)
+    assert owned(cluster, "b1") == 20
+    await register(cluster, "b2")
+    assert owned(cluster, "b2") == 0
+    for _ in range(40):
+        cluster.driver.clock_ms += MOVE_INTERVAL_MS / 2
+        await beat(cluster, "b1", "b2")
+        before = owned(cluster, "b2")
+        await cluster.driver.reconcile()
+        assert owned(cluster, "b2") - before <= 1, "one move at a time"
+    assert 8 <= owned(cluster, "b2") <= 12
+    assert len((await brokers.list_brokers(cluster.driver, pb.ListBrokersRequest())).brokers) == 2
+
+
+async def test_a_broker_that_refuses_connections_loses_its_shards_at_once(cluster: Any) -> None:
+    """By one probe, before the report is answered; a wrong report takes nothing."""
+    await register(cluster, "b1")
+    await register(cluster, "b2")
+    cluster.driver.broker_probes.alive = {"b1:1", "b2:1"}
+    assert not await report_lost(cluster, "b1")
+    assert owned(cluster, "b1") == 20
+    cluster.driver.broker_probes.alive = {"b2:1"}
+    assert await report_lost(cluster, "b1")
+    assert (owned(cluster, "b1"), owned(cluster, "b2")) == (0, 20)
+    asked = len(cluster.driver.broker_probes.asked)
+    assert await report_lost(cluster, "b1") and await report_lost(cluster, "b2", 9) and await report_lost(cluster, "b9")
+    assert len(cluster.driver.broker_probes.asked) == asked, "what is lost already is not probed"
+    [answer] = await beat(cluster, "b1")
+    assert answer.register
+    await register(cluster, "b1")
+    assert not (await beat(cluster, "b1"))[0].register
+
+
+async def test_a_silent_broker_is_lost(cluster: Any) -> None:
+    """The backstop, where nobody had a connection to it; another leader begins to count anew."""
+    await register(cluster, "b1")
+    await register(cluster, "b2")
+    cluster.driver.clock_ms += 4_000
+    await beat(cluster, "b2")
+    cluster.driver.clock_ms += 2_000
+    cluster.change_leader()
+    await cluster.driver.reconcile()
+    assert owned(cluster, "b1") == 20
+    cluster.driver.clock_ms += 4_500
+    await beat(cluster, "b2")
+    cluster.driver.clock_ms += 600
+    for _ in range(2):
+        await cluster.driver.reconcile()
+    assert owned(cluster, "b1") == 0
+
+
+async def test_a_broker_that_starts_again_has_its_shards_back(cluster: Any) -> None:
+    """Under another incarnation, at once; a second process of its name elsewhere is refused while the first one lives."""
+    await register(cluster, "b1", address="h:1")
+    cluster.driver.broker_probes.alive = {"h:1"}
+    with pytest.raises(PreconditionFailed, match="alive at h:1"):
+        await register(cluster, "b1", 2, address="h:2")
+    await register(cluster, "b1", 3, address="h:1")
+    assert {each.incarnation for each in cluster.machine.state.owners.assignments.values()} == {3}
+    cluster.driver.broker_probes.alive = set()
+    await register(cluster, "b1", 4, address="h:2")
+    assert {each.owner_epoch for each in cluster.machine.state.owners.assignments.values()} == {3}
+    for bad in ("", "h", "h:x"):
+        with pytest.raises(InvalidArgument):
+            await brokers.register_broker(
+                cluster.driver, pb.RegisterBrokerRequest(request_id="r", name="b", incarnation=1, address=bad)
+            )
+
+
+async def scale(api: Any, shard_id: int) -> None:
+    """Replace a shard that nobody opened by another one of the same keys."""
+    state = api.machine.state
+    shard = state.topics.shards[1, shard_id]
+    start = topic_pb2.StartScaleRequest(
+        request_id=f"r{next(numbers)}",
+        topic=refer(1),
+        map_version=state.topics.topics[1].map_version,
+        parents=[shard_id],
+        key_ranges=[shard.key_range],
+    )
+    planned = (await topics.start_scale(api.driver, start)).topic
+    commit = topic_pb2.CommitScaleRequest(
+        request_id=f"r{next(numbers)}",
+        topic_id=1,
+        scale_id=planned.scale_id,
+        ends=[topic_pb2.ShardEnd(**true_end(state, shard))],
+    )
+    await topics.commit_scale(api.driver, commit)
+
+
+async def test_children_have_owners_when_the_commit_is_answered(cluster: Any) -> None:
+    """Nobody takes batches for their keys before; a listing of shards has the owners beside them."""
+    await register(cluster, "b1")
+    await scale(cluster, 0)
+    assert not cluster.machine.state.owners.unowned
+    listed = await topics.list_shards(cluster.driver, topic_pb2.ListShardsRequest(topic=refer(1)))
+    assert [each.shard_id for each in listed.owners] == [each.shard_id for each in listed.shards] == [4, 1, 2, 3]
+    assert {(each.broker, each.owner_epoch) for each in listed.owners} == {("b1", 1)}
+
+
+# ---- watching
+
+
+async def ask(api: Any, session: int = 0, acked: int = 0, **fields: Any) -> pd_pb2.WatchResponse:
+    request = pd_pb2.WatchRequest(session=session, acked=acked, call=next(numbers), **fields)
+    return await watch.watch(api.driver, request)
+
+
+def of_topic(answer: pd_pb2.WatchResponse) -> list[tuple[int, str, int]]:
+    """(shard, broker, owner epoch) of what an answer has of topic 1."""
+    return sorted((each.shard_id, each.broker, each.owner_epoch) for each in answer.assignments if each.topic_id == 1)
+
+
+async def test_a_broker_watches_what_it_owns(cluster: Any) -> None:
+    """What it gets, what it loses and what has ended; what was not acked comes again."""
+    begun = await ask(cluster, begin_broker="b1")
+    assert not begun.assignments
+    await register(cluster, "b1")
+    lost = await ask(cluster, begun.session, begun.sequence)
+    assert len(lost.assignments) == 20
+    first = await ask(cluster, begun.session, begun.sequence)
+    assert of_topic(first) == of_topic(lost) == [(each, "b1", 1) for each in range(4)]
+    await scale(cluster, 0)
+    second = await ask(cluster, begun.session, first.sequence)
+    assert of_topic(second) == [(0, "", 0), (4, "b1", 1)]
+    await register(cluster, "b2")
+    assert await report_lost(cluster, "b1")
+    third = await ask(cluster, begun.session, second.sequence)
+    assert of_topic(third) == [(each, "b2", 2) for each in (1, 2, 3, 4)]
+    await scale(cluster, 1)
+    assert not (await ask(cluster, begun.session, third.sequence)).assignments, "others' shards are not its business"
+
+
+async def test_a_broker_hears_of_a_loss_among_changes_that_were_missed(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sent as its own is sent again when it is not any more."""
+    await register(cluster, "b1")
+    begun = await ask(cluster, begin_broker="b1")
+    monkeypatch.setattr(cluster.driver, "_tell_watchers", lambda: None)
+    await register(cluster, "b2")
+    assert await report_lost(cluster, "b1")
+    cluster.machine.restore(cluster.machine.snapshot())
+    told = await ask(cluster, begun.session, begun.sequence)
+    assert {each.broker for each in told.assignments} == {"b2"} and len(told.assignments) == 20
+
+
+async def test_a_watcher_of_a_topic_gets_its_owners(cluster: Any) -> None:
+    """A producer needs no other call to find them."""
+    await register(cluster, "b1")
+    begun = await ask(cluster, begin_topics=[pd_pb2.WatchedTopic(topic_id=1)])
+    assert of_topic(begun) == [(each, "b1", 1) for each in range(4)]
+    await register(cluster, "b1", 2, address="b1:1")
+    moved = await ask(cluster, begun.session, begun.sequence)
+    assert [each[2] for each in of_topic(moved)] == [2] * 4 and len(moved.assignments) == 4
+
+
+async def test_more_says_whether_all_was_sent(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that begins anew gives up what is not in the whole of it."""
+    monkeypatch.setattr(topic_watch, "TOPIC_ROWS_PER_ANSWER", 8)
+    await register(cluster, "b1")
+    answer = await ask(cluster, begin_broker="b1")
+    found = [(len(answer.assignments), answer.more)]
+    while answer.more:
+        answer = await ask(cluster, answer.session, answer.sequence)
+        found.append((len(answer.assignments), answer.more))
+    assert found == [(8, True), (8, True), (4, False)]
+    cluster.driver.watches.close(answer.session)
+    assert not cluster.driver.watches._by_broker
+    with pytest.raises(InvalidArgument):
+        await ask(cluster, begin_broker="b" * 201)
+
+
+def test_every_call_of_the_service_has_a_handler(api: Any) -> None:
+    """None ends as unimplemented."""
+    service = BrokersService(api.driver)
+    for method in pb.DESCRIPTOR.services_by_name["Brokers"].methods:
+        assert method.name in vars(service)
+
+
+# ---- the probe itself
+
+
+async def test_a_probe_is_a_connection() -> None:
+    """A port that listens accepts; a closed one does not. Many at once are one connection."""
+    opened: list[object] = []
+    server = await asyncio.start_server(lambda reader, writer: opened.append(writer.close()), "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    probes = BrokerProbes()
+    assert await asyncio.gather(*(probes.accepts(address) for _ in range(20))) == [True] * 20
+    async with asyncio.timeout(5):
+        while not opened:
+            await asyncio.sleep(0.001)
+    server.close()
+    await server.wait_closed()
+    assert len(opened) == 1
+    assert not await probes.accepts(address)
+    with pytest.raises(InvalidArgument):
+        await probes.accepts("nowhere")
+    assert not probes._running
