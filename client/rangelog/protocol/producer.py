@@ -1,0 +1,302 @@
+"""A producer of a topic, as a core: which shard each record goes to, under which number, and what becomes of it at a scale.
+
+What holds (the rules are those that the exhaustive model of topics finds necessary):
+
+* Sequences count the batches of this (producer, epoch) for one shard, from 0. A sequence is never given to another batch, and a
+  batch is sent again under its own number until it has an outcome.
+* No batch is `WINDOW` or more ahead of the oldest one of its shard without an outcome: that is what an owner remembers.
+* An ack is the only outcome while a shard is current. A refusal says nothing about what was written. Of a shard that has ended
+  the batches without an outcome are asked for, the oldest first: what it holds is acked, what it does not hold goes back to the
+  queue, at its old place.
+* A record is numbered for a shard only when nothing is in doubt on any ancestor of that shard. So records of one key are in
+  the log in the order in which they were appended, over splits and merges.
+* The map that the producer knows never goes back. Acks are per record, since a batch may be divided by a split.
+
+Events are the methods; each may add effects, which `effects()` hands out once, in order.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from rangelog_core.errors import ProducerFenced, RangelogError
+
+WINDOW = 5
+
+
+class MappedShard(NamedTuple):
+    """A shard of the topic as the placement driver lists it: keys from `low` to below `high`."""
+
+    shard_id: int
+    low: int
+    high: int
+    ended: bool
+    predecessors: tuple[int, ...]
+
+
+class Queued(NamedTuple):
+    """A record: its place among all records of the producer, the position of its key, its size."""
+
+    order: int
+    position: int
+    size_bytes: int
+
+
+class SendBatch(NamedTuple):
+    """Send this batch to the owner of its shard."""
+
+    shard_id: int
+    sequence: int
+    orders: Sequence[int]
+
+
+class AskFor(NamedTuple):
+    """Ask an ended shard whether it holds this batch; report `answered`."""
+
+    shard_id: int
+    sequence: int
+
+
+class RecordsAcked(NamedTuple):
+    """These records are acked, at consecutive offsets of a shard."""
+
+    shard_id: int
+    offset: int
+    orders: Sequence[int]
+
+
+Effect = SendBatch | AskFor | RecordsAcked
+
+
+class _Lane:
+    """What was numbered for one shard and has no outcome, and what waits to be numbered."""
+
+    __slots__ = ("asking", "connected", "ended", "next_sequence", "queue", "unresolved")
+
+    def __init__(self) -> None:
+        self.next_sequence = 0
+        self.unresolved: dict[int, list[Queued]] = {}  # by sequence, in order
+        self.queue: deque[Queued] = deque()  # by order
+        self.connected = False
+        self.ended = False
+        self.asking = False
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another batch may be numbered."""
+        oldest = next(iter(self.unresolved), self.next_sequence)
+        return self.next_sequence - oldest < WINDOW
+
+
+class ProducerCore:
+    """See the module."""
+
+    def __init__(self, *, batch_bytes_max: int, batch_records_max: int) -> None:
+        self.error: RangelogError | None = None
+        self._batch_bytes_max = batch_bytes_max
+        self._batch_records_max = batch_records_max
+        self._map_version = 0
+        self._shards: dict[int, MappedShard] = {}
+        self._lows: list[int] = []
+        self._current: list[int] = []  # shard ids, in step with _lows
+        self._lanes: dict[int, _Lane] = {}
+        self._doubtful: set[int] = set()  # ended shards with batches without an outcome
+        self._unmapped: deque[Queued] = deque()  # before the first map
+        self._next_order = 0
+        self._effects: list[Effect] = []
+
+    # ---- the application
+
+    def append(self, position: int, size_bytes: int) -> int:
+        """Take a record; return its order. Raises the error that ended the producer."""
+        if self.error is not None:
+            raise self.error
+        record = Queued(self._next_order, position, size_bytes)
+        self._next_order += 1
+        if not self._current:
+            self._unmapped.append(record)
+        else:
+            self._lane(self.shard_of(position)).queue.append(record)
+        return record.order
+
+    def flush(self) -> None:
+        """Number and send what may be sent: call it when the records of a turn are gathered."""
+        for shard_id in self._current:
+            self._pump(shard_id)
+
+    def shard_of(self, position: int) -> int:
+        """Return the current shard of a key's position, as far as the producer knows."""
+        return self._current[bisect_right(self._lows, position) - 1]
+
+    @property
+    def unresolved_count(self) -> int:
+        """Batches without an outcome."""
+        return sum(len(lane.unresolved) for lane in self._lanes.values())
+
+    @property
+    def queued_count(self) -> int:
+        """Records that have no number yet."""
+        return len(self._unmapped) + sum(len(lane.queue) for lane in self._lanes.values())
+
+    # ---- the map
+
+    def mapped(self, version: int, shards: Iterable[MappedShard]) -> None:
+        """Take over the shards of a map version: all current ones and their ancestors. An earlier version is ignored."""
+        if version <= self._map_version or self.error is not None:
+            return
+        self._map_version = version
+        self._shards = {shard.shard_id: shard for shard in shards}
+        current = sorted((shard.low, shard.shard_id) for shard in self._shards.values() if not shard.ended)
+        self._lows = [low for low, _ in current]
+        self._current = [shard_id for _, shard_id in current]
+        waiting: list[Queued] = list(self._unmapped)
+        self._unmapped.clear()
+        for shard_id, lane in self._lanes.items():
+            shard = self._shards.get(shard_id)
+            if not lane.ended and (shard is None or shard.ended):
+                lane.ended = True
+                waiting += lane.queue
+                lane.queue.clear()
+                if lane.unresolved:
+                    self._doubtful.add(shard_id)
+                    self._ask(shard_id, lane)
+        self._requeue(waiting)
+        self._forget_lanes()
+        self.flush()
+
+    def _requeue(self, records: list[Queued]) -> None:
+        """Put records to where the map says, at their old places."""
+        touched: dict[int, list[Queued]] = {}
+        for record in records:
+            touched.setdefault(self.shard_of(record.position), []).append(record)
+        for shard_id, back in touched.items():
+            lane = self._lane(shard_id)
+            lane.queue = deque(sorted((*lane.queue, *back)))
+
+    # ---- owners
+
+    def connected(self, shard_id: int) -> None:
+        """There is a connection to the shard's owner: what has no outcome is sent again, in order."""
+        lane = self._lane(shard_id)
+        lane.connected = True
+        if not lane.ended:
+            self._send_again(shard_id, lane)
+            self._pump(shard_id)
+
+    def disconnected(self, shard_id: int) -> None:
+        """The connection is gone, or the owner is none any more."""
+        self._lane(shard_id).connected = False
+
+    def acked(self, shard_id: int, sequence: int, offset: int) -> None:
+        """A batch is in the log at this offset, whoever says it."""
+        lane = self._lanes.get(shard_id)
+        records = lane.unresolved.pop(sequence, None) if lane is not None else None
+        if lane is None or records is None:
+            return
+        self._effects.append(RecordsAcked(shard_id, offset, [record.order for record in records]))
+        if lane.ended:
+            self._settled(shard_id, lane)
+        else:
+            self._pump(shard_id)
+
+    def missing(self, shard_id: int, sequence: int) -> None:
+        """The owner lacks batches before this one: all without an outcome are sent again, in order."""
+        lane = self._lanes.get(shard_id)
+        if lane is not None and lane.connected and not lane.ended and sequence in lane.unresolved:
+            self._send_again(shard_id, lane)
+
+    def answered(self, shard_id: int, sequence: int, offset: int | None) -> None:
+        """An ended shard holds the batch at this offset, or (None) it does not and never will."""
+        lane = self._lanes.get(shard_id)
+        if lane is None or not lane.ended:
+            return  # an ack was faster
+        lane.asking = False
+        records = lane.unresolved.pop(sequence, None)
+        if records is not None and offset is None:
+            self._requeue(records)
+        elif records is not None:
+            self._effects.append(RecordsAcked(shard_id, offset or 0, [record.order for record in records]))
+        self._settled(shard_id, lane)
+
+    def not_answered(self, shard_id: int) -> None:
+        """The question had no answer: it is asked again."""
+        lane = self._lanes.get(shard_id)
+        if lane is not None and lane.ended:
+            lane.asking = False
+            self._ask(shard_id, lane)
+
+    def fenced(self, error: ProducerFenced) -> None:
+        """A later instance of the producer exists: nothing is sent any more, and what has no outcome never gets one."""
+        self.error = self.error or error
+
+    def effects(self) -> Sequence[Effect]:
+        """Return the effects to perform now, in order; each effect once."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    # ---- inside
+
+    def _lane(self, shard_id: int) -> _Lane:
+        lane = self._lanes.get(shard_id)
+        if lane is None:
+            lane = self._lanes[shard_id] = _Lane()
+        return lane
+
+    def _pump(self, shard_id: int) -> None:
+        lane = self._lanes.get(shard_id)
+        if lane is None or not lane.queue or not lane.connected or self.error is not None:
+            return
+        if self._doubtful and not self._doubtful.isdisjoint(self._ancestors(shard_id)):
+            return
+        while lane.queue and lane.has_room:
+            records = self._next_batch(lane.queue)
+            sequence = lane.next_sequence
+            lane.next_sequence += 1
+            lane.unresolved[sequence] = records
+            self._effects.append(SendBatch(shard_id, sequence, [record.order for record in records]))
+
+    def _next_batch(self, queue: deque[Queued]) -> list[Queued]:
+        records = [queue.popleft()]
+        size_bytes = records[0].size_bytes
+        while queue and len(records) < self._batch_records_max:
+            size_bytes += queue[0].size_bytes
+            if size_bytes > self._batch_bytes_max:
+                break
+            records.append(queue.popleft())
+        return records
+
+    def _send_again(self, shard_id: int, lane: _Lane) -> None:
+        for sequence, records in lane.unresolved.items():
+            self._effects.append(SendBatch(shard_id, sequence, [record.order for record in records]))
+
+    def _ask(self, shard_id: int, lane: _Lane) -> None:
+        if lane.unresolved and not lane.asking and self.error is None:
+            lane.asking = True
+            self._effects.append(AskFor(shard_id, next(iter(lane.unresolved))))
+
+    def _settled(self, shard_id: int, lane: _Lane) -> None:
+        """One batch of an ended shard has an outcome: ask for the next, or go on with its descendants."""
+        if lane.unresolved:
+            self._ask(shard_id, lane)
+            return
+        self._doubtful.discard(shard_id)
+        self._forget_lanes()
+        self.flush()
+
+    def _forget_lanes(self) -> None:
+        for shard_id in [each for each, lane in self._lanes.items() if lane.ended and not lane.unresolved]:
+            del self._lanes[shard_id]
+
+    def _ancestors(self, shard_id: int) -> Iterator[int]:
+        """Yield all ancestors of a shard."""
+        pending, seen = [shard_id], {shard_id}
+        while pending:
+            shard = self._shards.get(pending.pop())
+            for before in shard.predecessors if shard is not None else ():
+                if before not in seen:
+                    seen.add(before)
+                    pending.append(before)
+                    yield before
