@@ -31,8 +31,8 @@ FORBIDDEN_WORDS = (
 NEXT_LAYER = "broker/"
 """Partitioned streams, groups and protocol front ends: there the words of those protocols have a meaning of their own."""
 
-TOPIC_METADATA = ("core/rangelog_core/", "client/rangelog/errors.py", "pd/", NEXT_LAYER)
-"""The placement driver keeps topics and their shards; errors and calls on them are in the core."""
+TOPIC_METADATA = ("core/rangelog_core/", "client/rangelog/errors.py", "client/rangelog/_produce/", "pd/", NEXT_LAYER)
+"""The placement driver keeps topics and their shards; errors and calls on them are in the core; producers know their map."""
 
 WORDS_WITH_A_PLACE: dict[str, str | tuple[str, ...]] = {
     "broker": TOPIC_METADATA,

@@ -1,8 +1,8 @@
 """Random walks of producers over a topic that splits and merges: the producer's core against the cores of owners (T1, T2, T4).
 
 Shards 0 → 1, 2 → 3. Batches arrive in any order, again, or never; owners are deposed with batches in flight; a producer
-learns of maps late; a later instance of it begins while the earlier one goes on. The log of a shard is a list: of what a deposed
-owner had in flight a prefix is there. An entry of the placement driver ends the parents and makes the children current.
+learns of maps late; a later instance of it begins while the earlier one goes on. The log of a shard is a list: of what a
+deposed owner had in flight a prefix is there. One entry of the placement driver ends parents and makes children current.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rangelog.protocol.producer import WINDOW, AskFor, MappedShard, ProducerCore, RecordsAcked, SendBatch
+from rangelog._produce.core import WINDOW, AskFor, MappedShard, ProducerCore, RecordsAcked, SendBatch
 from rangelog_broker.shards.owner import InFlight, ShardOwner
 from rangelog_broker.shards.producer_table import AckedBatch, ProducerTable, Standing
 from rangelog_core.batch_extension import Producer

@@ -1,0 +1,1 @@
+"""Producing to topics. `core` decides, without I/O."""
