@@ -229,7 +229,8 @@ MUTANTS: tuple[Mutant, ...] = (
          "    return record_codec.seal([_HEADER.pack(MAGIC, VERSION, *fields), data[HEADER_BYTES:-TRAILER_BYTES]])\n",
          "    length = fields.length - fields.header_size + HEADER_BYTES\n"
          "    plain = fields._replace(header_size=HEADER_BYTES, length=length)\n"
-         "    return record_codec.seal([_HEADER.pack(MAGIC, VERSION, *plain), data[peek_header(data).header_size : -TRAILER_BYTES]])\n"),
+         "    return record_codec.seal(\n"
+         "        [_HEADER.pack(MAGIC, VERSION, *plain), data[peek_header(data).header_size : -TRAILER_BYTES]]\n    )\n"),
     _one("unread-served", "bytes from the disk are served unchecked", "rangelog_server.ranges.reading",
          "        batches.append(_check(plan, one, bytes(data[place : place + one.length])))\n",
          "        batches.append(bytes(data[place : place + one.length]))\n"),
