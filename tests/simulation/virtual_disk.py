@@ -259,7 +259,8 @@ class VirtualWal(Wal):
         self._want_spare()
 
     def check_room(self, payload_bytes: int) -> None:
-        """See Wal; `refusing`: no room, once."""
+        """See Wal; `refusing`: no room, once. A segment holds every frame, as each setting of the product sees to."""
+        assert payload_bytes <= self.entry_bytes_max, f"a frame of {payload_bytes} bytes in segments of {SEGMENT_BYTES}"
         if self.refusing:
             self.refusing = False
             raise StorageFull("no room in the log: the next segment is not ready yet")

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from unittest import mock
 
 import rangelog._append.failover_seal
+import rangelog.protocol.appender
 import rangelog_server.agent.directives.copy
 import rangelog_server.runtime
 import rangelog_server.tier.upload
@@ -108,6 +109,11 @@ class VirtualServer:
         """The disks of one incarnation, gone or not: more than one where an older image was put in place."""
         disks = [self.disk, *reversed(self.old_disks)]
         return [disk for disk in disks if disk.identity is not None and disk.identity.incarnation == incarnation]
+
+    def disks_up_to(self, incarnation: int) -> list[ServerDisk]:
+        """The disks of this incarnation and of all before it, gone or not."""
+        disks = [self.disk, *reversed(self.old_disks)]
+        return [disk for disk in disks if disk.identity is not None and disk.identity.incarnation <= incarnation]
 
     # ---- inside
 
@@ -238,6 +244,7 @@ def virtual_servers() -> Iterator[None]:
         mock.patch.object(rangelog_server.tier.upload, "SingleThread", _Worker),
         mock.patch.object(rangelog_server.agent.directives.copy, "FETCH_BYTES", 16 * 1024),  # segments are small here
         mock.patch.object(rangelog._append.failover_seal, "FETCH_BYTES_MAX", 32 * 1024),
+        mock.patch.object(rangelog.protocol.appender, "FRAME_PAYLOAD_BYTES_MAX", 64 * 1024),
     ]
     with contextlib.ExitStack() as stack:
         for patch in patches:
