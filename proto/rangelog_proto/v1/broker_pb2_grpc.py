@@ -54,6 +54,11 @@ class BrokersStub(object):
                 request_serializer=rangelog__proto_dot_v1_dot_broker__pb2.ListBrokersRequest.SerializeToString,
                 response_deserializer=rangelog__proto_dot_v1_dot_broker__pb2.ListBrokersResponse.FromString,
                 _registered_method=True)
+        self.FindOwners = channel.unary_unary(
+                '/rangelog.v1.Brokers/FindOwners',
+                request_serializer=rangelog__proto_dot_v1_dot_broker__pb2.FindOwnersRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_broker__pb2.FindOwnersResponse.FromString,
+                _registered_method=True)
 
 
 class BrokersServicer(object):
@@ -83,6 +88,12 @@ class BrokersServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindOwners(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokersServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -105,6 +116,11 @@ def add_BrokersServicer_to_server(servicer, server):
                     servicer.ListBrokers,
                     request_deserializer=rangelog__proto_dot_v1_dot_broker__pb2.ListBrokersRequest.FromString,
                     response_serializer=rangelog__proto_dot_v1_dot_broker__pb2.ListBrokersResponse.SerializeToString,
+            ),
+            'FindOwners': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindOwners,
+                    request_deserializer=rangelog__proto_dot_v1_dot_broker__pb2.FindOwnersRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_broker__pb2.FindOwnersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -215,6 +231,33 @@ class Brokers(object):
             '/rangelog.v1.Brokers/ListBrokers',
             rangelog__proto_dot_v1_dot_broker__pb2.ListBrokersRequest.SerializeToString,
             rangelog__proto_dot_v1_dot_broker__pb2.ListBrokersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindOwners(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rangelog.v1.Brokers/FindOwners',
+            rangelog__proto_dot_v1_dot_broker__pb2.FindOwnersRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_broker__pb2.FindOwnersResponse.FromString,
             options,
             channel_credentials,
             insecure,

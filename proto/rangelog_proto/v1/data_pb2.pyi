@@ -218,6 +218,56 @@ class CommitEndReply(_message.Message):
     durable_offset: int
     def __init__(self, complete: bool = ..., durable_offset: _Optional[int] = ...) -> None: ...
 
+class Produce(_message.Message):
+    __slots__ = ("topic_id", "shard_id")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    shard_id: int
+    def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ...) -> None: ...
+
+class ProduceReply(_message.Message):
+    __slots__ = ("offset",)
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    def __init__(self, offset: _Optional[int] = ...) -> None: ...
+
+class Stage(_message.Message):
+    __slots__ = ("topic_id", "shard_id", "transactional_id", "number")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_ID_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    shard_id: int
+    transactional_id: str
+    number: int
+    def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., transactional_id: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
+
+class FindBatch(_message.Message):
+    __slots__ = ("topic_id", "shard_id", "producer_id", "producer_epoch", "sequence", "staged")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    STAGED_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    shard_id: int
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    staged: bool
+    def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., staged: bool = ...) -> None: ...
+
+class FindBatchReply(_message.Message):
+    __slots__ = ("found", "offset")
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    found: bool
+    offset: int
+    def __init__(self, found: bool = ..., offset: _Optional[int] = ...) -> None: ...
+
 class Error(_message.Message):
     __slots__ = ("code", "message", "epoch", "offset", "stream_id", "range_index")
     CODE_FIELD_NUMBER: _ClassVar[int]

@@ -668,7 +668,7 @@ class DescribeClusterResponse(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[PdMember, _Mapping]]] = ..., cluster_version: _Optional[int] = ..., stream_count: _Optional[int] = ..., range_count: _Optional[int] = ..., open_range_count: _Optional[int] = ..., object_count: _Optional[int] = ..., servers: _Optional[_Iterable[_Union[_common_pb2.Server, _Mapping]]] = ..., tier_url: _Optional[str] = ..., has_majority: bool = ..., failing_task_count: _Optional[int] = ...) -> None: ...
 
 class Task(_message.Message):
-    __slots__ = ("task_id", "kind", "stream_id", "stream_name", "range_index", "server", "since_ms", "attempts", "last_error")
+    __slots__ = ("task_id", "kind", "stream_id", "stream_name", "range_index", "server", "since_ms", "attempts", "last_error", "age_ms", "topic_id", "topic_name", "topic_state", "shards_left", "detail")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
@@ -678,6 +678,12 @@ class Task(_message.Message):
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_STATE_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     kind: str
     stream_id: int
@@ -687,7 +693,13 @@ class Task(_message.Message):
     since_ms: int
     attempts: int
     last_error: str
-    def __init__(self, task_id: _Optional[str] = ..., kind: _Optional[str] = ..., stream_id: _Optional[int] = ..., stream_name: _Optional[str] = ..., range_index: _Optional[int] = ..., server: _Optional[str] = ..., since_ms: _Optional[int] = ..., attempts: _Optional[int] = ..., last_error: _Optional[str] = ...) -> None: ...
+    age_ms: int
+    topic_id: int
+    topic_name: str
+    topic_state: _topic_pb2.TopicState
+    shards_left: int
+    detail: str
+    def __init__(self, task_id: _Optional[str] = ..., kind: _Optional[str] = ..., stream_id: _Optional[int] = ..., stream_name: _Optional[str] = ..., range_index: _Optional[int] = ..., server: _Optional[str] = ..., since_ms: _Optional[int] = ..., attempts: _Optional[int] = ..., last_error: _Optional[str] = ..., age_ms: _Optional[int] = ..., topic_id: _Optional[int] = ..., topic_name: _Optional[str] = ..., topic_state: _Optional[_Union[_topic_pb2.TopicState, str]] = ..., shards_left: _Optional[int] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class ListTasksRequest(_message.Message):
     __slots__ = ("failing_only",)

@@ -27,6 +27,8 @@ class SectionKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SECTION_KIND_TOPIC_WORK: _ClassVar[SectionKind]
     SECTION_KIND_BROKERS: _ClassVar[SectionKind]
     SECTION_KIND_ASSIGNMENTS: _ClassVar[SectionKind]
+    SECTION_KIND_RETENTION_CUTS: _ClassVar[SectionKind]
+    SECTION_KIND_CONSUMED_CUTS: _ClassVar[SectionKind]
 SECTION_KIND_UNSPECIFIED: SectionKind
 SECTION_KIND_HEADER: SectionKind
 SECTION_KIND_STREAMS: SectionKind
@@ -41,9 +43,11 @@ SECTION_KIND_SHARDS: SectionKind
 SECTION_KIND_TOPIC_WORK: SectionKind
 SECTION_KIND_BROKERS: SectionKind
 SECTION_KIND_ASSIGNMENTS: SectionKind
+SECTION_KIND_RETENTION_CUTS: SectionKind
+SECTION_KIND_CONSUMED_CUTS: SectionKind
 
 class Command(_message.Message):
-    __slots__ = ("version", "request_id", "now_ms", "name_cluster", "create_stream", "update_stream", "delete_stream", "trim_stream", "open_writer", "create_range", "seal_range", "register_server", "mark_log_end", "prepare_object", "commit_object", "abandon_object", "collect_objects", "drop_hot", "replace_replica", "prove_end", "mark_log_ends", "set_cluster_version", "seal_ranges", "open_writers", "create_namespace", "delete_namespace", "create_topic", "update_topic", "seal_topic", "end_shard", "delete_topic", "truncate_topic", "start_scale", "cancel_scale", "commit_scale", "continue_topic", "register_broker", "mark_broker_lost", "assign_shards", "time_is_provisional")
+    __slots__ = ("version", "request_id", "now_ms", "name_cluster", "create_stream", "update_stream", "delete_stream", "trim_stream", "open_writer", "create_range", "seal_range", "register_server", "mark_log_end", "prepare_object", "commit_object", "abandon_object", "collect_objects", "drop_hot", "replace_replica", "prove_end", "mark_log_ends", "set_cluster_version", "seal_ranges", "open_writers", "create_namespace", "delete_namespace", "create_topic", "update_topic", "seal_topic", "end_shard", "delete_topic", "truncate_topic", "start_scale", "cancel_scale", "commit_scale", "continue_topic", "register_broker", "mark_broker_lost", "assign_shards", "ensure_log", "start_own_scale", "retain_topic", "take_cuts", "report_consumed", "time_is_provisional")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +87,11 @@ class Command(_message.Message):
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     MARK_BROKER_LOST_FIELD_NUMBER: _ClassVar[int]
     ASSIGN_SHARDS_FIELD_NUMBER: _ClassVar[int]
+    ENSURE_LOG_FIELD_NUMBER: _ClassVar[int]
+    START_OWN_SCALE_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TAKE_CUTS_FIELD_NUMBER: _ClassVar[int]
+    REPORT_CONSUMED_FIELD_NUMBER: _ClassVar[int]
     TIME_IS_PROVISIONAL_FIELD_NUMBER: _ClassVar[int]
     version: int
     request_id: str
@@ -123,8 +132,13 @@ class Command(_message.Message):
     register_broker: _broker_pb2.RegisterBrokerRequest
     mark_broker_lost: MarkBrokerLost
     assign_shards: AssignShards
+    ensure_log: _topic_pb2.EnsureLogRequest
+    start_own_scale: StartOwnScale
+    retain_topic: RetainTopic
+    take_cuts: TakeCuts
+    report_consumed: _topic_pb2.ReportConsumedRequest
     time_is_provisional: bool
-    def __init__(self, version: _Optional[int] = ..., request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., name_cluster: _Optional[_Union[NameCluster, _Mapping]] = ..., create_stream: _Optional[_Union[_pd_pb2.CreateStreamRequest, _Mapping]] = ..., update_stream: _Optional[_Union[_pd_pb2.UpdateStreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[_pd_pb2.DeleteStreamRequest, _Mapping]] = ..., trim_stream: _Optional[_Union[_pd_pb2.TrimStreamRequest, _Mapping]] = ..., open_writer: _Optional[_Union[_pd_pb2.OpenWriterRequest, _Mapping]] = ..., create_range: _Optional[_Union[PlacedCreateRange, _Mapping]] = ..., seal_range: _Optional[_Union[PlacedSealRange, _Mapping]] = ..., register_server: _Optional[_Union[_pd_pb2.RegisterServerRequest, _Mapping]] = ..., mark_log_end: _Optional[_Union[MarkLogEnd, _Mapping]] = ..., prepare_object: _Optional[_Union[TimedPrepareObject, _Mapping]] = ..., commit_object: _Optional[_Union[_pd_pb2.CommitObjectRequest, _Mapping]] = ..., abandon_object: _Optional[_Union[AbandonObject, _Mapping]] = ..., collect_objects: _Optional[_Union[CollectObjects, _Mapping]] = ..., drop_hot: _Optional[_Union[DropHot, _Mapping]] = ..., replace_replica: _Optional[_Union[ReplaceReplica, _Mapping]] = ..., prove_end: _Optional[_Union[_pd_pb2.ProveEndRequest, _Mapping]] = ..., mark_log_ends: _Optional[_Union[MarkLogEnds, _Mapping]] = ..., set_cluster_version: _Optional[_Union[SetClusterVersion, _Mapping]] = ..., seal_ranges: _Optional[_Union[PlacedSealRanges, _Mapping]] = ..., open_writers: _Optional[_Union[_pd_pb2.OpenWritersRequest, _Mapping]] = ..., create_namespace: _Optional[_Union[_topic_pb2.CreateNamespaceRequest, _Mapping]] = ..., delete_namespace: _Optional[_Union[_topic_pb2.DeleteNamespaceRequest, _Mapping]] = ..., create_topic: _Optional[_Union[_topic_pb2.CreateTopicRequest, _Mapping]] = ..., update_topic: _Optional[_Union[_topic_pb2.UpdateTopicRequest, _Mapping]] = ..., seal_topic: _Optional[_Union[_topic_pb2.SealTopicRequest, _Mapping]] = ..., end_shard: _Optional[_Union[_topic_pb2.EndShardRequest, _Mapping]] = ..., delete_topic: _Optional[_Union[_topic_pb2.DeleteTopicRequest, _Mapping]] = ..., truncate_topic: _Optional[_Union[_topic_pb2.TruncateTopicRequest, _Mapping]] = ..., start_scale: _Optional[_Union[_topic_pb2.StartScaleRequest, _Mapping]] = ..., cancel_scale: _Optional[_Union[_topic_pb2.CancelScaleRequest, _Mapping]] = ..., commit_scale: _Optional[_Union[_topic_pb2.CommitScaleRequest, _Mapping]] = ..., continue_topic: _Optional[_Union[ContinueTopic, _Mapping]] = ..., register_broker: _Optional[_Union[_broker_pb2.RegisterBrokerRequest, _Mapping]] = ..., mark_broker_lost: _Optional[_Union[MarkBrokerLost, _Mapping]] = ..., assign_shards: _Optional[_Union[AssignShards, _Mapping]] = ..., time_is_provisional: bool = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., request_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., name_cluster: _Optional[_Union[NameCluster, _Mapping]] = ..., create_stream: _Optional[_Union[_pd_pb2.CreateStreamRequest, _Mapping]] = ..., update_stream: _Optional[_Union[_pd_pb2.UpdateStreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[_pd_pb2.DeleteStreamRequest, _Mapping]] = ..., trim_stream: _Optional[_Union[_pd_pb2.TrimStreamRequest, _Mapping]] = ..., open_writer: _Optional[_Union[_pd_pb2.OpenWriterRequest, _Mapping]] = ..., create_range: _Optional[_Union[PlacedCreateRange, _Mapping]] = ..., seal_range: _Optional[_Union[PlacedSealRange, _Mapping]] = ..., register_server: _Optional[_Union[_pd_pb2.RegisterServerRequest, _Mapping]] = ..., mark_log_end: _Optional[_Union[MarkLogEnd, _Mapping]] = ..., prepare_object: _Optional[_Union[TimedPrepareObject, _Mapping]] = ..., commit_object: _Optional[_Union[_pd_pb2.CommitObjectRequest, _Mapping]] = ..., abandon_object: _Optional[_Union[AbandonObject, _Mapping]] = ..., collect_objects: _Optional[_Union[CollectObjects, _Mapping]] = ..., drop_hot: _Optional[_Union[DropHot, _Mapping]] = ..., replace_replica: _Optional[_Union[ReplaceReplica, _Mapping]] = ..., prove_end: _Optional[_Union[_pd_pb2.ProveEndRequest, _Mapping]] = ..., mark_log_ends: _Optional[_Union[MarkLogEnds, _Mapping]] = ..., set_cluster_version: _Optional[_Union[SetClusterVersion, _Mapping]] = ..., seal_ranges: _Optional[_Union[PlacedSealRanges, _Mapping]] = ..., open_writers: _Optional[_Union[_pd_pb2.OpenWritersRequest, _Mapping]] = ..., create_namespace: _Optional[_Union[_topic_pb2.CreateNamespaceRequest, _Mapping]] = ..., delete_namespace: _Optional[_Union[_topic_pb2.DeleteNamespaceRequest, _Mapping]] = ..., create_topic: _Optional[_Union[_topic_pb2.CreateTopicRequest, _Mapping]] = ..., update_topic: _Optional[_Union[_topic_pb2.UpdateTopicRequest, _Mapping]] = ..., seal_topic: _Optional[_Union[_topic_pb2.SealTopicRequest, _Mapping]] = ..., end_shard: _Optional[_Union[_topic_pb2.EndShardRequest, _Mapping]] = ..., delete_topic: _Optional[_Union[_topic_pb2.DeleteTopicRequest, _Mapping]] = ..., truncate_topic: _Optional[_Union[_topic_pb2.TruncateTopicRequest, _Mapping]] = ..., start_scale: _Optional[_Union[_topic_pb2.StartScaleRequest, _Mapping]] = ..., cancel_scale: _Optional[_Union[_topic_pb2.CancelScaleRequest, _Mapping]] = ..., commit_scale: _Optional[_Union[_topic_pb2.CommitScaleRequest, _Mapping]] = ..., continue_topic: _Optional[_Union[ContinueTopic, _Mapping]] = ..., register_broker: _Optional[_Union[_broker_pb2.RegisterBrokerRequest, _Mapping]] = ..., mark_broker_lost: _Optional[_Union[MarkBrokerLost, _Mapping]] = ..., assign_shards: _Optional[_Union[AssignShards, _Mapping]] = ..., ensure_log: _Optional[_Union[_topic_pb2.EnsureLogRequest, _Mapping]] = ..., start_own_scale: _Optional[_Union[StartOwnScale, _Mapping]] = ..., retain_topic: _Optional[_Union[RetainTopic, _Mapping]] = ..., take_cuts: _Optional[_Union[TakeCuts, _Mapping]] = ..., report_consumed: _Optional[_Union[_topic_pb2.ReportConsumedRequest, _Mapping]] = ..., time_is_provisional: bool = ...) -> None: ...
 
 class SetClusterVersion(_message.Message):
     __slots__ = ("version",)
@@ -197,10 +211,34 @@ class CollectObjects(_message.Message):
     def __init__(self, object_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ContinueTopic(_message.Message):
-    __slots__ = ("topic_id",)
+    __slots__ = ("topic_id", "covered")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    COVERED_FIELD_NUMBER: _ClassVar[int]
     topic_id: int
-    def __init__(self, topic_id: _Optional[int] = ...) -> None: ...
+    covered: _containers.RepeatedCompositeFieldContainer[_topic_pb2.ShardPosition]
+    def __init__(self, topic_id: _Optional[int] = ..., covered: _Optional[_Iterable[_Union[_topic_pb2.ShardPosition, _Mapping]]] = ...) -> None: ...
+
+class RetainTopic(_message.Message):
+    __slots__ = ("request", "covered")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    COVERED_FIELD_NUMBER: _ClassVar[int]
+    request: _topic_pb2.TruncateTopicRequest
+    covered: _containers.RepeatedCompositeFieldContainer[_topic_pb2.ShardPosition]
+    def __init__(self, request: _Optional[_Union[_topic_pb2.TruncateTopicRequest, _Mapping]] = ..., covered: _Optional[_Iterable[_Union[_topic_pb2.ShardPosition, _Mapping]]] = ...) -> None: ...
+
+class TakeCuts(_message.Message):
+    __slots__ = ("topic_ids",)
+    TOPIC_IDS_FIELD_NUMBER: _ClassVar[int]
+    topic_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class StartOwnScale(_message.Message):
+    __slots__ = ("request", "reason")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    request: _topic_pb2.StartScaleRequest
+    reason: str
+    def __init__(self, request: _Optional[_Union[_topic_pb2.StartScaleRequest, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class MarkBrokerLost(_message.Message):
     __slots__ = ("name", "incarnation")
@@ -323,7 +361,7 @@ class SnapshotHeader(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., cluster_version: _Optional[int] = ..., time_ms: _Optional[int] = ..., next_stream_id: _Optional[int] = ..., next_object_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ...) -> None: ...
 
 class SnapshotRows(_message.Message):
-    __slots__ = ("streams", "ranges", "objects", "servers", "results", "namespaces", "topics", "shards", "topic_work", "brokers", "assignments")
+    __slots__ = ("streams", "ranges", "objects", "servers", "results", "namespaces", "topics", "shards", "topic_work", "brokers", "assignments", "retention_cuts", "consumed_cuts")
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
@@ -335,6 +373,8 @@ class SnapshotRows(_message.Message):
     TOPIC_WORK_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_CUTS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMED_CUTS_FIELD_NUMBER: _ClassVar[int]
     streams: _containers.RepeatedCompositeFieldContainer[_common_pb2.Stream]
     ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.Range]
     objects: _containers.RepeatedCompositeFieldContainer[_common_pb2.Object]
@@ -346,4 +386,6 @@ class SnapshotRows(_message.Message):
     topic_work: _containers.RepeatedCompositeFieldContainer[_topic_pb2.TopicWork]
     brokers: _containers.RepeatedCompositeFieldContainer[_broker_pb2.Broker]
     assignments: _containers.RepeatedCompositeFieldContainer[_broker_pb2.Assignment]
-    def __init__(self, streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., servers: _Optional[_Iterable[_Union[RegisteredServer, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[KeptResult, _Mapping]]] = ..., namespaces: _Optional[_Iterable[_Union[_topic_pb2.Namespace, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[_topic_pb2.Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[_topic_pb2.Shard, _Mapping]]] = ..., topic_work: _Optional[_Iterable[_Union[_topic_pb2.TopicWork, _Mapping]]] = ..., brokers: _Optional[_Iterable[_Union[_broker_pb2.Broker, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[_broker_pb2.Assignment, _Mapping]]] = ...) -> None: ...
+    retention_cuts: _containers.RepeatedCompositeFieldContainer[_topic_pb2.RetentionCut]
+    consumed_cuts: _containers.RepeatedCompositeFieldContainer[_topic_pb2.ConsumedCut]
+    def __init__(self, streams: _Optional[_Iterable[_Union[_common_pb2.Stream, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.Range, _Mapping]]] = ..., objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., servers: _Optional[_Iterable[_Union[RegisteredServer, _Mapping]]] = ..., results: _Optional[_Iterable[_Union[KeptResult, _Mapping]]] = ..., namespaces: _Optional[_Iterable[_Union[_topic_pb2.Namespace, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[_topic_pb2.Topic, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[_topic_pb2.Shard, _Mapping]]] = ..., topic_work: _Optional[_Iterable[_Union[_topic_pb2.TopicWork, _Mapping]]] = ..., brokers: _Optional[_Iterable[_Union[_broker_pb2.Broker, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[_broker_pb2.Assignment, _Mapping]]] = ..., retention_cuts: _Optional[_Iterable[_Union[_topic_pb2.RetentionCut, _Mapping]]] = ..., consumed_cuts: _Optional[_Iterable[_Union[_topic_pb2.ConsumedCut, _Mapping]]] = ...) -> None: ...

@@ -16,6 +16,12 @@ class ScalingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SCALING_KIND_EVENTS: _ClassVar[ScalingKind]
     SCALING_KIND_BYTES: _ClassVar[ScalingKind]
 
+class TopicKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TOPIC_KIND_UNSPECIFIED: _ClassVar[TopicKind]
+    TOPIC_KIND_RECORDS: _ClassVar[TopicKind]
+    TOPIC_KIND_TABLE: _ClassVar[TopicKind]
+
 class TopicState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     TOPIC_STATE_UNSPECIFIED: _ClassVar[TopicState]
@@ -36,6 +42,9 @@ SCALING_KIND_UNSPECIFIED: ScalingKind
 SCALING_KIND_FIXED: ScalingKind
 SCALING_KIND_EVENTS: ScalingKind
 SCALING_KIND_BYTES: ScalingKind
+TOPIC_KIND_UNSPECIFIED: TopicKind
+TOPIC_KIND_RECORDS: TopicKind
+TOPIC_KIND_TABLE: TopicKind
 TOPIC_STATE_UNSPECIFIED: TopicState
 TOPIC_STATE_ACTIVE: TopicState
 TOPIC_STATE_SCALING: TopicState
@@ -57,34 +66,40 @@ class KeyRange(_message.Message):
     def __init__(self, low: _Optional[bytes] = ..., high: _Optional[bytes] = ...) -> None: ...
 
 class ScalingPolicy(_message.Message):
-    __slots__ = ("kind", "target_per_s", "factor", "shards_min")
+    __slots__ = ("kind", "target_per_s", "factor", "shards_min", "shards_max")
     KIND_FIELD_NUMBER: _ClassVar[int]
     TARGET_PER_S_FIELD_NUMBER: _ClassVar[int]
     FACTOR_FIELD_NUMBER: _ClassVar[int]
     SHARDS_MIN_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_MAX_FIELD_NUMBER: _ClassVar[int]
     kind: ScalingKind
     target_per_s: int
     factor: int
     shards_min: int
-    def __init__(self, kind: _Optional[_Union[ScalingKind, str]] = ..., target_per_s: _Optional[int] = ..., factor: _Optional[int] = ..., shards_min: _Optional[int] = ...) -> None: ...
+    shards_max: int
+    def __init__(self, kind: _Optional[_Union[ScalingKind, str]] = ..., target_per_s: _Optional[int] = ..., factor: _Optional[int] = ..., shards_min: _Optional[int] = ..., shards_max: _Optional[int] = ...) -> None: ...
 
 class Retention(_message.Message):
-    __slots__ = ("age_ms", "shard_size_bytes")
+    __slots__ = ("age_ms", "shard_size_bytes", "consumed")
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
     SHARD_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CONSUMED_FIELD_NUMBER: _ClassVar[int]
     age_ms: int
     shard_size_bytes: int
-    def __init__(self, age_ms: _Optional[int] = ..., shard_size_bytes: _Optional[int] = ...) -> None: ...
+    consumed: bool
+    def __init__(self, age_ms: _Optional[int] = ..., shard_size_bytes: _Optional[int] = ..., consumed: bool = ...) -> None: ...
 
 class TopicConfig(_message.Message):
-    __slots__ = ("stream", "scaling", "retention")
+    __slots__ = ("stream", "scaling", "retention", "kind")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     SCALING_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     stream: _common_pb2.StreamConfig
     scaling: ScalingPolicy
     retention: Retention
-    def __init__(self, stream: _Optional[_Union[_common_pb2.StreamConfig, _Mapping]] = ..., scaling: _Optional[_Union[ScalingPolicy, _Mapping]] = ..., retention: _Optional[_Union[Retention, _Mapping]] = ...) -> None: ...
+    kind: TopicKind
+    def __init__(self, stream: _Optional[_Union[_common_pb2.StreamConfig, _Mapping]] = ..., scaling: _Optional[_Union[ScalingPolicy, _Mapping]] = ..., retention: _Optional[_Union[Retention, _Mapping]] = ..., kind: _Optional[_Union[TopicKind, str]] = ...) -> None: ...
 
 class Namespace(_message.Message):
     __slots__ = ("name", "created_ms")
@@ -95,7 +110,7 @@ class Namespace(_message.Message):
     def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
 class Topic(_message.Message):
-    __slots__ = ("topic_id", "namespace", "name", "config", "tags", "state", "map_version", "next_shard_id", "current_shard_count", "scale_id", "committed_scale_id", "version", "created_ms")
+    __slots__ = ("topic_id", "namespace", "name", "config", "tags", "state", "map_version", "next_shard_id", "current_shard_count", "scale_id", "committed_scale_id", "version", "created_ms", "state_since_ms", "last_scale_ms")
     class TagsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +131,8 @@ class Topic(_message.Message):
     COMMITTED_SCALE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    STATE_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_SCALE_MS_FIELD_NUMBER: _ClassVar[int]
     topic_id: int
     namespace: str
     name: str
@@ -129,7 +146,9 @@ class Topic(_message.Message):
     committed_scale_id: int
     version: int
     created_ms: int
-    def __init__(self, topic_id: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., config: _Optional[_Union[TopicConfig, _Mapping]] = ..., tags: _Optional[_Mapping[str, str]] = ..., state: _Optional[_Union[TopicState, str]] = ..., map_version: _Optional[int] = ..., next_shard_id: _Optional[int] = ..., current_shard_count: _Optional[int] = ..., scale_id: _Optional[int] = ..., committed_scale_id: _Optional[int] = ..., version: _Optional[int] = ..., created_ms: _Optional[int] = ...) -> None: ...
+    state_since_ms: int
+    last_scale_ms: int
+    def __init__(self, topic_id: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., config: _Optional[_Union[TopicConfig, _Mapping]] = ..., tags: _Optional[_Mapping[str, str]] = ..., state: _Optional[_Union[TopicState, str]] = ..., map_version: _Optional[int] = ..., next_shard_id: _Optional[int] = ..., current_shard_count: _Optional[int] = ..., scale_id: _Optional[int] = ..., committed_scale_id: _Optional[int] = ..., version: _Optional[int] = ..., created_ms: _Optional[int] = ..., state_since_ms: _Optional[int] = ..., last_scale_ms: _Optional[int] = ...) -> None: ...
 
 class Shard(_message.Message):
     __slots__ = ("topic_id", "shard_id", "key_range", "stream_id", "created_version", "ended_version", "predecessors", "successors", "end_offset", "truncated")
@@ -178,30 +197,64 @@ class ShardPosition(_message.Message):
     def __init__(self, shard_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class TopicWork(_message.Message):
-    __slots__ = ("topic_id", "scale", "to_trim", "configure_from")
+    __slots__ = ("topic_id", "scale", "to_trim", "configure_from", "configure_since_ms")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     SCALE_FIELD_NUMBER: _ClassVar[int]
     TO_TRIM_FIELD_NUMBER: _ClassVar[int]
     CONFIGURE_FROM_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURE_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     topic_id: int
     scale: ScalePlan
     to_trim: _containers.RepeatedCompositeFieldContainer[ShardPosition]
     configure_from: int
-    def __init__(self, topic_id: _Optional[int] = ..., scale: _Optional[_Union[ScalePlan, _Mapping]] = ..., to_trim: _Optional[_Iterable[_Union[ShardPosition, _Mapping]]] = ..., configure_from: _Optional[int] = ...) -> None: ...
+    configure_since_ms: int
+    def __init__(self, topic_id: _Optional[int] = ..., scale: _Optional[_Union[ScalePlan, _Mapping]] = ..., to_trim: _Optional[_Iterable[_Union[ShardPosition, _Mapping]]] = ..., configure_from: _Optional[int] = ..., configure_since_ms: _Optional[int] = ...) -> None: ...
 
 class ScalePlan(_message.Message):
-    __slots__ = ("scale_id", "map_version", "parents", "key_ranges", "started_ms")
+    __slots__ = ("scale_id", "map_version", "parents", "key_ranges", "started_ms", "reason")
     SCALE_ID_FIELD_NUMBER: _ClassVar[int]
     MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     PARENTS_FIELD_NUMBER: _ClassVar[int]
     KEY_RANGES_FIELD_NUMBER: _ClassVar[int]
     STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     scale_id: int
     map_version: int
     parents: _containers.RepeatedScalarFieldContainer[int]
     key_ranges: _containers.RepeatedCompositeFieldContainer[KeyRange]
     started_ms: int
-    def __init__(self, scale_id: _Optional[int] = ..., map_version: _Optional[int] = ..., parents: _Optional[_Iterable[int]] = ..., key_ranges: _Optional[_Iterable[_Union[KeyRange, _Mapping]]] = ..., started_ms: _Optional[int] = ...) -> None: ...
+    reason: str
+    def __init__(self, scale_id: _Optional[int] = ..., map_version: _Optional[int] = ..., parents: _Optional[_Iterable[int]] = ..., key_ranges: _Optional[_Iterable[_Union[KeyRange, _Mapping]]] = ..., started_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RetentionCut(_message.Message):
+    __slots__ = ("topic_id", "number", "taken_ms", "shard_ids", "offsets")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_MS_FIELD_NUMBER: _ClassVar[int]
+    SHARD_IDS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    number: int
+    taken_ms: int
+    shard_ids: _containers.RepeatedScalarFieldContainer[int]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic_id: _Optional[int] = ..., number: _Optional[int] = ..., taken_ms: _Optional[int] = ..., shard_ids: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ConsumedCut(_message.Message):
+    __slots__ = ("topic_id", "group", "shard_ids", "offsets", "reported_ms", "epoch")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SHARD_IDS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_MS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    group: str
+    shard_ids: _containers.RepeatedScalarFieldContainer[int]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    reported_ms: int
+    epoch: int
+    def __init__(self, topic_id: _Optional[int] = ..., group: _Optional[str] = ..., shard_ids: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., reported_ms: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class CreateNamespaceRequest(_message.Message):
     __slots__ = ("request_id", "name")
@@ -256,12 +309,14 @@ class DescribeTopicRequest(_message.Message):
     def __init__(self, topic: _Optional[_Union[TopicReference, _Mapping]] = ...) -> None: ...
 
 class DescribeTopicResponse(_message.Message):
-    __slots__ = ("topic", "scale")
+    __slots__ = ("topic", "scale", "consuming_groups")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SCALE_FIELD_NUMBER: _ClassVar[int]
+    CONSUMING_GROUPS_FIELD_NUMBER: _ClassVar[int]
     topic: Topic
     scale: ScalePlan
-    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., scale: _Optional[_Union[ScalePlan, _Mapping]] = ...) -> None: ...
+    consuming_groups: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., scale: _Optional[_Union[ScalePlan, _Mapping]] = ..., consuming_groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListTopicsRequest(_message.Message):
     __slots__ = ("namespace", "prefix", "tags", "page_token", "page_size")
@@ -422,6 +477,22 @@ class EndShardResponse(_message.Message):
     topic: Topic
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ...) -> None: ...
 
+class EnsureLogRequest(_message.Message):
+    __slots__ = ("request_id", "topic_id", "shard_id")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    topic_id: int
+    shard_id: int
+    def __init__(self, request_id: _Optional[str] = ..., topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ...) -> None: ...
+
+class EnsureLogResponse(_message.Message):
+    __slots__ = ("stream",)
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    stream: _common_pb2.Stream
+    def __init__(self, stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ...) -> None: ...
+
 class DeleteTopicRequest(_message.Message):
     __slots__ = ("request_id", "topic", "force", "expected_version")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -455,6 +526,26 @@ class TruncateTopicResponse(_message.Message):
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     topic: Topic
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ...) -> None: ...
+
+class ReportConsumedRequest(_message.Message):
+    __slots__ = ("request_id", "topic", "group", "cut", "unsubscribe", "epoch")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    UNSUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    topic: TopicReference
+    group: str
+    cut: _containers.RepeatedCompositeFieldContainer[ShardPosition]
+    unsubscribe: bool
+    epoch: int
+    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[_Union[TopicReference, _Mapping]] = ..., group: _Optional[str] = ..., cut: _Optional[_Iterable[_Union[ShardPosition, _Mapping]]] = ..., unsubscribe: bool = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class ReportConsumedResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class StartScaleRequest(_message.Message):
     __slots__ = ("request_id", "topic", "map_version", "parents", "key_ranges")

@@ -109,6 +109,16 @@ class TopicsStub(object):
                 request_serializer=rangelog__proto_dot_v1_dot_topic__pb2.EndShardRequest.SerializeToString,
                 response_deserializer=rangelog__proto_dot_v1_dot_topic__pb2.EndShardResponse.FromString,
                 _registered_method=True)
+        self.ReportConsumed = channel.unary_unary(
+                '/rangelog.v1.Topics/ReportConsumed',
+                request_serializer=rangelog__proto_dot_v1_dot_topic__pb2.ReportConsumedRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_topic__pb2.ReportConsumedResponse.FromString,
+                _registered_method=True)
+        self.EnsureLog = channel.unary_unary(
+                '/rangelog.v1.Topics/EnsureLog',
+                request_serializer=rangelog__proto_dot_v1_dot_topic__pb2.EnsureLogRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_topic__pb2.EnsureLogResponse.FromString,
+                _registered_method=True)
 
 
 class TopicsServicer(object):
@@ -205,6 +215,20 @@ class TopicsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportConsumed(self, request, context):
+        """Retention.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EnsureLog(self, request, context):
+        """Streams of brokers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TopicsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -282,6 +306,16 @@ def add_TopicsServicer_to_server(servicer, server):
                     servicer.EndShard,
                     request_deserializer=rangelog__proto_dot_v1_dot_topic__pb2.EndShardRequest.FromString,
                     response_serializer=rangelog__proto_dot_v1_dot_topic__pb2.EndShardResponse.SerializeToString,
+            ),
+            'ReportConsumed': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportConsumed,
+                    request_deserializer=rangelog__proto_dot_v1_dot_topic__pb2.ReportConsumedRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_topic__pb2.ReportConsumedResponse.SerializeToString,
+            ),
+            'EnsureLog': grpc.unary_unary_rpc_method_handler(
+                    servicer.EnsureLog,
+                    request_deserializer=rangelog__proto_dot_v1_dot_topic__pb2.EnsureLogRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_topic__pb2.EnsureLogResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -689,6 +723,60 @@ class Topics(object):
             '/rangelog.v1.Topics/EndShard',
             rangelog__proto_dot_v1_dot_topic__pb2.EndShardRequest.SerializeToString,
             rangelog__proto_dot_v1_dot_topic__pb2.EndShardResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportConsumed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rangelog.v1.Topics/ReportConsumed',
+            rangelog__proto_dot_v1_dot_topic__pb2.ReportConsumedRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_topic__pb2.ReportConsumedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EnsureLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rangelog.v1.Topics/EnsureLog',
+            rangelog__proto_dot_v1_dot_topic__pb2.EnsureLogRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_topic__pb2.EnsureLogResponse.FromString,
             options,
             channel_credentials,
             insecure,
