@@ -328,6 +328,16 @@ def restamp(
     return record_codec.seal([_HEADER.pack(MAGIC, VERSION, *fields), data[HEADER_BYTES:-TRAILER_BYTES]])
 
 
+def with_extension(data: bytes, extension: bytes) -> bytes:
+    """Return the same records behind another extension (see encode_extension)."""
+    known = peek_header(data)
+    size = HEADER_BYTES + len(extension)
+    fields = known._replace(header_size=size, length=known.length - known.header_size + size)
+    return record_codec.seal(
+        [_HEADER.pack(MAGIC, VERSION, *fields), extension, data[known.header_size : -TRAILER_BYTES]]
+    )
+
+
 class Columns(NamedTuple):
     """One batch's columns, as views of one buffer. The offsets are checked: they rise and stay inside the buffer."""
 

@@ -28,6 +28,7 @@ EXTENSION_BYTES_MAX = 960
 
 _FIELD = struct.Struct("<HH")
 _PRODUCER = struct.Struct("<QQI")
+_MERGED = struct.Struct("<QQQQI")
 _U64_MAX = (1 << 64) - 1
 _U32_MAX = (1 << 32) - 1
 
@@ -38,7 +39,7 @@ class Tag(IntEnum):
     BODY_ENCODING = 1  # reserved: the body is not this program's columns
     CONTROL = 2  # reserved: the records are not a user's
     PRODUCER = 0x8001  # the sender of the batch and its number: see Producer
-    TRANSACTION = 0x8002  # reserved: of which transaction, and how many batches of its run follow
+    TRANSACTION = 0x8002  # what a transaction staged and its commit merged: see MergedFrom
     KEY_RANGE = 0x8003  # reserved: which slice of the key space, by which version of its map
 
 
@@ -52,6 +53,19 @@ class Producer(NamedTuple):
     producer_id: int
     epoch: int
     sequence: int
+
+
+class MergedFrom(NamedTuple):
+    """Where a batch was staged: by transaction `number` of `producer_id`, at a shard of the same topic, as its `sequence`.
+
+    `follow`: so many more batches of the run are merged right behind this one.
+    """
+
+    producer_id: int
+    number: int
+    shard_id: int
+    sequence: int
+    follow: int
 
 
 def encode_extension(fields: Mapping[int, bytes]) -> bytes:
@@ -121,3 +135,18 @@ def decode_producer(value: bytes) -> Producer:
         raise ProtocolViolation(f"a record batch's producer field of {len(value)} bytes")
     producer_id, sequence, epoch = _PRODUCER.unpack(value)
     return Producer(producer_id, epoch, sequence)
+
+
+def encode_merged(merged: MergedFrom) -> bytes:
+    """Return the value of a TRANSACTION field. Raises InvalidArgument."""
+    *wide, follow = merged
+    if not (all(0 <= each <= _U64_MAX for each in wide) and 0 <= follow <= _U32_MAX):
+        raise InvalidArgument(f"{merged} is out of bounds")
+    return _MERGED.pack(*merged)
+
+
+def decode_merged(value: bytes) -> MergedFrom:
+    """Read the value of a TRANSACTION field. Raises ProtocolViolation."""
+    if len(value) != _MERGED.size:
+        raise ProtocolViolation(f"a record batch's transaction field of {len(value)} bytes")
+    return MergedFrom(*_MERGED.unpack(value))

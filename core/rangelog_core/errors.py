@@ -27,6 +27,7 @@
     ├── WriterClosed                used after close
     ├── Unavailable                 retriable: not possible now
     │   ├── NotLeader               carries the leader's address where known
+    │   ├── NotOwner                another broker owns the shard or journal, or none does now
     │   ├── AppendTimeout           not acked in time; the append may still be acked
     │   ├── RequestTimeout          no reply in time; the outcome is unknown
     │   ├── NoPlacement             too few range servers to place a range
@@ -38,7 +39,9 @@
     ├── PreconditionFailed          another caller was first (compare-and-set, seal, object key)
     │   ├── SealBelowFloor          readers have seen records above the requested end: carries the floor
     │   ├── TopicStateForbids       not in the topic's present state, which the message names
+    │   ├── TopicKindForbids        not with a topic of this kind: records or table
     │   ├── ShardEnded              the shard is not a current one any more
+    │   ├── ShardLost               the group has handed the shard to another member, or anew
     │   └── StaleMapVersion         the shard map was changed: read it again
     ├── ProtocolViolation           bytes that the protocol does not allow
     │   ├── OutOfOrder              an append that is not at the log end: carries the expected offset
@@ -251,6 +254,12 @@ class Unavailable(RangelogError):
     retriable = True
 
 
+class NotOwner(Unavailable):
+    """This broker does not own the shard or journal, or has closed it: find the owner and ask again."""
+
+    code = "NOT_OWNER"
+
+
 class NotLeader(Unavailable):
     """This member is not the leader; `address` is the leader's address, where known."""
 
@@ -328,10 +337,22 @@ class TopicStateForbids(PreconditionFailed):
     code = "TOPIC_STATE_FORBIDS"
 
 
+class TopicKindForbids(PreconditionFailed):
+    """The topic is of another kind: a table is not produced to, read as records, scaled, truncated or sealed."""
+
+    code = "TOPIC_KIND_FORBIDS"
+
+
 class ShardEnded(PreconditionFailed):
     """The shard has ended: its successors, if any, took its place."""
 
     code = "SHARD_ENDED"
+
+
+class ShardLost(PreconditionFailed):
+    """The group has handed the shard to another member, or anew: what this member did not commit is read again."""
+
+    code = "SHARD_LOST"
 
 
 class StaleMapVersion(PreconditionFailed):

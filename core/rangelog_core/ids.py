@@ -15,6 +15,7 @@ INTERNAL_NAME_START = "_"
 """Where internal names start. `check_name` allows no such start."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_SHARD_STREAM = re.compile(rf"{INTERNAL_NAME_START}topic-([0-9]{{1,20}})-shard-[0-9]{{1,20}}\Z")
 
 
 class ReplicaId(NamedTuple):
@@ -45,6 +46,31 @@ def shard_stream_name(topic_id: int, shard_id: int) -> str:
     return f"{INTERNAL_NAME_START}topic-{topic_id}-shard-{shard_id}"
 
 
+def topic_of_stream_name(name: str) -> int | None:
+    """Return the id of the topic whose shard has a stream of this name; None: it is no shard's.
+
+    >>> topic_of_stream_name(shard_stream_name(1, 2)), topic_of_stream_name(side_log_name(1, 2))
+    (1, None)
+    """
+    found = _SHARD_STREAM.match(name)
+    return int(found[1]) if found else None
+
+
+def side_log_name(topic_id: int, shard_id: int) -> str:
+    """Return the name of the side log of a shard: what its owner remembers beside the records."""
+    return f"{shard_stream_name(topic_id, shard_id)}-side"
+
+
+def journal_stream_name(number: int) -> str:
+    """Return the name of the stream behind a coordinator journal."""
+    return f"{INTERNAL_NAME_START}journal-{number}"
+
+
+def check_readable_name(name: str) -> str:
+    """Return `name` if it is valid for a stream that is read, which may be a shard's. Raises InvalidArgument."""
+    return name if _SHARD_STREAM.match(name) else check_name("stream", name)
+
+
 def is_internal_name(name: str) -> bool:
-    """Whether a stream of this name belongs to a topic: it is created, changed and deleted with the topic only."""
+    """Whether a stream of this name belongs to a topic or a journal: no user creates, changes or deletes it."""
     return name.startswith(INTERNAL_NAME_START)

@@ -87,6 +87,28 @@ TAGS_MAX = 50
 TAGS_BYTES_MAX = 2_048
 """All tags of a topic, keys and values: each change of a topic keeps a copy of them for a while."""
 
+TABLE_KEY_BYTES_MAX = 4 * KIB
+"""Key and family of a row, as they are stored."""
+
+TABLE_VALUE_BYTES_MAX = RECORD_SIZE_BYTES_MAX - 6 * KIB
+"""A row with its key fits in one record of its partition's log, alone or in a snapshot."""
+
+TABLE_COMMAND_BYTES_MAX = RECORD_SIZE_BYTES_MAX - KIB
+"""All writes of one update: one record as well."""
+
+TABLE_WRITES_MAX = 1_000
+"""Of one update."""
+
+TABLE_COMMANDS_MAX = 1_000
+TABLE_COMMANDS_BYTES_MAX = 4 * MIB
+"""Of one request; together with the rest it stays below the gRPC message limit."""
+
+TABLE_KEYS_MAX = 1_000
+"""Keys that one request reads."""
+
+TABLE_PAGE_ROWS_MAX = 1_000
+"""Rows or changes of one response, about half a MiB of them."""
+
 GRPC_MESSAGE_BYTES_MAX = 16 * MIB
 """Set on both ends; the library's default of 4 MiB is too little for a full report of a server's replicas."""
 

@@ -21,13 +21,19 @@ Seconds = float | int | timedelta
 Durability = Literal["flushed", "memory"]
 Compression = Literal["none", "zstd"]
 
+_UINT32_MAX = (1 << 32) - 1
 _INTEGER_MAX = (1 << 62) - 1
 _SECONDS_MAX = 1e12
 _MS = timedelta(milliseconds=1)
 _FOR_EVER_MS = -1
 
-_INTEGERS = {"replicas": 1, "acks": 1, "range_size_bytes_max": 0, "retention_bytes": 0}
-"""The integer fields, with the lowest value of each."""
+_INTEGERS = {
+    "replicas": (1, _UINT32_MAX),
+    "acks": (1, _UINT32_MAX),
+    "range_size_bytes_max": (0, _INTEGER_MAX),
+    "retention_bytes": (0, _INTEGER_MAX),
+}
+"""The integer fields, with the lowest value of each and the highest that its message holds."""
 _TIMES = {
     "range_age_seconds": "range_age_ms_max",
     "retention_seconds": "retention_ms",
@@ -121,9 +127,9 @@ def config_message(config: StreamConfig | StreamConfigChange) -> tuple[common_pb
 
 def _wire_value(name: str, value: Any) -> int:
     if name in _INTEGERS:
-        least = _INTEGERS[name]
-        if type(value) is not int or not least <= value <= _INTEGER_MAX:
-            raise InvalidArgument(f"{name} must be a whole number from {least} up, not {value!r}")
+        least, most = _INTEGERS[name]
+        if type(value) is not int or not least <= value <= most:
+            raise InvalidArgument(f"{name} must be a whole number from {least} to {most}, not {value!r}")
         return value
     if name in _TIMES:
         return _ms(name, value)

@@ -34,6 +34,10 @@ class BrokerClient:
         """Report that a broker accepts no connection; the placement driver checks."""
         return await self._pd.call_service(BrokersStub, lambda stub: stub.ReportBrokerLost, request, timeout_s)
 
+    async def find_owners(self, request: pb.FindOwnersRequest, *, timeout_s: float) -> pb.FindOwnersResponse:
+        """Find the brokers that shards and journals are assigned to."""
+        return await self._pd.call_service(BrokersStub, lambda stub: stub.FindOwners, request, timeout_s)
+
     async def list_brokers(self, request: pb.ListBrokersRequest, *, timeout_s: float) -> pb.ListBrokersResponse:
         """List the brokers."""
         return await self._pd.call_service(BrokersStub, lambda stub: stub.ListBrokers, request, timeout_s)

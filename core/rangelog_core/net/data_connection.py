@@ -2,8 +2,9 @@
 
 What holds: a request ends with a reply of its id, an error, a typed timeout, or the end of the connection; a subscription
 receives any number of replies before that. A connection that receives nothing for seconds while a request waits is dead,
-and is closed. Replies to appends go to the listener of their range, or are dropped when it has none. The peer is the named
-server and incarnation, or the connection is refused. A violation of the protocol closes the connection, with a reason.
+and is closed. Replies to appends go to the listener of their range, or are dropped when it has none; the reply to a request
+that was `put` goes to its own listener, whenever it comes. The peer is the named server and incarnation, or the connection is
+refused. A violation of the protocol closes the connection, with a reason.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol, TypeVar, cast
+from typing import Literal, Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError
 
@@ -37,6 +38,7 @@ from rangelog_core.limits import (
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.budgets import AppendBudget, FetchBudget
 from rangelog_core.net.keepalive import notice_vanished_peer
+from rangelog_core.net.put_requests import PutRequests, ReplyListener
 from rangelog_core.net.send_queue import SendQueue
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES
 from rangelog_proto.v1 import common_pb2, data_pb2
@@ -46,6 +48,8 @@ SILENT_S = 3.0
 """A peer that sends nothing for so long while a request waits counts as dead."""
 CONFIRMS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
+
+PeerKind = Literal["range server", "broker"]
 
 _T = TypeVar("_T")
 _log = logging.getLogger("rangelog.transport")
@@ -113,10 +117,12 @@ class Replies:
 
 
 class DataConnection(asyncio.BufferedProtocol):
-    """A connection to one range server. Make it with `connect`; close it with `close`."""
+    """A connection to one range server, or of producers to a broker. Make it with `connect`; close it with `close`."""
 
-    def __init__(self, replica: ReplicaId) -> None:
+    def __init__(self, replica: ReplicaId, kind: PeerKind = "range server") -> None:
+        """`kind`: what messages call the peer."""
         self.replica = replica
+        self.peer = f"{kind} {replica.server}"
         self.closed: RangelogError | None = None
         self.protocol_version = 0  # in force, once both sides agreed
         self.features: frozenset[str] = frozenset()  # that both sides announced
@@ -129,6 +135,7 @@ class DataConnection(asyncio.BufferedProtocol):
         self._pending: dict[int, asyncio.Future[Frame]] = {}
         self._subscriptions: dict[int, Replies] = {}
         self._listeners: dict[tuple[int, int], RangeListener] = {}
+        self._put_requests = PutRequests()
         self._confirms: list[tuple[int, int, int, int]] = []  # that go out together
         self._out: SendQueue | None = None
 
@@ -142,6 +149,7 @@ class DataConnection(asyncio.BufferedProtocol):
         tls: ssl.SSLContext | None = None,
         client_name: str = "",
         timeout_s: float = CONNECT_TIMEOUT_S,
+        kind: PeerKind = "range server",
     ) -> DataConnection:
         """Connect and agree on a version with the server.
 
@@ -151,27 +159,31 @@ class DataConnection(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
-                _, connection = await loop.create_connection(lambda: cls(replica), host, port, ssl=tls)
-                hello = data_pb2.Hello(
-                    protocol_version=DATA_PLANE_VERSIONS.highest,
-                    protocol_version_min=DATA_PLANE_VERSIONS.lowest,
-                    features=sorted(FEATURES),
-                    client=client_name,
-                    token=token or "",
-                    server=replica.server,
-                    incarnation=replica.incarnation,
-                )
-                try:
-                    reply = await connection.request(Opcode.HELLO, hello.SerializeToString(), timeout_s=timeout_s)
-                    connection._greeted(reply.message)
-                except BaseException:
-                    connection.close()
-                    raise
+                _, connection = await loop.create_connection(lambda: cls(replica, kind), host, port, ssl=tls)
+                await connection.greet(token=token, client_name=client_name, timeout_s=timeout_s)
         except TimeoutError as error:
-            raise RequestTimeout(f"range server {replica.server} at {address} does not answer") from error
+            raise RequestTimeout(f"{kind} {replica.server} at {address} does not answer") from error
         except OSError as error:
-            raise Unavailable(f"range server {replica.server} at {address} cannot be reached") from error
+            raise Unavailable(f"{kind} {replica.server} at {address} cannot be reached") from error
         return connection
+
+    async def greet(self, *, token: str | None, client_name: str, timeout_s: float) -> None:
+        """Agree on a version with the server; part of `connect`. Raises as `connect` does, and closes the connection then."""
+        hello = data_pb2.Hello(
+            protocol_version=DATA_PLANE_VERSIONS.highest,
+            protocol_version_min=DATA_PLANE_VERSIONS.lowest,
+            features=sorted(FEATURES),
+            client=client_name,
+            token=token or "",
+            server=self.replica.server,
+            incarnation=self.replica.incarnation,
+        )
+        try:
+            reply = await self.request(Opcode.HELLO, hello.SerializeToString(), timeout_s=timeout_s)
+            self._greeted(reply.message)
+        except BaseException:
+            self.close()
+            raise
 
     # ---- use
 
@@ -214,7 +226,7 @@ class DataConnection(asyncio.BufferedProtocol):
     def _timed_out(self, future: asyncio.Future[_T], timeout_s: float, received_count: int) -> None:
         if future.done():
             return
-        problem = RequestTimeout(f"range server {self.replica.server} did not answer within {timeout_s:g} s")
+        problem = RequestTimeout(f"{self.peer} did not answer within {timeout_s:g} s")
         future.set_exception(problem)
         if self._received_count == received_count and timeout_s >= SILENT_S:
             self._close(problem)  # its machine may be gone: TCP alone would notice after a quarter of an hour
@@ -225,6 +237,24 @@ class DataConnection(asyncio.BufferedProtocol):
         """Send without waiting; an append's replies go to its range's listener. Does nothing once closed."""
         if self.closed is None:
             self._write(opcode, self._next_id() if request_id is None else request_id, message, payload)
+
+    def put(self, opcode: Opcode, message: bytes, payload: Sequence[bytes], listener: ReplyListener) -> int:
+        """Send a request whose reply goes to a listener; return its id. Sends nothing once the connection is closed."""
+        request_id = self._next_id()
+        if self.closed is None:
+            self._put_requests.add(request_id, listener)
+            self._write(opcode, request_id, message, payload)
+        return request_id
+
+    def attach(self, listener: ReplyListener) -> None:
+        """Tell who puts requests when the connection ends, until it is detached. Raises the error that closed it."""
+        if self.closed is not None:
+            raise self.closed
+        self._put_requests.attach(listener)
+
+    def detach(self, listener: ReplyListener) -> None:
+        """Forget a listener, but for replies to what it has put. Idempotent."""
+        self._put_requests.detach(listener)
 
     def send_encoded(self, buffers: Sequence[bytes]) -> None:
         """Send a frame that was encoded before, perhaps for several connections. Does nothing once closed."""
@@ -249,7 +279,7 @@ class DataConnection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close at once; idempotent."""
-        self._close(Unavailable(f"the connection to range server {self.replica.server} was closed"))
+        self._close(Unavailable(f"the connection to {self.peer} was closed"))
 
     # ---- asyncio.BufferedProtocol
 
@@ -270,7 +300,7 @@ class DataConnection(asyncio.BufferedProtocol):
             for frame in self._decoder.received(nbytes):
                 self._dispatch(frame)
         except (FrameError, DecodeError) as error:
-            self._close(ProtocolViolation(f"range server {self.replica.server}: {error}"))
+            self._close(ProtocolViolation(f"{self.peer}: {error}"))
 
     def pause_writing(self) -> None:
         """Keep what is put from now on: the server does not read as fast."""
@@ -288,7 +318,7 @@ class DataConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all requests, since the socket is closed."""
-        self._close(Unavailable(f"the connection to range server {self.replica.server} broke"))
+        self._close(Unavailable(f"the connection to {self.peer} broke"))
 
     # ---- inside
 
@@ -297,11 +327,11 @@ class DataConnection(asyncio.BufferedProtocol):
         try:
             reply = data_pb2.HelloReply.FromString(message)
         except DecodeError as error:
-            raise ProtocolViolation(f"range server {self.replica.server}: a malformed reply to hello") from error
+            raise ProtocolViolation(f"{self.peer}: a malformed reply to hello") from error
         lowest, highest = DATA_PLANE_VERSIONS
         if not lowest <= reply.protocol_version <= highest:
             raise ProtocolViolation(
-                f"range server {self.replica.server} chose version {reply.protocol_version} of the data plane; this client "
+                f"{self.peer} chose version {reply.protocol_version} of the data plane; this client "
                 f"offered {DATA_PLANE_VERSIONS}"
             )
         self.protocol_version = reply.protocol_version
@@ -341,6 +371,8 @@ class DataConnection(asyncio.BufferedProtocol):
         future = self._pending.get(frame.request_id)
         subscription = self._subscriptions.get(frame.request_id)
         if frame.opcode is not Opcode.ERROR:
+            if self._put_requests.taken(frame):
+                return
             if subscription is not None:
                 subscription.put(frame)
             elif future is not None and not future.done():
@@ -348,6 +380,8 @@ class DataConnection(asyncio.BufferedProtocol):
             return
         told = data_pb2.Error.FromString(frame.message)
         error = error_from_code(told.code, told.message, epoch=told.epoch or None, offset=told.offset)
+        if self._put_requests.refused(frame.request_id, error):
+            return
         if subscription is not None:
             subscription.fail(error)
             return
@@ -379,6 +413,7 @@ class DataConnection(asyncio.BufferedProtocol):
         listeners, self._listeners = list(self._listeners.values()), {}
         for listener in listeners:
             listener.connection_closed(error)
+        self._put_requests.close(error)
 
 
 class DataConnections:
@@ -416,20 +451,20 @@ class DataConnections:
         connection = self._connections.get(replica)
         return connection if connection is not None and connection.closed is None else None
 
-    async def get(self, replica: ReplicaId, address: str = "") -> DataConnection:
+    async def get(self, replica: ReplicaId, address: str = "", *, kind: PeerKind = "range server") -> DataConnection:
         """Return the connection to a replica's server. Raises as DataConnection.connect does.
 
-        `address`: where it is not the learned one.
+        `address`: where it is not the learned one. `kind`: what messages call the server.
         """
         connection = self.existing(replica)
         if connection is not None:
             return connection
         address = address or self.addresses.get(replica, "")
         if not address:
-            raise Unavailable(f"range server {replica} is no longer registered")
+            raise Unavailable(f"{kind} {replica} is no longer registered")
         task = self._making.get(replica)
         if task is None:
-            task = asyncio.create_task(self._make(replica, address))
+            task = asyncio.create_task(self._make(replica, address, kind))
             self._making[replica] = task
             task.add_done_callback(lambda _: self._making.pop(replica, None))
         try:
@@ -440,10 +475,10 @@ class DataConnections:
                 raise Unavailable("the client was closed while it connected") from None
             raise
 
-    async def _make(self, replica: ReplicaId, address: str) -> DataConnection:
+    async def _make(self, replica: ReplicaId, address: str, kind: PeerKind) -> DataConnection:
         keep_large_blocks()
         connection = await DataConnection.connect(
-            address, replica, token=self._token, tls=self._tls, client_name=self._client_name
+            address, replica, token=self._token, tls=self._tls, client_name=self._client_name, kind=kind
         )
         self._connections[replica] = connection
         return connection

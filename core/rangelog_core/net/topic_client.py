@@ -78,6 +78,16 @@ class TopicClient:
         """End the parents of a scale and make its children current, if all have ended as named."""
         return await self._pd.call_service(TopicsStub, lambda stub: stub.CommitScale, request, timeout_s)
 
+    async def ensure_log(self, request: pb.EnsureLogRequest, *, timeout_s: float) -> pb.EnsureLogResponse:
+        """Create the side log of a shard, or the stream of a coordinator journal, unless it exists."""
+        return await self._pd.call_service(TopicsStub, lambda stub: stub.EnsureLog, request, timeout_s)
+
     async def end_shard(self, request: pb.EndShardRequest, *, timeout_s: float) -> pb.EndShardResponse:
         """End a shard of a topic that is being sealed, if it has ended as named."""
         return await self._pd.call_service(TopicsStub, lambda stub: stub.EndShard, request, timeout_s)
+
+    async def report_consumed(
+        self, request: pb.ReportConsumedRequest, *, timeout_s: float
+    ) -> pb.ReportConsumedResponse:
+        """Report where a group stands, which subscribes it for retention; or unsubscribe it."""
+        return await self._pd.call_service(TopicsStub, lambda stub: stub.ReportConsumed, request, timeout_s)
