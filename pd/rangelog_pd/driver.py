@@ -24,6 +24,7 @@ from rangelog_pd.reconcile.broker_view import BrokersView
 from rangelog_pd.reconcile.commands import commands
 from rangelog_pd.reconcile.owner_commands import assign_command, owner_commands
 from rangelog_pd.reconcile.task_board import TaskBoard
+from rangelog_pd.reconcile.topic_upkeep import TopicUpkeep
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.reconcile.watches import Watches
 from rangelog_pd.settings import PdSettings
@@ -55,6 +56,7 @@ class Driver:
         self.watches = Watches()
         self.brokers = BrokersView(settings.server_dead_ms)
         self.broker_probes = BrokerProbes()
+        self.topics = TopicUpkeep(settings.scaling_minute_ms, settings.scale_timeout_ms, settings.retention_interval_ms)
         self._clock = ClusterTime()
         self._clock_is_off = False
         self._leading_term: int | None = None
@@ -192,6 +194,7 @@ class Driver:
             self._leading_term = term
             self.view.start_leading(self.now_ms())
             self.brokers.start_leading(self.now_ms())
+            self.topics.start_leading()
             self._clock.begin(self.now_ms(), self.wall_ms(), self._machine.state.time_ms)
             self._judge_time()
             self.tasks.clear()
@@ -214,6 +217,7 @@ class Driver:
                 named = bool(state.cluster_id)
                 wanted = commands(state, self.view, self.now_ms(), time_ms)
                 wanted += owner_commands(state.owners, self.brokers, self.now_ms())
+                wanted += self.topics.commands(state, self.view.upkeep.sizes.get, self.now_ms(), time_ms)
                 if (state.undated or state.undated_ranges) and not self._clock.provisional:
                     wanted.append(pd_state_pb2.Command(mark_log_ends=pd_state_pb2.MarkLogEnds()))  # to date them
             await self._raise_cluster_version()
@@ -256,3 +260,10 @@ class Driver:
             response_of(result)
         except RangelogError as error:
             _log.info("%s: %s", command.WhichOneof("action"), error)
+            return
+        if command.HasField("start_own_scale"):
+            own = command.start_own_scale
+            _log.info("topic %d is scaled: %s", own.request.topic.topic_id, own.reason)
+        elif command.HasField("cancel_scale"):
+            _log.warning("topic %d: nobody carried out scale %d, which is cancelled", command.cancel_scale.topic_id,
+                         command.cancel_scale.scale_id)  # fmt: skip

@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT
+from rangelog_pd.reconcile.retention_queue import INTERVAL_MS_MIN
+from rangelog_pd.reconcile.scaling_view import MINUTE_MS, PLAN_TIMEOUT_MS
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 from rangelog_server_common.data_directory import check_directory_name
 
@@ -39,6 +41,9 @@ class PdSettings(BaseSettings):
     server_dead_ms: int = Field(default=5_000, ge=200)
     tier_prepare_ttl_ms: int = Field(default=120_000, ge=1_000)
     delete_grace_ms: int = Field(default=DELETE_GRACE_MS_DEFAULT, ge=0)
+    scaling_minute_ms: int = Field(default=MINUTE_MS, ge=100)
+    scale_timeout_ms: int = Field(default=int(PLAN_TIMEOUT_MS), ge=1_000)
+    retention_interval_ms: int = Field(default=INTERVAL_MS_MIN, ge=100)
     snapshot_entries: int = Field(default=5_000, ge=100)
     feature_level_max: int = Field(default=FEATURE_LEVEL, ge=FEATURE_LEVEL_MIN, le=FEATURE_LEVEL)
 

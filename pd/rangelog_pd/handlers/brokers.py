@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from rangelog_core.errors import PreconditionFailed
+from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_core.ids import check_name
 from rangelog_core.net.addresses import split_address
 from rangelog_pd.driver import Driver
+from rangelog_pd.state.owner_tables import JOURNAL_KEYS
 from rangelog_proto.v1 import broker_pb2 as pb
 from rangelog_proto.v1 import pd_state_pb2
+
+SHARDS_MAX = 1_000
 
 
 async def register_broker(driver: Driver, request: pb.RegisterBrokerRequest) -> pb.RegisterBrokerResponse:
     """Register a broker. Raises InvalidArgument, PreconditionFailed (another one of this name is alive elsewhere)."""
     check_name("broker", request.name)
     split_address(request.address)
+    if request.control_address:
+        split_address(request.control_address)
     await driver.barrier()
     with driver.state() as state:
         known = state.owners.brokers.find(request.name)
@@ -27,14 +32,18 @@ async def register_broker(driver: Driver, request: pb.RegisterBrokerRequest) -> 
     driver.brokers.registered(request.name, request.incarnation, driver.now_ms())
     await driver.assign_owners()
     response.heartbeat_interval_ms = driver.settings.heartbeat_interval_ms
+    response.rate_minute_ms = driver.settings.scaling_minute_ms
     return response
 
 
 async def broker_heartbeat(driver: Driver, request: pb.BrokerHeartbeatRequest) -> pb.BrokerHeartbeatResponse:
-    """Note that a broker lives, and the loads of its shards."""
+    """Note that a broker lives, and what it reports of its shards."""
     await driver.barrier()
     with driver.state() as state:
-        return driver.brokers.heartbeat(state.owners, request, driver.now_ms())
+        response = driver.brokers.heartbeat(state.owners, request, driver.now_ms())
+        if not response.register:
+            response.cover.extend(driver.topics.heartbeat(state, request, driver.now_ms()))
+        return response
 
 
 async def report_broker_lost(driver: Driver, request: pb.ReportBrokerLostRequest) -> pb.ReportBrokerLostResponse:
@@ -56,7 +65,36 @@ async def report_broker_lost(driver: Driver, request: pb.ReportBrokerLostRequest
 
 
 async def list_brokers(driver: Driver, request: pb.ListBrokersRequest) -> pb.ListBrokersResponse:
-    """Return all brokers."""
+    """Return all brokers, and how much is assigned to each."""
     await driver.barrier()
     with driver.state() as state:
-        return pb.ListBrokersResponse(brokers=state.owners.brokers.values())
+        owners = state.owners
+        response = pb.ListBrokersResponse(brokers=owners.brokers.values())
+        for name, keys in owners.owned.items():
+            journals = sum(key in keys for key in JOURNAL_KEYS)
+            response.owned.add(broker=name, shards=len(keys) - journals, journals=journals)
+    return response
+
+
+async def find_owners(driver: Driver, request: pb.FindOwnersRequest) -> pb.FindOwnersResponse:
+    """Return what the shards and journals are assigned to, as far as those brokers count as alive. Raises InvalidArgument."""
+    if len(request.shards) > SHARDS_MAX:
+        raise InvalidArgument(f"one call finds the owners of at most {SHARDS_MAX} shards")
+    await driver.barrier()
+    response = pb.FindOwnersResponse()
+    brokers: dict[str, pb.Broker] = {}
+    with driver.state() as state:
+        owners = state.owners
+        for each in request.shards:
+            found = owners.assignments.find((each.topic_id, each.shard_id))
+            if found is not None and owners.is_alive(found.broker, found.incarnation):
+                response.assignments.append(found)
+                brokers[found.broker] = owners.brokers[found.broker]
+            else:
+                shard = state.topics.shards.find((each.topic_id, each.shard_id))
+                if shard is not None and shard.ended_version:
+                    response.ended.append(each)
+                elif each.topic_id and state.topics.topics.find(each.topic_id) is None:
+                    response.missing.append(each)
+        response.brokers.extend(brokers.values())
+    return response

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rangelog_core.errors import RangelogError
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.servers import describe_servers
+from rangelog_pd.reconcile.topic_tasks import topic_tasks
 from rangelog_proto.v1 import pd_pb2 as pb
 
 
@@ -47,6 +48,10 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
 
 
 async def list_tasks(driver: Driver, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
-    """Return the leader's directives that are not done yet."""
+    """Return what topics have left to do, and the leader's directives that are not done yet. Work of topics does not fail."""
     await driver.barrier()
-    return pb.ListTasksResponse(tasks=driver.tasks.listing(driver.wall_ms(), failing_only=request.failing_only))
+    found = driver.tasks.listing(driver.wall_ms(), failing_only=request.failing_only)
+    if not request.failing_only:
+        with driver.state() as state:
+            found = [*topic_tasks(state, driver.time_ms()), *found]
+    return pb.ListTasksResponse(tasks=found)

@@ -56,6 +56,8 @@ _TOPIC_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "CancelScale": topics.cancel_scale,
     "CommitScale": topics.commit_scale,
     "EndShard": topics.end_shard,
+    "EnsureLog": topics.ensure_log,
+    "ReportConsumed": topics.report_consumed,
 }
 
 _BROKER_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
@@ -63,6 +65,7 @@ _BROKER_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "BrokerHeartbeat": brokers.broker_heartbeat,
     "ReportBrokerLost": brokers.report_broker_lost,
     "ListBrokers": brokers.list_brokers,
+    "FindOwners": brokers.find_owners,
 }
 
 

@@ -53,7 +53,7 @@ async def create_topic(driver: Driver, request: pb.CreateTopicRequest) -> pb.Cre
     with_topic_defaults(request.config)
     stream = request.config.stream
     if not stream.HasField("tiered"):
-        stream.tiered = bool(driver.settings.tier_url)
+        stream.tiered = bool(driver.settings.tier_url) and request.config.kind != pb.TOPIC_KIND_TABLE
     if not stream.HasField("range_age_ms_max"):
         stream.range_age_ms_max = RANGE_AGE_MS_DEFAULT
     return await driver.propose_request(pb.CreateTopicResponse, request.request_id, create_topic=request)
@@ -66,7 +66,8 @@ async def describe_topic(driver: Driver, request: pb.DescribeTopicRequest) -> pb
         topic = state.topics.referred(request.topic)
         work = state.topics.work.find(topic.topic_id)
         scale = work.scale if work is not None and work.HasField("scale") else None
-        return pb.DescribeTopicResponse(topic=topic, scale=scale)
+        groups = state.cuts.groups.get(topic.topic_id, ())
+        return pb.DescribeTopicResponse(topic=topic, scale=scale, consuming_groups=groups)
 
 
 async def list_topics(driver: Driver, request: pb.ListTopicsRequest) -> pb.ListTopicsResponse:
@@ -135,6 +136,16 @@ async def commit_scale(driver: Driver, request: pb.CommitScaleRequest) -> pb.Com
 async def end_shard(driver: Driver, request: pb.EndShardRequest) -> pb.EndShardResponse:
     """End a shard of a topic that is being sealed. Raises what shards.end_shard raises."""
     return await driver.propose_request(pb.EndShardResponse, request.request_id, end_shard=request)
+
+
+async def report_consumed(driver: Driver, request: pb.ReportConsumedRequest) -> pb.ReportConsumedResponse:
+    """Note where a group stands that subscribes for retention. Raises what retention.report_consumed raises."""
+    return await driver.propose_request(pb.ReportConsumedResponse, request.request_id, report_consumed=request)
+
+
+async def ensure_log(driver: Driver, request: pb.EnsureLogRequest) -> pb.EnsureLogResponse:
+    """Return a shard's side log, or a coordinator journal's stream. Raises TopicNotFound, ShardNotFound."""
+    return await driver.propose_request(pb.EnsureLogResponse, request.request_id, ensure_log=request)
 
 
 async def list_shards(driver: Driver, request: pb.ListShardsRequest) -> pb.ListShardsResponse:

@@ -22,9 +22,6 @@ COMMANDS_MAX = 50
 REPAIRS_LOOKED_AT_MAX = 200
 """Repairs that one round examines; the next round continues."""
 
-UNFINISHED_TOPICS_MAX = 4
-"""Topics that one round goes on with: each entry may change a thousand streams."""
-
 MARK_LOG_ENDS_MS = 1_000.0
 MARKS_MAX = 200
 """Servers in one command, which must stay below the size of a Raft command even if all names are long."""
@@ -40,7 +37,6 @@ def commands(state: State, view: ClusterView, now_ms: float, time_ms: int) -> li
         _log_ends(state, view, now_ms),
         _hot_drops(state, upkeep, time_ms),
         _dead_uploads(state, view, now_ms, time_ms),
-        _unfinished_topics(state),
         _retention(state, upkeep, time_ms),
         _repairs(state, view, now_ms),
     ):
@@ -63,12 +59,6 @@ def _dead_uploads(state: State, view: ClusterView, now_ms: float, time_ms: int) 
         dead = view.health(state, each.server, each.incarnation, now_ms) is ServerHealth.DEAD
         if dead or each.prepare_deadline_ms < time_ms:
             yield pd_state_pb2.Command(abandon_object=pd_state_pb2.AbandonObject(object_id=each.object_id))
-
-
-def _unfinished_topics(state: State) -> Iterator[pd_state_pb2.Command]:
-    """Yield the next part of truncations, updates and deletions that are too large for one entry."""
-    for topic_id in islice(state.topics.unfinished, UNFINISHED_TOPICS_MAX):
-        yield pd_state_pb2.Command(continue_topic=pd_state_pb2.ContinueTopic(topic_id=topic_id))
 
 
 def _retention(state: State, upkeep: Upkeep, time_ms: int) -> Iterator[pd_state_pb2.Command]:

@@ -1,11 +1,13 @@
 """The sizes of streams with a bound, updated as ranges are added, reported and removed.
 
 What holds: a sealed range counts with the largest size that one of its replicas reported, or with the size of its committed
-objects if it has no replicas. Only streams with `retention_bytes` are kept here.
+objects if it has no replicas. Only streams with `retention_bytes` are kept here; those of shards are trimmed with
+their topics, and only measured.
 """
 
 from __future__ import annotations
 
+from rangelog_core.ids import is_internal_name
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2
 
@@ -60,7 +62,7 @@ class StreamSizes:
     def _trim_to(self, state: State, stream_id: int) -> int | None:
         """Return the end of the last range that, with all later ones, exceeds the bound."""
         stream = state.streams.find(stream_id)
-        if stream is None or not stream.config.retention_bytes:
+        if stream is None or not stream.config.retention_bytes or is_internal_name(stream.name):
             return None
         left, end = self._totals.get(stream_id, 0), None
         for each in state.ranges.of(stream_id).values():

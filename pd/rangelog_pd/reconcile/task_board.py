@@ -71,6 +71,8 @@ class TaskBoard:
         found = sorted(
             (entry.task for entry in self._entries.values() if not entry.done), key=lambda task: task.since_ms
         )
+        for task in found:
+            task.age_ms = max(0, now_ms - task.since_ms)
         return [task for task in found if task.last_error] if failing_only else found
 
     def expire(self, now_ms: int) -> None:

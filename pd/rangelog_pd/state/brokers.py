@@ -22,7 +22,7 @@ def register_broker(
     check_name("broker", request.name)
     if not request.incarnation:
         raise InvalidArgument("a broker registers with an incarnation above 0")
-    if not 1 <= len(request.address) <= ADDRESS_LENGTH_MAX:
+    if not request.address or max(len(request.address), len(request.control_address)) > ADDRESS_LENGTH_MAX:
         raise InvalidArgument(f"a broker registers with its address, of at most {ADDRESS_LENGTH_MAX} characters")
     if max(len(request.zone), len(request.version)) > NAME_LENGTH_MAX:
         raise InvalidArgument(f"zone and version of a broker have at most {NAME_LENGTH_MAX} characters")
@@ -32,6 +32,7 @@ def register_broker(
         name=request.name,
         incarnation=request.incarnation,
         address=request.address,
+        control_address=request.control_address,
         zone=request.zone,
         version=request.version,
         registered_ms=now_ms,

@@ -15,7 +15,18 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from rangelog_core.errors import InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
-from rangelog_pd.state import brokers, namespaces, objects, ranges, servers, shards, streams, topics
+from rangelog_pd.state import (
+    brokers,
+    namespaces,
+    objects,
+    ranges,
+    retention,
+    servers,
+    shards,
+    side_logs,
+    streams,
+    topics,
+)
 from rangelog_pd.state.batches import BATCHES
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.snapshot import Frozen, freeze, thaw
@@ -67,6 +78,11 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "register_broker": brokers.register_broker,
     "mark_broker_lost": brokers.mark_broker_lost,
     "assign_shards": brokers.assign_shards,
+    "ensure_log": side_logs.ensure_log,
+    "start_own_scale": shards.start_own_scale,
+    "retain_topic": retention.retain_topic,
+    "take_cuts": retention.take_cuts,
+    "report_consumed": retention.report_consumed,
 }
 
 

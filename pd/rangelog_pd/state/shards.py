@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 
 from rangelog_core.errors import (
     InvalidArgument,
-    OffsetOutOfRange,
     PreconditionFailed,
     ShardEnded,
     StaleMapVersion,
@@ -23,12 +22,15 @@ from rangelog_core.errors import (
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.key_ranges import KeyRange, check_tiling, key_range_from_bytes, overlapping
 from rangelog_core.limits import COMMAND_SHARDS_MAX, TOPIC_SHARDS_MAX
+from rangelog_pd.state.side_logs import check_side_log, fence_side_log
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_pd.state.topic_config import stream_config_of
 from rangelog_pd.state.topic_states import ACTIVE, SCALING, SEALED, SEALING, check_legal, enter
 from rangelog_pd.state.topic_tables import key_range_of
-from rangelog_proto.v1 import common_pb2, topic_pb2
+from rangelog_proto.v1 import common_pb2, pd_state_pb2, topic_pb2
+
+REASON_LENGTH_MAX = 300
 
 
 def parse_key_ranges(sent: Iterable[topic_pb2.KeyRange]) -> list[KeyRange]:
@@ -70,9 +72,20 @@ def begin_shard(
     return shard
 
 
+def start_own_scale(state: State, command: pd_state_pb2.StartOwnScale, now_ms: int) -> topic_pb2.StartScaleResponse:
+    """Keep the plan of a scale that the leader wants by itself, with its reason. Raises as `start_scale`."""
+    return _start(state, command.request, now_ms, command.reason or "unknown")
+
+
 def start_scale(state: State, request: topic_pb2.StartScaleRequest, now_ms: int) -> topic_pb2.StartScaleResponse:
     """Keep the plan of a scale. Raises TopicNotFound, TopicStateForbids, StaleMapVersion, ShardNotFound, ShardEnded,
     KeyRangeGap, KeyRangeOverlap, InvalidArgument."""
+    return _start(state, request, now_ms, "")
+
+
+def _start(
+    state: State, request: topic_pb2.StartScaleRequest, now_ms: int, reason: str
+) -> topic_pb2.StartScaleResponse:
     topic = copy_of(state.topics.referred(request.topic))
     check_legal(topic, "start the scale of")
     if request.map_version != topic.map_version:
@@ -90,7 +103,7 @@ def start_scale(state: State, request: topic_pb2.StartScaleRequest, now_ms: int)
         raise InvalidArgument(f"the scale would leave {left} current shards; the limit is {TOPIC_SHARDS_MAX}")
     cover = [key_range_of(_current(state, topic, shard_id)) for shard_id in parents]
     key_ranges = check_tiling(parse_key_ranges(request.key_ranges), cover)
-    enter(topic, "start the scale of", SCALING)
+    enter(topic, "start the scale of", SCALING, now_ms)
     topic.scale_id += 1
     work = state.topics.work_of(topic.topic_id)
     work.scale.CopyFrom(
@@ -100,6 +113,7 @@ def start_scale(state: State, request: topic_pb2.StartScaleRequest, now_ms: int)
             parents=parents,
             key_ranges=[encode_key_range(each) for each in key_ranges],
             started_ms=now_ms,
+            reason=reason[:REASON_LENGTH_MAX],
         )
     )
     state.topics.put_work(work)
@@ -115,7 +129,8 @@ def cancel_scale(state: State, request: topic_pb2.CancelScaleRequest, now_ms: in
     check_legal(topic, "cancel the scale of")
     work = _planned(state, topic, request.scale_id)
     work.ClearField("scale")
-    enter(topic, "cancel the scale of", ACTIVE)
+    enter(topic, "cancel the scale of", ACTIVE, now_ms)
+    topic.last_scale_ms = now_ms
     state.topics.put_work(work)
     state.topics.put_topic(topic)
     return topic_pb2.CancelScaleResponse(topic=topic)
@@ -152,8 +167,9 @@ def commit_scale(state: State, request: topic_pb2.CommitScaleRequest, now_ms: in
     for key_range, before in zip(key_ranges, predecessors, strict=True):
         begin_shard(state, topic, key_range, sorted(before), now_ms)
     work.ClearField("scale")
-    enter(topic, "commit the scale of", ACTIVE)
+    enter(topic, "commit the scale of", ACTIVE, now_ms)
     topic.committed_scale_id = request.scale_id
+    topic.last_scale_ms = now_ms
     state.topics.put_work(work)
     state.topics.put_topic(topic)
     return topic_pb2.CommitScaleResponse(topic=topic)
@@ -173,19 +189,9 @@ def end_shard(state: State, request: topic_pb2.EndShardRequest, now_ms: int) -> 
     _check_end(state, shard, request.end)
     topic.map_version += 1
     _end_shard(state, topic, shard)
-    enter(topic, "end a shard of", SEALING if topic.current_shard_count else SEALED)
+    enter(topic, "end a shard of", SEALING if topic.current_shard_count else SEALED, now_ms)
     state.topics.put_topic(topic)
     return topic_pb2.EndShardResponse(topic=topic)
-
-
-def check_position(state: State, shard: topic_pb2.Shard, offset: int) -> None:
-    """Raise OffsetOutOfRange for an offset beyond the sealed ranges of a shard."""
-    stream = state.streams[shard.stream_id]
-    if offset > stream.next_offset:
-        raise OffsetOutOfRange(
-            f"shard {shard.shard_id} cannot be cut at {offset}: its sealed ranges end at {stream.next_offset}",
-            offset=stream.next_offset,
-        )
 
 
 def _current(state: State, topic: topic_pb2.Topic, shard_id: int) -> topic_pb2.Shard:
@@ -208,6 +214,7 @@ def _check_end(state: State, shard: topic_pb2.Shard, end: topic_pb2.ShardEnd) ->
     """Check an end against the stream. Raises InvalidArgument, WriterFenced, PreconditionFailed."""
     if end.stream_id != shard.stream_id:
         raise InvalidArgument(f"the stream of shard {shard.shard_id} is {shard.stream_id}, not {end.stream_id}")
+    check_side_log(state, shard.topic_id, shard.shard_id)
     stream = state.streams[shard.stream_id]
     if end.epoch != stream.epoch:
         raise WriterFenced(
@@ -241,6 +248,7 @@ def _end_shard(state: State, topic: topic_pb2.Topic, shard: topic_pb2.Shard) -> 
     stream.sealed_for_good = True
     stream.version += 1
     state.put_stream(stream)
+    fence_side_log(state, shard.topic_id, shard.shard_id)
     shard.ended_version = topic.map_version
     shard.end_offset = stream.next_offset
     state.topics.put_shard(shard)

@@ -22,6 +22,8 @@ from rangelog_proto.v1.pd_state_pb2 import Section, SectionKind, SnapshotHeader,
 
 SECTION_VERSION = 1
 ROWS_PER_SECTION = 500
+_ROWS_OF_LARGE = dict.fromkeys((pd_state_pb2.SECTION_KIND_RETENTION_CUTS, pd_state_pb2.SECTION_KIND_CONSUMED_CUTS), 20)
+"""A cut of a topic of the largest size has 50 KiB."""
 _SIZE = struct.Struct("<I")
 _MAGIC = b"\xffRLS"
 """No StateSnapshot of feature level 1 starts with these bytes: 0xff is no protobuf tag of it."""
@@ -38,6 +40,8 @@ _FIELDS = {
     pd_state_pb2.SECTION_KIND_TOPIC_WORK: "topic_work",
     pd_state_pb2.SECTION_KIND_BROKERS: "brokers",
     pd_state_pb2.SECTION_KIND_ASSIGNMENTS: "assignments",
+    pd_state_pb2.SECTION_KIND_RETENTION_CUTS: "retention_cuts",
+    pd_state_pb2.SECTION_KIND_CONSUMED_CUTS: "consumed_cuts",
 }
 _KEPT_VERSION_1 = 1
 
@@ -53,8 +57,9 @@ class Frozen:
         yield _MAGIC
         yield _framed(pd_state_pb2.SECTION_KIND_HEADER, self._header.SerializeToString(deterministic=True))
         for kind, rows, encode in self._rows:
-            for first in range(0, len(rows), ROWS_PER_SECTION):
-                some: dict[str, Any] = {_FIELDS[kind]: [encode(row) for row in rows[first : first + ROWS_PER_SECTION]]}
+            count = min(ROWS_PER_SECTION, _ROWS_OF_LARGE.get(kind, ROWS_PER_SECTION))
+            for first in range(0, len(rows), count):
+                some: dict[str, Any] = {_FIELDS[kind]: [encode(row) for row in rows[first : first + count]]}
                 yield _framed(kind, SnapshotRows(**some).SerializeToString(deterministic=True))
         yield _framed(pd_state_pb2.SECTION_KIND_END, b"")
 
@@ -88,6 +93,8 @@ def freeze(state: State, results: Results) -> Frozen:
             (pd_state_pb2.SECTION_KIND_TOPIC_WORK, topic_work, _same),
             (pd_state_pb2.SECTION_KIND_BROKERS, state.owners.brokers.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_ASSIGNMENTS, state.owners.assignments.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_RETENTION_CUTS, state.cuts.cuts.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_CONSUMED_CUTS, state.cuts.consumed.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_RESULTS, ages, kept_result),
         ],
     )
@@ -172,6 +179,8 @@ def _build(
     topic_work: Iterable[topic_pb2.TopicWork] = (),
     brokers: Iterable[broker_pb2.Broker] = (),
     assignments: Iterable[broker_pb2.Assignment] = (),
+    retention_cuts: Iterable[topic_pb2.RetentionCut] = (),
+    consumed_cuts: Iterable[topic_pb2.ConsumedCut] = (),
 ) -> tuple[State, Results]:
     state = State()
     state.cluster_id = header.cluster_id
@@ -184,6 +193,7 @@ def _build(
     state.load(streams, ranges, objects, servers)
     _load_topics(state, header, namespaces, topics, shards, topic_work)
     state.owners.load(brokers, assignments)
+    state.cuts.load(retention_cuts, consumed_cuts)
     latest = max((kept.now_ms for kept in results), default=0)
     state.time_ms = header.time_ms or max(latest, state.latest_date())
     return state, Results((kept.request_id, kept.now_ms, kept.result) for kept in results)

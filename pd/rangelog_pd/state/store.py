@@ -21,6 +21,7 @@ from itertools import chain
 from rangelog_core.errors import InvalidArgument, RangeNotFound, StreamNotFound, WriterFenced
 from rangelog_core.ids import INTERNAL_NAME_START
 from rangelog_pd.state.changes import Changes
+from rangelog_pd.state.cut_tables import CutTables
 from rangelog_pd.state.due import DueTimes
 from rangelog_pd.state.indexes import HostedRanges, Hosting, Names, RangeObjects
 from rangelog_pd.state.owner_tables import OwnerTables
@@ -63,6 +64,7 @@ class State:
         self.servers: Table[str, pd_state_pb2.RegisteredServer] = Table(note)
         self.owners = OwnerTables(note)
         self.topics = TopicTables(note, self.owners.shard_changed)
+        self.cuts = CutTables()
 
     # ---- finding
 
@@ -276,6 +278,7 @@ class State:
         rebuilt.load(self.streams.values(), self.ranges.values(), self.objects.values(), ())
         rebuilt.topics.load(*self.topics.rows())
         rebuilt.owners.load(self.owners.brokers.values(), self.owners.assignments.values())
+        rebuilt.cuts.load(self.cuts.cuts.values(), self.cuts.consumed.values())
         assert rebuilt.indexes() == self.indexes(), "an index is not what the rows make it"
 
     def load(
@@ -316,6 +319,7 @@ class State:
             self.undated_ranges,
             *self.topics.indexes(),
             *self.owners.indexes(),
+            *self.cuts.indexes(),
         ]
 
 

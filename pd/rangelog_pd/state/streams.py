@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, PreconditionFailed, StreamExists, StreamSealed
-from rangelog_core.ids import check_name, is_internal_name
+from rangelog_core.ids import check_name, is_internal_name, topic_of_stream_name
 from rangelog_core.stream_defaults import with_defaults
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
-from rangelog_proto.v1 import common_pb2, pd_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
 
 _FIELDS = tuple(field.name for field in common_pb2.StreamConfig.DESCRIPTOR.fields)
 
@@ -87,7 +87,7 @@ def trim_stream(state: State, request: pd_pb2.TrimStreamRequest, now_ms: int) ->
     Trimming less than before changes nothing. Raises StreamNotFound, OffsetOutOfRange.
     """
     stream = state.stream_by_id(request.stream_id) if request.stream_id else state.stream(request.name)
-    if not request.stream_id:
+    if not request.stream_id or _holds_records(state, stream):
         check_own(stream)
     check_version(stream, request.expected_version)
     if request.trim_offset > stream.next_offset:
@@ -96,6 +96,12 @@ def trim_stream(state: State, request: pd_pb2.TrimStreamRequest, now_ms: int) ->
             offset=stream.next_offset,
         )
     return pd_pb2.TrimStreamResponse(stream=trim(state, stream, request.trim_offset))
+
+
+def _holds_records(state: State, stream: common_pb2.Stream) -> bool:
+    """Whether a stream is that of a topic's shard, which is trimmed at a cut; that of a table is trimmed by its owner."""
+    topic_id = topic_of_stream_name(stream.name)
+    return topic_id is not None and state.topics.topics[topic_id].config.kind != topic_pb2.TOPIC_KIND_TABLE
 
 
 def trim(state: State, stream: common_pb2.Stream, trim_offset: int) -> common_pb2.Stream:

@@ -2,9 +2,10 @@
 
 * The shards without successors tile the key space, at every moment before the deletion; so do the current ones until the topic
   is sealed shard by shard.
-* Each shard has a stream of its own, and each stream with an internal name has a shard. A shard has ended if and only if its
-  stream is sealed for good, and its end is the stream's.
+* Each shard has a stream of its own, and each other stream with an internal name is the side log of a shard, or a journal's. A
+  shard has ended if and only if its stream is sealed for good, and its end is the stream's.
 * Predecessors and successors are each other's counterparts, with overlapping key ranges, of one scale.
+* Each cut of a retention set, and of a subscribed group, is consistent.
 * A plan is kept if and only if the topic is scaling; something is left to trim if and only if it is truncating.
 """
 
@@ -12,8 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rangelog_core.ids import is_internal_name, shard_stream_name
+from rangelog_core.ids import is_internal_name, journal_stream_name, shard_stream_name, side_log_name
 from rangelog_core.key_ranges import KEY_SPACE, check_tiling
+from rangelog_pd.state.cut_tables import cut_of
+from rangelog_pd.state.cuts import check_cut, positions
+from rangelog_pd.state.owner_tables import JOURNALS
 from rangelog_pd.state.topic_states import ACTIVE, DELETING, SCALING, SEALED, SEALING, TRUNCATING
 from rangelog_pd.state.topic_tables import full_name, key_range_of
 from rangelog_proto.v1 import topic_pb2
@@ -25,10 +29,19 @@ if TYPE_CHECKING:
 def validate_topics(state: State) -> None:
     """Assert the invariants."""
     topics = state.topics
-    internal = sum(is_internal_name(each.name) for each in state.streams.values())
-    assert internal == len(topics.shards), "each internal stream has one shard"
+    internal = {each.name for each in state.streams.values() if is_internal_name(each.name)}
+    expected = {shard_stream_name(*key) for key in topics.shards}
+    allowed = {side_log_name(*key) for key in topics.shards} | {journal_stream_name(each) for each in range(JOURNALS)}
+    assert expected <= internal <= expected | allowed, "each internal stream belongs to a shard or a journal"
     assert sum(len(topics.maps.of(topic_id).ids) for topic_id in topics.topics) == len(topics.shards)
     assert all(topic_id in topics.topics for topic_id in topics.work)
+    for topic_id in (*state.cuts.numbers, *state.cuts.groups):
+        assert topics.topics[topic_id].state != DELETING
+        cuts = [cut_of(each) for each in state.cuts.of(topic_id)] + [
+            cut_of(each) for each in state.cuts.consumed_of(topic_id)
+        ]
+        for cut in cuts:
+            check_cut(state, topic_id, positions(cut))
     for topic_id, topic in topics.topics.items():
         assert topic_id < topics.next_topic_id
         assert topics.names.get(full_name(topic.namespace, topic.name)) == topic_id

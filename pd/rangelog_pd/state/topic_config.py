@@ -1,6 +1,7 @@
 """The configuration of a topic, complete and checked; and the configuration of its shards' streams, which follows from it.
 
 What holds: the rules are those of feature level 4; the proposer fills in what is a default of the cluster rather than a rule.
+The stream of a table's partition is the log of a journal: it is trimmed by the journal's owner only, and never tiered.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ FACTOR_DEFAULT = 2
 FACTOR_MAX = 64
 TARGET_MAX = 1 << 53
 _AGE_STEPS = 64
+_RANGES_PER_AGE = 8
+_RANGE_AGE_MS_MIN = 1_000
 
 STREAM_FIELDS = tuple(
     field.name
@@ -31,11 +34,15 @@ def with_topic_defaults(config: topic_pb2.TopicConfig) -> topic_pb2.TopicConfig:
     if config.stream.retention_ms or config.stream.retention_bytes:
         raise InvalidArgument("a topic's retention is set for the topic, not for its streams")
     full = topic_pb2.TopicConfig(
-        stream=with_defaults(config.stream), scaling=config.scaling, retention=config.retention
+        stream=with_defaults(config.stream),
+        scaling=config.scaling,
+        retention=config.retention,
+        kind=config.kind or topic_pb2.TOPIC_KIND_RECORDS,
     )
     full.scaling.kind = full.scaling.kind or topic_pb2.SCALING_KIND_FIXED
     full.scaling.factor = full.scaling.factor or FACTOR_DEFAULT
     full.scaling.shards_min = full.scaling.shards_min or 1
+    full.scaling.shards_max = full.scaling.shards_max or TOPIC_SHARDS_MAX
     if full.scaling.kind not in topic_pb2.ScalingKind.values():
         raise InvalidArgument("the scaling policy must be fixed, by events or by bytes")
     if (full.scaling.kind == topic_pb2.SCALING_KIND_FIXED) != (not full.scaling.target_per_s):
@@ -48,9 +55,28 @@ def with_topic_defaults(config: topic_pb2.TopicConfig) -> topic_pb2.TopicConfig:
         raise InvalidArgument(f"factor must be 2 to {FACTOR_MAX}, not {full.scaling.factor}")
     if not 1 <= full.scaling.shards_min <= TOPIC_SHARDS_MAX:
         raise InvalidArgument(f"shards_min must be 1 to {TOPIC_SHARDS_MAX}, not {full.scaling.shards_min}")
+    if not full.scaling.shards_min <= full.scaling.shards_max <= TOPIC_SHARDS_MAX:
+        raise InvalidArgument(
+            f"shards_max must be shards_min ({full.scaling.shards_min}) to {TOPIC_SHARDS_MAX}, not {full.scaling.shards_max}"
+        )
     if full.retention.age_ms < 0 or full.retention.shard_size_bytes < 0:
         raise InvalidArgument("retention cannot be negative; 0 keeps everything")
+    if full.kind not in topic_pb2.TopicKind.values():
+        raise InvalidArgument("the kind of a topic must be records or table")
+    if full.kind == topic_pb2.TOPIC_KIND_TABLE:
+        _check_table(full)
     return full
+
+
+def _check_table(config: topic_pb2.TopicConfig) -> None:
+    """Raise InvalidArgument for what would remove or copy the log of a table's partition."""
+    if config.scaling.kind != topic_pb2.SCALING_KIND_FIXED:
+        raise InvalidArgument("the partitions of a table are fixed: it has no scaling policy")
+    retention = config.retention
+    if retention.age_ms or retention.shard_size_bytes or retention.consumed:
+        raise InvalidArgument("a table has no retention: its rows stay until they are removed")
+    if config.stream.tiered:
+        raise InvalidArgument("a table is not tiered")
 
 
 def with_fields(
@@ -75,13 +101,17 @@ def with_fields(
 def stream_config_of(config: topic_pb2.TopicConfig, shard_id: int) -> common_pb2.StreamConfig:
     """Return the configuration of one shard's stream.
 
+    It has no retention of its own, since a topic is trimmed at cuts; the bound on bytes is there to have its size measured.
+    Only what is sealed is trimmed, so its ranges are younger than the topic's records may be.
     Its ranges reach their age up to a tenth sooner than the topic's, by the shard's id, so that the streams of a topic do
     not roll together.
     """
     made = common_pb2.StreamConfig()
     made.CopyFrom(config.stream)
-    made.retention_ms = config.retention.age_ms
     made.retention_bytes = config.retention.shard_size_bytes
+    if config.retention.age_ms:
+        often_ms = max(_RANGE_AGE_MS_MIN, config.retention.age_ms // _RANGES_PER_AGE)
+        made.range_age_ms_max = min(made.range_age_ms_max or often_ms, often_ms)
     if made.range_age_ms_max:
         made.range_age_ms_max -= made.range_age_ms_max // 10 * (shard_id % _AGE_STEPS) // _AGE_STEPS
     return made

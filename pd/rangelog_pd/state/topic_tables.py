@@ -16,6 +16,9 @@ from rangelog_pd.state.tables import Hook, ShardKey, Table
 from rangelog_pd.state.tag_index import TagIndex
 from rangelog_proto.v1 import topic_pb2
 
+_DELETING = topic_pb2.TOPIC_STATE_DELETING
+_OWNERS_GO_ON = (topic_pb2.TOPIC_STATE_SCALING, topic_pb2.TOPIC_STATE_SEALING)
+
 
 def full_name(namespace: str, name: str) -> str:
     """Return the name under which a topic is found: neither part can contain the separator."""
@@ -97,7 +100,13 @@ class TopicTables:
         self.tags = TagIndex(_full_name_of)
         self.maps = ShardMaps()
         self.unfinished: dict[int, None] = {}
-        """Topics of which some shards are still to be trimmed, configured or deleted."""
+        """Topics of which some shards are still to be trimmed, configured or deleted: the leader goes on with them."""
+        self.changing: dict[int, None] = {}
+        """The same, and the topics that are scaled or sealed: owners of shards go on with these."""
+        self.plans: dict[int, None] = {}
+        """Topics that are being scaled."""
+        self.retained: dict[int, None] = {}
+        """Topics with a retention."""
         self.namespaces: Table[str, topic_pb2.Namespace] = Table(self.namespace_names.changed)
         self.topics: Table[int, topic_pb2.Topic] = Table(
             self.names.changed, self.tags.changed, self._topic_changed, note
@@ -186,26 +195,42 @@ class TopicTables:
 
     def _topic_changed(self, before: topic_pb2.Topic | None, after: topic_pb2.Topic | None) -> None:
         row = after if after is not None else before
-        if row is not None:
-            self._note_unfinished(row.topic_id)
+        if row is None:
+            return
+        self._note_work(row.topic_id)
+        retention = after.config.retention if after is not None and after.state != _DELETING else None
+        if retention is not None and (retention.age_ms or retention.shard_size_bytes or retention.consumed):
+            self.retained[row.topic_id] = None
+        else:
+            self.retained.pop(row.topic_id, None)
 
     def _work_changed(self, before: topic_pb2.TopicWork | None, after: topic_pb2.TopicWork | None) -> None:
         row = after if after is not None else before
-        if row is not None:
-            self._note_unfinished(row.topic_id)
+        if row is None:
+            return
+        self._note_work(row.topic_id)
+        if after is not None and after.HasField("scale"):
+            self.plans[row.topic_id] = None
+        else:
+            self.plans.pop(row.topic_id, None)
 
-    def _note_unfinished(self, topic_id: int) -> None:
+    def _note_work(self, topic_id: int) -> None:
         topic, work = self.topics.find(topic_id), self.work.find(topic_id)
         to_do = work is not None and (bool(work.to_trim) or work.HasField("configure_from"))
-        if topic is not None and (topic.state == topic_pb2.TOPIC_STATE_DELETING or to_do):
+        if topic is not None and (topic.state == _DELETING or to_do):
             self.unfinished[topic_id] = None
         else:
             self.unfinished.pop(topic_id, None)
+        if topic_id in self.unfinished or (topic is not None and topic.state in _OWNERS_GO_ON):
+            self.changing[topic_id] = None
+        else:
+            self.changing.pop(topic_id, None)
 
     def indexes(self) -> list[object]:
         """Return all indexes, for comparison."""
         names = [self.names.ids(), self.namespace_names.ids()]
-        return [*names, self.tags.all(), self.maps.all(), self.unfinished]
+        rows = [self.unfinished, self.changing, self.plans, self.retained]
+        return [*names, self.tags.all(), self.maps.all(), *rows]
 
 
 def _remove(

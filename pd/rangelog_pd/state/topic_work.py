@@ -1,14 +1,16 @@
 """What one command leaves to do for a large topic, done in parts: each entry changes a bounded number of streams and ranges.
 
-What holds: a part done twice is the same as done once, and each part makes progress. The state itself holds what is left, so
-any later leader goes on from there.
+What holds: a part done twice is the same as done once. The state itself holds what is left, so any later leader goes on from
+there. A shard is trimmed only up to where a durable snapshot has its producers, so none of their batches is forgotten.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from rangelog_pd.state.side_logs import remove_side_log
 from rangelog_pd.state.store import State
 from rangelog_pd.state.streams import trim
 from rangelog_pd.state.tables import copy_of
@@ -38,8 +40,11 @@ class _Budget:
         self.ranges -= len(state.ranges.of(stream_id))
 
 
-def go_on(state: State, topic_id: int) -> None:
-    """Do the next part of what is left for a topic."""
+NOTHING_COVERED: Mapping[int, int] = {}
+
+
+def go_on(state: State, topic_id: int, now_ms: int, covered: Mapping[int, int] = NOTHING_COVERED) -> None:
+    """Do the next part of what is left for a topic. `covered`: up to where snapshots have the producers of shards."""
     topic = state.topics.topics.find(topic_id)
     if topic is None:
         return
@@ -48,7 +53,7 @@ def go_on(state: State, topic_id: int) -> None:
         _delete(state, topic, budget)
         return
     if topic.state == TRUNCATING:
-        _truncate(state, topic, budget)
+        _truncate(state, topic, budget, now_ms, covered)
     _configure(state, state.topics.topics[topic_id], budget)
 
 
@@ -62,31 +67,37 @@ def _delete(state: State, topic: topic_pb2.Topic, budget: _Budget) -> None:
         stream_id = state.topics.shards[key].stream_id
         budget.spend(state, stream_id)
         state.remove_stream(stream_id)
+        remove_side_log(state, *key)
         state.topics.shards.remove(key)
     if not shard_map.ids:
         state.topics.topics.remove(topic.topic_id)
 
 
-def _truncate(state: State, topic: topic_pb2.Topic, budget: _Budget) -> None:
-    """Trim shards; after the last one, the topic is what it was before."""
+def _truncate(state: State, topic: topic_pb2.Topic, budget: _Budget, now_ms: int, covered: Mapping[int, int]) -> None:
+    """Trim shards, each once it is covered; after the last one, the topic is what it was before."""
     work = state.topics.work_of(topic.topic_id)
-    done = 0
+    left: list[topic_pb2.ShardPosition] = []
     for each in work.to_trim:
-        if not budget.is_left:
-            break
         shard = state.topics.shards[topic.topic_id, each.shard_id]
+        stream = state.streams[shard.stream_id]
+        is_covered = each.offset <= max(stream.trim_offset, covered.get(each.shard_id, 0))
+        if not budget.is_left or not is_covered:
+            left.append(each)
+            continue
         budget.spend(state, shard.stream_id)
-        trim(state, state.streams[shard.stream_id], each.offset)
+        trim(state, stream, each.offset)
         if shard.ended_version and each.offset == shard.end_offset and not shard.truncated:
             shard = copy_of(shard)
             shard.truncated = True
             state.topics.put_shard(shard)
-        done += 1
-    del work.to_trim[:done]
+    if left and len(left) == len(work.to_trim):
+        return
+    del work.to_trim[:]
+    work.to_trim.extend(left)
     state.topics.put_work(work)
-    if not work.to_trim:
+    if not left:
         topic = copy_of(topic)
-        enter(topic, "finish the truncation of", ACTIVE if topic.current_shard_count else SEALED)
+        enter(topic, "finish the truncation of", ACTIVE if topic.current_shard_count else SEALED, now_ms)
         state.topics.put_topic(topic)
 
 
@@ -107,4 +118,5 @@ def _configure(state: State, topic: topic_pb2.Topic, budget: _Budget) -> None:
         work.configure_from += 1
     if work.configure_from == topic.next_shard_id:
         work.ClearField("configure_from")
+        work.ClearField("configure_since_ms")
     state.topics.put_work(work)

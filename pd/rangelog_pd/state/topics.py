@@ -6,16 +6,19 @@ deleted; its id is not used again. Scales and ends of shards are in shards.py, t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, TopicExists
 from rangelog_core.ids import check_name
 from rangelog_core.key_ranges import KEY_SPACE, KeyRange, check_tiling, equal_key_ranges
-from rangelog_core.limits import COMMAND_SHARDS_MAX, TOPIC_SHARDS_MAX
-from rangelog_pd.state.shards import begin_shard, check_position, parse_key_ranges
+from rangelog_core.limits import COMMAND_SHARDS_MAX
+from rangelog_pd.state.cuts import check_cut, check_position, positions, whole_of
+from rangelog_pd.state.shards import begin_shard, parse_key_ranges
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_pd.state.topic_config import check_tags, with_fields, with_topic_defaults
 from rangelog_pd.state.topic_states import ACTIVE, DELETING, SEALING, TRUNCATING, check_legal, enter
-from rangelog_pd.state.topic_tables import full_name, key_range_of
+from rangelog_pd.state.topic_tables import full_name
 from rangelog_pd.state.topic_work import go_on
 from rangelog_proto.v1 import pd_state_pb2, topic_pb2
 
@@ -41,6 +44,7 @@ def create_topic(state: State, request: topic_pb2.CreateTopicRequest, now_ms: in
         state=ACTIVE,
         map_version=1,
         created_ms=now_ms,
+        state_since_ms=now_ms,
     )
     state.topics.next_topic_id += 1
     for key_range in key_ranges:
@@ -68,42 +72,38 @@ def update_topic(state: State, request: topic_pb2.UpdateTopicRequest, now_ms: in
     if of_streams:
         work = state.topics.work_of(topic.topic_id)
         work.configure_from = 0
+        work.configure_since_ms = now_ms
         state.topics.put_work(work)
-        go_on(state, topic.topic_id)
+        go_on(state, topic.topic_id, now_ms)
     return topic_pb2.UpdateTopicResponse(topic=topic)
 
 
 def truncate_topic(
     state: State, request: topic_pb2.TruncateTopicRequest, now_ms: int
 ) -> topic_pb2.TruncateTopicResponse:
-    """Trim the shards of a cut below their offsets, and all that precede them wholly.
+    """Trim the shards of a cut below their offsets, and all that precede them wholly: each as soon as a snapshot of its
+    producers covers what goes.
 
     Raises TopicNotFound, TopicStateForbids, ShardNotFound, OffsetOutOfRange, KeyRangeGap, KeyRangeOverlap, InvalidArgument.
     """
+    return truncate(state, request, {}, now_ms)
+
+
+def truncate(
+    state: State, request: topic_pb2.TruncateTopicRequest, covered: Mapping[int, int], now_ms: int
+) -> topic_pb2.TruncateTopicResponse:
+    """As `truncate_topic`, with the offsets up to which snapshots cover shards already."""
     topic = copy_of(state.topics.referred(request.topic))
     check_legal(topic, "truncate")
-    if not 1 <= len(request.cut) <= TOPIC_SHARDS_MAX:
-        raise InvalidArgument(f"a cut of {len(request.cut)} shards; 1 to {TOPIC_SHARDS_MAX} are allowed")
-    shards = [state.topics.shard(topic.topic_id, each.shard_id) for each in request.cut]
-    check_tiling([key_range_of(shard) for shard in shards], [KEY_SPACE])
-    for shard, each in zip(shards, request.cut, strict=True):
+    for shard, each in zip(check_cut(state, topic.topic_id, request.cut), request.cut, strict=True):
         check_position(state, shard, each.offset)
-    before = _preceding(state, shards)
-    for shard in shards:
-        if shard.shard_id in before:
-            raise InvalidArgument(
-                f"shard {shard.shard_id} precedes another shard of the cut, so it lies wholly before it"
-            )
     work = state.topics.work_of(topic.topic_id)
-    work.to_trim.extend(request.cut)
-    work.to_trim.extend(
-        topic_pb2.ShardPosition(shard_id=each, offset=state.topics.shard(topic.topic_id, each).end_offset)
-        for each in sorted(before)
-    )
-    enter(topic, "truncate", TRUNCATING)
+    cut = {each.shard_id: each.offset for each in request.cut}
+    work.to_trim.extend(positions(whole_of(state, topic.topic_id, cut)))
+    enter(topic, "truncate", TRUNCATING, now_ms)
     state.topics.put_work(work)
     state.topics.put_topic(topic)
-    go_on(state, topic.topic_id)
+    go_on(state, topic.topic_id, now_ms, covered)
     return topic_pb2.TruncateTopicResponse(topic=state.topics.topics[topic.topic_id])
 
 
@@ -112,7 +112,7 @@ def seal_topic(state: State, request: topic_pb2.SealTopicRequest, now_ms: int) -
     topic = copy_of(state.topics.referred(request.topic))
     check_legal(topic, "seal")
     _check_version(topic, request.expected_version)
-    enter(topic, "seal", SEALING)
+    enter(topic, "seal", SEALING, now_ms)
     state.topics.put_topic(topic)
     return topic_pb2.SealTopicResponse(topic=topic)
 
@@ -126,16 +126,17 @@ def delete_topic(state: State, request: topic_pb2.DeleteTopicRequest, now_ms: in
     operation = "force the deletion of" if request.force else "delete"
     check_legal(topic, operation)
     _check_version(topic, request.expected_version)
-    enter(topic, operation, DELETING)
+    enter(topic, operation, DELETING, now_ms)
     state.topics.work.remove(topic.topic_id)
+    state.cuts.remove_topic(topic.topic_id)
     state.topics.put_topic(topic)
-    go_on(state, topic.topic_id)
+    go_on(state, topic.topic_id, now_ms)
     return topic_pb2.DeleteTopicResponse(topic=state.topics.topics.get(topic.topic_id, topic))
 
 
 def continue_topic(state: State, command: pd_state_pb2.ContinueTopic, now_ms: int) -> None:
     """Do the next part of what is left of a truncation, an update or a deletion. Without any of them, nothing."""
-    go_on(state, command.topic_id)
+    go_on(state, command.topic_id, now_ms, {each.shard_id: each.offset for each in command.covered})
 
 
 def _first_key_ranges(request: topic_pb2.CreateTopicRequest) -> list[KeyRange]:
@@ -155,18 +156,3 @@ def _check_version(topic: topic_pb2.Topic, expected: int) -> None:
         raise PreconditionFailed(
             f"topic {topic.name!r} has version {topic.version}, not {expected}: it was changed meanwhile"
         )
-
-
-def _preceding(state: State, shards: list[topic_pb2.Shard]) -> dict[int, None]:
-    """Return all shards that precede these, but for what an earlier truncation has trimmed: so has it what precedes that."""
-    found: dict[int, None] = {}
-    pending = list(shards)
-    while pending:
-        shard = pending.pop()
-        for shard_id in shard.predecessors:
-            if shard_id not in found:
-                before = state.topics.shard(shard.topic_id, shard_id)
-                if not before.truncated:
-                    found[shard_id] = None
-                    pending.append(before)
-    return found

@@ -44,6 +44,11 @@ _TOPIC_ACTIONS = (
     "register_broker",
     "mark_broker_lost",
     "assign_shards",
+    "ensure_log",
+    "start_own_scale",
+    "retain_topic",
+    "take_cuts",
+    "report_consumed",
 )
 _LEVELS = {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2} | dict.fromkeys(_TOPIC_ACTIONS, LEVEL_TOPICS)
 """By action; 1 where none is given."""
