@@ -4,6 +4,7 @@ What holds:
 - Opening is fence, then read to the end that the fence settled, then serve: no entry of another owner is acked after that end.
 - A result is given once its entry is acked and applied. When the journal ends, the outcome of what is proposed and not acked is
   unknown, and said so.
+- Time goes on at the rate of this owner's clock, also where that clock is behind an earlier owner's, or goes back.
 - A linearizable read looks at the state first; then an entry that is appended *after* the look is acked. A new owner that
   was acked anything before the look had fenced this one before, so that entry would not be.
 """
@@ -14,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, Self, TypeVar
 
 from rangelog import Ack, Client, Writer
@@ -33,7 +34,7 @@ from rangelog_broker.journal.fold import Fold
 from rangelog_broker.journal.machine import M
 from rangelog_broker.journal.owner import DEFAULT_LIMITS, Owner, OwnerLimits, Proposed
 from rangelog_broker.journal.replay import JournalReplay
-from rangelog_broker.journal.sessions import Result
+from rangelog_broker.journal.sessions import Result, refused
 
 T = TypeVar("T")
 
@@ -58,11 +59,15 @@ class Journal(Generic[M]):
         self.machine: M
         self.closed: RangelogError | None = None
         self.on_closed: Callable[[RangelogError], object] = lambda error: None
+        self.on_change: Callable[[], object] = lambda: None
+        """Called after entries were applied, and when the journal ended."""
         self._client = client
         self._clock_ms = clock_ms
+        self._ahead_ms = 0  # of the clock, where it went back or an earlier owner's was ahead
+        self._noted_ms = 0
         self._limits = limits
         # The writer refuses what exceeds twice this: the owner's own bound comes first.
-        self._writer = client.writer(stream, inflight_bytes_max=limits.proposals_bytes_max + (4 << 20))
+        self._writer = client.internal.writer(stream, inflight_bytes_max=limits.proposals_bytes_max + (4 << 20))
         self._owner: Owner[M]
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, list[asyncio.Future[Result]]] = {}
@@ -119,6 +124,7 @@ class Journal(Generic[M]):
             raise
         journal.machine = fold.machine
         journal._owner = Owner(fold, writer.epoch, limits=limits)
+        journal._noted_ms = fold.now_ms
         return journal
 
     @property
@@ -130,6 +136,16 @@ class Journal(Generic[M]):
     def applied_offset(self) -> int:
         """All entries below it are in the state."""
         return self._owner.fold.applied_offset
+
+    @property
+    def now_ms(self) -> int:
+        """The time that the next entry is noted with. It never goes back, and goes on from what the log has noted."""
+        now_ms = self._clock_ms() + self._ahead_ms
+        if now_ms < self._noted_ms:
+            self._ahead_ms += self._noted_ms - now_ms
+            now_ms = self._noted_ms
+        self._noted_ms = now_ms
+        return now_ms
 
     async def close(self) -> None:
         """Close; what is not acked has an unknown outcome. Idempotent."""
@@ -144,7 +160,7 @@ class Journal(Generic[M]):
     async def open_session(self, *, timeout_s: float = PROPOSE_TIMEOUT_S) -> int:
         """Open a session; return its number. A repeated call opens another one, and nothing else."""
         self._check_open()
-        result = await self._result(self._owner.open_session(self._clock_ms()), timeout_s)
+        result = await self._result(self._owner.open_session(self.now_ms), timeout_s)
         return int.from_bytes(result.unwrap(), "little")
 
     async def propose(
@@ -166,15 +182,42 @@ class Journal(Generic[M]):
             RangelogError: The machine's refusal.
         """
         self._check_open()
-        proposed = self._owner.propose(Command(self._clock_ms(), session, sequence, settled, command))
+        proposed = self._owner.propose(Command(self.now_ms, session, sequence, settled, command))
         if isinstance(proposed, Result):
             return proposed.unwrap()
         return (await self._result(proposed, timeout_s)).unwrap()
 
+    async def propose_all(
+        self,
+        session: int,
+        commands: Sequence[tuple[int, bytes]],
+        *,
+        settled: int = 0,
+        timeout_s: float = PROPOSE_TIMEOUT_S,
+    ) -> list[Result]:
+        """As `propose`, for many commands with their sequences; return their results and refusals in the same order.
+
+        Raises WriterFenced, WriterClosed, RequestTimeout: with `outcome_unknown`, for all of them.
+        """
+        self._check_open()
+        now_ms = self.now_ms
+        results: list[Result | asyncio.Future[Result]] = []
+        for sequence, command in commands:
+            try:
+                proposed = self._owner.propose(Command(now_ms, session, sequence, settled, command))
+            except RangelogError as error:
+                proposed = refused(error)
+            results.append(proposed if isinstance(proposed, Result) else self._submit(proposed))
+        waiting = [each for each in results if not isinstance(each, Result)]
+        if waiting:
+            everything = asyncio.gather(*waiting)
+            await self._wait(everything, timeout_s, outcome_unknown=True)
+        return [each if isinstance(each, Result) else each.result() for each in results]
+
     async def propose_own(self, command: bytes, *, timeout_s: float = PROPOSE_TIMEOUT_S) -> bytes:
         """Apply a command of the owner itself, which nobody proposes again: the machine decides as it is applied."""
         self._check_open()
-        proposed = self._owner.propose_own(Own(self._clock_ms(), command))
+        proposed = self._owner.propose_own(Own(self.now_ms, command))
         return (await self._result(proposed, timeout_s)).unwrap()
 
     # ---- reads
@@ -216,10 +259,14 @@ class Journal(Generic[M]):
             raise self.closed.with_outcome(unknown=False)
 
     async def _result(self, proposed: Proposed, timeout_s: float) -> Result:
+        return await self._wait(self._submit(proposed), timeout_s, outcome_unknown=True)
+
+    def _submit(self, proposed: Proposed) -> asyncio.Future[Result]:
+        """Append an entry, unless it is there; return the future of its result."""
         future: asyncio.Future[Result] = self._loop.create_future()
         self._waiting.setdefault(proposed.offset, []).append(future)
         self._append(proposed)
-        return await self._wait(future, timeout_s, outcome_unknown=True)
+        return future
 
     async def _wait(self, future: asyncio.Future[T], timeout_s: float, *, outcome_unknown: bool) -> T:
         timer = self._loop.call_later(timeout_s, self._expire, future, timeout_s, outcome_unknown)
@@ -253,7 +300,10 @@ class Journal(Generic[M]):
         if error is not None:
             self._end(error if isinstance(error, RangelogError) else InternalError(repr(error)))
             return
-        confirm_offset = self._writer.confirm_offset
+        try:
+            confirm_offset = self._writer.confirm_offset
+        except RangelogError:  # it has just stopped; what is acked stays so
+            confirm_offset = future.result().offset + 1
         if confirm_offset > self.applied_offset:
             self._apply(confirm_offset)
 
@@ -268,6 +318,7 @@ class Journal(Generic[M]):
             for future in self._waiting.pop(offset, ()):
                 if not future.done():
                     future.set_result(result)
+        self.on_change()
         while self._reads and self._reads[0][0] < confirm_offset:
             _, reader = self._reads.popleft()
             if not reader.done():
@@ -294,6 +345,7 @@ class Journal(Generic[M]):
         reads, self._reads = self._reads, deque()
         for _, reader in reads:
             _fail(reader, certain)
+        self.on_change()
         self.on_closed(error)
 
     # ---- snapshots
@@ -327,7 +379,7 @@ class Journal(Generic[M]):
         """Trim to what the snapshot covers, as far as ranges are sealed; the rest with the next snapshot."""
         offset, self._trim_offset = self._trim_offset, 0
         try:
-            stream = await self._client.describe_stream(self.stream)
+            stream = await self._client.metadata.describe_stream(self.stream)
             offset = min(offset, stream.next_offset)
             if offset > stream.trim_offset and stream.stream_id == self._writer.stream_id:
                 await self._client.metadata.trim_stream(self.stream, offset, stream_id=stream.stream_id)
@@ -348,7 +400,7 @@ async def _restored(
     end_offset = writer.next_offset
     for _ in range(_READS_AGAIN):
         if recovery is None:
-            stream = await client.describe_stream(writer.stream)
+            stream = await client.metadata.describe_stream(writer.stream)
             if stream.stream_id != writer.stream_id:
                 raise StreamNotFound(f"the journal {writer.stream} was deleted, and its name is another stream's now")
             recovery = JournalReplay(make_machine(), stream.trim_offset)
@@ -365,14 +417,14 @@ async def _restored(
 
 async def _check_epoch(client: Client, writer: Writer) -> None:
     """A later owner may have trimmed behind a snapshot beyond our end: it is no damage then, we are deposed."""
-    stream = await client.describe_stream(writer.stream)
+    stream = await client.metadata.describe_stream(writer.stream)
     if stream.epoch != writer.epoch:
         raise WriterFenced(f"epoch {stream.epoch} owns the journal {writer.stream}", epoch=stream.epoch)
 
 
 async def feed(client: Client, stream: str, recovery: JournalReplay[M], end_offset: int) -> None:
     """Feed the records up to an end that is settled."""
-    reader = client.reader(stream, start=recovery.next_offset, end=end_offset)
-    async for chunk in reader.chunks():
+    known = await client.metadata.describe_stream(stream)
+    async for chunk in client.internal.records(stream, known.stream_id, recovery.next_offset, end_offset):
         for record in chunk:
             recovery.feed(record.offset, record.value)

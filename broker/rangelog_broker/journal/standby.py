@@ -78,7 +78,7 @@ class Standby(Generic[M]):
         while True:
             try:
                 if self._replay is None:
-                    stream = await self._client.describe_stream(self.stream)
+                    stream = await self._client.metadata.describe_stream(self.stream)
                     self._replay = JournalReplay(self._make_machine(), stream.trim_offset)
                 await self._read(self._replay)
             except OffsetTrimmed:
@@ -92,7 +92,6 @@ class Standby(Generic[M]):
             await asyncio.sleep(RETRY_S)
 
     async def _read(self, replay: JournalReplay[M]) -> None:
-        reader = self._client.reader(self.stream, start=replay.next_offset, follow=True)
-        async for chunk in reader.chunks():
+        async for chunk in self._client.internal.records(self.stream, 0, replay.next_offset, None):
             for record in chunk:
                 replay.feed(record.offset, record.value)

@@ -12,14 +12,23 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from rangelog_broker.shards.producer_table import GAP, NEXT, AckedBatch, Found, ProducerTable, Standing
-from rangelog_core.batch_extension import Producer
+from rangelog_broker.shards.producer_table import GAP, NEXT, AckedBatch, Found, Standing
+from rangelog_broker.shards.state import ShardState
+from rangelog_core.batch_extension import MergedFrom, Producer
 from rangelog_core.errors import InternalError
 
 
 class InFlight(NamedTuple):
     """A batch that is appended and not acked: who asks for it again waits for its end to be confirmed."""
 
+    offset: int
+    end_offset: int
+
+
+class MergedBatch(NamedTuple):
+    """A batch of a transaction's run in flight."""
+
+    merged: MergedFrom
     offset: int
     end_offset: int
 
@@ -38,12 +47,13 @@ class _Pending:
 class ShardOwner:
     """One owner of one shard, under one epoch of its stream."""
 
-    def __init__(self, table: ProducerTable, next_offset: int) -> None:
-        """`table`: the fold of all batches below `next_offset`, read after the fence."""
-        self.table = table
+    def __init__(self, state: ShardState, next_offset: int) -> None:
+        """`state`: the fold of all batches below `next_offset`, read after the fence."""
+        self.state = state
+        self.table = state.table
         self.next_offset = next_offset
         self.confirm_offset = next_offset
-        self._in_flight: deque[AckedBatch] = deque()
+        self._in_flight: deque[AckedBatch | MergedBatch] = deque()
         self._pending: dict[int, _Pending] = {}
 
     def offer(self, producer: Producer, records: int, timestamp_ms: int) -> Found | InFlight:
@@ -63,13 +73,23 @@ class ShardOwner:
         pending.batches.append(InFlight(offset, end_offset))
         return Found(Standing.NEXT, offset, end_offset)
 
+    def merge(self, merged: MergedFrom, records: int) -> int:
+        """Take the next batch of a run; return the offset at which it is to be appended now."""
+        offset = self.next_offset
+        self.next_offset = offset + records
+        self._in_flight.append(MergedBatch(merged, offset, self.next_offset))
+        return offset
+
     def confirmed(self, confirm_offset: int) -> None:
         """Note that all batches below an offset are acked. Raises InternalError for an offset inside a batch in flight."""
         in_flight = self._in_flight
         while in_flight and in_flight[0].end_offset <= confirm_offset:
             batch = in_flight.popleft()
-            self.table.note(batch)
-            self._settle(batch)
+            if isinstance(batch, MergedBatch):
+                self.state.note_merged(batch.merged)
+            else:
+                self.state.note(batch)
+                self._settle(batch)
             self.confirm_offset = batch.end_offset
         if confirm_offset > self.confirm_offset:
             raise InternalError(

@@ -6,6 +6,8 @@ What holds:
   a higher epoch of one, begins at 0.
 - A floor is the lowest epoch of a producer that is still taken. A child shard starts with floors at the highest epochs of all
   its ancestors; it never inherits sequences. A producer that expires leaves a floor above its epoch: its late retry is refused.
+- Expiry is not in the log: another owner may take more batches of a producer that a snapshot let expire. They follow in any
+  fold of the log behind that snapshot, and the floor stays.
 
 Source: the idempotent producer of Apache Kafka (KIP-98), with sequences of batches instead of records; the rules for scales
 and snapshots are those that the exhaustive model finds necessary.
@@ -110,15 +112,23 @@ class ProducerTable:
 
     def note(self, batch: AckedBatch) -> None:
         """Add the log's next batch. Raises Corruption when it cannot follow those before it."""
-        producer_id, epoch, sequence = batch.producer
-        if self.find(batch.producer).standing is not Standing.NEXT:
+        if not self._follows(self._entries.get(batch.producer.producer_id), batch.producer):
             raise Corruption(f"the log has {batch.producer} at {batch.offset}, where it cannot follow")
+        producer_id, epoch, sequence = batch.producer
         entry = self._entries.get(producer_id)
         if entry is None or entry.epoch < epoch:
             entry = self._entries[producer_id] = _Entry(epoch)
         entry.next_sequence = sequence + 1
         entry.last_ms = max(entry.last_ms, batch.timestamp_ms)
         entry.offsets.append((batch.offset, batch.end_offset))
+
+    def _follows(self, entry: _Entry | None, producer: Producer) -> bool:
+        """Whether the log may have this batch next."""
+        producer_id, epoch, sequence = producer
+        if entry is not None and entry.epoch >= epoch:
+            return entry.epoch == epoch and sequence == entry.next_sequence
+        floor = self._floors.get(producer_id, 0)
+        return sequence == 0 if epoch >= floor else epoch + 1 == floor  # the floor is that of an expiry
 
     def epochs(self) -> dict[int, int]:
         """Return the floor of each producer: what a child shard starts with."""
@@ -128,8 +138,8 @@ class ProducerTable:
         """Forget the batches of producers without one since `before_ms`; return how many producers they were."""
         idle = [producer_id for producer_id, entry in self._entries.items() if entry.last_ms < before_ms]
         for producer_id in idle:
-            self._floors[producer_id] = self.floor(producer_id) + 1
-            del self._entries[producer_id]
+            above = self._entries.pop(producer_id).epoch + 1
+            self._floors[producer_id] = max(above, self._floors.get(producer_id, 0))
         return len(idle)
 
     # ---- snapshots

@@ -1,0 +1,416 @@
+"""A shard that this broker owns: the core over the writer of its stream.
+
+What holds:
+- Opening is fence, then read to the end that the fence settled, then serve: the table holds what any former owner was acked.
+  The side log is opened between the claim of the shard and a proof that nobody has claimed it since.
+- A batch is answered once it is acked, and so is each retry of it. Whatever ends the shard leaves the outcome of what is in
+  flight unknown, and the error that the producers get excludes nothing.
+- Once `finish` has begun no batch is taken; its end is what the placement driver has committed when it returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from rangelog import Ack, Client, Writer
+from rangelog.errors import (
+    InternalError,
+    NotOwner,
+    OutcomeUnknown,
+    OutOfOrder,
+    Overloaded,
+    ProducerFenced,
+    RangelogError,
+    RequestTimeout,
+    StreamNotFound,
+)
+from rangelog_broker.shards.finished import FinishedShards
+from rangelog_broker.shards.owner import InFlight, ShardOwner
+from rangelog_broker.shards.producer_table import Standing
+from rangelog_broker.shards.restore import fold_log
+from rangelog_broker.shards.side_log import SideLog
+from rangelog_broker.shards.staging import TransactionKey
+from rangelog_broker.shards.state import ShardState
+from rangelog_broker.shards.transactional import ShardTransactions
+from rangelog_core.batch import BatchHeader, peek_header, with_extension
+from rangelog_core.batch_extension import MergedFrom, Producer, Tag, encode_extension, encode_merged
+from rangelog_core.ids import shard_stream_name, side_log_name
+from rangelog_core.limits import MIB
+from rangelog_core.net.topic_client import TopicClient
+from rangelog_proto.v1 import topic_pb2
+
+OPEN_TIMEOUT_S = 30.0
+INFLIGHT_BYTES_MAX = 16 * MIB
+"""Of one shard; beyond it batches are refused until others are acked."""
+SNAPSHOT_BYTES = 32 * MIB
+SNAPSHOT_BATCHES = 10_000
+"""After so much of either a snapshot is taken: what the next owner reads is bounded by twice that."""
+
+_log = logging.getLogger("rangelog.broker")
+
+
+class Reply(Protocol):
+    """Who waits for the outcome of a batch."""
+
+    def acked(self, request_id: int, offset: int) -> None:
+        """The batch is acked at this offset."""
+
+    def refused(self, request_id: int, error: RangelogError) -> None:
+        """The batch has no outcome, or was refused."""
+
+
+class Load:
+    """What a shard has taken since it was opened: the rates follow from the differences."""
+
+    __slots__ = ("bytes", "events")
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.bytes = 0
+
+
+class OwnedShard:
+    """A shard under the epoch of this owner. Make it with `open`; for one event loop."""
+
+    def __init__(self, client: Client, topics: TopicClient, row: topic_pb2.Shard) -> None:
+        self.key = (row.topic_id, row.shard_id)
+        self.row = row
+        self.load = Load()
+        self.closed: RangelogError | None = None
+        self.on_closed: Callable[[OwnedShard], object] = lambda shard: None
+        self._client = client
+        self._name = shard_stream_name(*self.key)
+        self._side = SideLog(client, topics, *self.key)
+        self._writer: Writer
+        self._owner: ShardOwner
+        self._closing = False
+        self._in_flight_bytes = 0
+        self._order: deque[tuple[int, int, int]] = deque()  # offset, end, bytes of what is in flight
+        self._waiting: dict[int, list[tuple[Reply, int]]] = {}  # by offset
+        self._since_bytes = self._since_batches = 0  # the last snapshot
+        self._snapshot_task: asyncio.Task[None] | None = None
+        self.transactions: ShardTransactions
+
+    # ---- life
+
+    @classmethod
+    async def open(
+        cls,
+        client: Client,
+        topics: TopicClient,
+        finished: FinishedShards,
+        row: topic_pb2.Shard,
+        *,
+        timeout_s: float = OPEN_TIMEOUT_S,
+    ) -> OwnedShard:
+        """Fence the former owner, restore the table of producers, and become the owner.
+
+        Raises:
+            StreamSealed: The shard has ended.
+            StreamNotFound, WriterFenced, SealBlocked, NoPlacement, Unavailable: As a writer's `open`.
+            RequestTimeout: The log was not read in time.
+            Corruption: The log or the side log does not decode.
+        """
+        shard = cls(client, topics, row)
+        writer = client.internal.writer(shard._name, inflight_bytes_max=INFLIGHT_BYTES_MAX)
+        shard._writer = writer
+        try:
+            async with asyncio.timeout(timeout_s):
+                await writer.claim()  # an earlier owner opens no side log any more that it has not opened by now
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(writer.open())
+                    group.create_task(shard._side.open())
+                    floors = group.create_task(finished.floors(row)) if row.predecessors else None
+                if shard._side.is_open:
+                    await shard._prove()  # a later owner may have opened it before: then this one stages nothing
+                await shard._restore(floors.result() if floors is not None else {})
+                await shard._finish_run(finished)
+        except BaseException as error:
+            await shard._abandon()
+            if isinstance(error, TimeoutError):
+                raise RequestTimeout(f"shard {shard._name} was not restored within {timeout_s:g} s") from error
+            if isinstance(error, BaseExceptionGroup):
+                raise _first(error) from error
+            raise
+        return shard
+
+    async def _restore(self, floors: dict[int, int]) -> None:
+        end = self._writer.next_offset
+        snapshot = self._side.snapshot
+        if snapshot is not None:
+            state, start = ShardState.restore(snapshot.pieces), snapshot.offset
+        else:
+            state, start = ShardState.first(floors), 0
+        await fold_log(self._client, state, self._name, self._writer.stream_id, start, end)
+        self._owner = ShardOwner(state, end)
+        self.transactions = ShardTransactions(
+            self._name,
+            self.key[1],
+            self._side,
+            state.merges,
+            self._append_merged,
+            epoch=self._writer.epoch,
+            lost=self._end,
+            prove=self._prove_or_end,
+        )
+        for key, _ in self._side.staging.transactions():
+            following = state.merges.next_sequence(key, self.key[1])
+            if following is None or all(each.sequence < following for each in self._side.staging.batches(key)):
+                self._side.staging.drop(key)  # it is merged, and acked: the log shows it
+
+    async def _finish_run(self, finished: FinishedShards) -> None:
+        """Append what is left of a run inside which a former owner died, before anything else."""
+        last = self._owner.state.merges.open_run
+        if last is None:
+            return
+        key = TransactionKey(last.producer_id, last.number)
+        if last.shard_id == self.key[1]:
+            self.transactions.finish_run(self._side.staging.batches(key))
+        else:
+            self.transactions.finish_run(await finished.staged_for(self.row, last.shard_id, key))
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this owner."""
+        return self._writer.epoch
+
+    @property
+    def confirm_offset(self) -> int:
+        """All batches below it are in the table."""
+        return self._owner.confirm_offset
+
+    @property
+    def state(self) -> ShardState:
+        """The state of the acked batches."""
+        return self._owner.state
+
+    async def close(self) -> None:
+        """Take no more, and leave the shard to the next owner; what is in flight may still be acked. Idempotent."""
+        self._end(NotOwner(f"shard {self._name} is handed over"))
+        await self._abandon()
+
+    async def finish(self, *, timeout_s: float = OPEN_TIMEOUT_S) -> topic_pb2.ShardEnd:
+        """Take no more, wait for the acks of what is in flight, and seal the stream; return how it ended.
+
+        The shard stays without an owner: until its end is committed, another `open` goes on with it. Raises the errors of a
+        takeover; WriterFenced where another broker owns it.
+        """
+        self._closing = True
+        try:
+            if self.closed is None:
+                await self._writer.flush(timeout_s=timeout_s)
+        except RangelogError as error:
+            _log.info("shard %s ends with batches in doubt: %s", self._name, error)
+        self._end(NotOwner(f"shard {self._name} is at its end: its successors follow"))
+        await self._abandon()
+        return await settle(self._client, self.row, timeout_s=timeout_s)
+
+    async def merge(self, key: TransactionKey, shard_id: int, finished: FinishedShards) -> None:
+        """Merge what a committed transaction has staged here, or at a shard that has ended and that this one follows.
+
+        Raises NotOwner, Unavailable: ask again.
+        """
+        if self._closing or self.closed is not None:
+            raise NotOwner(f"shard {self._name} is not owned here any more")
+        if shard_id == self.key[1]:
+            await self.transactions.merge_own(key)
+        else:
+            await self.transactions.merge(key, shard_id, await finished.staged_for(self.row, shard_id, key))
+
+    async def _prove(self) -> None:
+        """Return if no other broker has opened the shard since this one did. Raises NotOwner, Unavailable."""
+        stream = await self._client.metadata.describe_stream(self._name)
+        if stream.epoch != self._writer.epoch:
+            raise NotOwner(f"epoch {stream.epoch} owns shard {self._name}")
+
+    async def _prove_or_end(self) -> None:
+        try:
+            await self._prove()
+        except NotOwner as error:
+            self._end(error)
+            raise
+
+    async def _abandon(self) -> None:
+        if self._snapshot_task is not None:
+            self._snapshot_task.cancel()
+        await self._writer.close(flush=False)
+        await self._side.close()
+
+    def _end(self, error: RangelogError) -> None:
+        if self.closed is not None:
+            return
+        self.closed = error
+        self.transactions.close(error)
+        self._order.clear()
+        waiting, self._waiting = self._waiting, {}
+        unknown = error.with_outcome(unknown=True)
+        for replies in waiting.values():
+            for reply, request_id in replies:
+                reply.refused(request_id, unknown)
+        self.on_closed(self)
+
+    # ---- batches
+
+    def produce(self, header: BatchHeader, producer: Producer, data: bytes, reply: Reply, request_id: int) -> None:
+        """Take a checked batch; `reply` gets its outcome.
+
+        Raises:
+            NotOwner: The shard is closed.
+            Overloaded: Too much is in flight.
+            OutOfOrder: Batches of the producer before it are missing.
+            ProducerFenced: A later instance of the producer was here, or the producer was silent for too long.
+            OutcomeUnknown: It was acked before, too long ago to say where.
+        """
+        if self._closing or self.closed is not None:
+            raise NotOwner(f"shard {self._name} is not owned here any more")
+        size_bytes = len(data)
+        if self._in_flight_bytes + size_bytes > INFLIGHT_BYTES_MAX:
+            raise Overloaded(f"shard {self._name} has {self._in_flight_bytes} bytes in flight")
+        found = self._owner.offer(producer, header.count, header.max_timestamp_ms)
+        if isinstance(found, InFlight):
+            self._waiting[found.offset].append((reply, request_id))
+            return
+        if found.standing is Standing.NEXT:
+            self._append(found.offset, found.end_offset, data, reply, request_id)
+            self.load.events += header.count
+            self.load.bytes += size_bytes
+        elif found.standing is Standing.HELD:
+            reply.acked(request_id, found.offset)
+        elif found.standing is Standing.GAP:
+            raise OutOfOrder("batches of the producer before this one are missing")
+        elif found.standing is Standing.FENCED:
+            raise ProducerFenced(
+                f"epoch {found.epoch} of the producer was here, or it was silent for long", epoch=found.epoch
+            )
+        else:
+            raise OutcomeUnknown("the batch is there; it was acked too long ago to say where")
+
+    def _append(self, offset: int, end_offset: int, data: bytes, reply: Reply, request_id: int) -> None:
+        try:
+            if self._writer.next_offset != offset:
+                raise InternalError(f"a batch for {offset} of {self._name} would be at {self._writer.next_offset}")
+            acked = self._writer.submit_batch(data)
+        except RangelogError as error:
+            self._end(NotOwner(f"shard {self._name} lost its writer: {error.message}"))
+            raise NotOwner(error.message, outcome_unknown=True) from error
+        self._in_flight_bytes += len(data)
+        self._order.append((offset, end_offset, len(data)))
+        self._waiting[offset] = [(reply, request_id)]
+        acked.add_done_callback(self._acked)
+
+    def _append_merged(self, place: MergedFrom, data: bytes) -> asyncio.Future[Ack]:
+        """Append a batch of a run; see transactional.Append."""
+        if self.closed is not None:
+            raise self.closed
+        merged = with_extension(data, encode_extension({Tag.TRANSACTION: encode_merged(place)}))
+        count = peek_header(merged).count
+        try:
+            acked = self._writer.submit_batch(merged)
+        except RangelogError as error:
+            self._end(NotOwner(f"shard {self._name} lost its writer: {error.message}"))
+            raise NotOwner(error.message, outcome_unknown=True) from error
+        offset = self._owner.merge(place, count)
+        self._in_flight_bytes += len(merged)
+        self._order.append((offset, offset + count, len(merged)))
+        self._waiting[offset] = []
+        acked.add_done_callback(self._acked)
+        return acked
+
+    def _acked(self, future: asyncio.Future[Ack]) -> None:
+        if self.closed is not None or future.cancelled():
+            if not future.cancelled():
+                future.exception()
+            return
+        error = future.exception()
+        if error is not None:
+            _log.info("shard %s lost its writer: %s", self._name, error)
+            self._end(NotOwner(f"shard {self._name} lost its writer: {error}"))
+            return
+        confirm_offset = self._writer.confirm_offset
+        if confirm_offset <= self._owner.confirm_offset:
+            return
+        try:
+            self._owner.confirmed(confirm_offset)
+        except RangelogError as defect:
+            _log.exception("shard %s cannot go on", self._name)
+            self._end(NotOwner(f"shard {self._name} cannot go on: {defect.message}"))
+            return
+        order, waiting = self._order, self._waiting
+        while order and order[0][1] <= confirm_offset:
+            offset, _, size_bytes = order.popleft()
+            self._in_flight_bytes -= size_bytes
+            self._since_bytes += size_bytes
+            self._since_batches += 1
+            for reply, request_id in waiting.pop(offset):
+                reply.acked(request_id, offset)
+        if self._since_bytes >= SNAPSHOT_BYTES or self._since_batches >= SNAPSHOT_BATCHES:
+            self._start_snapshot()
+
+    # ---- snapshots
+
+    def _start_snapshot(self) -> None:
+        if self._snapshot_task is None and self._owner.state.can_be_captured:
+            self._since_bytes = self._since_batches = 0
+            self._snapshot_task = asyncio.create_task(self._take_snapshot())
+            self._snapshot_task.add_done_callback(self._snapshot_ended)
+
+    async def _take_snapshot(self) -> None:
+        """Write the table as it is now. A failure costs the next owner time, and nothing else."""
+        try:
+            await self._side.write_snapshot(self.epoch, self._owner.confirm_offset, self._owner.state)
+        except RangelogError as error:
+            _log.info("no snapshot of shard %s: %s", self._name, error)
+
+    def _snapshot_ended(self, task: asyncio.Task[None]) -> None:
+        self._snapshot_task = None
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a snapshot of shard %s failed", self._name, exc_info=task.exception())
+
+    @property
+    def covered_offset(self) -> int:
+        """All batches below it are in a snapshot that is acked."""
+        return self._side.snapshot.offset if self._side.snapshot is not None else 0
+
+    def cover(self, offset: int) -> None:
+        """Have a snapshot reach an acked offset: one is started unless one is under way."""
+        if self.closed is None and self.covered_offset < offset <= self._owner.confirm_offset:
+            self._start_snapshot()
+
+    async def settle_snapshot(self) -> None:
+        """Take a snapshot now and wait for it: a shard that is about to end leaves little to read."""
+        if self._owner.confirm_offset and self._snapshot_task is None and self.closed is None:
+            self._start_snapshot()
+        if self._snapshot_task is not None:
+            await asyncio.wait([self._snapshot_task])
+
+
+async def settle(client: Client, row: topic_pb2.Shard, *, timeout_s: float) -> topic_pb2.ShardEnd:
+    """Seal a shard's side log and stream, whoever has them open; return how the stream ended.
+
+    Raises the errors of a takeover; StreamSealed once the end is committed.
+    """
+    with suppress(StreamNotFound):
+        await client.internal.settle_end(side_log_name(row.topic_id, row.shard_id), timeout_s=timeout_s)
+    taken = await client.internal.settle_end(shard_stream_name(row.topic_id, row.shard_id), timeout_s=timeout_s)
+    return topic_pb2.ShardEnd(
+        shard_id=row.shard_id,
+        stream_id=row.stream_id,
+        epoch=taken.stream.epoch,
+        last_range_index=taken.last_range_index,
+        end_offset=taken.end_offset,
+    )
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error of a group that says most: one of ours if there is any."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            return _first(error)
+        if isinstance(error, RangelogError):
+            return error
+    return group.exceptions[0]
