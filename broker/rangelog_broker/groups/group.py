@@ -7,6 +7,8 @@ What holds (the rules are those that the exhaustive model finds necessary):
 - A shard is handed out when all its ancestors are finished: ended by the placement driver, and committed up to that end.
 - A shard that moves while its member lives is taken away only when the member has released it: it commits first, so the next
   member repeats nothing.
+- What a transaction is about to commit counts by its coordinator's word; until then the shard is handed to nobody else.
+- A member is taken out for its silence by the times of the commands that were applied, whoever proposed to do so.
 
 Deterministic: the same calls in the same order give the same group.
 """
@@ -14,11 +16,13 @@ Deterministic: the same calls in the same order give the same group.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from rangelog_core.errors import InvalidArgument, Overloaded, PreconditionFailed
+from rangelog_broker.groups.checkpoints import Checkpoints, ShardKey
+from rangelog_broker.groups.staged_positions import StagedPosition, StagedPositions
+from rangelog_broker.shards.staging import TransactionKey
+from rangelog_core.errors import InvalidArgument, MemberNotFound, Overloaded, PreconditionFailed
 from rangelog_proto.v1 import group_pb2
 
 MEMBERS_MAX = 1_000
@@ -31,19 +35,13 @@ RELEASES_AT_ONCE = 100
 SESSION_MS_MAX = 24 * 3_600_000
 
 
-class ShardKey(NamedTuple):
-    """A shard of a topic."""
-
-    topic_id: int
-    shard_id: int
-
-
 @dataclass(slots=True)
 class Member:
-    """A member, and the generation in which it joined."""
+    """A member, the generation in which it joined, and when a command of it was applied last."""
 
     joined: int
     session_ms: int
+    heard_ms: int
 
 
 @dataclass(slots=True)
@@ -58,6 +56,12 @@ class Shard:
     since: int = 0
     release: bool = False
     weight: int = 1
+
+    @property
+    def position(self) -> int:
+        """Where a member begins that gets it."""
+        start = self.facts.start_offset if self.facts is not None else 0
+        return max(start, self.offset or 0)
 
     @property
     def finished(self) -> bool:
@@ -77,34 +81,61 @@ class Group:
     topics: dict[int, int] = field(default_factory=dict)
     """The map version of each subscribed topic."""
     shards: dict[ShardKey, Shard] = field(default_factory=dict)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    staged: StagedPositions = field(default_factory=StagedPositions)
+    retains: bool = False
+    """Whether topics that are trimmed by consumption keep what the group has not consumed."""
+    leaving: dict[int, None] = field(default_factory=dict)
+    """Topics of which the placement driver may keep a position of the group that is to be taken back."""
+    changes: int = field(default=0, compare=False)
+    """Raised with what members have, or are to report. Not part of the state."""
 
     # ---- members
 
-    def join(self, member: str, session_ms: int, topic_ids: Iterable[int]) -> None:
-        """Take a member in; what it had is handed out anew. Raises Overloaded, InvalidArgument."""
+    def join(
+        self, member: str, session_ms: int, topic_ids: Iterable[int], starts: Mapping[ShardKey, int], now_ms: int
+    ) -> None:
+        """Take a member in; what it had is handed out anew. Raises Overloaded, InvalidArgument.
+
+        `starts`: where to begin, of topics that the group did not read before.
+        """
         if member not in self.members and len(self.members) >= MEMBERS_MAX:
             raise Overloaded(f"the group has {MEMBERS_MAX} members, its limit")
         if not 0 < session_ms <= SESSION_MS_MAX:
             raise InvalidArgument(f"a session of {session_ms} ms; 1 to {SESSION_MS_MAX} are allowed")
-        topics = self.topics | {topic_id: 0 for topic_id in topic_ids if topic_id not in self.topics}
-        if len(topics) > TOPICS_MAX:
+        new = {topic_id: 0 for topic_id in topic_ids if topic_id not in self.topics}
+        if len(self.topics) + len(new) + len(self.leaving) > TOPICS_MAX:
             raise Overloaded(f"the group reads more than {TOPICS_MAX} topics")
-        self.topics = topics
+        begin = {key: offset for key, offset in starts.items() if key.topic_id in new}
+        self._check_count(begin)
+        self.topics = self.topics | new
+        if self.retains:
+            self.retain(retains=True)
+        self.shards.update((key, Shard(offset=offset)) for key, offset in begin.items())
         self._take_away(member)
         self.generation += 1
-        self.members[member] = Member(self.generation, session_ms)
+        self.changes += 1
+        self.members[member] = Member(self.generation, session_ms, now_ms)
         self._hand_out()
+
+    def hear(self, member: str, now_ms: int) -> None:
+        """Note that a member is there. Raises MemberNotFound."""
+        found = self.members.get(member)
+        if found is None:
+            raise MemberNotFound(f"{member!r} is no member of the group: its session expired, or it never joined")
+        found.heard_ms = now_ms
 
     def leave(self, member: str) -> None:
         """Remove a member. Without such a member nothing changes."""
         if self.members.pop(member, None) is not None:
+            self.changes += 1
             self._take_away(member)
             self._hand_out()
 
-    def expire(self, member: str, joined: int) -> None:
-        """Remove a member if it joined in that generation: it may have joined again since it was found silent."""
+    def expire(self, member: str, joined: int, now_ms: int) -> None:
+        """Remove a member that is silent, if it joined in that generation: it may have joined again since."""
         found = self.members.get(member)
-        if found is not None and found.joined == joined:
+        if found is not None and found.joined == joined and now_ms - found.heard_ms >= found.session_ms:
             self.leave(member)
 
     # ---- shards
@@ -114,12 +145,29 @@ class Group:
         if map_version < self.topics.get(topic_id, map_version + 1):
             return
         listed = {ShardKey(topic_id, each.shard_id): each for each in facts}
-        if len(self.shards.keys() | listed.keys()) > SHARDS_MAX:
-            raise Overloaded(f"the group's topics have more than {SHARDS_MAX} shards")
+        self._check_count(listed)
         self.topics[topic_id] = map_version
         for key, each in listed.items():
             self.shards.setdefault(key, Shard()).facts = each
         self._hand_out()
+
+    def forget(self, topic_ids: Iterable[int]) -> None:
+        """Read topics no more: their shards and positions are dropped."""
+        for topic_id in topic_ids:
+            if self.topics.pop(topic_id, None) is None:
+                continue
+            for key in [each for each in self.shards if each.topic_id == topic_id]:
+                del self.shards[key]
+            self.checkpoints.forget(topic_id)
+            self.staged.forget(topic_id)
+            if self.retains:
+                self.leaving[topic_id] = None
+            self.changes += 1
+        self._hand_out()
+
+    def _check_count(self, more: Mapping[ShardKey, object]) -> None:
+        if len(self.shards.keys() | more.keys()) > SHARDS_MAX:
+            raise Overloaded(f"the group's topics have more than {SHARDS_MAX} shards")
 
     def weigh(self, weights: Iterable[tuple[ShardKey, int]]) -> None:
         """Balance anew by what is to be read of each shard."""
@@ -130,61 +178,143 @@ class Group:
 
     # ---- positions
 
-    def commit(self, member: str, position: group_pb2.GroupPosition) -> str:
-        """Commit one position; return why it was refused, or nothing."""
-        shard = self.shards.get(key_of(position.shard))
+    def commit(self, member: str, position: group_pb2.GroupPosition) -> group_pb2.GroupRefusal:
+        """Commit one position; return why it was refused, or UNSPECIFIED: it was not."""
+        why = self.refusal(member, position)
+        if not why and self._move(key_of(position.shard), position.offset, position.metadata):
+            self._hand_out()
+        return why
+
+    def refusal(self, member: str, position: group_pb2.GroupPosition) -> group_pb2.GroupRefusal:
+        """Return why a member may not commit a position, or UNSPECIFIED: it may."""
+        key = key_of(position.shard)
+        shard = self.shards.get(key)
         if shard is None:
-            return "the group does not read this shard"
+            return group_pb2.GROUP_REFUSAL_NOT_READ
         if len(position.metadata) > METADATA_BYTES_MAX:
-            return f"metadata of {len(position.metadata)} bytes; the limit is {METADATA_BYTES_MAX}"
-        if shard.member != member or shard.since != position.since or member not in self.members:
-            return f"the shard was handed to another member, or anew, in generation {shard.since}"
+            return group_pb2.GROUP_REFUSAL_METADATA
+        if not self._has(member, key, position.since):
+            return group_pb2.GROUP_REFUSAL_NOT_ASSIGNED
         facts = shard.facts
         if facts is not None and facts.ended and position.offset > facts.end_offset:
-            return f"offset {position.offset} is beyond the shard's end {facts.end_offset}"
-        if shard.offset is None or position.offset >= shard.offset:
-            shard.offset, shard.metadata = position.offset, position.metadata
-            if shard.finished:
-                self._hand_out()
-        return ""
+            return group_pb2.GROUP_REFUSAL_BEYOND_END
+        return group_pb2.GROUP_REFUSAL_UNSPECIFIED
+
+    def _move(self, key: ShardKey, offset: int, metadata: bytes) -> bool:
+        """Move a position forward; return whether that finished the shard."""
+        shard = self.shards[key]
+        if shard.offset is not None and offset < shard.offset:
+            return False
+        shard.offset, shard.metadata = offset, metadata
+        return shard.finished
+
+    def stage(self, place: TransactionKey, transactional_id: str, commit: group_pb2.GroupCommit) -> None:
+        """Stage positions that `refusal` lets pass. Raises Overloaded."""
+        positions = {key_of(each.shard): StagedPosition(each.offset, each.metadata) for each in commit.positions}
+        self.staged.add(place, transactional_id, positions)
+
+    def settle(self, place: TransactionKey, *, committed: bool) -> None:
+        """Commit what a transaction has staged, whoever has the shards by now, or drop it. A repeat changes nothing."""
+        positions = self.staged.take(place)
+        for key, position in positions.items():
+            if committed and key in self.shards:
+                self._move(key, position.offset, position.metadata)
+        if positions:
+            self._hand_out()
+
+    def _has(self, member: str, key: ShardKey, since: int) -> bool:
+        shard = self.shards.get(key)
+        return shard is not None and shard.member == member != "" and shard.since == since
 
     def release(self, member: str, key: ShardKey, since: int) -> None:
         """Take a shard from a member that has stopped reading it. Without such an assignment nothing changes."""
-        shard = self.shards.get(key)
-        if shard is not None and shard.member == member and shard.since == since:
-            shard.member, shard.release = "", False
+        if self._has(member, key, since):
+            self._take(key)
             self._hand_out()
 
     def reset(self, positions: Iterable[tuple[ShardKey, int]]) -> None:
-        """Move positions anywhere; hand every shard out anew. Raises PreconditionFailed: the group does not read a shard."""
+        """Move positions anywhere; hand every shard out anew.
+
+        Raises PreconditionFailed: the group does not read a shard, or a transaction is about to commit positions.
+        """
         wanted = dict(positions)
+        if len(self.staged):
+            raise PreconditionFailed(
+                f"{len(self.staged)} transactions are about to commit positions of the group: try again once they are decided"
+            )
         for key in wanted:
             if key not in self.shards:
                 raise PreconditionFailed(f"the group does not read shard {key.shard_id} of topic {key.topic_id}")
         for key, offset in wanted.items():
             self.shards[key].offset, self.shards[key].metadata = offset, b""
+        self.checkpoints.drop_pending()
         for member in self.members:
             self._take_away(member)
         self.generation += 1
         self._hand_out()
 
-    def assigned_to(self, member: str) -> Iterator[tuple[ShardKey, Shard]]:
-        """Yield the shards of a member, in order."""
-        return ((key, shard) for key, shard in sorted(self.shards.items()) if shard.member == member)
+    def reset_to_checkpoint(self, name: str) -> None:
+        """Move all positions to a checkpoint's; shards that it lacks begin anew. Raises PreconditionFailed."""
+        found = self.checkpoints.complete.get(name)
+        if found is None:
+            raise PreconditionFailed(f"the group has no complete checkpoint {name!r}")
+        self.reset((key, found.positions.get(key, 0)) for key in self.shards)
+
+    # ---- retention
+
+    def retain(self, *, retains: bool) -> None:
+        """Have what is not consumed kept, or not any more. A repeat changes nothing."""
+        if retains:
+            self.leaving = {each: None for each in self.leaving if each not in self.topics}
+        elif self.retains:
+            self.leaving.update(dict.fromkeys(self.topics))
+        self.retains = retains
+
+    def retained(self, topic_ids: Iterable[int]) -> None:
+        """Note that the placement driver keeps no position of topics any more."""
+        for topic_id in topic_ids:
+            self.leaving.pop(topic_id, None)
+
+    # ---- checkpoints
+
+    def begin_checkpoint(self, name: str, every_ms: int, now_ms: int) -> None:
+        """Note where every member is. Raises PreconditionFailed while another checkpoint is not complete."""
+        idle = {key: shard.position for key, shard in self.shards.items() if not shard.member}
+        assigned = [key for key, shard in self.shards.items() if shard.member]
+        if self.checkpoints.begin(name, now_ms, every_ms, idle, assigned):
+            self.changes += 1
+
+    def reach(self, member: str, number: int, positions: Iterable[group_pb2.GroupPosition]) -> None:
+        """Take over where a member was when it met a checkpoint. What it does not have is passed over."""
+        pending = self.checkpoints.pending
+        if pending is None or pending.number != number:
+            return
+        for each in positions:
+            key = key_of(each.shard)
+            if self._has(member, key, each.since):
+                self.checkpoints.fix(key, each.offset)
+        self.changes += 1
 
     # ---- handing out
 
+    def _take(self, key: ShardKey) -> None:
+        shard = self.shards[key]
+        shard.member, shard.release = "", False
+        self.checkpoints.fix(key, shard.position)
+        self.changes += 1
+
     def _take_away(self, member: str) -> None:
-        for shard in self.shards.values():
+        for key, shard in self.shards.items():
             if shard.member == member:
-                shard.member, shard.release = "", False
+                self._take(key)
 
     def _hand_out(self) -> None:
         """Give what nobody has to who has least; ask who has too much to release some."""
         readable = self._readable()
+        among = set(readable)
         for key, shard in self.shards.items():
-            if shard.member and key not in readable:
-                shard.member, shard.release = "", False
+            if shard.member and key not in among:
+                self._take(key)
         if not self.members:
             return
         loads = dict.fromkeys(sorted(self.members), 0)
@@ -192,9 +322,11 @@ class Group:
             shard = self.shards[key]
             if shard.member and not shard.release:
                 loads[shard.member] += shard.weight
-        free = [key for key in readable if not self.shards[key].member]
+        undecided = self.staged.shards()
+        free = [key for key in readable if not self.shards[key].member and key not in undecided]
         if free:
             self.generation += 1
+            self.changes += 1
         by_load = [(load, name) for name, load in loads.items()]
         heapq.heapify(by_load)
         for key in sorted(free, key=lambda each: (-self.shards[each].weight, each)):
@@ -228,6 +360,7 @@ class Group:
             weight = self.shards[key].weight
             kept[most].remove(key)
             self.shards[key].release = True
+            self.changes += 1
             promised[most] -= weight
             promised[least] += weight
 

@@ -1,35 +1,35 @@
 """The groups of one coordinator: a machine on a journal.
 
-What holds: a command that is refused leaves its group as it was. What a member may read is asked of the machine, by a read of
-the journal; a stale answer does no harm, since commits are checked against the newest state.
+What holds: a command that is refused leaves its group as it was, and its result is within a journal's bound. What a member may
+read is looked up in the machine; a stale view does no harm, since commits are checked against the newest state.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 
 from google.protobuf.message import DecodeError
 
-from rangelog_broker.groups.group import Group, Member, Shard, key_of
-from rangelog_broker.journal.entry import PIECE_BYTES_MAX
+from rangelog_broker.groups.group import Group, key_of
+from rangelog_broker.groups.snapshots import frozen, group_pieces, restore_piece
+from rangelog_broker.shards.staging import TransactionKey
 from rangelog_core.errors import (
     Corruption,
     GroupNotFound,
     InvalidArgument,
-    MemberNotFound,
     Overloaded,
     PreconditionFailed,
 )
 from rangelog_core.ids import check_name
-from rangelog_core.limits import KIB
 from rangelog_proto.v1 import group_pb2
 
 GROUPS_MAX = 100_000
 POSITIONS_MAX = 1_000
 """In one commit: its result names each that is refused."""
-_PIECE_BYTES = 256 * KIB
-_SHARD_BYTES = 200
+ROWS_MAX = 2_000_000
+"""Shards and positions of checkpoints, of all groups together: about 400 MB."""
+_ROW_BYTES = 100
+_MOVES = ("join", "shards", "forget", "commit", "settle", "reset", "retain")
 
 
 class GroupCoordinator:
@@ -37,17 +37,28 @@ class GroupCoordinator:
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
-        self._shard_count = 0
+        self.on_changed: Callable[[str], None] = lambda group: None
+        """Called as a command is applied that changed what members have. Not part of the state."""
+        self.on_staged: Callable[[str], None] = lambda group: None
+        """Called as a transaction stages positions."""
+        self.on_joined: Callable[[str, str], None] = lambda group, member: None
+        """Called as a member joins."""
+        self.on_retained: Callable[[str], None] = lambda group: None
+        """Called as a command is applied that may move what a group that retains has consumed."""
+        self._rows = 0
 
     # ---- JournalMachine
 
     @property
     def size_bytes(self) -> int:
         """About the size of a snapshot."""
-        return self._shard_count * _SHARD_BYTES
+        return self._rows * _ROW_BYTES
 
     def apply(self, command: bytes, now_ms: int) -> bytes:
-        """Apply a GroupCommand; return a GroupResult. Raises InvalidArgument, GroupNotFound, and what Group raises."""
+        """Apply a GroupCommand; return a GroupResult.
+
+        Raises InvalidArgument, GroupNotFound, Overloaded, and what Group raises.
+        """
         try:
             message = group_pb2.GroupCommand.FromString(command)
         except DecodeError as error:
@@ -55,77 +66,78 @@ class GroupCoordinator:
         action = message.WhichOneof("action")
         if action is None:
             raise InvalidArgument("a command of a group without an action")
-        if action == "join":
-            return self._join(message.group, message.join)
-        group = self.groups.get(message.group)
+        if action in ("join", "shards", "checkpoint", "stage") and self._rows >= ROWS_MAX:
+            raise Overloaded(f"this coordinator keeps {ROWS_MAX} shards and positions, its limit")
+        group = self._joined(message.group, message.join) if action == "join" else self.groups.get(message.group)
         if group is None:
             raise GroupNotFound(f"there is no group {message.group!r}")
-        before = len(group.shards)
+        changes, rows = group.changes, _rows(group)
         result = group_pb2.GroupResult()
-        if action == "leave":
-            group.leave(message.leave.member)
-        elif action == "expire":
-            group.expire(message.expire.member, message.expire.joined)
-        elif action == "shards":
-            group.learn(message.shards.topic_id, message.shards.map_version, message.shards.shards)
-        elif action == "commit":
-            self._commit(group, message.commit, result)
-        elif action == "release":
-            for each in message.release.positions:
-                group.release(message.release.member, key_of(each.shard), each.since)
-        elif action == "weigh":
-            group.weigh((key_of(each.shard), each.weight) for each in message.weigh.weights)
-        elif action == "reset":
-            group.reset((key_of(each.shard), each.offset) for each in message.reset.positions)
-        else:
+        if action == "delete":
             self._delete(message.group, group)
             return result.SerializeToString()
-        self._shard_count += len(group.shards) - before
+        self._apply(group, action, message, now_ms, result)
+        if action == "join":
+            self.groups[message.group] = group
+            self.on_joined(message.group, message.join.member)
+        if action == "stage":
+            self.on_staged(message.group)
+        if action in _MOVES and (group.retains or group.leaving):
+            self.on_retained(message.group)
+        self._rows += _rows(group) - rows
         result.generation = group.generation
+        if group.changes != changes:
+            self.on_changed(message.group)
         return result.SerializeToString()
 
     def snapshot(self) -> Iterator[bytes]:
         """See JournalMachine."""
-        return _pieces({name: copy.copy(group) for name, group in _frozen(self.groups)})
+        return group_pieces([(name, frozen(group)) for name, group in self.groups.items()])
 
     def restore(self, pieces: Iterable[bytes]) -> None:
         """See JournalMachine. Raises Corruption."""
-        self.groups, self._shard_count = {}, 0
+        self.groups = {}
         for piece in pieces:
             try:
                 state = group_pb2.GroupState.FromString(piece)
             except DecodeError as error:
                 raise Corruption("a group's snapshot does not decode") from error
-            group = self.groups.setdefault(state.group, Group())
-            group.generation = state.generation
-            group.members.update({each.member: Member(each.joined, each.session_ms) for each in state.members})
-            group.topics.update({each.topic_id: each.map_version for each in state.topics})
-            for each in state.shards:
-                group.shards[key_of(each.shard)] = Shard(
-                    each.facts if each.known else None,
-                    each.offset if each.has_position else None,
-                    each.metadata,
-                    each.member,
-                    each.since,
-                    each.release,
-                    each.weight,
-                )
-            self._shard_count += len(state.shards)
+            restore_piece(self.groups.setdefault(state.group, Group()), state)
+        self._rows = sum(map(_rows, self.groups.values()))
 
     # ---- reads
 
-    def view(self, group: str, member: str) -> group_pb2.GroupResult:
-        """Return what a member has now. Raises GroupNotFound, MemberNotFound: it is to join again."""
-        found = self.groups.get(group)
+    def group(self, name: str) -> Group:
+        """Return a group. Raises GroupNotFound."""
+        found = self.groups.get(name)
         if found is None:
-            raise GroupNotFound(f"there is no group {group!r}")
-        if member not in found.members:
-            raise MemberNotFound(f"{member!r} is no member of {group!r}: its session expired, or it never joined")
-        return _view(found, member)
+            raise GroupNotFound(f"there is no group {name!r}")
+        return found
+
+    def views(self, name: str) -> dict[str, group_pb2.GroupView]:
+        """Return what each member of a group has. Raises GroupNotFound."""
+        group = self.group(name)
+        found = {member: group_pb2.GroupView(generation=group.generation) for member in group.members}
+        pending = group.checkpoints.pending
+        for key, shard in sorted(group.shards.items()):
+            if not shard.member:
+                continue
+            view = found[shard.member]
+            view.assigned.add(
+                shard=group_pb2.GroupShard(topic_id=key.topic_id, shard_id=key.shard_id),
+                since=shard.since,
+                offset=shard.position,
+                release=shard.release,
+                has_position=shard.offset is not None,
+            )
+            if pending is not None and key in pending.waiting:
+                view.checkpoint, view.checkpoint_name = pending.number, pending.name
+        return found
 
     # ---- inside
 
-    def _join(self, name: str, join: group_pb2.GroupJoin) -> bytes:
+    def _joined(self, name: str, join: group_pb2.GroupJoin) -> Group:
+        """Return the group that a member joins, which is not kept yet if it is new."""
         check_name("group", name)
         check_name("member", join.member)
         group = self.groups.get(name)
@@ -133,75 +145,95 @@ class GroupCoordinator:
             if len(self.groups) >= GROUPS_MAX:
                 raise Overloaded(f"this coordinator has {GROUPS_MAX} groups, its limit")
             group = Group()
-        group.join(join.member, join.session_ms, join.topic_ids)
-        self.groups[name] = group
-        return _view(group, join.member).SerializeToString()
+        return group
 
     @staticmethod
-    def _commit(group: Group, commit: group_pb2.GroupCommit, result: group_pb2.GroupResult) -> None:
-        if len(commit.positions) > POSITIONS_MAX:
-            raise InvalidArgument(f"a commit of {len(commit.positions)} positions; the limit is {POSITIONS_MAX}")
-        for each in commit.positions:
-            why = group.commit(commit.member, each)
-            if why:
-                result.refused.add(shard=each.shard, why=why)
+    def _apply(
+        group: Group, action: str, message: group_pb2.GroupCommand, now_ms: int, result: group_pb2.GroupResult
+    ) -> None:
+        match action:
+            case "join":
+                join = message.join
+                starts = {key_of(each.shard): each.offset for each in join.starts}
+                group.join(join.member, join.session_ms, join.topic_ids, starts, now_ms)
+            case "heartbeat":
+                group.hear(message.heartbeat.member, now_ms)
+            case "leave":
+                group.leave(message.leave.member)
+            case "expire":
+                group.expire(message.expire.member, message.expire.joined, now_ms)
+            case "shards":
+                group.learn(message.shards.topic_id, message.shards.map_version, message.shards.shards)
+            case "forget":
+                group.forget(message.forget.topic_ids)
+            case "commit":
+                _check_count("commit", message.commit.positions)
+                group.hear(message.commit.member, now_ms)
+                _commit(group, message.commit, result)
+            case "stage":
+                _check_count("stage", message.stage.commit.positions)
+                group.hear(message.stage.commit.member, now_ms)
+                _stage(group, message.stage, result)
+            case "settle":
+                place = TransactionKey(message.settle.producer_id, message.settle.number)
+                group.settle(place, committed=message.settle.committed)
+            case "release":
+                group.hear(message.release.member, now_ms)
+                for each in message.release.positions:
+                    group.release(message.release.member, key_of(each.shard), each.since)
+            case "weigh":
+                group.weigh((key_of(each.shard), each.weight) for each in message.weigh.weights)
+            case "reset":
+                if message.reset.checkpoint:
+                    group.reset_to_checkpoint(message.reset.checkpoint)
+                else:
+                    group.reset((key_of(each.shard), each.offset) for each in message.reset.positions)
+            case "retain":
+                group.retain(retains=message.retain.retains)
+            case "retained":
+                group.retained(message.retained.topic_ids)
+            case "checkpoint":
+                check_name("checkpoint", message.checkpoint.name)
+                group.begin_checkpoint(message.checkpoint.name, message.checkpoint.every_ms, now_ms)
+            case "reach":
+                group.hear(message.reach.member, now_ms)
+                group.reach(message.reach.member, message.reach.number, message.reach.positions)
+            case _:
+                group.checkpoints.drop(message.drop_checkpoint.name)
 
     def _delete(self, name: str, group: Group) -> None:
         if group.members:
-            raise PreconditionFailed(f"group {name!r} has {len(group.members)} members: stop them first")
+            raise PreconditionFailed(f"group {name!r} has members ({len(group.members)}): stop them first")
+        if len(group.staged):
+            raise PreconditionFailed(f"a transaction is about to commit positions of group {name!r}: try again")
+        if group.retains or group.leaving:
+            raise PreconditionFailed(f"topics keep what group {name!r} has not consumed: end that first")
         del self.groups[name]
-        self._shard_count -= len(group.shards)
+        self._rows -= _rows(group)
+        self.on_changed(name)
 
 
-def _view(group: Group, member: str) -> group_pb2.GroupResult:
-    result = group_pb2.GroupResult(generation=group.generation)
-    for key, shard in group.assigned_to(member):
-        start = shard.facts.start_offset if shard.facts is not None else 0
-        result.assigned.add(
-            shard=group_pb2.GroupShard(topic_id=key.topic_id, shard_id=key.shard_id),
-            since=shard.since,
-            offset=max(start, shard.offset or 0),
-            release=shard.release,
-        )
-    return result
+def _rows(group: Group) -> int:
+    return len(group.shards) + group.checkpoints.rows + group.staged.rows
 
 
-def _frozen(groups: dict[str, Group]) -> Iterator[tuple[str, Group]]:
-    """Copies that later commands do not change."""
-    for name, group in groups.items():
-        shards = {key: copy.copy(shard) for key, shard in group.shards.items()}
-        yield name, Group(group.generation, dict(group.members), dict(group.topics), shards)
+def _check_count(what: str, positions: Sized) -> None:
+    if len(positions) > POSITIONS_MAX:
+        raise InvalidArgument(f"a {what} of {len(positions)} positions; the limit is {POSITIONS_MAX}")
 
 
-def _pieces(groups: dict[str, Group]) -> Iterator[bytes]:
-    for name, group in groups.items():
-        state = group_pb2.GroupState(group=name, generation=group.generation)
-        for member, one in group.members.items():
-            state.members.add(member=member, joined=one.joined, session_ms=one.session_ms)
-        for topic_id, map_version in group.topics.items():
-            state.topics.add(topic_id=topic_id, map_version=map_version)
-        size = 0
-        for key, shard in group.shards.items():
-            each = state.shards.add(
-                shard=group_pb2.GroupShard(topic_id=key.topic_id, shard_id=key.shard_id),
-                facts=shard.facts,
-                known=shard.facts is not None,
-                has_position=shard.offset is not None,
-                offset=shard.offset or 0,
-                metadata=shard.metadata,
-                member=shard.member,
-                since=shard.since,
-                release=shard.release,
-                weight=shard.weight,
-            )
-            size += each.ByteSize()
-            if size > _PIECE_BYTES:
-                yield _checked(state)
-                state, size = group_pb2.GroupState(group=name, generation=group.generation), 0
-        yield _checked(state)
+def _commit(group: Group, commit: group_pb2.GroupCommit, result: group_pb2.GroupResult) -> None:
+    for each in commit.positions:
+        why = group.commit(commit.member, each)
+        if why:
+            result.refused.add(shard=each.shard, why=why)
 
 
-def _checked(state: group_pb2.GroupState) -> bytes:
-    data = state.SerializeToString()
-    assert len(data) < PIECE_BYTES_MAX, "members, topics and shards are bounded"
-    return data
+def _stage(group: Group, stage: group_pb2.GroupStage, result: group_pb2.GroupResult) -> None:
+    check_name("transactional id", stage.transactional_id)
+    for each in stage.commit.positions:
+        why = group.refusal(stage.commit.member, each)
+        if why:
+            result.refused.add(shard=each.shard, why=why)
+    if not result.refused:
+        group.stage(TransactionKey(stage.producer_id, stage.number), stage.transactional_id, stage.commit)

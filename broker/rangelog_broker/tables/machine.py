@@ -4,12 +4,14 @@ What holds:
 - The version of the partition rises with each command that changes something; a row has the version of its last change.
 - A command's writes are all done or none is: all conditions hold on the state before it, or it is refused.
 - The changes since a version can be asked for as long as it is among the last ones; before that it is an error, never a hole.
+  Each change that is returned is the last one of its key: what a later change has replaced is left out.
 
 A row is a value of Python, never changed in place, so a snapshot is a list of references.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -17,22 +19,21 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 from sortedcontainers import SortedDict
 
-from rangelog_broker.journal.entry import PIECE_BYTES_MAX
 from rangelog_core.errors import Corruption, InvalidArgument, OffsetTrimmed, PreconditionFailed, StorageFull
-from rangelog_core.limits import KIB
+from rangelog_core.limits import KIB, TABLE_KEY_BYTES_MAX, TABLE_VALUE_BYTES_MAX, TABLE_WRITES_MAX
 from rangelog_proto.v1 import table_pb2
 
-KEY_BYTES_MAX = 4 * KIB
-VALUE_BYTES_MAX = PIECE_BYTES_MAX - KEY_BYTES_MAX - KIB
-WRITES_MAX = 1_000
-"""In one command."""
 BYTES_MAX = 1 << 30
 """Of all rows of a partition."""
 CHANGES_MAX = 100_000
 """Changes that watchers may ask for."""
+CHANGES_BYTES_MAX = 32 << 20
+"""Of their keys."""
+CHANGES_LOOKED_AT_MAX = 10_000
+"""For one page of changes."""
 ROW_OVERHEAD_BYTES = 64
 SCAN_BYTES_MAX = 512 * KIB
-_CHANGES_BYTES_MAX = 256 * KIB
+_HEAD_BYTES_MAX = 256 * KIB
 _HEAD, _ROWS = b"H", b"R"
 
 
@@ -51,6 +52,21 @@ class Page(NamedTuple):
     version: int
 
 
+class RowChange(NamedTuple):
+    """The last change of a key. `row` is None: the key was removed."""
+
+    version: int
+    key: bytes
+    row: Row | None
+
+
+class ChangePage(NamedTuple):
+    """A part of the changes. All changes up to `version` are in it, were in a part before, or have been replaced."""
+
+    changes: Sequence[RowChange]
+    version: int
+
+
 class TablePartition:
     """See the module."""
 
@@ -61,6 +77,10 @@ class TablePartition:
         self._bytes = 0
         self._bytes_max = bytes_max
         self._changes: deque[tuple[int, bytes]] = deque()
+        self._changes_bytes = 0
+        self._removed: dict[
+            bytes, int
+        ] = {}  # keys that are not there, and among the changes: the version of the removal
         self._oldest_change = 0  # all changes above this version are among them
 
     # ---- JournalMachine
@@ -99,6 +119,7 @@ class TablePartition:
                     head = table_pb2.TableHead.FromString(piece[1:])
                     self.version, self._oldest_change = head.version, head.oldest_change
                     self._changes.extend((change.version, change.key) for change in head.changes)
+                    self._changes_bytes += sum(len(change.key) for change in head.changes)
                 elif piece[:1] == _ROWS:
                     for row in table_pb2.TableRows.FromString(piece[1:]).rows:
                         rows[row.key] = Row(row.value, row.version)
@@ -108,6 +129,7 @@ class TablePartition:
             raise Corruption("a table's snapshot does not decode") from error
         self._rows = SortedDict(rows)
         self._bytes = sum(_size(key, row.value) for key, row in rows.items())
+        self._removed = {key: version for version, key in self._changes if key not in rows}
 
     # ---- reads
 
@@ -128,41 +150,44 @@ class TablePartition:
             size += _size(key, row.value)
         return Page(found, None, self.version)
 
-    def changes_since(self, version: int, limit: int) -> list[tuple[int, bytes]]:
-        """Return (version, key) of changes above a version, in order; a key changed more than once is there more than once.
+    def changes_since(self, version: int, limit: int, *, start: bytes = b"", end: bytes | None = None) -> ChangePage:
+        """Return the last changes of keys from `start` on, before `end`, above a version, in order of versions.
 
-        Changes of one version are returned together. Raises OffsetTrimmed: they are not known any more, scan instead.
+        About `limit` changes and half a MiB: those of one version are returned together.
+
+        Raises OffsetTrimmed: they are not known any more, scan instead.
         """
         if version < self._oldest_change:
             raise OffsetTrimmed(
                 f"changes from version {version} on are not known any more: scan the table, then watch from its version",
                 offset=self._oldest_change,
             )
-        found: list[tuple[int, bytes]] = []
-        for change in self._changes:
-            if change[0] > version:
-                if len(found) >= limit and change[0] != found[-1][0]:
-                    break
-                found.append(change)
-        return found
+        found: list[RowChange] = []
+        size = 0
+        changes, reached = self._changes, version
+        first = bisect_right(changes, version, key=_version_of)
+        for place in range(first, len(changes)):
+            changed, key = changes[place]
+            full = len(found) >= limit or size >= SCAN_BYTES_MAX or place - first >= CHANGES_LOOKED_AT_MAX
+            if full and changed != reached:
+                return ChangePage(found, reached)
+            reached = changed
+            if key < start or (end is not None and key >= end):
+                continue
+            row = self._rows.get(key)
+            if changed == (row.version if row is not None else self._removed[key]):
+                found.append(RowChange(changed, key, row))
+                size += _size(key, row.value if row is not None else b"")
+        return ChangePage(found, max(version, self.version))
 
     # ---- inside
 
     def _checked(self, message: table_pb2.TableCommand) -> Sequence[table_pb2.TableWrite]:
+        check_command(message)
         writes = message.writes
-        if not 0 < len(writes) <= WRITES_MAX:
-            raise InvalidArgument(f"a command of {len(writes)} writes; 1 to {WRITES_MAX} are allowed")
-        if len({write.key for write in writes}) != len(writes):
-            raise InvalidArgument("a command writes one key twice")
         growth = 0
-        for write in writes:
-            if not 0 < len(write.key) <= KEY_BYTES_MAX:
-                raise InvalidArgument(f"a key of {len(write.key)} bytes; 1 to {KEY_BYTES_MAX} are allowed")
-            if len(write.value) > VALUE_BYTES_MAX:
-                raise InvalidArgument(f"a value of {len(write.value)} bytes; the limit is {VALUE_BYTES_MAX}")
-            if not (write.HasField("value") or write.remove or write.check):
-                raise InvalidArgument("a write without a change")
-            self._check_condition(write)
+        for number, write in enumerate(writes):
+            self._check_condition(write, number)
             growth += self._growth(write)
         if growth > 0 and self._bytes + growth > self._bytes_max:
             raise StorageFull(
@@ -170,17 +195,18 @@ class TablePartition:
             )
         return writes
 
-    def _check_condition(self, write: table_pb2.TableWrite) -> None:
+    def _check_condition(self, write: table_pb2.TableWrite, number: int) -> None:
         expected = write.condition.WhichOneof("expected")
         if expected is None:
             return
         row = self._rows.get(write.key)
         if expected == "absent":
             if write.condition.absent != (row is None):
-                raise PreconditionFailed("the key is there" if row is not None else "the key is not there")
+                found = f"there in version {row.version}" if row is not None else "not there"
+                raise PreconditionFailed(f"write {number}: the key is {found}")
         elif row is None or row.version != write.condition.version:
             found = "not there" if row is None else f"there in version {row.version}"
-            raise PreconditionFailed(f"the key is {found}, not in version {write.condition.version}")
+            raise PreconditionFailed(f"write {number}: the key is {found}, not in version {write.condition.version}")
 
     def _growth(self, write: table_pb2.TableWrite) -> int:
         row = self._rows.get(write.key)
@@ -196,19 +222,51 @@ class TablePartition:
 
     def _write(self, write: table_pb2.TableWrite) -> None:
         self._bytes += self._growth(write)
+        key = write.key
         if write.WhichOneof("change") == "value":
-            self._rows[write.key] = Row(write.value, self.version)
+            self._rows[key] = Row(write.value, self.version)
+            self._removed.pop(key, None)
         else:
-            del self._rows[write.key]
-        self._changes.append((self.version, write.key))
+            del self._rows[key]
+            self._removed[key] = self.version
+        self._changes.append((self.version, key))
+        self._changes_bytes += len(key)
 
     def _forget(self) -> None:
         """Keep the last changes only, those of one version together."""
         changes = self._changes
-        while len(changes) > CHANGES_MAX:
+        while len(changes) > CHANGES_MAX or self._changes_bytes > CHANGES_BYTES_MAX:
             self._oldest_change = changes[0][0]
             while changes and changes[0][0] == self._oldest_change:
-                changes.popleft()
+                version, key = changes.popleft()
+                self._changes_bytes -= len(key)
+                if self._removed.get(key) == version:
+                    del self._removed[key]
+
+
+def check_command(message: table_pb2.TableCommand) -> None:
+    """Raise InvalidArgument for a command that no state allows."""
+    writes = message.writes
+    if not 0 < len(writes) <= TABLE_WRITES_MAX:
+        raise InvalidArgument(f"a command of {len(writes)} writes; 1 to {TABLE_WRITES_MAX} are allowed")
+    if len({write.key for write in writes}) != len(writes):
+        raise InvalidArgument("a command writes one key twice")
+    for write in writes:
+        check_key(write.key)
+        if len(write.value) > TABLE_VALUE_BYTES_MAX:
+            raise InvalidArgument(f"a value of {len(write.value)} bytes; the limit is {TABLE_VALUE_BYTES_MAX}")
+        if not (write.HasField("value") or write.remove or write.check):
+            raise InvalidArgument("a write without a change")
+
+
+def check_key(key: bytes) -> None:
+    """Raise InvalidArgument for what is no key."""
+    if not 0 < len(key) <= TABLE_KEY_BYTES_MAX:
+        raise InvalidArgument(f"a key of {len(key)} bytes; 1 to {TABLE_KEY_BYTES_MAX} are allowed")
+
+
+def _version_of(change: tuple[int, bytes]) -> int:
+    return change[0]
 
 
 def _size(key: bytes, value: bytes) -> int:
@@ -220,7 +278,7 @@ def _pieces(
 ) -> Iterator[bytes]:
     head, size = table_pb2.TableHead(version=version, oldest_change=oldest_change), 0
     for changed, key in changes:
-        if size + len(key) + 16 > _CHANGES_BYTES_MAX:
+        if size + len(key) + 16 > _HEAD_BYTES_MAX:
             yield _HEAD + head.SerializeToString()
             head, size = table_pb2.TableHead(version=version, oldest_change=oldest_change), 0
         head.changes.append(table_pb2.TableChange(version=changed, key=key))

@@ -15,7 +15,7 @@ What holds (the rules are those that the exhaustive model finds necessary):
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
@@ -52,7 +52,7 @@ ParticipantKey = tuple[int, int, str]
 
 
 @dataclass(slots=True)
-class Transaction:
+class TransactionEntry:
     """One transaction. `participants`: who has merged, of a commit."""
 
     epoch: int
@@ -75,21 +75,29 @@ class TransactionalId:
     epoch: int
     timeout_ms: int
     number: int = 0
-    transactions: list[Transaction] = field(default_factory=list)
+    transactions: list[TransactionEntry] = field(default_factory=list)
     used_ms: int = 0
 
     @property
-    def latest(self) -> Transaction | None:
+    def latest(self) -> TransactionEntry | None:
         """The latest one."""
         return self.transactions[-1] if self.transactions else None
+
+    def find(self, number: int) -> TransactionEntry | None:
+        """Return a transaction by its number, which rises through all epochs; None once it is forgotten."""
+        return next((each for each in self.transactions if each.number == number), None)
 
 
 class TransactionCoordinator:
     """See the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_producer_id: int = 1, producer_id_step: int = 1) -> None:
+        """The producer ids of this coordinator: others have other ones, so that no shard takes one program for another."""
+        self._producer_id_step = producer_id_step
+        self.on_changed: Callable[[str], object] = lambda transactional_id: None
+        """Called with the id whose transactions a command may have changed."""
         self._ids: OrderedDict[str, TransactionalId] = OrderedDict()  # the one that was used last is last
-        self._next_producer_id = 1
+        self._next_producer_id = first_producer_id
 
     # ---- JournalMachine
 
@@ -129,6 +137,7 @@ class TransactionCoordinator:
                 self._abort(of, name)
         of.used_ms = now_ms
         self._ids.move_to_end(name.transactional_id)
+        self.on_changed(name.transactional_id)
         return self.view(name).SerializeToString()
 
     def snapshot(self) -> Iterator[bytes]:
@@ -156,19 +165,27 @@ class TransactionCoordinator:
     # ---- reads
 
     def view(self, name: transaction_pb2.TransactionName) -> transaction_pb2.TransactionResult:
-        """Return what is known of a transaction. UNKNOWN is only to be believed in a linearizable read."""
+        """Return what is known of a transaction, with its epoch. UNKNOWN is only to be believed in a linearizable read."""
         of = self._ids.get(name.transactional_id)
-        found = _find(of, name) if of is not None and of.producer_id == name.producer_id else None
+        found = of.find(name.number) if of is not None and of.producer_id == name.producer_id else None
         result = transaction_pb2.TransactionResult(producer_id=name.producer_id, epoch=name.epoch, number=name.number)
         if found is not None:
-            result.state = found.state
+            result.state, result.epoch = found.state, found.epoch
             if found.state == COMMITTING:
                 result.to_merge.extend(_participant(key) for key, merged in found.participants.items() if not merged)
                 for topic_id, version in found.maps.items():
                     result.maps.add(topic_id=topic_id, map_version=version)
         return result
 
-    def unfinished(self) -> Iterator[tuple[str, Transaction]]:
+    def of(self, transactional_id: str) -> TransactionalId | None:
+        """Return what is known of a transactional id. Change nothing in it."""
+        return self._ids.get(transactional_id)
+
+    def ids(self) -> list[str]:
+        """Return all transactional ids."""
+        return list(self._ids)
+
+    def unfinished(self) -> Iterator[tuple[str, TransactionEntry]]:
         """Yield every transaction that is open, waiting or to be merged, for a new owner to go on with."""
         for name, of in self._ids.items():
             for transaction in of.transactions:
@@ -186,7 +203,7 @@ class TransactionCoordinator:
             if len(self._ids) >= IDS_MAX:
                 raise Overloaded(f"this coordinator has {IDS_MAX} transactional ids, its limit")
             of = self._ids[init.transactional_id] = TransactionalId(self._next_producer_id, 0, 0)
-            self._next_producer_id += 1
+            self._next_producer_id += self._producer_id_step
         latest = of.latest
         if latest is not None and latest.state == OPEN:
             latest.state = ABORTED
@@ -210,7 +227,7 @@ class TransactionCoordinator:
             raise PreconditionFailed(f"transaction {latest.number} is not decided yet")
         of.number = name.number
         of.transactions = [each for each in of.transactions if not each.is_finished]
-        of.transactions.append(Transaction(name.epoch, name.number, OPEN))
+        of.transactions.append(TransactionEntry(name.epoch, name.number, OPEN))
 
     @staticmethod
     def _commit(
@@ -288,14 +305,14 @@ def _decide(of: TransactionalId) -> None:
             return
 
 
-def _find(of: TransactionalId, name: transaction_pb2.TransactionName) -> Transaction | None:
+def _find(of: TransactionalId, name: transaction_pb2.TransactionName) -> TransactionEntry | None:
     for each in of.transactions:
         if (each.epoch, each.number) == (name.epoch, name.number):
             return each
     return None
 
 
-def _known(of: TransactionalId, name: transaction_pb2.TransactionName) -> Transaction:
+def _known(of: TransactionalId, name: transaction_pb2.TransactionName) -> TransactionEntry:
     found = _find(of, name)
     if found is None:
         raise TransactionNotFound(f"transaction {name.number} of {name.transactional_id!r} is not known")
@@ -329,7 +346,7 @@ def _unpacked(state: transaction_pb2.TransactionalIdState) -> TransactionalId:
     if any(len(row.participants) != len(row.merged) for row in state.transactions):
         raise Corruption("a snapshot of transactions has participants of unknown standing")
     rows = [
-        Transaction(
+        TransactionEntry(
             row.epoch,
             row.number,
             row.state,

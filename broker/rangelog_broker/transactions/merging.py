@@ -1,0 +1,107 @@
+"""Orders to the owners of shards to merge what a committed transaction has staged, wherever the shards are by now.
+
+What holds: an order is repeated until the log of every shard that follows the staging one has what is for it. An ended shard is
+never merged into: its successors are, each once it is current. A shard of this broker is asked without a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Protocol
+
+from rangelog.errors import GroupNotFound, NotOwner, RangelogError, RequestTimeout, ShardEnded
+from rangelog_broker.shards.finished import FinishedShards
+from rangelog_broker.shards.shard import OwnedShard
+from rangelog_broker.shards.staging import TransactionKey
+from rangelog_broker.transactions.shard_rows import KnownRows
+from rangelog_core.net.owner_calls import OwnerCalls, journal_of
+from rangelog_proto.v1 import group_service_pb2 as group_pb
+from rangelog_proto.v1 import transaction_service_pb2 as pb
+from rangelog_proto.v1.group_service_pb2_grpc import GroupsStub
+from rangelog_proto.v1.transaction_service_pb2_grpc import ShardsStub
+
+MERGE_TIMEOUT_S = 5.0
+"""Of one shard; afterwards its row is asked for anew."""
+
+
+class MergingShards(Protocol):
+    """The shards that this broker owns, and the final states of those that have ended."""
+
+    finished: FinishedShards
+
+    def owned(self, topic_id: int, shard_id: int) -> OwnedShard:
+        """Return an open shard. Raises NotOwner, ShardEnded."""
+
+
+class MergeOrders:
+    """For one event loop. `own`: the shards of this broker."""
+
+    def __init__(self, calls: OwnerCalls, rows: KnownRows, own: MergingShards | None) -> None:
+        self.rows = rows
+        self._calls = calls
+        self._own = own
+
+    async def merge(self, producer_id: int, number: int, *, topic_id: int, staging_id: int) -> None:
+        """Have a transaction's batches of one staging shard merged; return once they are acked.
+
+        Raises TopicNotFound; NotOwner, Unavailable: ask again.
+        """
+        pending, done = [staging_id], set[int]()
+        while pending:
+            shard_id = pending.pop()
+            if shard_id in done:
+                continue
+            row = await self.rows.one(topic_id, shard_id)
+            if row.ended_version:
+                pending += [each for each in row.successors if each not in done]
+                done.add(shard_id)
+                continue
+            request = pb.MergeTransactionRequest(
+                topic_id=topic_id,
+                shard_id=shard_id,
+                staging_shard_id=staging_id,
+                producer_id=producer_id,
+                number=number,
+            )
+            try:
+                await self._order(request)
+            except ShardEnded:
+                self.rows.forget(topic_id, shard_id)
+                pending.append(shard_id)  # its row says so by now
+                continue
+            except RangelogError:
+                self.rows.forget(topic_id, shard_id)
+                raise
+            done.add(shard_id)
+
+    async def merge_positions(self, producer_id: int, number: int, group: str) -> None:
+        """Have the positions that a transaction has staged in a group committed. Raises NotOwner, Unavailable: ask again."""
+        request = group_pb.MergePositionsRequest(group=group, producer_id=producer_id, number=number)
+        with suppress(GroupNotFound):  # a group with staged positions is not deleted: they were committed before
+            await self._calls.call(
+                journal_of(group), GroupsStub, lambda stub: stub.MergePositions, request,
+                timeout_s=MERGE_TIMEOUT_S, repeatable=True,
+            )  # fmt: skip
+
+    async def _order(self, request: pb.MergeTransactionRequest) -> None:
+        if self._own is not None:
+            try:
+                async with asyncio.timeout(MERGE_TIMEOUT_S):
+                    await merge_here(self._own, request)
+                return
+            except TimeoutError:
+                raise RequestTimeout(f"shard {request.shard_id} has not merged within {MERGE_TIMEOUT_S:g} s") from None
+            except NotOwner:
+                pass  # another broker's, or about to be
+        await self._calls.call(
+            (request.topic_id, request.shard_id), ShardsStub, lambda stub: stub.MergeTransaction, request,
+            timeout_s=MERGE_TIMEOUT_S, repeatable=True,
+        )  # fmt: skip
+
+
+async def merge_here(shards: MergingShards, request: pb.MergeTransactionRequest) -> None:
+    """Merge into a shard of this broker; return once that is acked. Raises NotOwner, ShardEnded, Unavailable."""
+    shard = shards.owned(request.topic_id, request.shard_id)
+    key = TransactionKey(request.producer_id, request.number)
+    await shard.merge(key, request.staging_shard_id, shards.finished)
