@@ -1,0 +1,1 @@
+"""What a broker owns, from the assignments of the placement driver."""

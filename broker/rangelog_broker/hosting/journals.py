@@ -1,0 +1,156 @@
+"""The journals that this broker owns and has open: those of coordinators, and one for each partition of a table."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from rangelog import Client
+from rangelog.errors import NotOwner, RangelogError
+from rangelog_broker.groups.machine import GroupCoordinator
+from rangelog_broker.hosting.assignments import OwnedKey
+from rangelog_broker.journal.joint_machine import JointMachine
+from rangelog_broker.journal.journal import Journal
+from rangelog_broker.journal.part import JournalPart
+from rangelog_broker.tables.machine import TablePartition
+from rangelog_broker.transactions.coordinator import TransactionCoordinator
+from rangelog_broker.watermarks.machine import WatermarkCoordinator
+from rangelog_core.ids import shard_stream_name
+from rangelog_core.net.owner_calls import JOURNALS
+from rangelog_core.net.topic_client import TopicClient
+from rangelog_proto.v1 import topic_pb2
+
+CALL_TIMEOUT_S = 15.0
+GROUPS, TRANSACTIONS, WATERMARKS = 1, 2, 3
+"""The parts of a coordinator journal."""
+
+
+def coordinator_machine(number: int) -> JointMachine:
+    """Return the machine of a coordinator journal in its first state."""
+    return JointMachine(
+        {
+            GROUPS: GroupCoordinator(),
+            TRANSACTIONS: TransactionCoordinator(1 + number, JOURNALS),
+            WATERMARKS: WatermarkCoordinator(),
+        }
+    )
+
+
+class Coordinator(NamedTuple):
+    """A coordinator journal and its parts."""
+
+    journal: Journal[JointMachine]
+    groups: JournalPart[GroupCoordinator]
+    transactions: JournalPart[TransactionCoordinator]
+    watermarks: JournalPart[WatermarkCoordinator]
+
+
+class OwnedJournals:
+    """For one event loop."""
+
+    def __init__(self, client: Client, topics: TopicClient) -> None:
+        self._client = client
+        self._topics = topics
+        self._coordinators: dict[int, Coordinator] = {}
+        self.on_coordinator: Callable[[int], object] = lambda number: None
+        """Called with the number of a coordinator journal that was opened."""
+        self._tables: dict[OwnedKey, Journal[TablePartition]] = {}
+
+    def coordinator(self, number: int) -> Coordinator:
+        """Return a coordinator journal. Raises NotOwner."""
+        found = self._coordinators.get(number)
+        if found is None or found.journal.closed is not None:
+            raise NotOwner(f"coordinator journal {number} is not open at this broker")
+        return found
+
+    def table(self, topic_id: int, shard_id: int) -> Journal[TablePartition]:
+        """Return the journal of a table's partition. Raises NotOwner."""
+        found = self._tables.get((topic_id, shard_id))
+        if found is None or found.closed is not None:
+            raise NotOwner(f"partition {shard_id} of table {topic_id} is not open at this broker")
+        return found
+
+    async def open_coordinator(self, key: OwnedKey) -> Awaitable[None]:
+        """Open a coordinator journal; return what waits until it is closed. Raises as Journal.open."""
+        request = topic_pb2.EnsureLogRequest(request_id=uuid.uuid4().hex, shard_id=key[1])
+        ensured = await self._topics.ensure_log(request, timeout_s=CALL_TIMEOUT_S)
+        journal = await Journal.open(self._client, ensured.stream.name, partial(coordinator_machine, key[1]))
+        made = Coordinator(
+            journal,
+            JournalPart(journal, GROUPS),
+            JournalPart(journal, TRANSACTIONS),
+            JournalPart(journal, WATERMARKS),
+        )
+        self._coordinators[key[1]] = made
+        self.on_coordinator(key[1])
+        return _until_closed(journal, self._coordinators, key[1], made)
+
+    async def open_table(self, key: OwnedKey) -> Awaitable[None]:
+        """Open the journal of a table's partition; return what waits until it is closed. Raises as Journal.open."""
+        journal = await Journal.open(self._client, shard_stream_name(*key), TablePartition)
+        self._tables[key] = journal
+        return _until_closed(journal, self._tables, key, journal)
+
+
+async def _until_closed(journal: Journal[Any], held: dict[Any, Any], key: object, value: object) -> None:
+    closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def note_closed(_: RangelogError) -> None:
+        if not closed.done():
+            closed.set_result(None)
+
+    journal.on_closed = note_closed
+    try:
+        if journal.closed is None:
+            await closed
+    finally:
+        if held.get(key) is value:
+            del held[key]
+        await journal.close()
+
+
+class HostedGroupJournals:
+    """See groups.service.JournalHost."""
+
+    def __init__(self, journals: OwnedJournals) -> None:
+        self._journals = journals
+
+    def find(self, number: int) -> Any:
+        """See JournalHost."""
+        return self._journals.coordinator(number).groups
+
+
+class HostedTransactionJournals:
+    """See transactions.service.TransactionJournals."""
+
+    def __init__(self, journals: OwnedJournals) -> None:
+        self._journals = journals
+
+    def find(self, number: int) -> JournalPart[TransactionCoordinator]:
+        """See TransactionJournals."""
+        return self._journals.coordinator(number).transactions
+
+
+class HostedWatermarkJournals:
+    """See watermarks.service.WatermarkJournals."""
+
+    def __init__(self, journals: OwnedJournals) -> None:
+        self._journals = journals
+
+    def find(self, number: int) -> Any:
+        """See WatermarkJournals."""
+        return self._journals.coordinator(number).watermarks
+
+
+class HostedTableJournals:
+    """See tables.service.TableJournals."""
+
+    def __init__(self, journals: OwnedJournals) -> None:
+        self._journals = journals
+
+    def find(self, topic_id: int, shard_id: int) -> Journal[TablePartition]:
+        """See tables.service.TableJournals."""
+        return self._journals.table(topic_id, shard_id)

@@ -1,0 +1,39 @@
+"""`run`: one broker from its settings until a signal stops it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+import uvloop
+
+from rangelog.errors import RangelogError
+from rangelog_broker.runtime import Runtime
+from rangelog_broker.settings import BrokerSettings
+from rangelog_core.allocator import keep_large_blocks
+from rangelog_server_common.logging import log_library, log_to_stderr
+from rangelog_server_common.process import fail, stop_on_signals
+
+
+def run(settings: BrokerSettings) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code. An error is printed as one line."""
+    log_to_stderr()
+    log_library()
+    keep_large_blocks()
+    try:
+        uvloop.run(_serve(settings))
+    except RangelogError as error:
+        return fail("broker", error.message)
+    except OSError as error:
+        return fail("broker", f"{settings.run_dir}: {error.strerror or error}")
+    return 0
+
+
+async def _serve(settings: BrokerSettings) -> None:
+    runtime = Runtime(settings)
+    stop_on_signals(runtime.stop)
+    sys.setswitchinterval(0.001)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    await runtime.run()

@@ -1,0 +1,158 @@
+"""What every request passes before it is looked at: token, origin, size of the body, number and time of requests.
+
+What holds: a body is never held beyond its limit, no request takes longer than its limit, and no more requests than the limit
+run at once. A web page cannot use the interface through somebody's browser: browsers name the page's origin, which is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from typing import Any
+
+from rangelog.errors import InternalError, InvalidArgument, Overloaded, RangelogError, RequestTimeout, Unauthorized
+from rangelog_broker.rest.errors import Refusal, error_response, status_of
+
+BODY_BYTES_MAX = 1024 * 1024
+DISCARD_TIMES = 16
+"""So many times the limit is read, and not kept, of a body that is too large."""
+BODY_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 75.0
+"""Above the longest wait that a request may ask for."""
+REQUESTS_MAX = 64
+OPEN_PATH = "/openapi.json"
+"""The description needs no token, as reflection needs none on the gRPC port."""
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+_log = logging.getLogger("rangelog.rest")
+
+
+class Guard:
+    """An ASGI application around another one."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        token: str | None,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        body_timeout_s: float = BODY_TIMEOUT_S,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+        requests_max: int = REQUESTS_MAX,
+    ) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode() if token else None
+        self._body_bytes_max = body_bytes_max
+        self._body_timeout_s = body_timeout_s
+        self._request_timeout_s = request_timeout_s
+        self._requests_max = requests_max
+        self._running = 0
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request. Part of ASGI."""
+        if scope["type"] != "http":
+            return
+        started = False
+
+        async def note_start(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._pass_on(scope, receive, note_start)
+        except Exception as error:
+            refusal = _refusal(error, f"{scope['method']} {scope['path']}")
+            if not started:
+                await error_response(refusal.error, refusal.status)(scope, receive, send)
+
+    async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        self._check_sender(scope["path"], headers)
+        if self._running >= self._requests_max:
+            raise Overloaded(f"{self._requests_max} requests are running: try again")
+        self._running += 1
+        try:
+            body = await self._body(headers, receive)
+            try:
+                async with asyncio.timeout(self._request_timeout_s):
+                    await self._app(scope, _Replay(body, receive), send)
+            except TimeoutError:
+                raise RequestTimeout(f"the request took longer than {self._request_timeout_s:g} s") from None
+        finally:
+            self._running -= 1
+
+    def _check_sender(self, path: str, headers: dict[bytes, bytes]) -> None:
+        if b"origin" in headers:
+            raise Refusal(403, Unauthorized("requests of web pages are not served"))
+        if self._expected is None or path == OPEN_PATH:
+            return
+        if not hmac.compare_digest(headers.get(b"authorization", b""), self._expected):
+            raise Unauthorized("a valid token is needed: send `Authorization: Bearer TOKEN`")
+
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        too_large = Refusal(413, InvalidArgument(f"the body is above the limit of {self._body_bytes_max} bytes"))
+        stated = headers.get(b"content-length", b"0")
+        if len(stated) > 20 or int(stated) > self._body_bytes_max:
+            if b"expect" not in headers:  # otherwise the client waits before it sends the body
+                await self._discard(receive)
+            raise too_large
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._body_timeout_s):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise Refusal(400, InvalidArgument("the body ended early"))
+                    body += message.get("body", b"")
+                    if len(body) > self._body_bytes_max:
+                        body.clear()
+                        if message.get("more_body", False):
+                            await self._discard(receive)
+                        raise too_large
+                    if not message.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError:
+            late = RequestTimeout(f"the body did not arrive within {self._body_timeout_s:g} s", outcome_unknown=False)
+            raise Refusal(408, late) from None
+
+    async def _discard(self, receive: Receive) -> None:
+        """Read on for a while: a client that still sends would find the connection broken in place of its answer."""
+        left = DISCARD_TIMES * self._body_bytes_max
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._body_timeout_s):
+                while left > 0:
+                    message = await receive()
+                    if message["type"] != "http.request" or not message.get("more_body", False):
+                        return
+                    left -= len(message.get("body", b""))
+
+
+class _Replay:
+    """Gives the body that was received already, then what comes after it."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        body, self._body = self._body, None
+        if body is None:
+            return await self._receive()
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+def _refusal(error: Exception, what: str) -> Refusal:
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, RangelogError):
+        return Refusal(status_of(error), error)
+    _log.error("%s failed", what, exc_info=error)
+    return Refusal(500, InternalError("an internal error; the broker's log has the details"))

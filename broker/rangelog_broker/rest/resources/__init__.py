@@ -1,0 +1,1 @@
+"""One module per kind of resource: what is sent and answered, and its operations."""

@@ -1,0 +1,211 @@
+"""One running broker: the port of producers, the gRPC services, and what is assigned to it, on one event loop.
+
+Order: sockets are bound, the broker registers, and what is assigned to it from then on is opened. At a stop the port is closed
+first and everything is assigned to others; the connections that exist are served until their shards are assigned elsewhere, so
+producers see one fence and no gap besides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from importlib.metadata import version
+from typing import Any
+
+from rangelog import Client
+from rangelog.errors import Unavailable
+from rangelog_broker.hosting.assignments import AssignmentWatch, OwnedKey
+from rangelog_broker.hosting.host import Host
+from rangelog_broker.hosting.journals import (
+    OwnedJournals,
+)
+from rangelog_broker.hosting.owned import OwnedShards
+from rangelog_broker.hosting.registration import Registration
+from rangelog_broker.services import SERVICES, add_services
+from rangelog_broker.serving.connection import ProducerPort, make_factory
+from rangelog_broker.settings import BrokerSettings, split_listen
+from rangelog_broker.transactions.inquiries import Inquiries
+from rangelog_core.net.broker_client import BrokerClient
+from rangelog_core.net.owner_calls import OwnerCalls
+from rangelog_core.net.topic_client import TopicClient
+from rangelog_proto.v1 import broker_pb2
+from rangelog_server_common.grpc_server import GrpcServer
+from rangelog_server_common.process import remove_endpoint, write_endpoint
+
+SWEEP_INTERVAL_S = 1.0
+HAND_OVER_S = 5.0
+"""How long a stopping broker serves what it still owns."""
+LOOK_AGAIN_S = 0.25
+"""How often a stopping broker looks whether there is another one."""
+
+_log = logging.getLogger("rangelog.broker")
+
+
+def bind(listen: str) -> socket.socket:
+    """Bind a port without listening on it yet. Raises Unavailable."""
+    host, port = split_listen(listen)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        raise Unavailable(f"cannot listen on {listen}: {error.strerror or error}") from error
+    return bound
+
+
+class Runtime:
+    """One running broker. For one event loop."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self._settings = settings
+        self._stop = asyncio.Event()
+        self._row = broker_pb2.Broker(
+            name=settings.name, incarnation=secrets.randbits(63) | 1, zone=settings.zone, version=version("rangelog")
+        )
+
+    def stop(self) -> None:
+        """Make `run` return soon."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until stopped. Raises Unavailable (port in use, no placement driver), PreconditionFailed (name in use)."""
+        settings, row = self._settings, self._row
+        loop = asyncio.get_running_loop()
+        async with AsyncExitStack() as stack:
+            stack.callback(_log.info, "stopped")
+            bound = stack.enter_context(self._bind())
+            row.address = self._advertised(bound.getsockname())
+            client = self._client()
+            stack.push_async_callback(client.close)
+            control = self._control()
+            stack.push_async_callback(control.stop)
+            topics = TopicClient(client.metadata.pd)
+            watch = AssignmentWatch(client.metadata.pd, row.name, row.incarnation)
+            journals = OwnedJournals(client, topics)
+            owned = OwnedShards(client, topics, lambda key: key in watch.assigned, journals.open_table)
+            calls = self._calls(client)
+            stack.push_async_callback(calls.close)
+            inquiries = Inquiries(calls)
+            owned.on_staged = inquiries.note
+            owned.scaling.end_transaction = inquiries.end
+            add_services(stack, control, settings, calls, topics, journals, owned)
+            control_port = await control.start(settings.control_listen, SERVICES)
+            row.control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))
+            stack.push_async_callback(owned.scaling.close)
+            stack.push_async_callback(owned.covering.close)
+            host = Host(lambda key: self._open_one(owned, journals, key))
+            stack.push_async_callback(host.close)
+            watch.on_assigned, watch.on_withdrawn = host.assigned, host.withdrawn
+            watch.on_topic, watch.on_topic_gone = owned.topic_changed, owned.topic_gone
+            port = ProducerPort(row.name, row.incarnation, settings.token, owned, loop)
+            stack.callback(port.close)
+            server = await self._listen(make_factory(port), bound)
+            stack.callback(server.close)
+            rest_address = await self._open_rest(stack, client)
+
+            registration = Registration(BrokerClient(client.metadata.pd), row, owned)
+            if not await self._registered(registration):
+                return
+            await control.set_serving(True)
+            beating = asyncio.create_task(registration.run())
+            stack.callback(beating.cancel)
+            for work in (watch.run(), inquiries.run(), self._sweep(port)):
+                stack.callback(asyncio.create_task(work).cancel)
+            self._announce(stack, rest_address)
+            await self._stop.wait()
+            beating.cancel()
+            await self._hand_over(server, registration, watch)
+
+    # ---- ways in and out; rangelog_broker.testing has others
+
+    def _bind(self) -> socket.socket:
+        return bind(self._settings.listen)
+
+    def _client(self) -> Client:
+        settings = self._settings
+        return Client(settings.pd, token=settings.token, tls=None, tier_url=settings.tier_url or None)
+
+    def _control(self) -> GrpcServer:
+        return GrpcServer(token=self._settings.token)
+
+    def _calls(self, client: Client) -> OwnerCalls:
+        return OwnerCalls(client.metadata.pd, token=self._settings.token)
+
+    async def _listen(self, factory: Callable[[], Any], bound: socket.socket) -> asyncio.Server:
+        return await asyncio.get_running_loop().create_server(factory, sock=bound, backlog=1024)
+
+    # ---- inside
+
+    async def _open_rest(self, stack: AsyncExitStack, client: Client) -> str:
+        """Serve the REST interface, if there is to be one; return its address. Raises Unavailable."""
+        settings = self._settings
+        if not settings.rest_listen:
+            return ""
+        from rangelog_broker.rest.server import RestServer  # the web framework is not loaded without it
+
+        bound = stack.enter_context(bind(settings.rest_listen))
+        rest = RestServer(client, token=settings.token)
+        stack.push_async_callback(rest.close)
+        await rest.start(bound)
+        return self._advertised(bound.getsockname())
+
+    async def _registered(self, registration: Registration) -> bool:
+        """Register; return False where the broker is stopped before a placement driver answers."""
+        registering = asyncio.create_task(registration.register_at_last())
+        stopped = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((registering, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if registering.done():
+                await registering
+                return True
+            return False
+        finally:
+            registering.cancel()
+            stopped.cancel()
+
+    async def _open_one(self, owned: OwnedShards, journals: OwnedJournals, key: OwnedKey) -> Any:
+        return await (owned.open_one(key) if key[0] else journals.open_coordinator(key))
+
+    async def _hand_over(self, server: asyncio.Server, registration: Registration, watch: AssignmentWatch) -> None:
+        """Have others open everything, and wait until nothing is assigned to this broker, for a while at most.
+
+        Where no other broker is alive nobody will: then the end is now.
+        """
+        server.close()
+        await registration.leave()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HAND_OVER_S):
+                while await registration.others_are_alive():
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_AGAIN_S):
+                            await watch.wait_for_nothing()
+                            return
+
+    def _advertised(self, address: tuple[Any, ...]) -> str:
+        host = self._settings.advertise_host or address[0]
+        return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
+
+    def _announce(self, stack: AsyncExitStack, rest_address: str) -> None:
+        """Write the endpoint file, until the end, and a line of the log."""
+        row, run_dir = self._row, self._settings.run_dir
+        content = {
+            "broker": row.name,
+            "address": row.address,
+            "control_address": row.control_address,
+            "rest_address": rest_address,
+        }
+        if run_dir is not None:
+            write_endpoint(run_dir, content)
+            stack.callback(remove_endpoint, run_dir)
+        where = rest_address or "no port"
+        _log.info("serving producers at %s, services at %s, REST at %s", row.address, row.control_address, where)
+
+    async def _sweep(self, port: ProducerPort) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_INTERVAL_S)
+            port.sweep()

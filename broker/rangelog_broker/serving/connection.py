@@ -1,0 +1,347 @@
+"""The connections of producers: frames in, batches to the shards that this broker owns, answers out.
+
+What holds: the first frame is a hello for this broker in this incarnation, within a deadline; bytes that are not a frame close
+their own connection and no other; a connection is not read while too much of it has no answer; a request has one answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+from google.protobuf.message import DecodeError
+
+from rangelog.errors import (
+    Corruption,
+    InternalError,
+    InvalidArgument,
+    Overloaded,
+    ProtocolViolation,
+    RangelogError,
+    Unauthorized,
+    UnsupportedVersion,
+    WrongServer,
+)
+from rangelog_broker.shards.shard import OwnedShard
+from rangelog_core.batch import BatchHeader, check_batch, check_record_headers, extension_of, open_columns
+from rangelog_core.batch_extension import Producer, Tag, decode_producer
+from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
+from rangelog_core.ids import check_name
+from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
+from rangelog_core.net.keepalive import notice_vanished_peer
+from rangelog_core.net.send_queue import SendQueue
+from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES, agreed, announced
+from rangelog_proto.v1 import data_pb2
+
+HELLO_TIMEOUT_S = 5.0
+FRAME_TIMEOUT_S = 60.0
+"""The time limit of a frame from its first byte to its last."""
+SLOW_READER_TIMEOUT_S = 30.0
+CONNECTIONS_MAX = 10_000
+UNANSWERED_BYTES_MAX = 32 * MIB
+"""Of one connection; above it the connection is not read."""
+UNANSWERED_MAX = 10_000
+"""Requests of one connection without an answer."""
+
+_log = logging.getLogger("rangelog.broker")
+
+
+class Shards(Protocol):
+    """What this broker owns."""
+
+    def owned(self, topic_id: int, shard_id: int) -> OwnedShard:
+        """Return an open shard. Raises NotOwner, ShardEnded."""
+
+    async def find_batch(self, topic_id: int, shard_id: int, producer: Producer) -> int | None:
+        """Return the offset of a batch of an ended shard, or None: it is not there.
+
+        Raises Unavailable, ShardNotFound, OutcomeUnknown (it is there, nobody knows where), ProducerFenced (nobody knows).
+        """
+
+    async def find_staged(self, topic_id: int, shard_id: int, producer: Producer) -> int | None:
+        """Return 0 for a batch that was staged at an ended shard, or None. Raises as `find_batch`."""
+
+
+@dataclass(slots=True)
+class ProducerPort:
+    """The state that all connections share."""
+
+    name: str
+    incarnation: int
+    token: str | None
+    shards: Shards
+    loop: asyncio.AbstractEventLoop
+    connections: dict[ProducerConnection, None] = field(default_factory=dict)
+    questions: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def sweep(self) -> None:
+        """Close connections that exceed a deadline; call it about every second."""
+        now = self.loop.time()
+        for connection in list(self.connections):
+            connection.check_deadlines(now)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for task in self.questions:
+            task.cancel()
+        for connection in list(self.connections):
+            connection.close()
+
+    def spawn(self, work: Awaitable[None]) -> None:
+        """Run a question beside the connection."""
+        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[arg-type]
+        self.questions.add(task)
+        task.add_done_callback(self.questions.discard)
+
+
+class ProducerConnection(asyncio.BufferedProtocol):
+    """The connection of one client, for all its producers. See shards.shard.Reply."""
+
+    def __init__(self, port: ProducerPort) -> None:
+        self._port = port
+        self._decoder = FrameDecoder(
+            message_bytes_max=FRAME_MESSAGE_BYTES_MAX, payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX
+        )
+        self._transport: asyncio.Transport
+        self._out: SendQueue
+        self._greeted = False
+        self._closed = False
+        self._unanswered: dict[int, int] = {}  # bytes by request
+        self._unanswered_bytes = 0
+        self._reading_paused = self._writing_paused = False
+        self._deadline = 0.0
+
+    # ---- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._out = SendQueue(self._transport)
+        notice_vanished_peer(transport)
+        if len(self._port.connections) >= CONNECTIONS_MAX:
+            self._send_error(0, Overloaded(f"this broker has {CONNECTIONS_MAX} connections already"))
+            self.close()
+            return
+        self._port.connections[self] = None
+        self._deadline = self._port.loop.time() + HELLO_TIMEOUT_S
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the buffer for the next bytes."""
+        return self._decoder.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Decode the received bytes and handle their frames."""
+        try:
+            frames = self._decoder.received(nbytes)
+        except FrameError as error:
+            self._send_error(0, ProtocolViolation(str(error)))
+            self.close()
+            return
+        for frame in frames:
+            if self._closed:
+                return
+            self._handle(frame)
+        if self._writing_paused:
+            pass  # the deadline is that of a slow reader
+        elif frames and self._greeted:
+            self._deadline = 0.0
+        elif not self._deadline:
+            self._deadline = self._port.loop.time() + FRAME_TIMEOUT_S
+        if self._is_full:
+            self._pause_reading()
+
+    def eof_received(self) -> bool | None:
+        """Close the connection, since the client has closed it."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the client: what it has sent goes on, and it asks again."""
+        self._closed = True
+        self._out.close()
+        self._port.connections.pop(self, None)
+
+    def pause_writing(self) -> None:
+        """Keep the answers, since the client does not read, and take no more requests that would have some."""
+        self._writing_paused = True
+        self._out.hold()
+        self._pause_reading()
+        self._deadline = self._port.loop.time() + SLOW_READER_TIMEOUT_S
+
+    def resume_writing(self) -> None:
+        """Send what was kept."""
+        self._writing_paused = False
+        self._deadline = 0.0
+        self._out.release()
+        self._resume_if_answered()
+
+    # ---- requests
+
+    def _handle(self, frame: Frame) -> None:
+        try:
+            if frame.opcode is Opcode.HELLO:
+                self._hello(frame)
+            elif not self._greeted:
+                raise ProtocolViolation("the first frame must be a hello")
+            elif frame.request_id in self._unanswered:  # under that number it would be the answer of the other request
+                self._send_error(0, ProtocolViolation(f"request {frame.request_id} has no answer yet"))
+                self.close()
+            elif frame.opcode is Opcode.PRODUCE:
+                self._produce(frame)
+            elif frame.opcode is Opcode.STAGE:
+                self._stage(frame)
+            elif frame.opcode is Opcode.FIND_BATCH:
+                wanted = data_pb2.FindBatch.FromString(frame.message)
+                self._ask(frame.request_id, 0)
+                self._port.spawn(self._find_batch(frame.request_id, wanted))
+            else:
+                raise ProtocolViolation(f"{frame.opcode.name} is no request to a broker")
+        except DecodeError:
+            self._send_error(frame.request_id, ProtocolViolation(f"a {frame.opcode.name} message does not decode"))
+            self.close()
+        except RangelogError as error:
+            self.refused(frame.request_id, error)
+            if not self._greeted:
+                self.close()
+        except Exception:
+            _log.exception("a request failed: %s", frame.opcode.name)
+            failed = InternalError("the request failed; the broker's log has the details", outcome_unknown=True)
+            self.refused(frame.request_id, failed)
+
+    def _hello(self, frame: Frame) -> None:
+        hello = data_pb2.Hello.FromString(frame.message)
+        port = self._port
+        if port.token is not None and not hmac.compare_digest(hello.token.encode(), port.token.encode()):
+            raise Unauthorized("the token is missing or wrong")
+        version = agreed(announced(hello.protocol_version_min, hello.protocol_version), DATA_PLANE_VERSIONS)
+        if hello.server != port.name or hello.incarnation not in (0, port.incarnation):
+            raise WrongServer(f"this is broker {port.name}@{port.incarnation:016x}")
+        self._greeted = True
+        reply = data_pb2.HelloReply(
+            protocol_version=version,
+            server=port.name,
+            incarnation=port.incarnation,
+            payload_bytes_max=FRAME_PAYLOAD_BYTES_MAX,
+            protocol_version_min=DATA_PLANE_VERSIONS.lowest,
+            protocol_version_max=DATA_PLANE_VERSIONS.highest,
+            features=sorted(FEATURES),
+        )
+        self._send(Opcode.HELLO_REPLY, frame.request_id, reply.SerializeToString())
+
+    def _produce(self, frame: Frame) -> None:
+        wanted = data_pb2.Produce.FromString(frame.message)
+        shard = self._port.shards.owned(wanted.topic_id, wanted.shard_id)
+        header, producer = _checked(frame.payload)
+        self._ask(frame.request_id, len(frame.payload))
+        shard.produce(header, producer, frame.payload, self, frame.request_id)
+
+    def _stage(self, frame: Frame) -> None:
+        wanted = data_pb2.Stage.FromString(frame.message)
+        shard = self._port.shards.owned(wanted.topic_id, wanted.shard_id)
+        _, producer = _checked(frame.payload)
+        name = check_name("transactional id", wanted.transactional_id)
+        self._ask(frame.request_id, len(frame.payload))
+        shard.transactions.stage(wanted.number, name, producer, frame.payload, self, frame.request_id)
+
+    async def _find_batch(self, request_id: int, wanted: data_pb2.FindBatch) -> None:
+        producer = Producer(wanted.producer_id, wanted.producer_epoch, wanted.sequence)
+        try:
+            find = self._port.shards.find_staged if wanted.staged else self._port.shards.find_batch
+            offset = await find(wanted.topic_id, wanted.shard_id, producer)
+        except RangelogError as error:
+            self.refused(request_id, error)
+            return
+        except Exception:
+            _log.exception("a question about shard %d/%d failed", wanted.topic_id, wanted.shard_id)
+            self.refused(request_id, InternalError("the request failed; the broker's log has the details"))
+            return
+        self._answered(request_id)
+        reply = data_pb2.FindBatchReply(found=offset is not None, offset=offset or 0)
+        self._send(Opcode.FIND_BATCH_REPLY, request_id, reply.SerializeToString())
+
+    # ---- answers
+
+    def acked(self, request_id: int, offset: int) -> None:
+        """See Reply."""
+        self._answered(request_id)
+        self._send(Opcode.PRODUCE_REPLY, request_id, data_pb2.ProduceReply(offset=offset).SerializeToString())
+
+    def refused(self, request_id: int, error: RangelogError) -> None:
+        """See Reply."""
+        self._answered(request_id)
+        self._send_error(request_id, error)
+
+    def close(self) -> None:
+        """Send the queued frames, then close."""
+        if not self._closed:
+            self._closed = True
+            if not self._writing_paused:
+                self._out.release()
+            self._transport.close()
+
+    def check_deadlines(self, now: float) -> None:
+        """Close the connection if it exceeds a deadline."""
+        if not self._deadline or now <= self._deadline:
+            return
+        if self._writing_paused:
+            self._closed = True
+            self._transport.abort()
+        elif not self._reading_paused and not self._closed:
+            self._send_error(0, ProtocolViolation("no whole frame arrived in time"))
+            self.close()
+
+    @property
+    def _is_full(self) -> bool:
+        return self._unanswered_bytes > UNANSWERED_BYTES_MAX or len(self._unanswered) > UNANSWERED_MAX
+
+    def _ask(self, request_id: int, size_bytes: int) -> None:
+        """Note a request that is to be answered."""
+        self._unanswered[request_id] = size_bytes
+        self._unanswered_bytes += size_bytes
+
+    def _answered(self, request_id: int) -> None:
+        self._unanswered_bytes -= self._unanswered.pop(request_id, 0)
+        if self._reading_paused:
+            self._resume_if_answered()
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and not self._closed:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _resume_if_answered(self) -> None:
+        if self._reading_paused and not self._is_full and not self._writing_paused and not self._closed:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    def _send(self, opcode: Opcode, request_id: int, message: bytes) -> None:
+        if not self._closed:
+            self._out.put((encode_frame(opcode, request_id, message),))
+
+    def _send_error(self, request_id: int, error: RangelogError) -> None:
+        message = data_pb2.Error(
+            code=error.code, message=error.message[:1000], epoch=error.epoch or 0, offset=error.offset or 0
+        )
+        self._send(Opcode.ERROR, request_id, message.SerializeToString())
+
+
+def _checked(payload: bytes) -> tuple[BatchHeader, Producer]:
+    """Return the header of a producer's batch, and its producer. Raises InvalidArgument."""
+    try:
+        header = check_batch(payload)
+        field_value = extension_of(payload, header).get(Tag.PRODUCER)
+        columns = open_columns(header, payload)  # what no reader can decode would stop all readers of the shard
+        check_record_headers(columns, 0, header.count)
+    except (ProtocolViolation, Corruption, UnsupportedVersion) as error:
+        raise InvalidArgument(f"not a batch: {error.message}") from error
+    if field_value is None or not header.count:
+        raise InvalidArgument("a batch for a shard has records, and names its producer")
+    return header, decode_producer(field_value)
+
+
+def make_factory(port: ProducerPort) -> Callable[[], ProducerConnection]:
+    """Return what makes the protocol of each new connection."""
+    return lambda: ProducerConnection(port)

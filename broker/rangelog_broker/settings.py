@@ -1,0 +1,98 @@
+"""The settings of a broker, and their defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from rangelog.errors import InvalidArgument
+from rangelog_core.ids import check_name
+from rangelog_core.net.addresses import split_address
+
+
+class BrokerSettings(BaseSettings):
+    """Keys of the TOML file, `RANGELOG_BROKER_…` in the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="RANGELOG_BROKER_", extra="forbid")
+
+    name: str
+    pd: Annotated[list[str], NoDecode]
+    listen: str = "127.0.0.1:7190"
+    """Where producers connect."""
+    control_listen: str = "127.0.0.1:7191"
+    """The gRPC services: groups, transactions, tables."""
+    rest_listen: str = "127.0.0.1:7192"
+    """The REST interface for administration; empty: none."""
+    advertise_host: str = ""
+    zone: str = ""
+    token: str | None = Field(default=None, repr=False)
+    tier_url: str = ""
+    run_dir: Path | None = None
+    """Where the broker writes its addresses once it serves. It keeps no data."""
+    watermark_interval_s: float = Field(default=10.0, ge=0.05, le=3_600)
+    """How often a topic's watermark is computed while its producers note times."""
+    watermark_expiry_s: float = Field(default=60.0, ge=0.1, le=86_400)
+    """A producer that notes no time for so long holds the watermark back no more."""
+
+    @field_validator("name")
+    @classmethod
+    def _good_name(cls, value: str) -> str:
+        try:
+            return check_name("broker", value)
+        except InvalidArgument as error:
+            raise ValueError(error.message) from error
+
+    @field_validator("pd", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("pd")
+    @classmethod
+    def _some(cls, value: list[str]) -> list[str]:
+        if not value:
+            raise ValueError("name at least one placement driver: host:port")
+        for address in value:
+            try:
+                split_address(address)
+            except InvalidArgument as error:
+                raise ValueError(error.message) from error
+        return value
+
+    @field_validator("tier_url")
+    @classmethod
+    def _known_store(cls, value: str) -> str:
+        if value and not value.startswith(("s3://", "file://")):
+            raise ValueError("an object store's URL begins with s3:// or file://")
+        return value
+
+    @field_validator("listen", "control_listen")
+    @classmethod
+    def _good_address(cls, value: str) -> str:
+        split_listen(value)
+        return value
+
+    @field_validator("rest_listen")
+    @classmethod
+    def _good_address_or_none(cls, value: str) -> str:
+        if value:
+            split_listen(value)
+        return value
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> BrokerSettings:
+        hosts = (split_listen(self.listen)[0], split_listen(self.control_listen)[0])
+        if not self.advertise_host and any(host in ("0.0.0.0", "::") for host in hosts):  # noqa: S104
+            raise ValueError("advertise_host is needed when the broker listens on all addresses")
+        return self
+
+
+def split_listen(value: str) -> tuple[str, int]:
+    """Return (host, port) of "host:port"; port 0 lets the system choose. Raises ValueError."""
+    try:
+        return split_address(value, port_min=0)
+    except InvalidArgument as error:
+        raise ValueError(error.message) from error
