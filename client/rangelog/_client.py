@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from rangelog._append.fencing import fence_deleted
 from rangelog._append.placement_calls import PlacementCalls
-from rangelog._append.roll import leave_range
 from rangelog._append.shared_dials import SharedDials
-from rangelog._append.takeover import take_over
 from rangelog._append.writer import Writer
-from rangelog._garbage import MANY_WRITERS, spare_many_writers
+from rangelog._client_topics import TopicOperations
+from rangelog._internal_streams import InternalStreams
 from rangelog._metadata import CALL_TIMEOUT_S, Metadata
 from rangelog._read.cold import ColdReader, ColdStores
 from rangelog._read.reader import Reader, Start
@@ -20,7 +19,7 @@ from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._read.stream_watches import StreamWatches
 from rangelog._stream_info import StreamInfo, stream_info
 from rangelog_core.errors import InvalidArgument
-from rangelog_core.ids import check_name
+from rangelog_core.ids import check_name, check_readable_name
 from rangelog_core.limits import APPENDS_BYTES_MAX, BUDGET_BYTES_MIN, FETCHES_BYTES_MAX, INFLIGHT_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.net.grpc_options import TlsConfig
@@ -32,7 +31,7 @@ Endpoints = str | Sequence[str]
 DEFAULT_CONFIG = StreamConfig()
 
 
-class Client:
+class Client(TopicOperations):
     """The client of one cluster. Make it with `rangelog.connect`, use it with `async with`; one per process is enough.
 
     Every method may raise InvalidArgument for a bad name, Unauthorized, Unavailable and RequestTimeout. Times are in seconds.
@@ -70,11 +69,13 @@ class Client:
             appends_bytes_max=appends_bytes_max,
             fetches_bytes_max=fetches_bytes_max,
         )
-        self._writer_class: Callable[..., Writer] = Writer
         self._watches = StreamWatches(self._metadata)
         self._placement_calls = PlacementCalls(self._metadata)
         self._dials = SharedDials(self._connections, self._placement_calls)
-        self._writers: dict[Writer, None] = {}
+        self._internal = InternalStreams(
+            self._metadata, self._connections, self._placement_calls, self._dials, self._watches, self._cold_stores
+        )
+        self._open_topics(token=token, tls=tls)
 
     async def __aenter__(self) -> Client:
         return self
@@ -83,9 +84,10 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close writers, without a flush, and all connections. Idempotent."""
-        for writer in list(self._writers):
+        """Close writers and producers, without a flush, and all connections. Idempotent."""
+        for writer in list(self._internal.writers):
             await writer.close(flush=False)
+        await self._close_topics()
         self._dials.close()
         self._placement_calls.close()
         self._watches.close()
@@ -125,9 +127,9 @@ class Client:
         """Return the current state of a stream. Raises StreamNotFound, Unavailable."""
         return stream_info(await self._metadata.describe_stream(check_name("stream", name), timeout_s))
 
-    async def list_streams(self, prefix: str = "") -> AsyncIterator[StreamInfo]:
-        """Yield the streams whose names start with `prefix`, in order of names."""
-        async for stream in self._metadata.list_streams(prefix):
+    async def list_streams(self, prefix: str = "", *, after: str = "") -> AsyncIterator[StreamInfo]:
+        """Yield the streams whose names start with `prefix` and come after the name `after`, in order of names."""
+        async for stream in self._metadata.list_streams(prefix, after):
             yield stream_info(stream)
 
     async def update_stream(
@@ -193,11 +195,7 @@ class Client:
             StreamNotFound: The stream does not exist.
             SealBlocked: Too few replicas answer.
         """
-        taken = await take_over(self._metadata, self._connections, check_name("stream", name), timeout_s=timeout_s)
-        if taken.left is not None:
-            stream = taken.stream
-            await leave_range(self._connections, stream.stream_id, stream.epoch, taken.left, taken.addresses)
-        return taken.end_offset
+        return (await self._internal.settle_end(check_name("stream", name), timeout_s=timeout_s)).end_offset
 
     # ---- records
 
@@ -219,21 +217,12 @@ class Client:
             open_timeout_s: Limit of the opening in seconds.
             inflight_bytes_max: Bytes that may be appended and not acked before `ready` waits.
         """
-        writer = self._writer_class(
-            self._metadata,
-            self._connections,
-            self._placement_calls,
-            self._dials,
+        return self._internal.writer(
             check_name("stream", stream),
             append_timeout_s=append_timeout_s,
             open_timeout_s=open_timeout_s,
             inflight_bytes_max=inflight_bytes_max,
         )
-        self._writers[writer] = None
-        if len(self._writers) == MANY_WRITERS:
-            spare_many_writers()
-        writer.on_closed = self._writers.pop
-        return writer
 
     def reader(
         self,
@@ -271,6 +260,11 @@ class Client:
             timeout_s=timeout_s,
         )
 
+    @property
+    def internal(self) -> InternalStreams:
+        """Any stream, those of shards and journals among them. For brokers."""
+        return self._internal
+
     def cold_reader(self) -> ColdReader:
         """Return a reader of tiered ranges; one per Reader. For the package's own use."""
         return ColdReader(self._metadata, self._cold_stores)
@@ -293,9 +287,9 @@ class Client:
     async def end_offset(self, stream: str) -> int:
         """Return one past the offset of the last acked record. With a silent replica the most recent acks may be missing.
 
-        Raises StreamNotFound, Unavailable.
+        `stream` may be the one behind a shard of a topic. Raises StreamNotFound, Unavailable.
         """
-        view = StreamView(self._metadata, check_name("stream", stream), connections=self._connections)
+        view = StreamView(self._metadata, check_readable_name(stream), connections=self._connections)
         return (await confirmed_end(view, self._connections)).offset
 
     async def append(self, stream: str, values: Iterable[bytes]) -> int:

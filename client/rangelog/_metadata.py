@@ -44,9 +44,9 @@ class Metadata:
         response = await self.pd.describe_stream(pd_pb2.DescribeStreamRequest(name=name), timeout_s=timeout_s)
         return response.stream
 
-    async def list_streams(self, prefix: str) -> AsyncIterator[common_pb2.Stream]:
-        """Yield the streams whose names start with `prefix`, by name."""
-        token = ""
+    async def list_streams(self, prefix: str, after: str = "") -> AsyncIterator[common_pb2.Stream]:
+        """Yield the streams whose names start with `prefix` and come after `after`, by name."""
+        token = after
         while True:
             request = pd_pb2.ListStreamsRequest(prefix=prefix, page_token=token)
             response = await self.pd.list_streams(request, timeout_s=CALL_TIMEOUT_S)

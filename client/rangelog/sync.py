@@ -15,16 +15,33 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 from rangelog import _client
 from rangelog._append.writer import Writer as AsyncWriter
+from rangelog._consume.group import GroupMember as AsyncGroupMember
+from rangelog._consume.group_records import GroupListener
+from rangelog._consume.group_shards import GroupStart
+from rangelog._consume.reader import TopicStart
 from rangelog._loop_thread import LoopThread
 from rangelog._metadata import CALL_TIMEOUT_S
+from rangelog._produce.producer import TopicProducer as AsyncTopicProducer
+from rangelog._produce.waiters import ProducerAck
 from rangelog._read.reader import Start
 from rangelog._stream_info import StreamInfo
+from rangelog._sync_groups import GroupMember, Groups
+from rangelog._sync_tables import Table as Table
+from rangelog._sync_tables import Tables as Tables
+from rangelog._sync_tables import TableWatch as TableWatch
+from rangelog._sync_topics import TopicReader as TopicReader
+from rangelog._sync_topics import Topics as Topics
+from rangelog._sync_transactions import Transaction as Transaction
+from rangelog._sync_transactions import Transactional as Transactional
+from rangelog._sync_transactions import Transactions as Transactions
+from rangelog._topics.cut import Cut
+from rangelog._transact.transactional import Transactional as AsyncTransactional
 from rangelog_core.errors import Overloaded, WriterClosed
 from rangelog_core.limits import APPENDS_BYTES_MAX, FETCHES_BYTES_MAX, INFLIGHT_BYTES_MAX
 from rangelog_core.net.fork_guard import never_free_in_children
@@ -75,21 +92,12 @@ class Writer:
         The future cannot be cancelled. Its callbacks run on the client's own thread: they must neither block nor append.
         Arguments and errors are those of `rangelog.Writer.submit`.
         """
-        result: concurrent.futures.Future[Ack] = concurrent.futures.Future()
-        result.set_running_or_notify_cancel()
+        writer = self._writer
 
-        async def submit() -> None:
-            while True:
-                await self._writer.ready()
-                try:
-                    future = self._writer.submit(value, key=key, headers=headers, timestamp=timestamp)
-                except Overloaded:
-                    continue  # another thread took the room
-                future.add_done_callback(lambda done: _pass_on(done, result))
-                return
+        def submit() -> asyncio.Future[Ack]:
+            return writer.submit(value, key=key, headers=headers, timestamp=timestamp)
 
-        self._loop.run(submit())
-        return result
+        return _submit(self._loop, writer.ready, submit)
 
     def append_batch(self, records: Iterable[bytes | AppendRecord]) -> list[Ack]:
         """Append records in order and return one ack per record, once all are acked. Errors as `append`."""
@@ -113,12 +121,87 @@ class Writer:
         return self._writer.next_offset
 
 
+class TopicProducer:
+    """The blocking producer of a topic: make it with `client.producer(name)`, use it with `with`, on any threads."""
+
+    def __init__(self, loop: LoopThread, producer: AsyncTopicProducer) -> None:
+        self._loop = loop
+        self._producer = producer
+
+    def __enter__(self) -> TopicProducer:
+        self._loop.run(self._producer.open())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._loop.forked and kind is not None:
+            return  # as Writer
+        self._close(flush=kind is None)
+
+    def send(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+        shard: int | None = None,
+    ) -> ProducerAck:
+        """Send one record and wait for its ack. Arguments and errors are those of `rangelog.TopicProducer.send`."""
+        sending = self._producer.send(value, key=key, headers=headers, timestamp=timestamp, shard=shard)
+        return self._loop.run(sending)
+
+    def submit(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+        shard: int | None = None,
+    ) -> concurrent.futures.Future[ProducerAck]:
+        """Send one record; return a future of its ack. Blocks only while `inflight_bytes_max` bytes are not acked.
+
+        The future is as that of `Writer.submit`. Arguments and errors are those of `rangelog.TopicProducer.submit`.
+        """
+        producer = self._producer
+
+        def send() -> asyncio.Future[ProducerAck]:
+            return producer.submit(value, key=key, headers=headers, timestamp=timestamp, shard=shard)
+
+        return _submit(self._loop, producer.ready, send)
+
+    def send_batch(self, records: Iterable[bytes | AppendRecord], *, shard: int | None = None) -> list[ProducerAck]:
+        """Send records in order and return one ack per record, once all are acked. Errors as `send`."""
+        return self._loop.run(self._producer.send_batch(list(records), shard=shard))
+
+    def flush(self) -> None:
+        """Wait until all records are acked. Raises the errors of `rangelog.TopicProducer.flush`."""
+        self._loop.run(self._producer.flush())
+
+    def note_time(self, time: datetime | int) -> None:
+        """Promise that every record that is sent from now on has this event time or a later one. As the asynchronous one."""
+        self._loop.run(self._note_time(time))
+
+    async def _note_time(self, time: datetime | int) -> None:
+        self._producer.note_time(time)
+
+    def close(self) -> None:
+        """Flush and close; idempotent. Raises the errors of `flush`, after closing."""
+        self._close(flush=True)
+
+    def _close(self, *, flush: bool) -> None:
+        if not self._producer.closed:
+            self._loop.run(self._producer.close(flush=flush))
+
+
 class Client:
     """The blocking client of one cluster. Its methods have the arguments, results and errors of those of `rangelog.Client`."""
 
     def __init__(self, loop: LoopThread, client: _client.Client) -> None:
         self._loop = loop
         self._client = client
+        self._topics = Topics(loop, client.topics)
+        self._tables = Tables(loop, client.tables)
         _open_clients.add(self)
         never_free_in_children(self)
 
@@ -129,7 +212,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close writers, without a flush, and all connections; calls that wait in other threads raise an error.
+        """Close writers and producers, without a flush, and all connections; calls that wait in other threads raise an error.
 
         Idempotent, also from several threads. Does nothing in a forked process: the client belongs to its parent.
         """
@@ -146,9 +229,9 @@ class Client:
         """Return the current state of a stream. Raises StreamNotFound, Unavailable."""
         return self._loop.run(self._client.describe_stream(name), reads=True)
 
-    def list_streams(self, prefix: str = "") -> Iterator[StreamInfo]:
-        """Yield the streams whose names start with `prefix`, in order of names."""
-        return self._loop.iterate(self._client.list_streams(prefix))
+    def list_streams(self, prefix: str = "", *, after: str = "") -> Iterator[StreamInfo]:
+        """Yield the streams whose names start with `prefix` and come after the name `after`, in order of names."""
+        return self._loop.iterate(self._client.list_streams(prefix, after=after))
 
     def update_stream(self, name: str, change: StreamConfigChange, *, timeout_s: float = CALL_TIMEOUT_S) -> StreamInfo:
         """Change a stream's configuration. Raises StreamNotFound, InvalidArgument, Unavailable, OutcomeUnknown."""
@@ -187,6 +270,27 @@ class Client:
         )
         return Writer(self._loop, writer)
 
+    def producer(
+        self,
+        topic: str,
+        *,
+        producer_id: int | None = None,
+        producer_epoch: int = 0,
+        append_timeout_s: float = 30.0,
+        open_timeout_s: float = 30.0,
+        inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
+    ) -> TopicProducer:
+        """Return a producer of a topic, to be used with `with`. The arguments are those of `rangelog.Client.producer`."""
+        producer = self._client.producer(
+            topic,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            append_timeout_s=append_timeout_s,
+            open_timeout_s=open_timeout_s,
+            inflight_bytes_max=inflight_bytes_max,
+        )
+        return TopicProducer(self._loop, producer)
+
     def reader(
         self,
         stream: str,
@@ -200,6 +304,83 @@ class Client:
         reader = self._client.reader(stream, start=start, end=end, follow=follow, read_preference=read_preference)
         for chunk in self._loop.iterate(reader.chunks()):
             yield from chunk
+
+    @property
+    def topics(self) -> Topics:
+        """The administration of topics."""
+        return self._topics
+
+    def topic_reader(
+        self,
+        topic: str,
+        *,
+        start: TopicStart = "earliest",
+        end: Cut | None = None,
+        follow: bool = False,
+        read_preference: str = "hot_first",
+        timeout_s: float = 30.0,
+    ) -> TopicReader:
+        """Return a reader of a topic, to be iterated. The arguments are those of `rangelog.Client.topic_reader`."""
+        reader = self._client.topic_reader(
+            topic, start=start, end=end, follow=follow, read_preference=read_preference, timeout_s=timeout_s
+        )
+        return TopicReader(self._loop, reader)
+
+    @property
+    def transactions(self) -> Transactions:
+        """The administration of transactions."""
+        return Transactions(self._loop, self._client.transactions)
+
+    def transactional(self, transactional_id: str, *, timeout_s: float = 60.0) -> Transactional:
+        """Return an instance of a transactional id, to be used with `with`. As `rangelog.Client.transactional`."""
+
+        async def make() -> AsyncTransactional:
+            return self._client.transactional(transactional_id, timeout_s=timeout_s)
+
+        return Transactional(self._loop, self._loop.run(make(), reads=True))
+
+    @property
+    def tables(self) -> Tables:
+        """The administration of tables."""
+        return self._tables
+
+    def table(self, name: str) -> Table:
+        """Return a table. Raises InvalidArgument."""
+        return Table(self._loop, self._client.table(name))
+
+    @property
+    def groups(self) -> Groups:
+        """The administration of consumer groups."""
+        return Groups(self._loop, self._client.groups)
+
+    def group(
+        self,
+        group: str,
+        *topics: str,
+        member_id: str | None = None,
+        start: GroupStart = "earliest",
+        session_s: float = 10.0,
+        auto_commit_s: float | None = None,
+        checkpoint_every_s: float | None = None,
+        skip_trimmed: bool = False,
+        listener: GroupListener | None = None,
+    ) -> GroupMember:
+        """Return a member of a consumer group, to be used with `with`. The arguments are those of `rangelog.Client.group`."""
+
+        async def make() -> AsyncGroupMember:
+            return self._client.group(
+                group,
+                *topics,
+                member_id=member_id,
+                start=start,
+                session_s=session_s,
+                auto_commit_s=auto_commit_s,
+                checkpoint_every_s=checkpoint_every_s,
+                skip_trimmed=skip_trimmed,
+                listener=listener,
+            )
+
+        return GroupMember(self._loop, self._loop.run(make(), reads=True))
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine of the asynchronous API on this client's loop and return its result."""
@@ -251,7 +432,28 @@ def connect(
         raise
 
 
-def _pass_on(done: asyncio.Future[Ack], result: concurrent.futures.Future[Ack]) -> None:
+def _submit(
+    loop: LoopThread, ready: Callable[[], Coroutine[Any, Any, None]], submit: Callable[[], asyncio.Future[_T]]
+) -> concurrent.futures.Future[_T]:
+    """Submit once there is room; return a future for other threads."""
+    result: concurrent.futures.Future[_T] = concurrent.futures.Future()
+    result.set_running_or_notify_cancel()
+
+    async def wait_and_submit() -> None:
+        while True:
+            await ready()
+            try:
+                future = submit()
+            except Overloaded:
+                continue  # another thread took the room
+            future.add_done_callback(lambda done: _pass_on(done, result))
+            return
+
+    loop.run(wait_and_submit())
+    return result
+
+
+def _pass_on(done: asyncio.Future[_T], result: concurrent.futures.Future[_T]) -> None:
     error = WriterClosed(outcome_unknown=True) if done.cancelled() else done.exception()
     if error is not None:
         result.set_exception(error)

@@ -1,5 +1,6 @@
 """Runs the failover seal of one range: performs the effects of protocol.recovery.
 
+The seal creates the next range in the same command where there is a placement for it, since whoever takes over goes on there.
 Raises SealBlocked, which names what is missing, when the deadline passes; the range is unsealed then, and a retry is safe.
 """
 
@@ -11,9 +12,19 @@ from collections.abc import Coroutine
 from typing import Any
 
 from rangelog._append.fencing import FENCE_TIMEOUT_S, fence_replica
+from rangelog._append.placement_calls import PlacementCalls
 from rangelog._metadata import Metadata, new_request_id
 from rangelog.protocol.recovery import Answer, Commit, Copy, Fence, Recovery, RecoveryPhase
-from rangelog_core.errors import Corruption, RangelogError, SealBelowFloor, SealBlocked, Unavailable, WriterFenced
+from rangelog_core.errors import (
+    Corruption,
+    NoPlacement,
+    RangelogError,
+    RequestTimeout,
+    SealBelowFloor,
+    SealBlocked,
+    Unavailable,
+    WriterFenced,
+)
 from rangelog_core.ids import ReplicaId
 from rangelog_core.limits import FETCH_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections, replica_id
@@ -21,6 +32,8 @@ from rangelog_core.net.replica_client import FenceOutcome, ReplicaClient, range_
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 _RETRY_S = 0.5
+LOOK_S = 2.0
+"""Between two looks at which servers the placement driver has."""
 _ANSWERS = {
     FenceOutcome.TRUTHFUL: Answer.TRUTHFUL,
     FenceOutcome.DOUBTFUL: Answer.DOUBTFUL,
@@ -32,9 +45,22 @@ class FailoverSeal:
     """One seal of one range at one epoch. `run` returns the end in force."""
 
     def __init__(
-        self, metadata: Metadata, connections: DataConnections, last: common_pb2.Range, epoch: int, timeout_s: float
+        self,
+        metadata: Metadata,
+        calls: PlacementCalls,
+        connections: DataConnections,
+        last: common_pb2.Range,
+        epoch: int,
+        timeout_s: float,
+        *,
+        create_next: bool = False,
     ) -> None:
+        """`create_next`: for whoever goes on writing; see `created`."""
+        self.created: common_pb2.Range | None = None
+        """The next range, if it was created together with the seal."""
+        self._create_next = create_next
         self._metadata = metadata
+        self._calls = calls
         self._connections = connections
         self._range = last
         self._epoch = epoch
@@ -44,10 +70,12 @@ class FailoverSeal:
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._failure: RangelogError | None = None
+        self._looking = False
 
     async def run(self) -> int:
         """Fence, decide, copy, commit. Raises SealBlocked, WriterFenced, and the errors of the placement driver."""
         retry_at = time.monotonic() + _RETRY_S
+        look_at = time.monotonic() + LOOK_S
         try:
             while self._core.end_offset is None or self._core.phase is not RecoveryPhase.DONE:
                 self._start_effects()
@@ -64,6 +92,10 @@ class FailoverSeal:
                 if now > retry_at:
                     retry_at = now + _RETRY_S
                     self._core.retry_lost()
+                    if now > look_at and not self._looking:
+                        look_at = now + LOOK_S
+                        self._looking = True
+                        self._spawn(self._look())
             return self._core.end_offset
         finally:
             for task in list(self._tasks):
@@ -99,6 +131,20 @@ class FailoverSeal:
         if not task.cancelled() and task.exception() is not None:
             error = task.exception()
             self._failure = error if isinstance(error, RangelogError) else Unavailable(f"the seal failed: {error!r}")
+
+    async def _look(self) -> None:
+        """Take over the addresses of now: a server may have come back in another incarnation since the takeover began."""
+        try:
+            start, stream_id = self._range.start_offset, self._range.stream_id
+            _, ranges = await self._metadata.ranges(f"{stream_id}", start, stream_id=stream_id)
+            for each in ranges:
+                if each.index == self._range.index:
+                    now = {replica_id(one.server, one.incarnation): one.data_address for one in each.replicas}
+                    self._addresses.update((key, now[key]) for key in self._addresses if key in now)
+        except RangelogError:
+            pass  # the next look may find it
+        finally:
+            self._looking = False
 
     async def _fence(self, replica: ReplicaId) -> None:
         try:
@@ -143,21 +189,35 @@ class FailoverSeal:
         return ReplicaClient(await self._connections.get(replica, self._addresses[replica]), range_key(self._range))
 
     async def _commit(self, effect: Commit) -> None:
-        request = pd_pb2.SealRangeRequest(
-            request_id=new_request_id(),
-            stream_id=self._range.stream_id,
-            range_index=self._range.index,
-            epoch=self._epoch,
-            end_offset=effect.end_offset,
-        )
+        left_s = max(1.0, self._deadline - time.monotonic())
         try:
-            response = await self._metadata.seal_range(request, max(1.0, self._deadline - time.monotonic()))
+            async with asyncio.timeout(left_s):
+                response = await self._seal(effect.end_offset)
+        except TimeoutError:
+            raise RequestTimeout(f"the placement driver has not sealed a range within {left_s:.1f} s") from None
         except SealBelowFloor as error:  # beyond the promise: two of the range's disks lost flushed records
             raise SealBlocked(
                 f"range {self._range.stream_id}/{self._range.index} would end at {effect.end_offset}, but readers have seen "
                 f"records up to {error.offset}: more than one of its replicas lost data; bring their disks back"
             ) from error
+        if response.HasField("next_range"):
+            self.created = response.next_range
         self._core.committed(response.range.end_offset)
+
+    async def _seal(self, end_offset: int) -> pd_pb2.SealRangeResponse:
+        request = pd_pb2.SealRangeRequest(
+            request_id=new_request_id(),
+            stream_id=self._range.stream_id,
+            range_index=self._range.index,
+            epoch=self._epoch,
+            end_offset=end_offset,
+            create_next=self._create_next,
+        )
+        try:
+            return await self._calls.seal(request)
+        except NoPlacement:  # nothing was changed
+            request.request_id, request.create_next = new_request_id(), False
+            return await self._calls.seal(request)
 
 
 def _now_ms() -> float:

@@ -1,10 +1,10 @@
-"""The calls of one client's writers on the placement driver when they leave ranges; simultaneous calls are combined.
+"""The calls of one client's writers on the placement driver as they take over or leave ranges; simultaneous ones are combined.
 
 What holds: a writer gets the reply that a call of its own would have got. When a range server dies, all writers with a
 replica there leave their ranges in the same turn of the loop: they share one request for the living servers, and their seals
-are sent in few calls. A call of many seals is retried unchanged until there is a reply, since it may have been carried out;
-an earlier placement driver, which does not know the call, gets its seals one by one under the ids they have in it. The number
-of calls in progress is bounded.
+are sent in few calls; so are the openings and seals of many takeovers. A call of many seals is retried unchanged until there
+is a reply, since it may have been carried out; an earlier placement driver, which does not know the calls of many, gets them
+one by one, seals under the ids they have in the call. The number of calls in progress is bounded.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rangelog._metadata import SEAL_TRY_TIMEOUT_S, Metadata, backoff, new_reques
 from rangelog.protocol.appender import Probe, SealRange
 from rangelog_core.errors import NoPlacement, RangelogError, UnsupportedVersion, error_from_code
 from rangelog_core.ids import ReplicaId
+from rangelog_core.net.combined_calls import CombinedCalls
 from rangelog_core.net.data_connection import replica_id
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
@@ -26,9 +27,12 @@ TURNS_MAX = 400
 seals them one after the other, however many ask, and a range that waits for its seal is frozen."""
 SEALS_PER_CALL = 200
 CALLS_MAX = 4
-"""Calls of many seals that are in progress at a time."""
+"""Calls of seals that are in progress at a time."""
+OPENINGS_PER_CALL = 200
+OPENING_CALLS_MAX = 2
 
-_Asked = tuple[pd_pb2.SealRangeRequest, asyncio.Future[pd_pb2.SealRangeResponse]]
+_Opening = tuple[pd_pb2.OpenWriterRequest, float]
+"""A request and its limit in seconds."""
 
 
 class PlacementCalls:
@@ -37,10 +41,9 @@ class PlacementCalls:
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
         self._listing: asyncio.Task[list[common_pb2.Server]] | None = None
-        self._asked: list[_Asked] = []
-        self._slots = asyncio.Semaphore(CALLS_MAX)
+        self._seals = CombinedCalls(self._seal, items_max=SEALS_PER_CALL, calls_max=CALLS_MAX)
+        self._openings = CombinedCalls(self._open, items_max=OPENINGS_PER_CALL, calls_max=OPENING_CALLS_MAX)
         self._turns = asyncio.Semaphore(TURNS_MAX)
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def turn(self, *, urgent: bool) -> AsyncIterator[bool]:
@@ -90,22 +93,37 @@ class PlacementCalls:
             exclude_servers=effect.exclude_servers,
             exclude_strictly=effect.strictly,
         )
+        try:
+            return await self.seal(request)
+        except NoPlacement:
+            return None
+
+    async def seal(self, request: pd_pb2.SealRangeRequest) -> pd_pb2.SealRangeResponse:
+        """Seal a range; the same command is retried until there is a reply, however long that takes.
+
+        Raises NoPlacement (nothing was changed), WriterFenced, StreamNotFound, SealBelowFloor and other final errors.
+        """
         attempt = 0
         while True:
             try:
-                return await self._seal(request)
+                return await self._seals.ask(request)
             except NoPlacement:
-                return None
+                raise
             except RangelogError as error:
                 if not error.retriable:
                     raise
             await backoff(attempt)
             attempt += 1
 
+    async def open_writer(self, name: str, writer: str, timeout_s: float) -> pd_pb2.OpenWriterResponse:
+        """Become the writer of a stream: raises its epoch. Raises as Metadata.open_writer."""
+        request = pd_pb2.OpenWriterRequest(request_id=new_request_id(), name=name, writer=writer)
+        return await self._openings.ask((request, timeout_s))
+
     def close(self) -> None:
         """Cancel the calls in progress."""
-        for task in self._tasks:
-            task.cancel()
+        self._seals.close()
+        self._openings.close()
         if self._listing is not None:
             self._listing.cancel()
 
@@ -123,59 +141,30 @@ class PlacementCalls:
         if not task.cancelled():
             task.exception()  # its callers have the result
 
-    async def _seal(self, request: pd_pb2.SealRangeRequest) -> pd_pb2.SealRangeResponse:
-        """Send a seal together with all others of this turn of the loop."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[pd_pb2.SealRangeResponse] = loop.create_future()
-        self._asked.append((request, future))
-        if len(self._asked) == 1:
-            loop.call_soon(self._send)
-        return await future
-
-    def _send(self) -> None:
-        asked, self._asked = [each for each in self._asked if not each[1].done()], []
-        for first in range(0, len(asked), SEALS_PER_CALL):
-            some = asked[first : first + SEALS_PER_CALL]
-            task = asyncio.create_task(self._seal_one(*some[0]) if len(some) == 1 else self._seal_many(some))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _seal_one(
-        self, request: pd_pb2.SealRangeRequest, future: asyncio.Future[pd_pb2.SealRangeResponse]
-    ) -> None:
+    async def _seal(
+        self, asked: Sequence[pd_pb2.SealRangeRequest]
+    ) -> Sequence[pd_pb2.SealRangeResponse | RangelogError]:
+        if len(asked) == 1:
+            return [await self._metadata.seal_range(asked[0], SEAL_TRY_TIMEOUT_S)]
+        request = pd_pb2.SealRangesRequest(request_id=new_request_id(), seals=asked)
         try:
-            response = await self._metadata.seal_range(request, SEAL_TRY_TIMEOUT_S)
-        except RangelogError as error:
-            _fail(future, error)
-        else:
-            _give(future, response)
+            response = await self._until_answered(request)
+        except UnsupportedVersion:
+            return await self._seal_each(request.request_id, asked)
+        return [_error(result.error) or result.response for result in response.results]
 
-    async def _seal_many(self, asked: Sequence[_Asked]) -> None:
-        request = pd_pb2.SealRangesRequest(request_id=new_request_id(), seals=[each for each, _ in asked])
-        async with self._slots:
-            try:
-                response = await self._until_answered(request)
-            except UnsupportedVersion:
-                await self._seal_each(request.request_id, asked)
-                return
-            except RangelogError as error:
-                for _, future in asked:
-                    _fail(future, error)
-                return
-        for (_, future), result in zip(asked, response.results, strict=True):
-            told = result.error
-            if told.code:
-                offset = told.offset if told.has_offset else None
-                _fail(future, error_from_code(told.code, told.message, epoch=told.epoch or None, offset=offset))
-            else:
-                _give(future, result.response)
-
-    async def _seal_each(self, request_id: str, asked: Sequence[_Asked]) -> None:
+    async def _seal_each(
+        self, request_id: str, asked: Sequence[pd_pb2.SealRangeRequest]
+    ) -> Sequence[pd_pb2.SealRangeResponse | RangelogError]:
         """Send the seals of a call one by one. A member that knows the call may have carried some out under these ids."""
-        for number, (request, future) in enumerate(asked):
+        answers: list[pd_pb2.SealRangeResponse | RangelogError] = []
+        for number, request in enumerate(asked):
             request.request_id = f"{request_id}/{number}"
-            if not future.done():
-                await self._seal_one(request, future)
+            try:
+                answers.append(await self._metadata.seal_range(request, SEAL_TRY_TIMEOUT_S))
+            except RangelogError as error:
+                answers.append(error)
+        return answers
 
     async def _until_answered(self, request: pd_pb2.SealRangesRequest) -> pd_pb2.SealRangesResponse:
         attempt = 0
@@ -188,12 +177,30 @@ class PlacementCalls:
             await backoff(attempt)
             attempt += 1
 
+    async def _open(self, asked: Sequence[_Opening]) -> Sequence[pd_pb2.OpenWriterResponse | RangelogError]:
+        """Open writers; what has no reply may be opened, which the caller's next try replaces."""
+        if len(asked) > 1:
+            request = pd_pb2.OpenWritersRequest(request_id=new_request_id(), writers=[each for each, _ in asked])
+            try:
+                response = await self._metadata.pd.open_writers(request, timeout_s=min(left for _, left in asked))
+            except UnsupportedVersion:
+                pass
+            else:
+                return [_error(result.error) or result.response for result in response.results]
+        return await asyncio.gather(*(self._open_one(*each) for each in asked))
 
-def _give(future: asyncio.Future[pd_pb2.SealRangeResponse], response: pd_pb2.SealRangeResponse) -> None:
-    if not future.done():
-        future.set_result(response)
+    async def _open_one(
+        self, request: pd_pb2.OpenWriterRequest, timeout_s: float
+    ) -> pd_pb2.OpenWriterResponse | RangelogError:
+        try:
+            return await self._metadata.pd.open_writer(request, timeout_s=timeout_s)
+        except RangelogError as error:
+            return error
 
 
-def _fail(future: asyncio.Future[pd_pb2.SealRangeResponse], error: RangelogError) -> None:
-    if not future.done():
-        future.set_exception(error)
+def _error(told: pd_pb2.CallError) -> RangelogError | None:
+    """Return the error that is an item's answer, if it is one."""
+    if not told.code:
+        return None
+    offset = told.offset if told.has_offset else None
+    return error_from_code(told.code, told.message, epoch=told.epoch or None, offset=offset)

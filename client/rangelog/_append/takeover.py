@@ -1,6 +1,7 @@
 """Becoming the writer of a stream: raise the epoch, and seal the range that an earlier writer left open.
 
-What holds: when `take_over` returns, no writer of a lower epoch can get another ack, and the stream's end is committed.
+What holds: when `claim` returns, no writer of a lower epoch changes the stream at the placement driver any more; when `settle`
+returns, none can get another ack, and the stream's end is committed.
 """
 
 from __future__ import annotations
@@ -12,33 +13,84 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rangelog._append.failover_seal import FailoverSeal
+from rangelog._append.placement_calls import PlacementCalls
 from rangelog._metadata import Metadata
 from rangelog.protocol.appender import Leave
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnections, replica_id
-from rangelog_proto.v1 import common_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """The stream, with the caller's epoch; its end; and the sealed range, if any, whose replicas must get the end."""
+    """The stream, with the caller's epoch; its end; the range to leave, if any, and its replicas; the last range.
+
+    `created`: the range to go on with, if it was created already.
+    """
 
     stream: common_pb2.Stream
     end_offset: int
     left: Leave | None
     addresses: Mapping[ReplicaId, str]
+    last_range_index: int | None = None
+    created: common_pb2.Range | None = None
 
 
-async def take_over(metadata: Metadata, connections: DataConnections, stream: str, *, timeout_s: float) -> TakenOver:
-    """Take over a stream. Raises StreamNotFound, SealBlocked, Unavailable, WriterFenced (by a later takeover)."""
-    deadline = time.monotonic() + timeout_s
-    opened = await metadata.open_writer(stream, f"{socket.gethostname()}/{os.getpid()}", timeout_s)
+async def claim(calls: PlacementCalls, stream: str, *, timeout_s: float) -> pd_pb2.OpenWriterResponse:
+    """Raise a stream's epoch. Raises StreamNotFound, StreamSealed, Unavailable."""
+    return await calls.open_writer(stream, f"{socket.gethostname()}/{os.getpid()}", timeout_s)
+
+
+async def settle(
+    metadata: Metadata,
+    calls: PlacementCalls,
+    connections: DataConnections,
+    opened: pd_pb2.OpenWriterResponse,
+    *,
+    timeout_s: float,
+    create_next: bool = False,
+) -> TakenOver:
+    """Seal what the earlier writer left open. Raises SealBlocked, Unavailable, WriterFenced (by a later takeover).
+
+    `create_next`: the caller goes on writing, in `created` if that is given.
+    """
     if not opened.HasField("last_range"):
         return TakenOver(opened.stream, 0, None, {})
     last = opened.last_range
     if last.state == common_pb2.RANGE_STATE_SEALED:
-        return TakenOver(opened.stream, last.end_offset, None, {})
-    left_s = max(1.0, deadline - time.monotonic())
-    end = await FailoverSeal(metadata, connections, last, opened.stream.epoch, left_s).run()
+        return TakenOver(opened.stream, last.end_offset, None, {}, last.index)
+    durability = last.durability or opened.stream.config.durability
+    if durability == common_pb2.DURABILITY_MEMORY:  # a floor binds a seal that creates the next range, and not this one
+        create_next = False
+    seal = FailoverSeal(metadata, calls, connections, last, opened.stream.epoch, timeout_s, create_next=create_next)
+    end = await seal.run()
     addresses = {replica_id(each.server, each.incarnation): each.data_address for each in last.replicas}
-    return TakenOver(opened.stream, end, Leave(last.index, last.start_offset, end, tuple(addresses)), addresses)
+    left = Leave(last.index, last.start_offset, end, tuple(addresses))
+    return TakenOver(opened.stream, end, left, addresses, last.index, seal.created)
+
+
+async def settle_and_create(
+    metadata: Metadata,
+    calls: PlacementCalls,
+    connections: DataConnections,
+    opened: pd_pb2.OpenWriterResponse,
+    *,
+    timeout_s: float,
+) -> tuple[TakenOver, common_pb2.Range]:
+    """Settle a stream, and return the range to go on with. Raises as `settle`, NoPlacement."""
+    deadline = time.monotonic() + timeout_s
+    taken = await settle(metadata, calls, connections, opened, timeout_s=timeout_s, create_next=True)
+    if taken.created is not None:
+        return taken, taken.created
+    stream, left_s = taken.stream, max(1.0, deadline - time.monotonic())
+    return taken, await metadata.create_range(stream.stream_id, stream.epoch, taken.end_offset, left_s)
+
+
+async def take_over(
+    metadata: Metadata, calls: PlacementCalls, connections: DataConnections, stream: str, *, timeout_s: float
+) -> TakenOver:
+    """Claim a stream and settle it. Raises the errors of both."""
+    deadline = time.monotonic() + timeout_s
+    opened = await claim(calls, stream, timeout_s=timeout_s)
+    left_s = max(1.0, deadline - time.monotonic())
+    return await settle(metadata, calls, connections, opened, timeout_s=left_s)

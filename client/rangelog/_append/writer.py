@@ -23,7 +23,7 @@ from rangelog._append.placement_calls import PlacementCalls
 from rangelog._append.roll import leave_range
 from rangelog._append.runner import AppenderRunner
 from rangelog._append.shared_dials import SharedDials
-from rangelog._append.takeover import take_over
+from rangelog._append.takeover import claim, settle_and_create
 from rangelog._append.within import within
 from rangelog._metadata import Metadata
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
@@ -31,7 +31,7 @@ from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, Write
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
 from rangelog_core.record import Ack, AppendRecord
-from rangelog_proto.v1 import common_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2
 
 _T = TypeVar("_T")
 
@@ -76,6 +76,7 @@ class Writer:
         self._open_timeout_s = open_timeout_s
         self._inflight_bytes_max = inflight_bytes_max
         self._pending_bytes_max = _OVERSHOOT * inflight_bytes_max
+        self._opened: pd_pb2.OpenWriterResponse | None = None
         self._runner: AppenderRunner | None = None
         self._loop: asyncio.AbstractEventLoop
         self._stream: common_pb2.Stream
@@ -101,6 +102,11 @@ class Writer:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         await self.close(flush=kind is None)
 
+    async def claim(self) -> None:
+        """Raise the stream's epoch ahead of `open`, which goes on from there. For the package's own use. Raises as `open`."""
+        if self._opened is None:
+            self._opened = await claim(self._calls, self.stream, timeout_s=self._open_timeout_s)
+
     async def open(self) -> None:
         """Become the stream's writer: fence the earlier writer, seal its range, and create the next range.
 
@@ -113,25 +119,21 @@ class Writer:
         """
         self._loop = asyncio.get_running_loop()
         deadline = time.monotonic() + self._open_timeout_s
-        taken = await take_over(self._metadata, self._connections, self.stream, timeout_s=self._open_timeout_s)
-        stream = taken.stream
+        await self.claim()
+        opened, self._opened = self._opened, None
+        assert opened is not None
         left_s = max(1.0, deadline - time.monotonic())
-        created = await self._metadata.create_range(stream.stream_id, stream.epoch, taken.end_offset, left_s)
+        taken, created = await settle_and_create(
+            self._metadata, self._calls, self._connections, opened, timeout_s=left_s
+        )
+        stream = taken.stream
         self._stream = stream
         self._codec = CODEC_ZSTD if stream.config.compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
         self._next_offset = created.start_offset
         self._runner = runner = AppenderRunner(
-            self._metadata,
-            self._connections,
-            self._calls,
-            self._dials,
-            stream,
-            created,
-            confirmed=self._resolve,
-            stopping=self._stopping,
-            stopped=self._stopped,
-            send_gathered=self._pump,
-        )
+            self._metadata, self._connections, self._calls, self._dials, stream, created,
+            confirmed=self._resolve, stopping=self._stopping, stopped=self._stopped, send_gathered=self._pump,
+        )  # fmt: skip
         if taken.left is not None:
             left = leave_range(self._connections, stream.stream_id, stream.epoch, taken.left, taken.addresses)
             runner.spawn(left)

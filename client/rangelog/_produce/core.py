@@ -11,6 +11,8 @@ What holds (the rules are those that the exhaustive model of topics finds necess
 * A record is numbered for a shard only when nothing is in doubt on any ancestor of that shard. So records of one key are in
   the log in the order in which they were appended, over splits and merges.
 * The map that the producer knows never goes back. Acks are per record, since a batch may be divided by a split.
+* A record that no current shard takes any more (it was for one shard only, or the topic is sealed) is refused once it is
+  certain that it is in no log.
 
 Events are the methods; each may add effects, which `effects()` hands out once, in order.
 """
@@ -20,9 +22,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
-from rangelog_core.errors import ProducerFenced, RangelogError
+from rangelog_core.errors import RangelogError, ShardEnded, ShardNotFound, TopicStateForbids
 
 WINDOW = 5
 
@@ -37,12 +40,10 @@ class MappedShard(NamedTuple):
     predecessors: tuple[int, ...]
 
 
-class Queued(NamedTuple):
-    """A record: its place among all records of the producer, the position of its key, its size."""
+Queued = tuple[int, int, int, int | None]
+"""A record: its order among all records of the producer, the position of its key, its size in bytes, the only shard it is for.
 
-    order: int
-    position: int
-    size_bytes: int
+A plain tuple: there are many, and one with names costs as much as all else about a record here."""
 
 
 class SendBatch(NamedTuple):
@@ -68,15 +69,23 @@ class RecordsAcked(NamedTuple):
     orders: Sequence[int]
 
 
-Effect = SendBatch | AskFor | RecordsAcked
+class RecordsRefused(NamedTuple):
+    """These records are in no log and will be in none."""
+
+    error: RangelogError
+    orders: list[int]
+
+
+Effect = SendBatch | AskFor | RecordsAcked | RecordsRefused
 
 
 class _Lane:
     """What was numbered for one shard and has no outcome, and what waits to be numbered."""
 
-    __slots__ = ("asking", "connected", "ended", "next_sequence", "queue", "unresolved")
+    __slots__ = ("asking", "connected", "ended", "next_sequence", "queue", "shard_id", "unresolved")
 
-    def __init__(self) -> None:
+    def __init__(self, shard_id: int) -> None:
+        self.shard_id = shard_id
         self.next_sequence = 0
         self.unresolved: dict[int, list[Queued]] = {}  # by sequence, in order
         self.queue: deque[Queued] = deque()  # by order
@@ -85,10 +94,9 @@ class _Lane:
         self.asking = False
 
     @property
-    def has_room(self) -> bool:
-        """Whether another batch may be numbered."""
-        oldest = next(iter(self.unresolved), self.next_sequence)
-        return self.next_sequence - oldest < WINDOW
+    def in_flight(self) -> int:
+        """Batches from the oldest one without an outcome on: less than WINDOW before another one is numbered."""
+        return self.next_sequence - next(iter(self.unresolved), self.next_sequence)
 
 
 class ProducerCore:
@@ -96,12 +104,18 @@ class ProducerCore:
 
     def __init__(self, *, batch_bytes_max: int, batch_records_max: int) -> None:
         self.error: RangelogError | None = None
+        self.batches_in_flight_max = WINDOW
+        """Of one shard: fewer, where many others are in flight, make larger batches."""
         self._batch_bytes_max = batch_bytes_max
         self._batch_records_max = batch_records_max
         self._map_version = 0
         self._shards: dict[int, MappedShard] = {}
         self._lows: list[int] = []
         self._current: list[int] = []  # shard ids, in step with _lows
+        self._current_lanes: list[_Lane | None] = []  # in step too
+        self._gapless_end = 0  # positions below it all have a current shard
+        self._appended: set[int] = set()  # shards with new records since the last flush
+        self._wanted: set[int] = set()  # shards with something to send and no connection
         self._lanes: dict[int, _Lane] = {}
         self._doubtful: set[int] = set()  # ended shards with batches without an outcome
         self._unmapped: deque[Queued] = deque()  # before the first map
@@ -110,26 +124,88 @@ class ProducerCore:
 
     # ---- the application
 
-    def append(self, position: int, size_bytes: int) -> int:
-        """Take a record; return its order. Raises the error that ended the producer."""
+    def append(self, position: int, size_bytes: int, shard_id: int | None = None) -> int:
+        """Take a record, with `shard_id` for that shard only, whatever its position; return its order.
+
+        Raises the error that ended the producer, ShardEnded, ShardNotFound, or TopicStateForbids.
+        """
         if self.error is not None:
             raise self.error
-        record = Queued(self._next_order, position, size_bytes)
-        self._next_order += 1
-        if not self._current:
-            self._unmapped.append(record)
+        order = self._next_order
+        if shard_id is None and position < self._gapless_end:
+            at = bisect_right(self._lows, position) - 1
+            lane = self._current_lanes[at]
+            if lane is None:
+                lane = self._current_lanes[at] = self._lane(self._current[at])
+        elif not self._map_version:
+            self._unmapped.append((order, position, size_bytes, shard_id))
+            self._next_order = order + 1
+            return order
         else:
-            self._lane(self.shard_of(position)).queue.append(record)
-        return record.order
+            to = self._place(position, shard_id)
+            if isinstance(to, RangelogError):
+                raise to
+            lane = self._lane(to)
+        if not lane.queue:  # what it waits for otherwise sends this record too
+            self._appended.add(lane.shard_id)
+        lane.queue.append((order, position, size_bytes, shard_id))
+        self._next_order = order + 1
+        return order
 
     def flush(self) -> None:
         """Number and send what may be sent: call it when the records of a turn are gathered."""
-        for shard_id in self._current:
+        appended, self._appended = self._appended, set()
+        for shard_id in sorted(appended):
             self._pump(shard_id)
 
     def shard_of(self, position: int) -> int:
-        """Return the current shard of a key's position, as far as the producer knows."""
-        return self._current[bisect_right(self._lows, position) - 1]
+        """Return the current shard of a key's position, as far as the producer knows. Raises TopicStateForbids."""
+        at = bisect_right(self._lows, position) - 1
+        if at < 0 or position >= self._shards[self._current[at]].high:
+            raise TopicStateForbids("the topic is sealed: no shard takes records of this key any more")
+        return self._current[at]
+
+    @property
+    def current(self) -> Sequence[MappedShard]:
+        """The current shards as far as the producer knows, by key."""
+        return [self._shards[shard_id] for shard_id in self._current]
+
+    def is_current(self, shard_id: int) -> bool:
+        """Whether a shard is current, as far as the producer knows."""
+        shard = self._shards.get(shard_id)
+        return shard is not None and not shard.ended
+
+    def takes_more(self, shard_id: int) -> bool:
+        """Whether nothing waits for this shard: a record that is appended to it is sent with the next flush."""
+        lane = self._lanes.get(shard_id)
+        return lane is None or (not lane.queue and lane.in_flight < self.batches_in_flight_max)
+
+    def take_wanted(self) -> Sequence[int]:
+        """Return the shards that have something to send and no connection, each once until it is disconnected again."""
+        wanted, self._wanted = self._wanted, set()
+        return sorted(wanted)
+
+    @property
+    def map_version(self) -> int:
+        """The version of the map that the producer knows; 0: none yet."""
+        return self._map_version
+
+    def queued_for(self, shard_id: int) -> int:
+        """Records of a shard that have no number yet."""
+        lane = self._lanes.get(shard_id)
+        return len(lane.queue) if lane is not None else 0
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether an ended shard has batches without an outcome."""
+        return bool(self._doubtful)
+
+    def waiting(self) -> Sequence[int]:
+        """Return the orders of all records that have no number: they are in no log."""
+        queued = [order for order, *_ in self._unmapped]
+        for lane in self._lanes.values():
+            queued += [order for order, *_ in lane.queue]
+        return queued
 
     @property
     def unresolved_count(self) -> int:
@@ -149,9 +225,14 @@ class ProducerCore:
             return
         self._map_version = version
         self._shards = {shard.shard_id: shard for shard in shards}
-        current = sorted((shard.low, shard.shard_id) for shard in self._shards.values() if not shard.ended)
+        current = sorted([(shard.low, shard.shard_id) for shard in self._shards.values() if not shard.ended])
         self._lows = [low for low, _ in current]
         self._current = [shard_id for _, shard_id in current]
+        self._current_lanes = [None] * len(current)
+        self._gapless_end = 0
+        for shard_id in self._current:
+            if self._shards[shard_id].low == self._gapless_end:
+                self._gapless_end = self._shards[shard_id].high
         waiting: list[Queued] = list(self._unmapped)
         self._unmapped.clear()
         for shard_id, lane in self._lanes.items():
@@ -165,16 +246,37 @@ class ProducerCore:
                     self._ask(shard_id, lane)
         self._requeue(waiting)
         self._forget_lanes()
-        self.flush()
+        self._wanted.intersection_update(self._current)
+        self._pump_all()
 
     def _requeue(self, records: list[Queued]) -> None:
-        """Put records to where the map says, at their old places."""
+        """Put records to where the map says, at their old places; refuse those that have no place any more."""
         touched: dict[int, list[Queued]] = {}
+        refused: dict[type[RangelogError], RecordsRefused] = {}
         for record in records:
-            touched.setdefault(self.shard_of(record.position), []).append(record)
+            to = self._place(record[1], record[3])
+            if isinstance(to, RangelogError):
+                refused.setdefault(type(to), RecordsRefused(to, [])).orders.append(record[0])
+            else:
+                touched.setdefault(to, []).append(record)
         for shard_id, back in touched.items():
             lane = self._lane(shard_id)
             lane.queue = deque(sorted((*lane.queue, *back)))
+        self._effects += refused.values()
+
+    def _place(self, position: int, only: int | None) -> int | RangelogError:
+        """Return the current shard that a record is for, or why there is none."""
+        if only is not None:
+            shard = self._shards.get(only)
+            if shard is not None and not shard.ended:
+                return only
+            if shard is None and only > max(self._shards, default=-1):
+                return ShardNotFound(f"the topic has no shard {only}, as far as the producer knows")
+            return ShardEnded(f"shard {only} has ended: send to its successors, or by key")
+        try:
+            return self.shard_of(position)
+        except TopicStateForbids as error:
+            return error
 
     # ---- owners
 
@@ -182,13 +284,18 @@ class ProducerCore:
         """There is a connection to the shard's owner: what has no outcome is sent again, in order."""
         lane = self._lane(shard_id)
         lane.connected = True
-        if not lane.ended:
+        self._wanted.discard(shard_id)
+        if not lane.ended and self.error is None:
             self._send_again(shard_id, lane)
             self._pump(shard_id)
 
     def disconnected(self, shard_id: int) -> None:
         """The connection is gone, or the owner is none any more."""
-        self._lane(shard_id).connected = False
+        lane = self._lanes.get(shard_id)
+        if lane is not None:
+            lane.connected = False
+            if (lane.queue or lane.unresolved) and not lane.ended:
+                self._wanted.add(shard_id)
 
     def acked(self, shard_id: int, sequence: int, offset: int) -> None:
         """A batch is in the log at this offset, whoever says it."""
@@ -196,7 +303,7 @@ class ProducerCore:
         records = lane.unresolved.pop(sequence, None) if lane is not None else None
         if lane is None or records is None:
             return
-        self._effects.append(RecordsAcked(shard_id, offset, [record.order for record in records]))
+        self._effects.append(RecordsAcked(shard_id, offset, [record[0] for record in records]))
         if lane.ended:
             self._settled(shard_id, lane)
         else:
@@ -218,7 +325,7 @@ class ProducerCore:
         if records is not None and offset is None:
             self._requeue(records)
         elif records is not None:
-            self._effects.append(RecordsAcked(shard_id, offset or 0, [record.order for record in records]))
+            self._effects.append(RecordsAcked(shard_id, offset or 0, [record[0] for record in records]))
         self._settled(shard_id, lane)
 
     def not_answered(self, shard_id: int) -> None:
@@ -228,9 +335,13 @@ class ProducerCore:
             lane.asking = False
             self._ask(shard_id, lane)
 
-    def fenced(self, error: ProducerFenced) -> None:
-        """A later instance of the producer exists: nothing is sent any more, and what has no outcome never gets one."""
+    def fenced(self, error: RangelogError) -> None:
+        """A later instance of the producer exists, or a batch was refused for good: nothing is sent any more.
+
+        What has no outcome never gets one: no later batch takes its number.
+        """
         self.error = self.error or error
+        self._wanted.clear()
 
     def effects(self) -> Sequence[Effect]:
         """Return the effects to perform now, in order; each effect once."""
@@ -242,35 +353,43 @@ class ProducerCore:
     def _lane(self, shard_id: int) -> _Lane:
         lane = self._lanes.get(shard_id)
         if lane is None:
-            lane = self._lanes[shard_id] = _Lane()
+            lane = self._lanes[shard_id] = _Lane(shard_id)
         return lane
 
     def _pump(self, shard_id: int) -> None:
         lane = self._lanes.get(shard_id)
-        if lane is None or not lane.queue or not lane.connected or self.error is not None:
+        if lane is None or not lane.queue or self.error is not None:
+            return
+        if not lane.connected:
+            self._wanted.add(shard_id)
             return
         if self._doubtful and not self._doubtful.isdisjoint(self._ancestors(shard_id)):
             return
-        while lane.queue and lane.has_room:
+        while lane.queue and lane.in_flight < self.batches_in_flight_max:
             records = self._next_batch(lane.queue)
             sequence = lane.next_sequence
             lane.next_sequence += 1
             lane.unresolved[sequence] = records
-            self._effects.append(SendBatch(shard_id, sequence, [record.order for record in records]))
+            self._effects.append(SendBatch(shard_id, sequence, [record[0] for record in records]))
 
     def _next_batch(self, queue: deque[Queued]) -> list[Queued]:
         records = [queue.popleft()]
-        size_bytes = records[0].size_bytes
-        while queue and len(records) < self._batch_records_max:
-            size_bytes += queue[0].size_bytes
+        size_bytes = records[0][2]
+        for record in islice(queue, self._batch_records_max - 1):
+            size_bytes += record[2]
             if size_bytes > self._batch_bytes_max:
                 break
-            records.append(queue.popleft())
+            records.append(record)
+        if len(records) == len(queue) + 1:
+            queue.clear()
+        else:
+            for _ in range(len(records) - 1):
+                queue.popleft()
         return records
 
     def _send_again(self, shard_id: int, lane: _Lane) -> None:
         for sequence, records in lane.unresolved.items():
-            self._effects.append(SendBatch(shard_id, sequence, [record.order for record in records]))
+            self._effects.append(SendBatch(shard_id, sequence, [record[0] for record in records]))
 
     def _ask(self, shard_id: int, lane: _Lane) -> None:
         if lane.unresolved and not lane.asking and self.error is None:
@@ -284,7 +403,12 @@ class ProducerCore:
             return
         self._doubtful.discard(shard_id)
         self._forget_lanes()
-        self.flush()
+        self._pump_all()
+
+    def _pump_all(self) -> None:
+        self._appended.clear()
+        for shard_id in self._current:
+            self._pump(shard_id)
 
     def _forget_lanes(self) -> None:
         for shard_id in [each for each, lane in self._lanes.items() if lane.ended and not lane.unresolved]:

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from rangelog._metadata import Metadata, backoff
 from rangelog._read.cold import ColdReader, cold_until, records_of
-from rangelog._read.hot import HotRange
+from rangelog._read.hot import Fetched, HotRange
 from rangelog._read.record_chunk import RecordChunk
 from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._read.stream_watches import StreamWatch, StreamWatches
@@ -85,11 +85,16 @@ class SpanReader(ABC, Generic[_T]):
         self._idle_count = 0
         self._refreshing: asyncio.Future[None] | None = None
         self._not_before_ms: int | None = None  # earlier records are skipped, up to the first that is not
+        self._is_begun = False
         self.position = 0
 
     @abstractmethod
     async def _from_batches(self, batches: Sequence[Columns], start: int, end: int) -> _T:
         """Return a chunk of the records in [start, end) of opened batches."""
+
+    def _open(self, fetched: Fetched) -> tuple[Sequence[Any], int]:
+        """Return what `_from_batches` gets of fetched batches, and their end offset."""
+        return fetched.open_known()
 
     @abstractmethod
     async def _from_arrow(self, table: Any) -> _T:
@@ -112,20 +117,37 @@ class SpanReader(ABC, Generic[_T]):
             StreamNotFound: The stream does not exist, or was deleted.
         """
         try:
-            await self._resolve()
+            if not self._is_begun:
+                await self._resolve()
             async with aclosing(self._chunks()) as chunks:
                 async for chunk in chunks:
                     yield chunk
         finally:
-            if self._refreshing is not None:
-                self._refreshing.cancel()
-            if self._watch is not None:
-                self._watches.leave(self._watch)
-                self._watch = None
-            self._read_from(None)
-            self._cold.close()
+            self._release()
+
+    async def begin(self) -> None:
+        """Look up where to start, so that `chunks` need not. For the package's own use. Raises the errors of `chunks`."""
+        try:
+            await self._resolve()
+            self._is_begun = True
+        finally:
+            self._release()
+
+    async def find_start(self) -> int:
+        """Return the offset of the first record that `chunks` would yield, in place of iterating. As `begin`."""
+        await self.begin()
+        return self.position
 
     # ---- inside
+
+    def _release(self) -> None:
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+        if self._watch is not None:
+            self._watches.leave(self._watch)
+            self._watch = None
+        self._read_from(None)
+        self._cold.close()
 
     async def _chunks(self) -> AsyncGenerator[_T, None]:
         patience = _Patience(self._timeout_s)
@@ -273,7 +295,7 @@ class SpanReader(ABC, Generic[_T]):
         else:
             raise Unavailable(f"the replicas of range {source.index} that answer are behind; trying again")
         if fetched.batches:
-            opened, end = fetched.open_known()
+            opened, end = self._open(fetched)
             if sealed:
                 end = min(end, source.end_offset)
             if self._end is not None:

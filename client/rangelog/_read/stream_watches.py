@@ -9,21 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 
-from rangelog._metadata import Metadata, backoff
-from rangelog_core.errors import RangelogError
+from rangelog._metadata import Metadata
+from rangelog._read.watch_calls import BEGIN_MAX, FALL_BACK_S, WatchCalls
 from rangelog_proto.v1 import pd_pb2
-
-WAIT_MS = 2_000
-"""Below the time limit of one try at a placement driver."""
-CALL_TIMEOUT_S = 4.0
-BEGIN_MAX = 5_000
-"""Streams added in one call; the next call adds more."""
-FALL_BACK_S = 0.2
-"""How often a reader polls while its watch is not sound."""
-
-_log = logging.getLogger("rangelog.reader")
 
 
 class StreamWatch:
@@ -52,16 +41,14 @@ class StreamWatch:
                 await self._changed.wait()
 
 
-class StreamWatches:
+class StreamWatches(WatchCalls):
     """All watches of one client. Made on any thread, used on one event loop."""
 
     def __init__(self, metadata: Metadata) -> None:
-        self._metadata = metadata
+        super().__init__(metadata)
         self._watches: dict[int, StreamWatch] = {}
         self._to_begin: dict[int, None] = {}
         self._to_end: dict[int, None] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._hurry: asyncio.Event | None = None
 
     def join(self, stream_id: int) -> StreamWatch:
         """Watch a stream; `leave` ends it."""
@@ -71,11 +58,7 @@ class StreamWatches:
             self._to_begin[stream_id] = None
             self._to_end.pop(stream_id, None)
         watch.readers += 1
-        if self._task is None:
-            self._hurry = asyncio.Event()
-            self._task = asyncio.create_task(self._run())
-        assert self._hurry is not None
-        self._hurry.set()
+        self.hurry()
         return watch
 
     def leave(self, watch: StreamWatch) -> None:
@@ -91,64 +74,16 @@ class StreamWatches:
 
     def close(self) -> None:
         """End the call."""
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
+        self.stop()
         self._to_begin = dict.fromkeys(self._watches)
         self._to_end.clear()
 
     # ---- inside
 
-    async def _run(self) -> None:
-        session = acked = attempt = call = 0
-        while True:
-            call += 1
-            begin = list(self._to_begin)[:BEGIN_MAX]
-            end = list(self._to_end)
-            request = pd_pb2.WatchRequest(
-                session=session,
-                acked=acked,
-                call=call,
-                wait_ms=WAIT_MS,
-                begin=[pd_pb2.WatchedStream(stream_id=each, from_index=_NO_RANGES) for each in begin],
-                end=end,
-            )
-            try:
-                answer = await self._call(request)
-            except RangelogError as error:
-                _log.debug("streams are not watched: %s", error)
-                self._begin_anew()
-                session = acked = 0
-                await backoff(attempt)
-                attempt += 1
-                continue
-            attempt = 0
-            if answer is None:
-                continue  # another stream is added: call at once, under the same session
-            if not answer.session:
-                self._begin_anew()
-                session = acked = 0
-                continue
-            session, acked = answer.session, answer.sequence
-            for stream_id in begin:
-                self._to_begin.pop(stream_id, None)
-            for stream_id in end:
-                self._to_end.pop(stream_id, None)
-            self._take(answer)
-
-    async def _call(self, request: pd_pb2.WatchRequest) -> pd_pb2.WatchResponse | None:
-        """Call; None when a stream was added meanwhile, which cannot wait for the reply."""
-        assert self._hurry is not None
-        self._hurry.clear()
-        asking = asyncio.ensure_future(self._metadata.pd.watch(request, timeout_s=CALL_TIMEOUT_S))
-        hurrying = asyncio.ensure_future(self._hurry.wait())
-        try:
-            await asyncio.wait((asking, hurrying), return_when=asyncio.FIRST_COMPLETED)
-            return asking.result() if asking.done() else None
-        finally:
-            hurrying.cancel()
-            if not asking.done():
-                asking.cancel()
+    def _fill(self, request: pd_pb2.WatchRequest) -> None:
+        for stream_id in list(self._to_begin)[:BEGIN_MAX]:
+            request.begin.add(stream_id=stream_id, from_index=_NO_RANGES)
+        request.end.extend(self._to_end)
 
     def _begin_anew(self) -> None:
         self._to_begin = dict.fromkeys(self._watches)
@@ -157,7 +92,11 @@ class StreamWatches:
             if watch.is_sound:
                 watch.note(is_sound=False)
 
-    def _take(self, answer: pd_pb2.WatchResponse) -> None:
+    def _arrived(self, request: pd_pb2.WatchRequest, answer: pd_pb2.WatchResponse) -> None:
+        for each in request.begin:
+            self._to_begin.pop(each.stream_id, None)
+        for stream_id in request.end:
+            self._to_end.pop(stream_id, None)
         changed = dict.fromkeys(each.stream_id for each in answer.streams)
         changed.update(dict.fromkeys(each.stream_id for each in answer.ranges))
         changed.update(dict.fromkeys(answer.deleted_stream_ids))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -21,12 +22,21 @@ from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog.arrow import SCHEMA, columns_to_arrow
 from rangelog.spark.options import Options
 from rangelog_core.batch import Columns
-from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed, Unavailable
+from rangelog_core.errors import (
+    InvalidArgument,
+    OffsetOutOfRange,
+    OffsetTrimmed,
+    StreamNotFound,
+    TopicNotFound,
+    Unavailable,
+)
 from rangelog_core.limits import MIB
 
 EMIT_ROWS = 10_000
 EMIT_BYTES = 1 * MIB
 READ_TIMEOUT_S = 60.0
+SHARD_FIELD = pa.field("shard", pa.int64(), nullable=False)
+"""The first column of a topic's rows."""
 
 _clients: dict[tuple[int, str, str | None, str | None], rangelog.sync.Client] = {}
 
@@ -70,6 +80,7 @@ async def plan(client: Client, options: Options) -> Plan:
 
     Raises StreamNotFound, OffsetTrimmed, OffsetOutOfRange, InvalidArgument, Unavailable.
     """
+    assert isinstance(options.start, str | int) and isinstance(options.end, str | int)
     view = StreamView(client.metadata, options.stream)
     proved = await confirmed_end(view, client.connections)
     tail = proved.offset
@@ -85,15 +96,17 @@ async def plan(client: Client, options: Options) -> Plan:
             raise OffsetOutOfRange(f"offset {asked} is beyond the end; the stream ends at {tail}", offset=tail)
     if start > end:
         raise InvalidArgument(f"start {start} is beyond end {end}")
-    spans: list[tuple[int, int]] = []
-    borders = [each.start_offset for each in view.ranges] + [tail]
-    for low, high in pairwise(borders):
-        position, limit = max(low, start), min(high, end)
-        while position < limit:
-            step = min(limit, position + options.records_per_partition)
-            spans.append((position, step))
-            position = step
-    return Plan(view.stream.stream_id, spans)
+    return Plan(view.stream.stream_id, split(view, start, end, options.records_per_partition))
+
+
+def split(view: StreamView, start: int, end: int, records_max: int) -> list[tuple[int, int]]:
+    """Return spans that together are [start, end) of a stream: each within one range, and of `records_max` records at most."""
+    borders = [start, *(each.start_offset for each in view.ranges if start < each.start_offset < end), end]
+    return [
+        (position, min(high, position + records_max))
+        for low, high in pairwise(borders)
+        for position in range(low, high, records_max)
+    ]
 
 
 def plan_spans(options: Options) -> Plan:
@@ -102,14 +115,16 @@ def plan_spans(options: Options) -> Plan:
     return client.run(plan(client.asynchronous, options))
 
 
-def span_reader(client: Client, options: Options, stream_id: int, start: int, end: int) -> ArrowReader:
+def span_reader(
+    client: Client, options: Options, stream_id: int, start: int, end: int, shard_id: int | None = None
+) -> ArrowReader:
     """Return a reader of [start, end) of the planned stream, even if its name was reused since."""
     return ArrowReader(
         client.metadata,
         client.connections,
         client.cold_reader(),
         client.watches,
-        options.stream,
+        options.stream if shard_id is None else f"{options.topic}, shard {shard_id}",
         start=start,
         end=end,
         follow=False,
@@ -120,10 +135,37 @@ def span_reader(client: Client, options: Options, stream_id: int, start: int, en
     )
 
 
-def read_span(options: Options, stream_id: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of [start, end), combined into batches of about EMIT_ROWS rows or EMIT_BYTES bytes."""
+def read_span(
+    options: Options, stream_id: int, start: int, end: int, shard_id: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of [start, end), combined into batches of about EMIT_ROWS rows or EMIT_BYTES bytes.
+
+    A `shard_id`, of a topic's stream, becomes the first column. Raises as `Reader.chunks`; with a `shard_id` TopicNotFound in
+    place of StreamNotFound.
+    """
+    rows = _rows(options, stream_id, start, end, shard_id)
+    if shard_id is None:
+        yield from rows
+        return
+    with errors_of_shard(options.topic, shard_id):
+        for batch in rows:
+            yield batch.add_column(0, SHARD_FIELD, pa.repeat(pa.scalar(shard_id, pa.int64()), batch.num_rows))
+
+
+@contextmanager
+def errors_of_shard(topic: str, shard_id: int) -> Iterator[None]:
+    """Raise errors of a shard's stream as errors of the shard: TopicNotFound, and OffsetTrimmed that names the shard."""
+    try:
+        yield
+    except StreamNotFound:
+        raise TopicNotFound(f"topic {topic!r} was deleted") from None
+    except OffsetTrimmed as error:
+        raise OffsetTrimmed(f"topic {topic!r}, shard {shard_id}: {error}", offset=error.offset) from None
+
+
+def _rows(options: Options, stream_id: int, start: int, end: int, shard_id: int | None) -> Iterator[pa.RecordBatch]:
     client = client_for(options)
-    reader = span_reader(client.asynchronous, options, stream_id, start, end)
+    reader = span_reader(client.asynchronous, options, stream_id, start, end, shard_id)
     gathered: list[pa.RecordBatch] = []
     rows = size = 0
     for chunk in client.iterate(reader.chunks()):
@@ -144,5 +186,5 @@ def _emit(gathered: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def arrow_schema(*, payload: bool) -> pa.Schema:
-    """Return the schema of the batches of `read_span`."""
+    """Return the schema of the batches of `read_span`, of a stream."""
     return SCHEMA if payload else pa.schema([SCHEMA.field("offset"), SCHEMA.field("timestamp")])

@@ -1,7 +1,11 @@
-"""The batch data source: `spark.read.format("rangelog").option("pd", …).option("stream", …).load()`.
+"""The batch data source: `spark.read.format("rangelog").option("pd", …).option("stream", …).load()`, or with "topic".
 
 Columns: offset bigint, timestamp timestamp, key binary, value binary, headers map<string, binary>; with payload=false only
-the first two. One input partition per range, or per `records_per_partition` records of one.
+the first two. A topic has the column shard bigint before them. One input partition per range, or per `records_per_partition`
+records of one; of a topic per shard and range. Rows of one partition are in order of offset.
+
+Of a stream each action reads what is acked when it is planned. Of a topic `load()` takes a snapshot, two cuts: all actions on
+the data frame read the same records, those between the cuts, whatever is produced, split or merged since.
 
 Spark shows a traceback with every error of a source; errors are raised again without theirs, so that it has one step.
 """
@@ -10,13 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
 from rangelog.spark.options import Options, parse_options
 from rangelog_core.errors import RangelogError
+
+if TYPE_CHECKING:
+    from rangelog.spark.topic_planning import TopicSnapshot
 
 _COLUMNS = [
     StructField("offset", LongType(), nullable=False),
@@ -25,32 +32,46 @@ _COLUMNS = [
     StructField("value", BinaryType(), nullable=False),
     StructField("headers", MapType(StringType(), BinaryType(), valueContainsNull=True), nullable=False),
 ]
+_SHARD = StructField("shard", LongType(), nullable=False)
 
 
 @dataclass
 class Span(InputPartition):
-    """Offsets [start, end) of one stream, all of them acked when the read was planned."""
+    """Offsets [start, end) of one stream, all of them acked when the read was planned. `shard_id`: of a topic's streams."""
 
     stream_id: int
     start: int
     end: int
+    shard_id: int | None = None
 
 
 class RangelogReader(DataSourceReader):
-    """The reader of one read. Spark sends it from the driver to the workers, so it holds options only."""
+    """The reader of one read. Spark sends it from the driver to the workers, so it holds plain values only."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, snapshot: TopicSnapshot | None = None) -> None:
+        """`snapshot`: of a topic."""
         self._options = options
+        self._snapshot = snapshot
 
     def partitions(self) -> list[Span]:
         """Return the spans of the read, one per Spark task."""
-        from rangelog.spark.reading import plan_spans
-
         try:
-            stream_id, spans = plan_spans(self._options)
-            return [Span(stream_id, start, end) for start, end in spans] or [Span(stream_id, 0, 0)]
+            return self._spans() or [Span(0, 0, 0)]
         except RangelogError as error:
             raise error.with_traceback(None) from None
+
+    def _spans(self) -> list[Span]:
+        if self._snapshot is not None:
+            from rangelog.spark.topic_planning import plan_shards
+
+            return [
+                Span(stream_id, start, end, shard_id)
+                for shard_id, stream_id, start, end in plan_shards(self._options, self._snapshot)
+            ]
+        from rangelog.spark.reading import plan_spans
+
+        stream_id, spans = plan_spans(self._options)
+        return [Span(stream_id, start, end) for start, end in spans]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield one span as Arrow RecordBatches."""
@@ -59,13 +80,24 @@ class RangelogReader(DataSourceReader):
         assert isinstance(partition, Span)
         try:
             if partition.end > partition.start:
-                yield from read_span(self._options, partition.stream_id, partition.start, partition.end)
+                yield from read_span(
+                    self._options, partition.stream_id, partition.start, partition.end, partition.shard_id
+                )
         except RangelogError as error:
             raise error.with_traceback(None) from None
 
 
 class RangelogSource(DataSource):
-    """The batch data source with the format name `rangelog`."""
+    """The batch data source with the format name `rangelog`. Spark makes it at `load()`, and copies it for each action."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Check the options; take the snapshot of a topic, so that all copies have it."""
+        super().__init__(options)
+        try:
+            self._parsed = parse_options(options)
+            self._snapshot = _snapshot(self._parsed) if self._parsed.topic else None
+        except RangelogError as error:
+            raise error.with_traceback(None) from None
 
     @classmethod
     def name(cls) -> str:
@@ -74,14 +106,15 @@ class RangelogSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the read."""
-        return StructType(_COLUMNS if self._parsed().payload else _COLUMNS[:2])
+        columns = _COLUMNS if self._parsed.payload else _COLUMNS[:2]
+        return StructType([_SHARD, *columns] if self._parsed.topic else columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for the given options."""
-        return RangelogReader(self._parsed())
+        return RangelogReader(self._parsed, self._snapshot)
 
-    def _parsed(self) -> Options:
-        try:
-            return parse_options(self.options)
-        except RangelogError as error:
-            raise error.with_traceback(None) from None
+
+def _snapshot(options: Options) -> TopicSnapshot:
+    from rangelog.spark.topic_planning import take
+
+    return take(options)

@@ -14,6 +14,9 @@ answers in place of the placement driver (`FakePlacementDriver`) and of the rang
 of the protocol. What is not there: disks (nothing survives the FakeCluster), replication (one replica holds each range),
 retention and the tier. Timeouts are the client's own, in real time; give short ones where a test waits for one.
 
+`FakeCluster(brokers=1)` has topics, producers, groups, tables and transactions as well. It runs the production placement driver
+and brokers on a thread of this process, and needs their packages: rangelog[pd,broker]. Close it, or use it with `with`.
+
 One contract suite (tests/support/client_contract.py) runs against this and against real servers.
 """
 

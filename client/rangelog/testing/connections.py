@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from rangelog.testing.placement_driver import FakePlacementDriver
 from rangelog.testing.range_server import FakeRangeServer
@@ -16,7 +16,7 @@ from rangelog.testing.session import FakeSession
 from rangelog_core.errors import RangelogError, Unavailable, UnsupportedVersion
 from rangelog_core.frame import Frame
 from rangelog_core.ids import ReplicaId
-from rangelog_core.net.data_connection import DataConnection, DataConnections
+from rangelog_core.net.data_connection import DataConnection, DataConnections, PeerKind
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES
 
@@ -48,7 +48,9 @@ class FakePdClient(PdClient):
     ) -> Any:
         await asyncio.sleep(0)
         if stub_type is not None:
-            raise UnsupportedVersion("a FakeCluster has streams only")
+            raise UnsupportedVersion(
+                "this FakeCluster has streams only: make it with FakeCluster(brokers=1) for topics and tables"
+            )
         if self._closed:
             raise Unavailable("the client is closed")
         if self._switches.no_placement_driver:
@@ -94,9 +96,10 @@ class FakeConnections(DataConnections):
     def break_off(self) -> None:
         """End all connections; they are made again when they are needed."""
         for connection in list(self._connections.values()):
-            cast(FakeConnection, connection).break_off()
+            if isinstance(connection, FakeConnection):
+                connection.break_off()
 
-    async def _make(self, replica: ReplicaId, address: str) -> DataConnection:
+    async def _make(self, replica: ReplicaId, address: str, kind: PeerKind) -> DataConnection:
         connection = FakeConnection(replica, self._server, self._switches.lock)
         self._connections[replica] = connection
         return connection

@@ -1,0 +1,1 @@
+"""Reads topics: the core that decides which shards are read when, and the reader over the shards' streams."""

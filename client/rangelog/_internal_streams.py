@@ -1,0 +1,108 @@
+"""Streams by any name, those of shards, side logs and journals among them: for brokers. Users' names go through `Client`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from rangelog._append.placement_calls import PlacementCalls
+from rangelog._append.roll import leave_range
+from rangelog._append.shared_dials import SharedDials
+from rangelog._append.takeover import TakenOver, take_over
+from rangelog._append.writer import Writer
+from rangelog._garbage import MANY_WRITERS, spare_many_writers
+from rangelog._metadata import Metadata
+from rangelog._read.batch_headers import ColdHeaders, HeaderFields, HeaderReader
+from rangelog._read.cold import ColdReader, ColdStores
+from rangelog._read.reader import Reader
+from rangelog._read.stream_view import StreamView, confirmed_end
+from rangelog._read.stream_watches import StreamWatches
+from rangelog_core.limits import INFLIGHT_BYTES_MAX
+from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.record import Record
+
+READ_TIMEOUT_S = 30.0
+
+
+class InternalStreams:
+    """The streams of one client; `Client.internal` has it."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        connections: DataConnections,
+        calls: PlacementCalls,
+        dials: SharedDials,
+        watches: StreamWatches,
+        stores: ColdStores,
+    ) -> None:
+        self._metadata = metadata
+        self._connections = connections
+        self._calls = calls
+        self._dials = dials
+        self._watches = watches
+        self._stores = stores
+        self.writer_class: Callable[..., Writer] = Writer
+        self.writers: dict[Writer, None] = {}
+        """Those that are open."""
+
+    def writer(
+        self,
+        stream: str,
+        *,
+        append_timeout_s: float = 30.0,
+        open_timeout_s: float = 30.0,
+        inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
+    ) -> Writer:
+        """As Client.writer."""
+        writer = self.writer_class(
+            self._metadata,
+            self._connections,
+            self._calls,
+            self._dials,
+            stream,
+            append_timeout_s=append_timeout_s,
+            open_timeout_s=open_timeout_s,
+            inflight_bytes_max=inflight_bytes_max,
+        )
+        self.writers[writer] = None
+        if len(self.writers) == MANY_WRITERS:
+            spare_many_writers()
+        writer.on_closed = self.writers.pop
+        return writer
+
+    async def settle_end(self, stream: str, *, timeout_s: float = 30.0) -> TakenOver:
+        """Fence the stream's writer and seal its open range; return what ended. Raises as Client.seal_stream, StreamSealed."""
+        taken = await take_over(self._metadata, self._calls, self._connections, stream, timeout_s=timeout_s)
+        if taken.left is not None:
+            row = taken.stream
+            await leave_range(self._connections, row.stream_id, row.epoch, taken.left, taken.addresses)
+        return taken
+
+    def records(self, stream: str, stream_id: int, start: int, end: int | None) -> AsyncIterator[Sequence[Record]]:
+        """Yield the records of [start, end), an acked part of a stream; without an end all that follow, for ever."""
+        return Reader(
+            self._metadata,
+            self._connections,
+            ColdReader(self._metadata, self._stores),
+            self._watches,
+            stream,
+            stream_id=stream_id,
+            start=start,
+            end=end,
+            follow=True,
+            read_preference="hot_first",
+            timeout_s=READ_TIMEOUT_S,
+            resolved=end is not None,
+        ).chunks()
+
+    def batch_headers(self, stream: str, stream_id: int, start: int, end: int) -> AsyncIterator[Sequence[HeaderFields]]:
+        """Yield the headers of the batches that start in [start, end), an acked part of a stream."""
+        cold = ColdHeaders(self._metadata, self._stores)
+        return HeaderReader(
+            self._metadata, self._connections, cold, self._watches, stream, stream_id=stream_id, start=start, end=end
+        ).chunks()
+
+    async def end(self, stream: str, stream_id: int) -> int:
+        """As Client.end_offset."""
+        view = StreamView(self._metadata, stream, stream_id=stream_id, connections=self._connections)
+        return (await confirmed_end(view, self._connections)).offset

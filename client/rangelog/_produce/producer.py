@@ -1,0 +1,500 @@
+"""The producer of a topic: takes records, one after the other, and says where each one is.
+
+Batching follows the batches in flight, as a writer's does: a record is sent with the others of its turn of the loop; while
+a shard has five batches without an outcome its records gather. `inflight_bytes_max` bounds the bytes that are sent or
+gathered and not acked.
+
+Each batch carries the producer's id, epoch and a number, so a batch that is sent again, to another broker too, is in the
+log once. Records of one key are in the log in the order in which they were sent, over splits and merges of shards.
+
+The outcome of a failed send: with `outcome_unknown` the record may be in the log, now or later; otherwise it is not there
+and never will be, so it may be sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from rangelog._append.batch_builder import BATCH_BYTES_MAX, check_record
+from rangelog._append.within import within
+from rangelog._produce.core import ProducerCore, RecordsAcked, RecordsRefused
+from rangelog._produce.owner_lookup import OwnerLookup
+from rangelog._produce.record_rows import RecordRows, checked_row
+from rangelog._produce.runner import ProducerRunner
+from rangelog._produce.shard_link import Pace
+from rangelog._produce.sticky_shard import StickyShard
+from rangelog._produce.time_notes import TimeNotes
+from rangelog._produce.topic_map import TopicMap, topic_reference
+from rangelog._produce.waiters import ProducerAck, Waiters
+from rangelog._produce.wire import ProduceWire, Wire
+from rangelog._topics.watermark_calls import WatermarkCalls
+from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
+from rangelog_core.batch_extension import Producer, encode_producer
+from rangelog_core.errors import (
+    AppendTimeout,
+    InvalidArgument,
+    Overloaded,
+    RangelogError,
+    TopicStateForbids,
+    WriterClosed,
+)
+from rangelog_core.key_hash import key_position
+from rangelog_core.limits import BATCH_RECORDS_MAX, INFLIGHT_BYTES_MAX
+from rangelog_core.net.budgets import AppendBudget
+from rangelog_core.net.topic_client import TopicClient
+from rangelog_core.record import AppendRecord
+from rangelog_core.topic_kinds import check_kind
+from rangelog_proto.v1 import common_pb2, topic_pb2
+
+_T = TypeVar("_T")
+_OVERSHOOT = 2
+_OWN_IDS = 1 << 63
+"""Ids that producers draw for themselves start here; assigned ones count up from 1."""
+
+
+class TopicProducer:
+    """A producer of a topic, one of any number. Make it with `client.producer(name)` and use it with `async with`.
+
+    Example:
+        ```python
+        async with client.producer("shop/orders") as producer:
+            ack = await producer.send(b"first", key=b"UA")
+            print("durable in shard", ack.shard, "at offset", ack.offset)
+            for value in values:
+                producer.send_nowait(value)
+                await producer.ready()
+            await producer.flush()
+        ```
+    """
+
+    def __init__(
+        self,
+        topics: TopicClient,
+        owners: OwnerLookup,
+        budget: AppendBudget,
+        topic: str,
+        *,
+        producer_id: int | None,
+        producer_epoch: int,
+        append_timeout_s: float,
+        open_timeout_s: float,
+        inflight_bytes_max: int = INFLIGHT_BYTES_MAX,
+        pace: Pace | None = None,
+        wire: Wire | None = None,
+        watermarks: WatermarkCalls | None = None,
+    ) -> None:
+        """`pace`: other pauses than the usual ones, for tests. `wire`: of a producer whose records are staged.
+
+        `watermarks`: what notes of times go to; None: this producer notes none.
+        """
+        self._wire = wire or ProduceWire()
+        self.topic = topic
+        self._map = TopicMap(topics, topic_reference(topic))
+        self._owners = owners
+        self._budget = budget
+        self.producer_id = _OWN_IDS | secrets.randbits(63) if producer_id is None else producer_id
+        self.producer_epoch = producer_epoch
+        encode_producer(Producer(self.producer_id, producer_epoch, 0))
+        self._notes = (
+            TimeNotes(watermarks, self.producer_id, producer_epoch, self._all_settled)
+            if watermarks is not None
+            else None
+        )
+        self._append_timeout_s = append_timeout_s
+        self._open_timeout_s = open_timeout_s
+        self._inflight_bytes_max = inflight_bytes_max
+        self._pending_bytes_max = _OVERSHOOT * inflight_bytes_max
+        self._pace = pace or Pace()
+        self._core = ProducerCore(batch_bytes_max=BATCH_BYTES_MAX, batch_records_max=BATCH_RECORDS_MAX)
+        self._records = RecordRows()
+        self._rows = self._records.rows
+        self._waiters = Waiters()
+        self._runner: ProducerRunner | None = None
+        self._sticky: StickyShard
+        self._loop: asyncio.AbstractEventLoop
+        self._codec = CODEC_NONE
+        self._pending_bytes = 0
+        self._gathered_bytes = 0  # since the last flush of the core
+        self._flush_due = False
+        self._next_order = 0
+        self._room: list[asyncio.Future[None]] = []
+        self._accepting = False
+        self._closed = False
+        self.on_closed: Callable[[TopicProducer], object] = lambda _: None
+        self._left_unknown = False  # the producer ended while records were sent and not acked
+        self._untold: RangelogError | None = None  # the error of records without a waiter
+
+    # ---- life
+
+    async def __aenter__(self) -> TopicProducer:
+        await self.open()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close(flush=kind is None)
+
+    async def open(self) -> None:
+        """Look the topic and its shards up. Connections to brokers are made when they are needed.
+
+        Raises:
+            TopicNotFound: The topic does not exist.
+            TopicStateForbids: The topic is sealed.
+            TopicKindForbids: It is a table.
+            Unavailable: The placement driver does not answer in time.
+        """
+        if self._closed or self._runner is not None:
+            raise WriterClosed("a producer is opened once; make another one")
+        self._loop = asyncio.get_running_loop()
+        await self._map.load(self._open_timeout_s)
+        check_kind(self._map.topic, topic_pb2.TOPIC_KIND_RECORDS)
+        if not self._map.shards:
+            raise TopicStateForbids(f"topic {self.topic!r} is sealed")
+        compression = self._map.topic.config.stream.compression
+        self._codec = CODEC_ZSTD if compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
+        self._runner = ProducerRunner(
+            self._core,
+            self._map,
+            self._owners,
+            self._budget,
+            self,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            pace=self._pace,
+            wire=self._wire,
+        )
+        self._sticky = StickyShard(self._core, self._runner.lacks_owner, BATCH_BYTES_MAX)
+        self._accepting = True
+
+    async def close(self, *, flush: bool = True, timeout_s: float | None = None) -> None:
+        """Flush, unless `flush` is False, and close. Idempotent; the producer is closed even when an error is raised.
+
+        Args:
+            flush: Wait for the acks of all records first.
+            timeout_s: Limit of the flush in seconds; None: the producer's `append_timeout_s`.
+
+        Raises:
+            RangelogError: An error of `flush`. Also the error that ended the producer, if it ended records without a waiter.
+        """
+        if self._closed:
+            return
+        try:
+            if flush and self._accepting:
+                await self.flush(timeout_s=timeout_s)
+            elif flush and self._untold is not None:
+                raise self._untold
+        finally:
+            self._closed = True
+            self._accepting = False
+            certain = self._core.waiting()
+            if self._runner is not None:
+                self._runner.close()
+            self.on_closed(self)
+            self._fail(
+                WriterClosed("the producer was closed before this record was acked: read whether it is in the log"),
+                WriterClosed("the producer was closed before this record was sent: it is not in the log"),
+                certain,
+            )
+            if self._notes is not None:
+                await self._notes.close(all_settled=not self._left_unknown)
+
+    # ---- records
+
+    @property
+    def closed(self) -> bool:
+        """Whether the producer is closed."""
+        return self._closed
+
+    @property
+    def topic_id(self) -> int:
+        """The id of the topic, which no other one ever has. Raises WriterClosed before `open`."""
+        self._running()
+        return self._map.topic.topic_id
+
+    @property
+    def shards(self) -> Sequence[int]:
+        """The ids of the current shards, by key, as far as the producer knows. Raises WriterClosed before `open`."""
+        self._running()
+        return [shard.shard_id for shard in self._core.current]
+
+    async def send(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+        shard: int | None = None,
+        timeout_s: float | None = None,
+    ) -> ProducerAck:
+        """Send one record and return once it is acked.
+
+        Args:
+            value: The value.
+            key: The key, if any: records of one key go to one shard, in order. Records without one go to shards in turn.
+            headers: Header names and values, at most 255 of them.
+            timestamp: A datetime, or milliseconds since the Unix epoch; None: now.
+            shard: The shard, whatever the key. It must be a current one.
+            timeout_s: Limit in seconds; None: the producer's `append_timeout_s`.
+
+        Returns:
+            The ack, with shard and offset of the record.
+
+        Raises:
+            AppendTimeout: No ack in time. If `outcome_unknown` is set, the producer still retries.
+            ProducerFenced: A later instance of the producer exists. What this one has in the log is not known then.
+            ShardEnded, ShardNotFound: `shard` is not a current one, or ended before the record was there.
+            TopicStateForbids: The topic is sealed.
+            TopicNotFound: The topic was deleted.
+            RecordTooLarge: The record exceeds 1 MiB.
+            InvalidArgument: The value, key, headers or timestamp are not valid.
+            WriterClosed: The producer is not open.
+        """
+        if self._pending_bytes >= self._inflight_bytes_max or self._budget.is_used_up:
+            await self.ready(timeout_s=timeout_s)
+        return await self._wait(
+            self.submit(value, key=key, headers=headers, timestamp=timestamp, shard=shard), timeout_s
+        )
+
+    def submit(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+        shard: int | None = None,
+    ) -> asyncio.Future[ProducerAck]:
+        """Send one record without waiting. The arguments are those of `send`.
+
+        Call `await producer.ready()` regularly: it waits while `inflight_bytes_max` bytes or more are not acked.
+
+        Returns:
+            A future of the ack. It fails with the errors of `send`.
+
+        Raises:
+            Overloaded: Twice `inflight_bytes_max` bytes are not acked.
+            RangelogError: The errors of `send` that are known at once.
+        """
+        self.send_nowait(value, key=key, headers=headers, timestamp=timestamp, shard=shard)
+        return self._waiters.watch(self._next_order - 1)
+
+    def send_nowait(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | int | None = None,
+        shard: int | None = None,
+    ) -> None:
+        """Send one record without waiting and without a future, at the lowest cost. The arguments are those of `send`.
+
+        The record is acked once `await producer.flush()` returns. If the record is refused, or the producer ends before
+        that, the next flush raises the error. Call `await producer.ready()` regularly.
+
+        Raises:
+            Overloaded: Twice `inflight_bytes_max` bytes are not acked.
+            RangelogError: The errors of `send` that are known at once.
+        """
+        if not self._accepting or self._pending_bytes >= self._pending_bytes_max:
+            self._refuse()
+        row = checked_row(value, key, headers, timestamp)
+        size_bytes = row[4]
+        if self._gathered_bytes + size_bytes > BATCH_BYTES_MAX:
+            self._flush()
+        if shard is not None:
+            position = 0
+        elif key is not None:
+            position = key_position(key)
+        else:
+            position = self._sticky.position(size_bytes, begins_turn=not self._flush_due)
+        order = self._core.append(position, size_bytes, shard)
+        self._rows[order] = row
+        self._next_order = order + 1
+        self._pending_bytes += size_bytes
+        self._gathered_bytes += size_bytes
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush_of_turn)
+
+    async def send_batch(
+        self, records: Iterable[bytes | AppendRecord], *, shard: int | None = None, timeout_s: float | None = None
+    ) -> list[ProducerAck]:
+        """Send records in order and return once all are acked.
+
+        An invalid record is refused before any record is sent. When an error has `outcome_unknown`, some of the records may
+        be acked.
+
+        Args:
+            records: Values, or AppendRecords with key, headers and timestamp.
+            shard: The shard of all of them; None: by key, or in turn.
+            timeout_s: Limit of each wait in seconds; None: the producer's `append_timeout_s`.
+
+        Returns:
+            One ack per record, in the same order.
+
+        Raises:
+            RangelogError: The errors of `send`.
+        """
+        checked = [record if isinstance(record, AppendRecord) else AppendRecord(record) for record in records]
+        for record in checked:
+            check_record(*record)
+        futures: list[asyncio.Future[ProducerAck]] = []
+        try:
+            for value, key, headers, timestamp_ms in checked:
+                if self._pending_bytes >= self._inflight_bytes_max or self._budget.is_used_up:
+                    await self.ready(timeout_s=timeout_s)
+                futures.append(self.submit(value, key=key, headers=headers, timestamp=timestamp_ms, shard=shard))
+            return [future.result() if future.done() else await self._wait(future, timeout_s) for future in futures]
+        except RangelogError as error:
+            if futures and not error.outcome_unknown:
+                raise error.with_outcome(unknown=True) from error
+            raise
+
+    async def flush(self, *, timeout_s: float | None = None) -> None:
+        """Return once all records are acked. Raises the error of one that was refused without a waiter, and those of `send`."""
+        try:
+            self._running()
+        except RangelogError as error:
+            raise error.with_outcome(unknown=self._left_unknown or bool(self._rows)) from None
+        if self._rows:
+            await self._wait(self._waiters.flush(self._next_order, len(self._rows)), timeout_s)
+        refused = self._waiters.take_untold()
+        if refused is not None:
+            raise refused
+
+    def note_time(self, time: datetime | int) -> None:
+        """Promise that every record that is sent from now on has this event time or a later one.
+
+        The promise is sent in the background once all records that were sent before are acked, about once a second at most.
+        It makes the topic's watermark, which `client.topics.watermarks` lists: see docs/watermarks.md. A time that is earlier
+        than the last one changes nothing. A producer that notes nothing for a minute holds the watermark back no more, one that
+        is closed does so at once.
+
+        Args:
+            time: A datetime, or milliseconds since the Unix epoch.
+
+        Raises:
+            InvalidArgument: `time` is not valid, or the producer is that of a transaction.
+            WriterClosed: The producer is not open.
+            ProducerFenced: A later instance of the producer exists.
+            TopicNotFound: The topic was deleted.
+
+        Example:
+            ```python
+            await producer.send(b"…", timestamp=event_time)
+            producer.note_time(event_time)
+            ```
+        """
+        self._running()
+        if time is None or self._notes is None:
+            raise InvalidArgument("a note needs a time, and a producer that is not that of a transaction")
+        self._notes.note(self._map.topic.topic_id, checked_row(b"", None, None, time)[3])
+
+    async def ready(self, *, timeout_s: float | None = None) -> None:
+        """Return once there is room to send, in this producer and among all of its client.
+
+        A producer that has nothing pending always has room. Raises AppendTimeout, ProducerFenced, WriterClosed.
+        """
+        self._running()
+        while True:
+            if self._pending_bytes >= self._inflight_bytes_max:
+                future: asyncio.Future[None] = self._loop.create_future()
+            elif self._pending_bytes and self._budget.is_used_up:
+                future = self._budget.room(self)
+            else:
+                return
+            self._room.append(future)
+            await self._wait(future, timeout_s, outcome_unknown=False)
+
+    # ---- what becomes of records; called by the runner
+
+    def encode(self, sequence: int, orders: Sequence[int]) -> bytes:
+        """Return a batch. Not for programs, as the next three."""
+        return self._records.encode(orders, Producer(self.producer_id, self.producer_epoch, sequence), self._codec)
+
+    def acked(self, acked: RecordsAcked) -> None:
+        """Records have their places."""
+        self._pending_bytes -= self._records.pop(acked.orders)
+        if self._notes is not None:
+            self._notes.acked(acked.shard_id, acked.offset + len(acked.orders))
+        self._waiters.acked(*acked)
+        if self._room and self._pending_bytes < self._inflight_bytes_max:
+            self._wake_room(None)
+
+    def refused(self, refused: RecordsRefused) -> None:
+        """Records are in no log."""
+        self._pending_bytes -= self._records.pop(refused.orders)
+        self._waiters.refused(refused.orders, refused.error)
+        if self._room and self._pending_bytes < self._inflight_bytes_max:
+            self._wake_room(None)
+
+    def stopped(self, error: RangelogError, certain: Sequence[int]) -> None:
+        """Nothing more is acked."""
+        self._accepting = False
+        self._untold = self._fail(error, error, certain)
+
+    # ---- inside
+
+    async def _all_settled(self) -> None:
+        """Return once all records that were sent have an outcome. Raises the error that ended the producer."""
+        self._running()
+        if self._rows:
+            await self._waiters.flush(self._next_order, len(self._rows))
+
+    def _flush_of_turn(self) -> None:
+        self._flush_due = False
+        self._flush()
+
+    def _flush(self) -> None:
+        self._gathered_bytes = 0
+        if self._runner is not None and self._accepting:
+            self._runner.flush()
+
+    def _fail(self, of_sent: RangelogError, of_waiting: RangelogError, certain: Sequence[int]) -> RangelogError | None:
+        """Fail all records that are not acked; return the error of those without a waiter."""
+        orders = self._records.clear()
+        self._pending_bytes = 0
+        self._left_unknown = self._left_unknown or len(orders) > len(certain)
+        untold = self._waiters.end(orders, set(certain), of_sent, of_waiting)
+        self._wake_room(of_waiting.with_outcome(unknown=False))
+        return untold
+
+    def _wake_room(self, error: RangelogError | None) -> None:
+        room, self._room = self._room, []
+        for future in room:
+            if not future.done():
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+
+    async def _wait(self, future: asyncio.Future[_T], timeout_s: float | None, *, outcome_unknown: bool = True) -> _T:
+        """Wait for a future that has no other waiter."""
+        limit_s = self._append_timeout_s if timeout_s is None else timeout_s
+        return await within(future, limit_s, lambda: self._timed_out(limit_s, outcome_unknown))
+
+    def _timed_out(self, limit_s: float, outcome_unknown: bool) -> AppendTimeout:
+        problem = (self._runner.problem if self._runner else "") or "no broker answers, or too few range servers"
+        return AppendTimeout(
+            f"not acked within {limit_s:g} s ({problem}). The producer retries; see `pdctl broker list`",
+            outcome_unknown=outcome_unknown,
+        )
+
+    def _running(self) -> ProducerRunner:
+        if self._closed:
+            raise WriterClosed("the producer is closed; open a new one")
+        if self._runner is None:
+            raise WriterClosed("the producer is not open: use `async with client.producer(...)`")
+        if self._core.error is not None:
+            self._untold = None
+            raise self._core.error
+        return self._runner
+
+    def _refuse(self) -> None:
+        self._running()
+        raise Overloaded(f"{self._pending_bytes} bytes are not acked yet; await producer.ready() between records")

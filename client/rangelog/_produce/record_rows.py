@@ -1,0 +1,70 @@
+"""The records of a producer that have no outcome yet, and the batches that are made of them.
+
+What holds: an invalid record is refused before anything is kept. A batch that is made again has the same records in the
+same order, with the same timestamps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, check_record
+from rangelog_core.batch import encode_batch
+from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
+from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
+
+Row = tuple[bytes, bytes | None, bytes, int, int]
+"""A CheckedRecord, or a plain tuple of its fields, which costs less: value, key, headers, timestamp in ms, size in bytes."""
+
+
+def checked_row(
+    value: bytes, key: bytes | None, headers: Mapping[str, bytes] | None, timestamp: datetime | int | None
+) -> Row:
+    """Return a valid record. Raises InvalidArgument, RecordTooLarge."""
+    if headers is None and timestamp is None and type(value) is bytes:
+        if key is None:
+            size_bytes = len(value)
+        elif type(key) is bytes:
+            size_bytes = len(value) + len(key)
+        else:
+            return check_record(value, key, headers, timestamp)
+        if size_bytes <= RECORD_SIZE_BYTES_MAX:
+            return value, key, b"", time.time_ns() // 1_000_000, size_bytes + RECORD_OVERHEAD_BYTES
+    return check_record(value, key, headers, timestamp)
+
+
+class RecordRows:
+    """Records by order."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Row] = {}
+
+    def pop(self, orders: Sequence[int]) -> int:
+        """Forget these records; return their size in bytes."""
+        pop = self.rows.pop
+        return sum([pop(order)[4] for order in orders])
+
+    def clear(self) -> list[int]:
+        """Forget all; return the orders."""
+        orders = list(self.rows)
+        self.rows.clear()
+        return orders
+
+    def encode(self, orders: Sequence[int], producer: Producer, codec: int) -> bytes:
+        """Return these records as a batch of a producer; its owner gives it a place in the log."""
+        rows = self.rows
+        values, keys, headers, timestamps_ms, _ = zip(*[rows[order] for order in orders], strict=True)
+        return encode_batch(
+            stream_id=0,
+            range_index=0,
+            epoch=0,
+            base_offset=0,
+            timestamps_ms=timestamps_ms,
+            values=values,
+            keys=keys if keys.count(None) < len(keys) else None,
+            headers=headers if any(headers) else None,
+            codec=codec,
+            extension=encode_extension({Tag.PRODUCER: encode_producer(producer)}),
+        )

@@ -1,0 +1,288 @@
+"""What a producer's core decides, done: batches go out over links, ended shards are asked, the map is looked at.
+
+What holds: an effect is performed once, in order. Each batch counts in the client's append budget from the first time that
+it is sent until it has an outcome. After `end` nothing is sent and nothing is called any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
+
+from google.protobuf.message import DecodeError
+
+from rangelog._produce.core import WINDOW, AskFor, ProducerCore, RecordsAcked, RecordsRefused, SendBatch
+from rangelog._produce.owner_lookup import OwnerLookup
+from rangelog._produce.shard_link import Pace, ShardLink, ends_producer
+from rangelog._produce.topic_map import TopicMap
+from rangelog._produce.wire import Wire
+from rangelog_core.errors import InternalError, InvalidArgument, ProtocolViolation, RangelogError
+from rangelog_core.frame import Opcode
+from rangelog_core.net.budgets import AppendBudget
+from rangelog_proto.v1 import data_pb2
+
+FIND_TIMEOUT_S = 5.0
+_MANY_BATCHES_IN_FLIGHT = 64
+"""Of all on the client's connections, as for writers."""
+
+
+class RunnerHost(Protocol):
+    """The producer above."""
+
+    def encode(self, sequence: int, orders: Sequence[int]) -> bytes:
+        """Return the batch of these records."""
+
+    def acked(self, acked: RecordsAcked) -> None:
+        """These records are acked."""
+
+    def refused(self, refused: RecordsRefused) -> None:
+        """These records are in no log."""
+
+    def stopped(self, error: RangelogError, certain: Sequence[int]) -> None:
+        """The producer ended by itself; records with the `certain` orders are in no log."""
+
+
+class _Sent:
+    """A batch without an outcome."""
+
+    __slots__ = ("orders", "size_bytes", "tries")
+
+    def __init__(self, size_bytes: int, orders: Sequence[int]) -> None:
+        self.size_bytes = size_bytes
+        self.orders = orders
+        self.tries = 1
+
+
+class ProducerRunner:
+    """One producer's core with all that it acts on."""
+
+    def __init__(
+        self,
+        core: ProducerCore,
+        topic_map: TopicMap,
+        owners: OwnerLookup,
+        budget: AppendBudget,
+        host: RunnerHost,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        pace: Pace,
+        wire: Wire,
+    ) -> None:
+        self.core = core
+        self._wire = wire
+        self._map = topic_map
+        self._owners = owners
+        self._budget = budget
+        self._host = host
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+        self._pace = pace
+        self._loop = asyncio.get_running_loop()
+        self._links: dict[int, ShardLink] = {}
+        self._sent: dict[tuple[int, int], _Sent] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._refreshing: asyncio.Task[None] | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+        self._performing = False
+        self.closed = False
+        core.mapped(topic_map.version, topic_map.shards)
+
+    # ---- the producer
+
+    def flush(self) -> None:
+        """Send what was appended, as far as it may be sent."""
+        many = self._budget.batches_in_flight >= _MANY_BATCHES_IN_FLIGHT
+        self.core.batches_in_flight_max = 1 if many else WINDOW
+        self.core.flush()
+        self._perform()
+
+    def lacks_owner(self, shard_id: int) -> bool:
+        """Whether no owner of a shard was reached when one was last looked for."""
+        link = self._links.get(shard_id)
+        return link is not None and link.attachment is None and link.problem is not None
+
+    @property
+    def problem(self) -> str:
+        """What was last in the way of an ack; empty if nothing is."""
+        problems = [link.problem.message for link in self._links.values() if link.problem is not None]
+        return problems[0] if problems else ""
+
+    def close(self) -> None:
+        """Stop. Idempotent."""
+        self.closed = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for link in self._links.values():
+            link.close()
+        for task in (*self._tasks, *((self._refreshing,) if self._refreshing is not None else ())):
+            task.cancel()
+        for sent in self._sent.values():
+            self._budget.ended(sent.size_bytes)
+        self._sent.clear()
+
+    def _end(self, error: RangelogError, certain: Sequence[int] = ()) -> None:
+        """Nothing more can be sent."""
+        if self.closed:
+            return
+        self.core.fenced(error)
+        self.close()
+        self._host.stopped(error, [*self.core.waiting(), *certain])
+
+    # ---- effects
+
+    def _perform(self) -> None:
+        if self._performing:
+            return
+        self._performing = True
+        core = self.core
+        try:
+            while not self.closed and (effects := core.effects()):
+                for effect in effects:
+                    if isinstance(effect, SendBatch):
+                        self._send(effect)
+                    elif isinstance(effect, RecordsAcked):
+                        self._host.acked(effect)
+                    elif isinstance(effect, AskFor):
+                        self.spawn(self._ask(effect))
+                    else:
+                        self._host.refused(effect)
+        finally:
+            self._performing = False
+        for shard_id in core.take_wanted() if not self.closed else ():
+            self._link(shard_id).want()
+
+    def _link(self, shard_id: int) -> ShardLink:
+        link = self._links.get(shard_id)
+        if link is None:
+            shard = (self._map.topic.topic_id, shard_id)
+            link = self._links[shard_id] = ShardLink(shard, self._owners, self, self._pace, self._wire)
+        return link
+
+    def _send(self, batch: SendBatch) -> None:
+        data = self._host.encode(batch.sequence, batch.orders)
+        sent = self._sent.get(batch[:2])
+        if sent is None:
+            self._sent[batch[:2]] = _Sent(len(data), batch.orders)
+            self._budget.sent(len(data))
+        else:
+            sent.tries += 1
+        self._link(batch.shard_id).send(batch.sequence, data)
+        if self._ticker is None:
+            self._ticker = self._loop.call_later(self._pace.tick_s, self._tick)
+
+    def _has_outcome(self, shard_id: int, sequence: int) -> None:
+        sent = self._sent.pop((shard_id, sequence), None)
+        if sent is not None:
+            self._budget.ended(sent.size_bytes)
+
+    def _tick(self) -> None:
+        self._ticker = self._loop.call_later(self._pace.tick_s, self._tick) if self._sent else None
+        for link in list(self._links.values()):
+            link.tick()
+
+    # ---- links
+
+    def linked(self, shard_id: int) -> None:
+        """See LinkHost."""
+        self.core.connected(shard_id)
+        self._perform()
+
+    def unlinked(self, shard_id: int) -> None:
+        """See LinkHost."""
+        self.core.disconnected(shard_id)
+        self._perform()
+
+    def batch_acked(self, shard_id: int, sequence: int, offset: int) -> None:
+        """See LinkHost."""
+        if not self.closed:
+            self._has_outcome(shard_id, sequence)
+            self.core.acked(shard_id, sequence, offset)
+            self._perform()
+
+    def batches_missing(self, shard_id: int, sequence: int) -> None:
+        """See LinkHost."""
+        self.core.missing(shard_id, sequence)
+        self._perform()
+
+    def refused_for_good(self, error: RangelogError, shard_id: int, sequence: int | None) -> None:
+        """See LinkHost."""
+        sent = self._sent.get((shard_id, sequence)) if sequence is not None else None
+        certain = sent is not None and sent.tries == 1 and isinstance(error, InvalidArgument)
+        self._end(error, sent.orders if sent is not None and certain else ())
+
+    def is_current(self, shard_id: int) -> bool:
+        """See LinkHost."""
+        return not self.closed and self.core.is_current(shard_id)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """See LinkHost."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._end(error if isinstance(error, RangelogError) else InternalError(f"a producer failed: {error!r}"))
+
+    # ---- the map
+
+    async def refresh_map(self) -> None:
+        """See LinkHost. Callers at the same time share a look."""
+        if self._refreshing is None:
+            self._refreshing = self._loop.create_task(self._refresh())
+            self._refreshing.add_done_callback(self._refreshed)
+        await asyncio.shield(self._refreshing)
+
+    def _refreshed(self, task: asyncio.Task[None]) -> None:
+        self._refreshing = None
+        if not task.cancelled():
+            task.exception()  # its callers have it
+
+    async def _refresh(self) -> None:
+        if not await self._map.refresh(keep_ended=self.core.in_doubt) or self.closed:
+            return
+        self.core.mapped(self._map.version, self._map.shards)
+        for shard_id in [each for each in self._links if not self.core.is_current(each)]:
+            self._links.pop(shard_id).close()
+        self._perform()
+
+    # ---- batches in doubt
+
+    async def _ask(self, batch: AskFor) -> None:
+        """Ask any broker whether an ended shard holds a batch."""
+        request = data_pb2.FindBatch(
+            topic_id=self._map.topic.topic_id,
+            shard_id=batch.shard_id,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            sequence=batch.sequence,
+            staged=self._wire.staged,
+        ).SerializeToString()
+        attempt = 0
+        while True:
+            try:
+                connection = await self._owners.any_broker(attempt)
+                frame = await connection.request(Opcode.FIND_BATCH, request, timeout_s=FIND_TIMEOUT_S)
+                reply = data_pb2.FindBatchReply.FromString(frame.message)
+                break
+            except (RangelogError, DecodeError) as error:
+                if (
+                    isinstance(error, RangelogError)
+                    and ends_producer(error)
+                    and not isinstance(error, ProtocolViolation)
+                ):
+                    self._end(error)
+                    return
+            attempt += 1
+            await asyncio.sleep(self._pace.pause_s(attempt))
+        if not self.closed:
+            if reply.found:
+                self._wire.acked(self._map.topic.topic_id, batch.shard_id)
+            self._has_outcome(batch.shard_id, batch.sequence)
+            self.core.answered(batch.shard_id, batch.sequence, reply.offset if reply.found else None)
+            self._perform()

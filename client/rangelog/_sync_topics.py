@@ -1,0 +1,153 @@
+"""The blocking forms of `client.topics` and of a topic's reader, for `rangelog.sync`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from rangelog._consume.reader import TopicReader as AsyncTopicReader
+from rangelog._consume.records import TopicChunk, TopicRecord
+from rangelog._loop_thread import LoopThread
+from rangelog._metadata import CALL_TIMEOUT_S
+from rangelog._topics import topics as asynchronous
+from rangelog._topics.cut import Cut
+from rangelog._topics.time_windows import TimeWindow
+from rangelog._topics.values import ShardInfo, TopicConfig, TopicConfigChange, TopicInfo, Watermark
+
+
+class Topics:
+    """The topics of a cluster: `client.topics`. Arguments, results and errors are those of `rangelog.Topics`."""
+
+    def __init__(self, loop: LoopThread, topics: asynchronous.Topics) -> None:
+        self._loop = loop
+        self._topics = topics
+
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace. Raises NamespaceExists, OutcomeUnknown."""
+        self._loop.run(self._topics.create_namespace(name))
+
+    def delete_namespace(self, name: str) -> None:
+        """Delete an empty namespace. Raises NamespaceNotFound, PreconditionFailed, OutcomeUnknown."""
+        self._loop.run(self._topics.delete_namespace(name))
+
+    def namespaces(self, prefix: str = "", *, after: str = "") -> Iterator[str]:
+        """Yield the names of the namespaces that start with `prefix` and come after `after`, in order."""
+        return self._loop.iterate(self._topics.namespaces(prefix, after=after))
+
+    def create(
+        self,
+        name: str,
+        config: TopicConfig = asynchronous.DEFAULT_TOPIC_CONFIG,
+        *,
+        shards: asynchronous.Shards = 1,
+        tags: Mapping[str, str] = asynchronous.NO_TAGS,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> TopicInfo:
+        """Create a topic. Raises TopicExists, NamespaceNotFound, KeyRangeGap, KeyRangeOverlap, OutcomeUnknown."""
+        return self._loop.run(self._topics.create(name, config, shards=shards, tags=tags, timeout_s=timeout_s))
+
+    def describe(self, name: str) -> TopicInfo:
+        """Return the current state of a topic. Raises TopicNotFound, Unavailable."""
+        return self._loop.run(self._topics.describe(name), reads=True)
+
+    def list(
+        self,
+        *,
+        namespace: str = "",
+        prefix: str = "",
+        tags: Mapping[str, str] = asynchronous.NO_TAGS,
+        after: str = "",
+        include_tables: bool = False,
+    ) -> Iterator[TopicInfo]:
+        """Yield topics, by namespace and name; with `include_tables` tables, too."""
+        listed = self._topics.list(
+            namespace=namespace, prefix=prefix, tags=tags, after=after, include_tables=include_tables
+        )
+        return self._loop.iterate(listed)
+
+    def update(
+        self,
+        name: str,
+        change: TopicConfigChange | None = None,
+        *,
+        set_tags: Mapping[str, str] = asynchronous.NO_TAGS,
+        remove_tags: Sequence[str] = (),
+        expected_version: int | None = None,
+    ) -> TopicInfo:
+        """Change configuration and tags. Raises TopicNotFound, TopicStateForbids, PreconditionFailed, OutcomeUnknown."""
+        return self._loop.run(
+            self._topics.update(
+                name, change, set_tags=set_tags, remove_tags=remove_tags, expected_version=expected_version
+            )
+        )
+
+    def seal(self, name: str, *, expected_version: int | None = None) -> TopicInfo:
+        """Start to seal a topic. Raises TopicNotFound, TopicStateForbids, PreconditionFailed, OutcomeUnknown."""
+        return self._loop.run(self._topics.seal(name, expected_version=expected_version))
+
+    def delete(self, name: str, *, force: bool = False, expected_version: int | None = None) -> None:
+        """Delete a sealed topic; with `force`, any. Raises TopicNotFound, TopicStateForbids, PreconditionFailed."""
+        self._loop.run(self._topics.delete(name, force=force, expected_version=expected_version))
+
+    def truncate(self, name: str, cut: Cut) -> TopicInfo:
+        """Remove all records before a cut. Raises TopicNotFound, TopicStateForbids, InvalidArgument, OffsetOutOfRange."""
+        return self._loop.run(self._topics.truncate(name, cut))
+
+    def shards(self, name: str, *, include_ended: bool = False) -> Sequence[ShardInfo]:
+        """Return the current shards in order of keys; or all, in order of id. Raises TopicNotFound, Unavailable."""
+        return self._loop.run(self._topics.shards(name, include_ended=include_ended), reads=True)
+
+    def cut(self, name: str, place: asynchronous.CutPlace) -> Cut:
+        """Return a cut at "head", "tail" or a time. Raises TopicNotFound, InvalidArgument, Unavailable."""
+        return self._loop.run(self._topics.cut(name, place), reads=True)
+
+    def watermarks(self, name: str, *, since: datetime | None = None) -> Iterator[Watermark]:
+        """Yield the watermarks of a topic that are kept, in order. Raises TopicNotFound, TopicKindForbids, Unavailable."""
+        return self._loop.iterate(self._topics.watermarks(name, since=since))
+
+    def scale(
+        self,
+        name: str,
+        parents: Sequence[int],
+        key_ranges: asynchronous.Shards,
+        *,
+        timeout_s: float = asynchronous.SCALE_TIMEOUT_S,
+    ) -> Sequence[ShardInfo]:
+        """Replace some shards by others, and wait until that is committed. Raises as `rangelog.Topics.scale`."""
+        return self._loop.run(self._topics.scale(name, parents, key_ranges, timeout_s=timeout_s))
+
+    def cancel_scale(self, name: str) -> TopicInfo:
+        """Drop the plan of the scale that is not committed yet. Raises TopicNotFound, TopicStateForbids."""
+        return self._loop.run(self._topics.cancel_scale(name))
+
+
+class TopicReader:
+    """An iterator of the records of a topic. Make it with `client.topic_reader(...)`; iterate once.
+
+    Records, chunks, positions and errors are those of `rangelog.TopicReader`.
+    """
+
+    def __init__(self, loop: LoopThread, reader: AsyncTopicReader) -> None:
+        self._loop = loop
+        self._reader = reader
+
+    def __iter__(self) -> Iterator[TopicRecord]:
+        for chunk in self._loop.iterate(self._reader.parts()):
+            for record in chunk.records:
+                self._reader.note(chunk.shard_id, record.offset + 1)
+                yield TopicRecord(chunk.shard_id, *record)
+
+    def chunks(self) -> Iterator[TopicChunk]:
+        """Yield chunks of consecutive records of one shard, at a much lower cost per record than one by one."""
+        return self._loop.iterate(self._reader.chunks())
+
+    def position(self) -> Cut:
+        """Return where the reader is: a cut behind all records that were yielded and before all others."""
+        return self._loop.run(self._position())
+
+    def time_window(self) -> TimeWindow:
+        """Return the window of event times at the reader's position. Raises InvalidArgument, TopicNotFound, Unavailable."""
+        return self._loop.run(self._reader.time_window(), reads=True)
+
+    async def _position(self) -> Cut:
+        return self._reader.position()

@@ -1,0 +1,1 @@
+"""Topics: their values, their administration, their shard graph and the watch of it."""
