@@ -26,7 +26,8 @@ from rangelog_cli.bench.measurement import Measurement, medians, read_lines
 from rangelog_cli.bench.report import BEFORE as BEFORE_NAME
 from rangelog_cli.bench.report import comparison, plot, print_tables
 from rangelog_cli.bench.scratch import file_system_of
-from rangelog_cli.bench.workload import SHARED, Effort
+from rangelog_cli.bench.topics.round import TOPICS
+from rangelog_cli.bench.workload import OF_PEERS, PRODUCERS, Effort
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = ROOT / "build" / "bench"
@@ -46,7 +47,7 @@ PEER_COMMANDS = {
 BEFORE = "rangelog-before"
 """Another commit of rangelog, measured by this commit's workload: what a change costs, in one run."""
 SYSTEMS = ("rangelog", BEFORE, *PEER_COMMANDS)
-PRODUCT = ("proto", "core", "server_common", "client", "pd", "range_server")
+PRODUCT = ("proto", "core", "server_common", "client", "broker", "pd", "range_server")
 
 
 def say(text: str) -> None:
@@ -58,11 +59,11 @@ def command_for(system: str, passed_on: Sequence[str], only: Sequence[str]) -> l
     """What measures one round of a system; None when it takes part in nothing of `only`."""
     if system in ("rangelog", BEFORE):
         command = [sys.executable, "-m", "rangelog_cli", "bench", "--json", "--data-dir", str(OUTPUT)]
-        names = list(only)
+        names = list(only) or [*NAMES, *((PRODUCERS,) if system == "rangelog" else ())]
     else:
         script, setting = PEER_COMMANDS[system]
         command = [str(PEER_PYTHON), str(PEERS / script), "--setting", setting]
-        names = [name for name in only if name in SHARED]
+        names = [name for name in only if name in OF_PEERS]
         if only and not names:
             return None
     return [*command, "--rounds", "1", *passed_on, *(word for name in names for word in ("--only", name))]
@@ -120,7 +121,9 @@ def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(description="rangelog and its peers in turn, on this machine")
     parser.add_argument("--system", action="append", choices=SYSTEMS, help="default: all")
-    parser.add_argument("--only", action="append", choices=NAMES, default=[], help="default: all")
+    parser.add_argument(
+        "--only", action="append", choices=(*NAMES, *TOPICS), default=[], help="default: all but topics' own"
+    )
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--quick", action="store_true", help="one round of a second or two each")

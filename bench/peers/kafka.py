@@ -15,12 +15,16 @@ from measure import main
 from servers import HOST, free_ports, listening
 
 from rangelog_cli.bench.anchors import KAFKA, KAFKA_FLUSHED
+from rangelog_cli.bench.workload import OF_PEERS, PRODUCER_COUNT, PRODUCER_SHARDS
 
 NODES = (1, 2, 3)
 _CLUSTER_ID = "cmFuZ2Vsb2ctYmVuY2gtMQ"
 _SERVER = ["-Xms512m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
 _FORMATTER = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _START_S_MAX = 60.0
+_PRODUCE_S_MAX = 300.0
+_PRODUCER_BYTES = 1 << 20
+"""In flight of each of many producers."""
 
 
 class Kafka(JavaSystem):
@@ -28,6 +32,7 @@ class Kafka(JavaSystem):
 
     name = KAFKA.system
     peer = "kafka"
+    abilities = OF_PEERS
     in_flight_bytes, in_flight_max = 32 << 20, 200_000
 
     def __init__(self, setting: str) -> None:
@@ -80,6 +85,12 @@ class Kafka(JavaSystem):
 
     def _spawn(self, node: int) -> None:
         self._servers.spawn(f"node{node}", self.java(_SERVER, "kafka.Kafka", str(self._file(node))))
+
+    async def produce_together(self, payload: bytes, seconds: float, keys: int) -> tuple[int, float]:
+        """See System: each producer in a thread of its own."""
+        words = (PRODUCER_COUNT, PRODUCER_SHARDS, len(payload), seconds, _PRODUCER_BYTES // len(payload), keys)
+        answer = await self.driver.ask("produce", *words, limit_s=seconds + _PRODUCE_S_MAX)
+        return int(answer["acked"]), answer["took_ns"] / 1e9
 
     async def in_charge(self) -> str:
         """See System: the partition's leader, which may lead the metadata as well."""

@@ -18,7 +18,7 @@ from servers import Missing
 
 from rangelog_cli.bench.measurement import Measurement, medians
 from rangelog_cli.bench.system import System
-from rangelog_cli.bench.workload import QUICK, SHARED, Effort, run_round
+from rangelog_cli.bench.workload import OF_PEERS, QUICK, Effort, run_round
 
 try:
     import uvloop
@@ -43,7 +43,7 @@ def main(make: Callable[[str], System], settings: Sequence[str]) -> None:
     """Entry point; exits with 1 when something could not be measured, 0 when the peer is not there at all."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--setting", action="append", choices=settings, help="default: all")
-    parser.add_argument("--only", action="append", choices=sorted(SHARED), help="default: all")
+    parser.add_argument("--only", action="append", choices=sorted(OF_PEERS), help="default: all")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--rounds", type=int)
@@ -58,7 +58,7 @@ def main(make: Callable[[str], System], settings: Sequence[str]) -> None:
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:
             for setting in given.setting or settings:
-                failed += runner.run(_measure(lambda name=setting: make(name), effort, given.only or sorted(SHARED)))
+                failed += runner.run(_measure(lambda name=setting: make(name), effort, given.only or sorted(OF_PEERS)))
     except Missing as reason:
         say(f"skipped: {reason}")
         sys.exit(0)

@@ -95,17 +95,51 @@ def range_server(config: Path | None, **flags: Any) -> int:
 
 
 @cli.command()
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file with the keys below, in snake_case.")
+@click.option("--name", help="Name of this broker, unique in the cluster.")
+@click.option("--listen", metavar="HOST:PORT", help="Address for producers.")
+@click.option("--control-listen", metavar="HOST:PORT", help="Address of the services for groups, transactions, tables.")
+@click.option("--rest-listen", metavar="HOST:PORT", help="Address of the REST interface; empty: none.")
+@click.option("--advertise-host", metavar="HOST", help="The host by which others reach this broker.")
+@click.option("--pd", multiple=True, metavar="HOST:PORT", help="API of a placement driver; give all of them.")
+@click.option("--zone", help="Failure domain.")
+@click.option("--tier-url", metavar="URL", help="Overrides the placement driver's URL of the object store.")
+@click.option("--run-dir", type=click.Path(path_type=Path), help="Directory for the file that names its addresses.")
+def broker(config: Path | None, **flags: Any) -> int:
+    """Run one broker until SIGTERM or Ctrl-C. It keeps no data: any number may run, and each may be stopped at any time.
+
+    Flags have precedence over the environment (RANGELOG_BROKER_…), and it over the file. Give the token by environment
+    or file only: RANGELOG_BROKER_TOKEN.
+
+    \b
+    Example:
+      rangelog broker --name broker1 --zone rack1 --listen 10.0.0.7:7190 --control-listen 10.0.0.7:7191 \\
+        --pd 10.0.0.1:7100 --pd 10.0.0.2:7100 --pd 10.0.0.3:7100
+    """
+    from rangelog_cli.servers import run_broker
+
+    return run_broker(config, flags)
+
+
+@cli.command()
 @click.option(
     "--data-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("rangelog-data"), show_default=True,
     help="Everything the cluster keeps.",
 )  # fmt: skip
 @click.option("--pds", type=int, help="Placement drivers: 1 or 3.  [default: 3, or as it was]")
 @click.option("--range-servers", type=int, help="More may be added later.  [default: 3, or as it was]")
+@click.option("--brokers", type=int, help="For topics; any number, also none.  [default: 2, or as it was]")
 @click.option("--tier", "tier_url", metavar="URL", help="Where sealed ranges go.  [default: a folder in the data dir]")
 @click.option("--port", type=int, help="Of the first PD; the rest follow.  [default: 7100, or as it was; 0: any free]")
 @click.option("--no-context", is_flag=True, help="Do not write the context file that pdctl reads.")
 def local(
-    data_dir: Path, pds: int | None, range_servers: int | None, tier_url: str | None, port: int | None, no_context: bool
+    data_dir: Path,
+    pds: int | None,
+    range_servers: int | None,
+    brokers: int | None,
+    tier_url: str | None,
+    port: int | None,
+    no_context: bool,
 ) -> int:
     """Run a whole cluster on this machine, in one directory, until Ctrl-C.
 
@@ -120,7 +154,13 @@ def local(
     from rangelog_cli.local.command import run_local
 
     return run_local(
-        data_dir, pds=pds, range_servers=range_servers, tier_url=tier_url, port=port, write_context=not no_context
+        data_dir,
+        pds=pds,
+        range_servers=range_servers,
+        brokers=brokers,
+        tier_url=tier_url,
+        port=port,
+        write_context=not no_context,
     )
 
 
@@ -137,8 +177,10 @@ def local(
 def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool) -> int:
     """Append 336,776 real flights through three kills, tier them to S3, read them back by SDK, Spark and pyarrow.
 
-    Starts 3 placement drivers, 4 range servers and an S3 server on loopback, and kills a range server, the placement
-    driver that leads, and the writer on the way. Exit code 0 only if no flight was lost, repeated or moved.
+    Starts 3 placement drivers, 4 range servers, 2 brokers and an S3 server on loopback, and kills a range server, the
+    placement driver that leads, and the writer on the way. Then 8 producers send the same flights to a topic that is scaled
+    from 1 shard to 4, and 3 members of a group count them in a table, while brokers and members are killed. Exit code 0
+    only if no flight was lost, repeated, moved or miscounted.
 
     \b
     Examples:
@@ -152,12 +194,14 @@ def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool) -> 
 
 @cli.command()
 @click.option("--quick", is_flag=True, help="One round of a second or two each: to see that it works.")
+@click.option("--topics", is_flag=True, help="Measure topics, groups, journals, tables and transactions instead.")
 @click.option(
     "--only",
     multiple=True,
     metavar="NAME",
-    help="throughput, catchup, latency, open-loop, tail, failover, "
-    "arrow, streams, end, pd-failover, takeover or cold; may be repeated.  [default: all]",
+    help="throughput, catchup, latency, open-loop, tail, failover, arrow, streams, end, pd-failover, takeover or cold; "
+    "of topics producers, broker-latency, shards, broker-gap, split, rebalance, journal, table or transactions; may be "
+    "repeated.  [default: all]",
 )
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each figure instead of tables.")
 @click.option("--against", metavar="PD,…", help="A cluster that runs already.  [default: one of its own, then removed]")
@@ -180,6 +224,7 @@ def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool) -> 
 @click.option("--write-baseline", is_flag=True, help="With --smoke: write FILE instead of comparing with it.")
 def bench(
     quick: bool,
+    topics: bool,
     only: tuple[str, ...],
     as_json: bool,
     against: str | None,
@@ -199,6 +244,7 @@ def bench(
     Examples:
       rangelog bench --quick
       rangelog bench --only latency --only tail --json
+      rangelog bench --topics
       rangelog bench --smoke baseline.json --write-baseline
       rangelog bench --against 10.0.0.1:7100,10.0.0.2:7100 --only throughput
     """
@@ -208,8 +254,8 @@ def bench(
     if smoke is not None:
         return run_smoke(smoke, data_dir, write=write_baseline)
     return run_bench(
-        quick=quick, only=only, as_json=as_json, against=against, data_dir=data_dir, seconds=seconds, rounds=rounds,
-        plot_path=plot_path,
+        quick=quick, topics=topics, only=only, as_json=as_json, against=against, data_dir=data_dir, seconds=seconds,
+        rounds=rounds, plot_path=plot_path,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`rangelog pd` and `rangelog range-server`: settings from flags, environment and file, then the server until it stops.
+"""`rangelog pd`, `range-server` and `broker`: settings from flags, environment and file, then the server until it stops.
 
 Precedence: a flag over the environment, the environment over the file, the file over the default.
 """
@@ -15,6 +15,7 @@ from rangelog_core.errors import ConfigInvalid, InvalidArgument
 
 PD_ENV_PREFIX = "RANGELOG_PD_"
 SERVER_ENV_PREFIX = "RANGELOG_SERVER_"
+BROKER_ENV_PREFIX = "RANGELOG_BROKER_"
 
 
 def run_pd(config: Path | None, flags: Mapping[str, Any]) -> int:
@@ -38,6 +39,17 @@ def run_range_server(config: Path | None, flags: Mapping[str, Any]) -> int:
     from rangelog_server_common.settings import load_settings
 
     return run(load_settings(RangeServerSettings, values))
+
+
+def run_broker(config: Path | None, flags: Mapping[str, Any]) -> int:
+    """Run a broker until it is stopped; return its exit code."""
+    values = merge(config, dict(flags) | {"pd": list(flags["pd"])}, BROKER_ENV_PREFIX)
+
+    from rangelog_broker.main import run
+    from rangelog_broker.settings import BrokerSettings
+    from rangelog_server_common.settings import load_settings
+
+    return run(load_settings(BrokerSettings, values))
 
 
 def parse_members(given: tuple[str, ...]) -> dict[str, dict[str, str]]:

@@ -9,7 +9,7 @@ import click
 
 from pdctl.output import emit_data, emit_list, field
 from pdctl.session import EXIT_FAILED, EXIT_UNAVAILABLE, Session, output_option, session_of
-from pdctl.units import show_bytes, show_time
+from pdctl.units import show_age, show_bytes, show_count, show_time
 
 
 @click.group()
@@ -81,10 +81,10 @@ def _show(described: dict[str, Any]) -> None:
     click.echo(f"health    {described['health']}")
     click.echo(f"cluster   {described['cluster_id']}, version {described['cluster_version']}")
     click.echo(f"tier      {described['tier_url'] or 'none'}")
-    counts = "{stream_count} streams, {range_count} ranges ({open_range_count} open), {object_count} objects"
-    click.echo("holds     " + counts.format(**described))
+    streams, ranges, objects = (show_count(described[f"{each}_count"], each) for each in ("stream", "range", "object"))
+    click.echo(f"holds     {streams}, {ranges} ({described['open_range_count']} open), {objects}")
     if described["failing_task_count"]:
-        click.echo(f"failing   {described['failing_task_count']} tasks: see `pdctl task list --failing`")
+        click.echo(f"failing   {show_count(described['failing_task_count'], 'task')}: see `pdctl task list --failing`")
     click.echo()
     columns = [
         field("PLACEMENT DRIVER", "name"),
@@ -110,7 +110,7 @@ def _show(described: dict[str, Any]) -> None:
 
 @click.group()
 def task() -> None:
-    """The tasks of range servers: directives that are not done yet."""
+    """Tasks that are not done yet: of range servers, and of topics."""
 
 
 @task.command("list")
@@ -118,10 +118,12 @@ def task() -> None:
 @output_option
 @session_of
 def list_tasks(session: Session, failing: bool, output: str) -> None:
-    """List the current tasks: seals, uploads, copies, drops, deletions.
+    """List the current tasks: of range servers (seals, uploads, copies, drops, deletions), and of topics that are being
+    scaled, truncated, sealed, deleted or changed.
 
     \b
-    Example:
+    Examples:
+      pdctl task list
       pdctl task list --failing
     """
     from pdctl.views import task_view
@@ -131,11 +133,14 @@ def list_tasks(session: Session, failing: bool, output: str) -> None:
     response = session.with_pd(lambda pd: pd.list_tasks(request, timeout_s=session.timeout_s))
     columns = [
         field("KIND", "kind"),
-        field("STREAM", "stream"),
-        field("RANGE", "range_index"),
-        field("SERVER", "server"),
+        ("STREAM OR TOPIC", lambda row: row["topic"] or row["stream"]),
+        ("RANGE", lambda row: "-" if row["topic"] else row["range_index"]),
+        ("SERVER", lambda row: row["server"] or "-"),
+        ("STATE", lambda row: row["state"] or "-"),
+        ("SHARDS LEFT", lambda row: row["shards_left"] if row["topic"] else "-"),
         field("SINCE", "since_ms", show_time),
-        field("ASKED", "attempts"),
-        field("LAST ERROR", "last_error"),
+        ("AGE", lambda row: show_age(row["age_ms"]) if row["since_ms"] else "-"),
+        ("ASKED", lambda row: "-" if row["topic"] else row["attempts"]),
+        ("DETAIL OR LAST ERROR", lambda row: row["detail"] or row["last_error"]),
     ]
     emit_list([task_view(each) for each in response.tasks], output, columns, empty="there are no tasks")

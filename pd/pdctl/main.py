@@ -7,11 +7,19 @@ import math
 import click
 
 from pdctl.cluster import cluster, task
+from pdctl.groups.checkpoint import checkpoint
+from pdctl.groups.group import group
 from pdctl.objects import object_group
 from pdctl.ranges import range_group
 from pdctl.servers import server
 from pdctl.session import PdctlGroup, Session
 from pdctl.streams import stream
+from pdctl.tables.table import table
+from pdctl.topics.broker import broker
+from pdctl.topics.namespace import namespace
+from pdctl.topics.shard import shard
+from pdctl.topics.topic import topic
+from pdctl.transactions.transaction import transaction
 
 _SHELLS = {
     "bash": 'eval "$(_PDCTL_COMPLETE=bash_source pdctl)"',
@@ -68,6 +76,8 @@ def main(
       echo hello | pdctl stream append flights
       pdctl stream read flights --limit 10
       pdctl range list flights -o json
+      pdctl topic create clicks --shards 4
+      pdctl topic consume clicks --follow
 
     Exit codes: 0 ok, 1 failed or degraded, 2 usage, 3 not found, 4 unavailable, 5 precondition (exists, fenced).
     """  # \b is click's
@@ -86,8 +96,12 @@ def completion(shell: str) -> None:
     click.echo(_SHELLS[shell])
 
 
-for _group in (cluster, server, stream, range_group, object_group, task):
-    main.add_command(_group)
+_NOUNS = (
+    cluster, server, stream, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table, transaction,
+    task,
+)  # fmt: skip
+for _noun in _NOUNS:
+    main.add_command(_noun)
 
 if __name__ == "__main__":
     main()

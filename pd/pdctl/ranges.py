@@ -8,7 +8,7 @@ import click
 
 from pdctl.output import emit_data, emit_list, emit_one, field
 from pdctl.session import INDEX, OFFSET, Session, confirm, output_option, session_of
-from pdctl.units import show_time
+from pdctl.units import show_count, show_time
 from rangelog_core.errors import RangeNotFound
 
 _PAGE_SIZE = 500
@@ -27,7 +27,7 @@ _COLUMNS = [
     field("STATE", "state"),
     field("START", "start_offset"),
     ("END", lambda row: "-" if row["end_offset"] is None else row["end_offset"]),
-    ("TIERED", lambda row: f"{row['tiered_end_offset'] - row['start_offset']} records"),
+    ("TIERED", lambda row: show_count(row["tiered_end_offset"] - row["start_offset"], "record")),
     ("REPLICAS", _replicas),
     field("EPOCH", "epoch"),
     field("CREATED", "created_ms", show_time),

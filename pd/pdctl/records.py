@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from pdctl.lines import lines_of
+from pdctl.lines import lines_of, once
 from pdctl.output import emit_data
+from pdctl.progress import progress
+from pdctl.record_text import json_line, parse_headers, shown_bytes, shown_headers, yaml_item
 from pdctl.session import OFFSET, Session, output_option, session_of
-from pdctl.units import Start, show_time
+from pdctl.units import Start, show_count, show_time
 from rangelog_core.errors import InvalidArgument, RangelogError
 
 _SHAPES = ["value", "text", "json"]
@@ -58,26 +59,17 @@ def append(
         raise click.UsageError("give values or --file, not both")
     if not values and source is None and sys.stdin.isatty():
         raise click.UsageError("nothing to append: give values, --file FILE, or pipe lines in")
-    pairs = {}
-    for header in headers:
-        left, equals, right = header.partition("=")
-        if not equals or not left:
-            raise click.UsageError(f"--header {header!r} is not NAME=VALUE")
-        pairs[left] = os.fsencode(right)
+    pairs = parse_headers(headers)
     key_bytes = os.fsencode(key) if key is not None else None
     given = [os.fsencode(value) for value in values]
-    lines = _once(given) if given else lines_of(source or sys.stdin.buffer)
+    lines = once(given) if given else lines_of(source or sys.stdin.buffer)
     first, count = session.with_client(
         lambda client: _append(client, name, lines, key_bytes, pairs, timeout_s=session.timeout_s)
     )
     if output == "table":
-        click.echo(f"appended {count} records from offset {first}" if count else "nothing to append")
+        click.echo(f"appended {show_count(count, 'record')} from offset {first}" if count else "nothing to append")
     else:
         emit_data({"stream": name, "first_offset": first, "count": count}, output)
-
-
-async def _once(values: list[bytes]) -> AsyncIterator[list[bytes]]:
-    yield values
 
 
 async def _append(
@@ -100,7 +92,7 @@ async def _append(
     async with client.writer(name, open_timeout_s=timeout_s, append_timeout_s=timeout_s) as writer:
         first = writer.next_offset
         try:
-            with _progress(sys.stderr.isatty()) as advance:
+            with progress("append", shown=sys.stderr.isatty()) as advance:
                 async for lines in pieces:
                     for line in lines:
                         await writer.ready()
@@ -112,26 +104,9 @@ async def _append(
             if isinstance(error, InvalidArgument):  # of one line: the lines before it are appended
                 with suppress(RangelogError):
                     await writer.flush()
-            error.message = f"{error.message} (acked before: {acked} records from offset {first})"
+            error.message = f"{error.message} (acked before: {show_count(acked, 'record')} from offset {first})"
             raise
     return first, count
-
-
-def _progress(shown: bool) -> Any:
-    if not shown:
-        return nullcontext(lambda count: None)
-    from contextlib import contextmanager
-
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    @contextmanager
-    def bar() -> Iterator[Any]:
-        columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} records"), TimeElapsedColumn())
-        with Progress(*columns, transient=True) as progress:
-            task = progress.add_task("append", total=None)
-            yield lambda count: progress.update(task, completed=count)
-
-    return bar()
 
 
 def _record_output_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -239,23 +214,8 @@ def _render(record: Any, shape: str) -> bytes:
     shown = {
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
-        "key": None if record.key is None else _text(record.key),
-        "value": _text(record.value),
-        "headers": {name: _text(value) for name, value in record.headers.items()},
+        "key": None if record.key is None else shown_bytes(record.key),
+        "value": shown_bytes(record.value),
+        "headers": shown_headers(record.headers),
     }
-    if shape == "yaml":
-        import yaml
-
-        document: str = yaml.safe_dump([shown], sort_keys=False, allow_unicode=True)
-        return document.encode()
-    return json.dumps(shown, ensure_ascii=False).encode() + b"\n"
-
-
-def _text(data: bytes) -> Any:
-    """Return UTF-8 text unchanged, and other bytes as marked base64."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        import base64
-
-        return {"base64": base64.b64encode(data).decode()}
+    return yaml_item(shown) if shape == "yaml" else json_line(shown)

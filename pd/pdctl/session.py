@@ -13,9 +13,9 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import click
 
@@ -38,18 +38,38 @@ _EXITS: tuple[tuple[type[RangelogError], int], ...] = (
     (errors.StreamNotFound, EXIT_NOT_FOUND),
     (errors.RangeNotFound, EXIT_NOT_FOUND),
     (errors.ObjectNotFound, EXIT_NOT_FOUND),
+    (errors.NamespaceNotFound, EXIT_NOT_FOUND),
+    (errors.TopicNotFound, EXIT_NOT_FOUND),
+    (errors.ShardNotFound, EXIT_NOT_FOUND),
+    (errors.GroupNotFound, EXIT_NOT_FOUND),
+    (errors.MemberNotFound, EXIT_NOT_FOUND),
+    (errors.TransactionNotFound, EXIT_NOT_FOUND),
     (errors.Unavailable, EXIT_UNAVAILABLE),
     (errors.OutcomeUnknown, EXIT_UNAVAILABLE),
     (errors.StreamExists, EXIT_PRECONDITION),
+    (errors.NamespaceExists, EXIT_PRECONDITION),
+    (errors.TopicExists, EXIT_PRECONDITION),
+    (errors.StreamSealed, EXIT_PRECONDITION),
     (errors.WriterFenced, EXIT_PRECONDITION),
+    (errors.ProducerFenced, EXIT_PRECONDITION),
     (errors.PreconditionFailed, EXIT_PRECONDITION),
     (errors.RecordTooLarge, EXIT_FAILED),
     (errors.InvalidArgument, EXIT_USAGE),
 )
 _ADVICE: dict[type[RangelogError], str] = {
     errors.StreamNotFound: "see `pdctl stream list`",
-    errors.OutcomeUnknown: "look with `pdctl stream show` or `pdctl range list` whether it was done",
+    errors.NamespaceNotFound: "see `pdctl namespace list`, or create it with `pdctl namespace create`",
+    errors.TopicNotFound: "see `pdctl topic list`",
+    errors.ShardNotFound: "see `pdctl shard list`",
+    errors.GroupNotFound: "see `pdctl group list`",
+    errors.TransactionNotFound: "see `pdctl transaction list`",
+    errors.ShardEnded: "see `pdctl shard list` for those that followed",
+    errors.StaleMapVersion: "the topic was scaled meanwhile; run the command again",
+    errors.TopicStateForbids: "see `pdctl topic show`",
+    errors.OutcomeUnknown: "look with `pdctl stream show`, `pdctl topic show` or `pdctl range list` whether it was done",
     errors.StreamExists: "choose another name",
+    errors.NamespaceExists: "choose another name",
+    errors.TopicExists: "choose another name",
     errors.WriterFenced: "a later writer took the stream over",
     errors.Unauthorized: "pass --token or set RANGELOG_TOKEN",
 }
@@ -107,6 +127,17 @@ class Session:
 
         return asyncio.run(run())
 
+    async def answer(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Return the result of a call that has no limit of its own. Raises RequestTimeout."""
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await work
+        except TimeoutError as error:
+            raise errors.RequestTimeout(
+                f"no answer within {self.timeout_s:g} s from the cluster at {','.join(self._endpoints())}: "
+                "see `pdctl cluster status` and `pdctl broker list`"
+            ) from error
+
     def with_client(self, work: Callable[[Client], Coroutine[Any, Any, _T]]) -> _T:
         """Run `work` with the SDK."""
         import rangelog
@@ -116,6 +147,12 @@ class Session:
                 return await work(client)
 
         return asyncio.run(run())
+
+
+class NothingFound(click.ClickException):
+    """What was asked for is not there; the message names it."""
+
+    exit_code = EXIT_NOT_FOUND
 
 
 class PdctlGroup(click.Group):
@@ -156,7 +193,7 @@ def _run(work: Callable[[], Any]) -> int:
         command = error.ctx.command_path if error.ctx is not None else "pdctl"
         return _fail(f"{error.format_message().rstrip('.')}: see {command} --help", EXIT_USAGE)
     except click.ClickException as error:
-        return _fail(error.format_message(), EXIT_FAILED)
+        return _fail(error.format_message(), error.exit_code)
     except click.Abort as error:
         if isinstance(error.__cause__ or error.__context__, EOFError):
             return _fail("no input: nothing was done", EXIT_FAILED)
@@ -199,12 +236,25 @@ def _one_line(error: RangelogError) -> str:
     )
 
 
-def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option -o table|json|yaml to a command."""
-    return click.option(
-        "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True,
+@overload
+def output_option(command: Callable[..., Any]) -> Callable[..., Any]: ...
+
+
+@overload
+def output_option(
+    *, default: str = ..., more: Sequence[str] = ...
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
+
+
+def output_option(
+    command: Callable[..., Any] | None = None, *, default: str = "table", more: Sequence[str] = ()
+) -> Any:
+    """Add the option -o table|json|yaml to a command; with a default of its own: `@output_option(default="json")`."""
+    option = click.option(
+        "-o", "--output", type=click.Choice(["table", "json", "yaml", *more]), default=default, show_default=True,
         help="How to print.",
-    )(command)  # fmt: skip
+    )  # fmt: skip
+    return option if command is None else option(command)
 
 
 def confirm(name: str, what: str, *, yes: bool) -> None:

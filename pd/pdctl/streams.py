@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,13 +11,13 @@ import click
 from pdctl.output import emit_data, emit_list, emit_one, field
 from pdctl.records import append, read, tail
 from pdctl.session import OFFSET, Session, confirm, output_option, session_of
-from pdctl.units import Duration, Size, show_bytes, show_ms, show_time
+from pdctl.stream_options import given, range_options, retention_options
+from pdctl.units import show_bytes, show_ms, show_time
 
 if TYPE_CHECKING:
     from rangelog import Client
 
 _PAGE_SIZE = 500
-_NEVER_MS = -1
 
 
 def _config(key: str, show: Callable[[Any], object] = str) -> Callable[[Any], object]:
@@ -52,38 +51,10 @@ def stream() -> None:
     """Streams, and the records in them."""
 
 
-def _config_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option("--tiered/--not-tiered", default=None, help="Upload sealed ranges to the object store."),
-        click.option("--compression", type=click.Choice(["none", "zstd"]), help="Compression of batches."),
-        click.option("--durability", type=click.Choice(["flushed", "memory"]),
-                     help="flushed: acks come after fdatasync. memory: before; faster, and a power cut may lose acks."),
-        click.option("--hot-retention", "hot_retention_seconds", type=Duration(never=True), metavar="DURATION|never",
-                     help="How long a tiered range also stays on range servers."),
-        click.option("--retention-size", "retention_bytes", type=Size(), metavar="SIZE", help="Trim above it; 0: never."),
-        click.option("--retention", "retention_seconds", type=Duration(), metavar="DURATION", help="Trim at it; 0s: never."),
-        click.option("--range-age", "range_age_seconds", type=Duration(), metavar="DURATION", help="Seal a range at this age."),
-        click.option("--range-size", "range_size_bytes_max", type=Size(), metavar="SIZE", help="Seal a range at this size."),
-        click.option("--acks", type=click.IntRange(1, 7), help="Replicas that hold a record durably before its ack."),
-        click.option("--replicas", type=click.IntRange(1, 7), help="Replicas of each range."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a StreamConfig that the options set."""
-    given = {name: value for name, value in options.items() if value is not None}
-    return {name: _time(value) if name.endswith("_seconds") else value for name, value in given.items()}
-
-
-def _time(duration_ms: int) -> timedelta | float:
-    return float("inf") if duration_ms == _NEVER_MS else timedelta(milliseconds=duration_ms)
-
-
 @stream.command()
 @click.argument("name")
-@_config_options
+@range_options
+@retention_options
 @output_option
 @session_of
 def create(session: Session, name: str, output: str, **options: Any) -> None:
@@ -98,7 +69,7 @@ def create(session: Session, name: str, output: str, **options: Any) -> None:
     from rangelog_core.stream_config import StreamConfig, config_message
     from rangelog_proto.v1 import pd_pb2
 
-    config, _ = config_message(StreamConfig(**_given(options)))
+    config, _ = config_message(StreamConfig(**given(options)))
     request = pd_pb2.CreateStreamRequest(request_id=uuid.uuid4().hex, name=name, config=config)
     response = session.with_pd(lambda pd: pd.create_stream(request, timeout_s=session.timeout_s))
     emit_one(stream_view(response.stream), output, [*_COLUMNS, *_MORE])
@@ -152,7 +123,8 @@ def show(session: Session, name: str, output: str) -> None:
 
 @stream.command()
 @click.argument("name")
-@_config_options
+@range_options
+@retention_options
 @output_option
 @session_of
 def update(session: Session, name: str, output: str, **options: Any) -> None:
@@ -166,7 +138,7 @@ def update(session: Session, name: str, output: str, **options: Any) -> None:
     from rangelog_core.stream_config import StreamConfigChange, config_message
     from rangelog_proto.v1 import pd_pb2
 
-    config, fields = config_message(StreamConfigChange(**_given(options)))
+    config, fields = config_message(StreamConfigChange(**given(options)))
     if not fields:
         raise click.UsageError("nothing to change: give at least one option, such as --retention 7d")
     request = pd_pb2.UpdateStreamRequest(request_id=uuid.uuid4().hex, name=name, config=config, fields=fields)

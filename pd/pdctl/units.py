@@ -27,7 +27,7 @@ class Size(click.ParamType[int]):
         found = _NUMBER.match(str(value).strip().lower())
         size = float(found[1]) * _SIZES.get(found[2], math.inf) if found is not None else math.inf
         if not size < _SIZE_MAX:
-            self.fail(f"{_shown(value)} is not a size: write for example 64MiB or 1GB", param, ctx)
+            self.fail(f"{quoted(value)} is not a size: write for example 64MiB or 1GB", param, ctx)
         return int(size)
 
 
@@ -48,7 +48,7 @@ class Duration(click.ParamType[int]):
         duration_ms = float(found[1]) * _TIMES_MS.get(found[2], math.inf) if found is not None else math.inf
         if not duration_ms < _DURATION_MS_MAX:
             also = ", or never" if self._never else ""
-            self.fail(f"{_shown(value)} is not a duration: write for example 90s, 12h or 7d{also}", param, ctx)
+            self.fail(f"{quoted(value)} is not a duration: write for example 90s, 12h or 7d{also}", param, ctx)
         return int(duration_ms)
 
 
@@ -68,11 +68,16 @@ class Start(click.ParamType["int | str | datetime"]):
             moment = datetime.fromisoformat(text)
         except ValueError:
             self.fail(
-                f"{_shown(text)} is neither an offset nor earliest, latest or a time such as 2026-01-31T12:00",
+                f"{quoted(text)} is neither an offset nor earliest, latest or a time such as 2026-01-31T12:00",
                 param,
                 ctx,
             )
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def show_count(count: int, noun: str) -> str:
+    """1 record, 2 records."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def show_bytes(count: int) -> str:
@@ -97,6 +102,12 @@ def show_ms(duration_ms: int, zero: str) -> str:
     return f"{duration_ms}ms"
 
 
+def show_age(age_ms: int) -> str:
+    """0s, 59s, 12m, 3h, 5d: in the largest unit that fits."""
+    unit = next((unit for unit in ("d", "h", "m") if age_ms >= _TIMES_MS[unit]), "s")
+    return f"{max(0, age_ms) // _TIMES_MS[unit]}{unit}"
+
+
 def show_time(wall_ms: int) -> str:
     """An ISO time in UTC, or a dash; the bare number where no calendar reaches."""
     if not wall_ms:
@@ -107,6 +118,7 @@ def show_time(wall_ms: int) -> str:
         return f"{wall_ms} ms"
 
 
-def _shown(value: object) -> str:
+def quoted(value: object) -> str:
+    """Return what was typed in quotes, shortened, for a message."""
     text = str(value)
     return repr(text if len(text) <= _SHOWN_LENGTH_MAX else text[:_SHOWN_LENGTH_MAX] + "…")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rangelog_proto.v1 import common_pb2, pd_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
 
 
 def word(enum: Any, value: int) -> str:
@@ -111,7 +111,7 @@ def server_view(server: common_pb2.Server) -> dict[str, Any]:
 
 
 def task_view(task: pd_pb2.Task) -> dict[str, Any]:
-    """A task of a range server."""
+    """A task of a range server, or of a topic; the other's fields are empty or 0."""
     return {
         "task_id": task.task_id,
         "kind": task.kind,
@@ -119,6 +119,11 @@ def task_view(task: pd_pb2.Task) -> dict[str, Any]:
         "range_index": task.range_index,
         "server": task.server,
         "since_ms": task.since_ms,
+        "age_ms": task.age_ms,
+        "topic": task.topic_name,
+        "state": word(topic_pb2.TopicState, task.topic_state) if task.topic_name else "",
+        "shards_left": task.shards_left,
+        "detail": task.detail,
         "attempts": task.attempts,
         "last_error": task.last_error,
     }

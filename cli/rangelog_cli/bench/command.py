@@ -15,11 +15,13 @@ from rangelog_cli.bench.own_workload import NEEDS_OWN_CLUSTER, OWN, run_own_roun
 from rangelog_cli.bench.progress import Progress
 from rangelog_cli.bench.report import plot, print_tables
 from rangelog_cli.bench.scratch import scratch
+from rangelog_cli.bench.topics.round import TOPICS, run_topics_round
 from rangelog_cli.bench.workload import (
     CATCHUP,
     FAILOVER,
     LATENCY,
     OPEN_LOOP,
+    PRODUCERS,
     QUICK,
     TAIL,
     THROUGHPUT,
@@ -30,13 +32,15 @@ from rangelog_cli.bench.workload import (
 from rangelog_core.errors import InvalidArgument
 
 NAMES = (THROUGHPUT, CATCHUP, LATENCY, OPEN_LOOP, TAIL, FAILOVER, *OWN)
-"""The values of --only."""
+"""The values of --only: what is measured by default. With --topics it is `TOPICS`, which --only takes as well."""
 _FIGURES = {THROUGHPUT: 3, CATCHUP: 3, LATENCY: 3, "arrow": 3, "streams": 3, "cold": 4}
+_FIGURES |= {PRODUCERS: 2, "journal": 2, "table": 2}
 
 
 def run_bench(
     *,
     quick: bool,
+    topics: bool,
     only: Sequence[str],
     as_json: bool,
     against: str | None,
@@ -48,7 +52,7 @@ def run_bench(
     """Measure and report; return 0 if no measurement failed. Raises the cluster's errors."""
     effort = QUICK if quick else Effort()
     effort = replace(effort, seconds=seconds or effort.seconds, rounds=rounds or effort.rounds)
-    wanted = choose(only, own_cluster=against is None)
+    wanted = choose(only, topics=topics, own_cluster=against is None)
     results, failed = run_on_loop(lambda: _run(effort, wanted, against, data_dir))
     if as_json:
         for each in results:
@@ -63,15 +67,20 @@ def run_bench(
     return 1 if failed else 0
 
 
-def choose(only: Sequence[str], *, own_cluster: bool) -> list[str]:
+def choose(only: Sequence[str], *, topics: bool = False, own_cluster: bool) -> list[str]:
     """Return the measurements, in order. Raises InvalidArgument for unknown names, or if one needs an own cluster."""
+    of_own_clusters = NEEDS_OWN_CLUSTER | {FAILOVER, *TOPICS}
     for name in only:
-        if name not in NAMES:
-            raise InvalidArgument(f"--only {name}: choose of {', '.join(NAMES)}")
-        if not own_cluster and name in NEEDS_OWN_CLUSTER | {FAILOVER}:
+        if name not in (*NAMES, *TOPICS):
+            raise InvalidArgument(f"--only {name}: choose of {', '.join((*NAMES, *TOPICS))}")
+        if topics and name not in TOPICS:
+            raise InvalidArgument(f"--topics --only {name}: choose of {', '.join(TOPICS)}")
+        if not own_cluster and name in of_own_clusters:
             raise InvalidArgument(f"--only {name} kills or reconfigures servers: leave out --against")
-    wanted = [name for name in NAMES if not only or name in only]
-    return wanted if own_cluster else [name for name in wanted if name not in NEEDS_OWN_CLUSTER | {FAILOVER}]
+    if topics and not own_cluster:
+        raise InvalidArgument("--topics kills or reconfigures servers: leave out --against")
+    wanted = [name for name in (*NAMES, *TOPICS) if name in only] if only else list(TOPICS if topics else NAMES)
+    return wanted if own_cluster else [name for name in wanted if name not in of_own_clusters]
 
 
 async def _run(
@@ -88,7 +97,9 @@ async def _run(
 
         for number in range(effort.rounds):
             progress.say(f"round {number + 1} of {effort.rounds}: starting a cluster")
-            failed += await measure_ours(Rangelog(directory / str(number), against), effort, wanted, emit)
+            if not set(wanted) <= set(TOPICS):
+                failed += await measure_ours(Rangelog(directory / str(number), against), effort, wanted, emit)
+            failed += await run_topics_round(directory / f"{number}-topics", effort, wanted, emit)
     return medians(found), failed
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 MS = "ms"
 RECORDS_PER_S = "records/s"
+PER_S = "1/s"
 
 APPEND = "append_throughput"
 LATENCY = "append_latency"
@@ -34,6 +35,19 @@ END_BUSY = "end_offset_busy"
 END_IDLE = "end_offset_idle"
 STREAMS = "append_streams"
 """Followed by how many are open at once: append_streams_100."""
+PRODUCERS = "topic_producers"
+PRODUCERS_KEYED = "topic_producers_keyed"
+BROKER_LATENCY = "broker_latency"
+SHARDS_WAITING = "topic_shards_waiting"
+BROKER_GAP = "broker_gap"
+SPLIT_PAUSE = "split_pause"
+REBALANCE = "group_rebalance"
+JOURNAL_COMMANDS = "journal_commands"
+JOURNAL_RECOVERY = "journal_recovery"
+TABLE_GET = "table_get"
+TABLE_PUT = "table_conditional_put"
+COMMIT = "transaction_commit"
+TRANSACTIONS = "transactions"
 
 _PERCENTILES = ((50.0, "p50"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99.9"))
 

@@ -93,10 +93,12 @@ class Rangelog(System):
         else:
             self._client = await rangelog.connect(self._against)
 
-    async def start_cluster(self, range_servers: int, *, pds: int = 3, tier_url: str | None = None) -> None:
+    async def start_cluster(
+        self, range_servers: int, *, pds: int = 3, brokers: int = 0, tier_url: str | None = None
+    ) -> None:
         """Start the cluster in the directory (or start it again, with more range servers) and connect to it."""
         self._cluster = Cluster.open(
-            self.directory / "cluster", pds=pds, range_servers=range_servers, tier_url=tier_url
+            self.directory / "cluster", pds=pds, range_servers=range_servers, brokers=brokers, tier_url=tier_url
         )
         await asyncio.to_thread(self._cluster.start)
         await asyncio.to_thread(wait_healthy, self._cluster)

@@ -11,6 +11,7 @@ from pathlib import Path
 from rangelog_cli.bench import measurement as m
 from rangelog_cli.bench.anchors import anchor_line
 from rangelog_cli.bench.measurement import Measurement
+from rangelog_cli.bench.topics.report import target_rows
 
 Row = list[str]
 REFERENCE = ("nats-jetstream", "sync always")
@@ -19,9 +20,11 @@ OURS = "rangelog"
 BEFORE = "rangelog before"
 """An earlier commit of it, measured beside it."""
 
-_RATES = (m.APPEND, m.CATCHUP, m.CATCHUP_ARROW)
+_RATES = (m.APPEND, m.PRODUCERS, m.PRODUCERS_KEYED, m.CATCHUP, m.CATCHUP_ARROW)
 _TITLES = {
     m.APPEND: "Appended flat out, records/s (MB/s)",
+    m.PRODUCERS: "100 producers of one topic with 8 shards, records/s (MB/s)",
+    m.PRODUCERS_KEYED: "The same, records with keys, records/s (MB/s)",
     m.CATCHUP: "Read from the start, records/s (MB/s)",
     m.CATCHUP_ARROW: "Read from the start as Arrow, records/s (MB/s)",
     m.LATENCY: "One in flight, ms: p50 / p99 / p99.9",
@@ -51,7 +54,11 @@ def show_value(each: Measurement) -> str:
     """Return a figure with its important details."""
     details = each.details
     if each.unit == m.RECORDS_PER_S:
-        return f"{show_rate(each.value)} ({details.get('mb_per_s', 0):.3g})"
+        return (
+            f"{show_rate(each.value)} ({details['mb_per_s']:.3g})" if "mb_per_s" in details else show_rate(each.value)
+        )
+    if each.unit == m.PER_S:
+        return show_rate(each.value)
     if each.unit == m.MS and "p99.9" in details:
         return " / ".join(f"{details[name]:.3g}" for name in ("p50", "p99", "p99.9"))
     return f"{each.value:.4g} {each.unit}"
@@ -70,6 +77,7 @@ def tables(results: Sequence[Measurement]) -> list[tuple[str, list[Row]]]:
         ("Failover, ms", _gap_rows(results)),
         *((f"Many streams open at once, 1 KiB: {name}", _stream_rows(mine)) for name, mine in alone),
         *((f"Read from the tier, MB/s: {name}", _cold_rows(mine)) for name, mine in alone),
+        *((f"Topics, groups, journals and tables: {name}", target_rows(mine)) for name, mine in alone),
         ("Processor time of all processes, s per GB", _cpu_rows(results)),
         ("Now against before (above 1: more records, or a longer time)", _change_rows(results)),
     ):

@@ -117,6 +117,13 @@ class System(ABC):
         task = asyncio.ensure_future(self.append(payload))
         task.add_done_callback(lambda done: None if done.cancelled() or done.exception() else on_acked())
 
+    async def produce_together(self, payload: bytes, seconds: float, keys: int) -> tuple[int, float]:
+        """Let many producers of a new topic append flat out, under so many keys in turn; (acked records, seconds).
+
+        Raises RuntimeError where the system has no topics: "producers" is not among its abilities then.
+        """
+        raise RuntimeError(f"{self.name} has no topics")
+
     @abstractmethod
     async def read_all(self, count: int) -> int:
         """Read the log from its start until `count` records came; return how many came."""

@@ -31,6 +31,10 @@ THROUGHPUT, LATENCY, OPEN_LOOP, TAIL, CATCHUP, FAILOVER = (
 )  # fmt: skip
 SHARED = frozenset({THROUGHPUT, LATENCY, OPEN_LOOP, TAIL, CATCHUP, FAILOVER})
 """The measurements for every system that supports them."""
+PRODUCERS = "producers"
+"""Of topics: many producers at once. For rangelog (see `topics.producing`) and for peers with topics."""
+OF_PEERS = SHARED | {PRODUCERS}
+PRODUCER_COUNT, PRODUCER_SHARDS, PRODUCER_KEYS = 100, 8, 1_000
 
 SIZES = (100, 1024, 16384)
 ONE_SIZE = 1024
@@ -63,11 +67,19 @@ class Effort:
     """At most so many of them, where records are small."""
     compile_s: float = 15.0
     """How long each kind of work is done before anything is measured, where a system compiles while it runs."""
+    client_processes: int = 2
+    """Of the measurements of topics for which one process is not enough."""
+    shards: int = 1_000
+    shards_of_broker: int = 100
+    shards_of_group: int = 100
+    splits: int = 10
+    journal_state_bytes: int = 100_000_000
 
 
 QUICK = Effort(
     seconds=1.5, rounds=1, before_kill_s=0.5, after_kill_s=2.0, stream_counts=(1, 100), cold_bytes=16 << 20,
-    catchup_bytes=32 << 20, catchup_records_max=100_000, compile_s=4.0,
+    catchup_bytes=32 << 20, catchup_records_max=100_000, compile_s=4.0, shards=100, shards_of_broker=20,
+    shards_of_group=20, splits=2, journal_state_bytes=10_000_000,
 )  # fmt: skip
 
 
@@ -86,6 +98,8 @@ async def run_round(system: System, effort: Effort, only: Collection[str], emit:
         failed += await attempt(OPEN_LOOP, measure_open_loop(system, effort, emit))
     if TAIL in wanted:
         failed += await attempt(TAIL, measure_tail(system, effort, emit))
+    if PRODUCERS in wanted:
+        failed += await attempt(PRODUCERS, measure_producers(system, effort, emit))
     if FAILOVER in wanted:
         failed += await attempt(FAILOVER, measure_failover(system, effort, emit))
     return failed
@@ -210,6 +224,15 @@ async def measure_tail(system: System, effort: Effort, emit: Emit) -> None:
         await sampler.stop_reader()
     used["seen_before_acked"] = found.seen_before_acked
     emit(_latency(system, m.TAIL, ONE_SIZE, found.latencies_s, used))
+
+
+async def measure_producers(system: System, effort: Effort, emit: Emit) -> None:
+    """Many producers of one topic, flat out, without keys and with keys."""
+    for metric, keys in ((m.PRODUCERS, 0), (m.PRODUCERS_KEYED, PRODUCER_KEYS)):
+        await system.produce_together(make_record(ONE_SIZE, 0), effort.compile_s, keys)
+        meter = Meter(system.pids())
+        acked, took_s = await system.produce_together(make_record(ONE_SIZE, 0), effort.seconds, keys)
+        emit(_rate(system, metric, ONE_SIZE, acked, took_s, meter.stop(acked * ONE_SIZE)))
 
 
 async def measure_failover(system: System, effort: Effort, emit: Emit) -> None:

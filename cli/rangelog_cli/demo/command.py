@@ -1,4 +1,8 @@
-"""`rangelog demo`: real flights through real kills, and then every flight accounted for."""
+"""`rangelog demo`: real flights through real kills, and then every flight accounted for.
+
+The first scene is a stream with one writer (this module); the second one a topic with many producers, a group and a table
+(`topic/scene.py`), on the same cluster.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +27,12 @@ from rangelog_cli.demo.comparison import Comparison
 from rangelog_cli.demo.faults import Appending, WriterProcess
 from rangelog_cli.demo.flights import Flight, load_flights, write_spool
 from rangelog_cli.demo.progress import DemoProgress
-from rangelog_cli.demo.report import CarrierRow, Check, ReportData, write_report
+from rangelog_cli.demo.report import CarrierRow, ReportData, write_report
+from rangelog_cli.demo.report_parts import Check
 from rangelog_cli.demo.s3_server import S3Server, use_credentials
 from rangelog_cli.demo.timeline import Timeline, make_timeline
+from rangelog_cli.demo.topic import scaling
+from rangelog_cli.demo.topic.outcome import TopicOutcome
 from rangelog_cli.local.processes import Cluster, stop_all
 from rangelog_core.stream_config import StreamConfig
 
@@ -34,10 +41,12 @@ if TYPE_CHECKING:
 
 STREAM = "flights"
 RANGE_SERVERS = 4
+BROKERS = 2
+"""For the second scene."""
 RANGE_SIZE_BYTES = 4 * 1024 * 1024
 """Small, so that some thirty ranges seal and go to the object store."""
 PAUSE_TARGET_MS = 1_000
-_SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024)}
+_SETTINGS = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024), **scaling.SETTINGS}
 
 
 @dataclass
@@ -55,9 +64,11 @@ class DemoOutcome:
     sealed_end: int = 0
     dropped_ranges: int = 0
     parquet: tuple[int, int, bool] = (0, 0, False)
+    topic: TopicOutcome = field(default_factory=lambda: TopicOutcome(0))
+    """Of the second scene."""
 
     def checks(self) -> list[Check]:
-        """Return all checks, with the expected and the found values."""
+        """Return all checks of the first scene, with the expected and the found values."""
         read, total = self.comparison, f"{self.total:,}"
         objects, records, dense = self.parquet
         clean = f"{read.lost} lost, {read.duplicated} repeated, {read.misordered} moved, {read.altered} altered"
@@ -79,8 +90,8 @@ class DemoOutcome:
 
     @property
     def ok(self) -> bool:
-        """Whether all checks passed."""
-        return all(check.ok for check in self.checks())
+        """Whether all checks of both scenes passed."""
+        return all(check.ok for check in self.checks()) and self.topic.ok
 
     @property
     def last_line(self) -> str:
@@ -90,7 +101,7 @@ class DemoOutcome:
             f"demo: {'OK' if self.ok else 'FAILED'} appended={self.appended} read={read.read} lost={read.lost} "
             f"duplicated={read.duplicated} misordered={read.misordered} kills={len(self.timeline.kills)} "
             f"longest_ack_gap_ms={self.timeline.longest_gap_ms:.0f} spark_matches={self.spark} "
-            f"tier_objects={self.tier_objects}"
+            f"tier_objects={self.tier_objects} {self.topic.line}"
         )
 
 
@@ -115,7 +126,7 @@ def run_demo(report: Path, *, keep: bool, flight_count: int | None, with_spark: 
             click.echo(f"data and logs: {directory}")
         else:
             shutil.rmtree(directory, ignore_errors=True)
-    for check in outcome.checks():
+    for check in [*outcome.checks(), *outcome.topic.checks()]:
         if not check.ok:
             click.echo(f"does not hold: {check.name}: expected {check.expected}, found {check.found}", err=True)
     click.echo(f"report: {report.absolute()}")
@@ -145,6 +156,7 @@ async def _run(directory: Path, report: Path, flight_count: int | None, with_spa
         else:
             demo.outcome.spark = "skipped"
         await demo.parquet()
+        await demo.topic()
         with progress.step("write the report"):
             write_report(report, demo.report_data())
         return demo.outcome
@@ -222,8 +234,28 @@ class Demo:
             self.outcome.parquet = await asyncio.to_thread(count_parquet, self.s3.endpoint)
             bar.note = f"{self.outcome.parquet[1]:,} records in {self.outcome.parquet[0]} objects"
 
+    async def topic(self) -> None:
+        """(g) The second scene: the same flights through a topic, a group and a table."""
+        import rangelog
+        from rangelog_cli.demo.topic.placement import BrokerPlacement
+        from rangelog_cli.demo.topic.scene import TopicScene
+
+        self.outcome.topic = TopicOutcome(len(self.flights))
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(await rangelog.connect(self.cluster.connect_string))
+            placement = BrokerPlacement(self.cluster.pd_addresses)
+            stack.push_async_callback(placement.close)
+            scene = TopicScene(
+                self.directory, self.flights, self.cluster, client, placement, self.progress, stack, self.outcome.topic
+            )
+            await scene.produce()
+            await scene.compare()
+
     def report_data(self) -> ReportData:
-        """(g) The data of the report."""
+        """(h) The data of the report."""
+        from rangelog_cli.demo.topic.scene import pace
+        from rangelog_cli.demo.topic.section import topic_sections
+
         pause = next((kill.gap_ms for kill in self.outcome.timeline.kills if kill.what == "a range server"), 0.0)
         target = Check(
             "target: pause after the range-server kill", f"under {PAUSE_TARGET_MS:,} ms", f"{pause:,.0f} ms",
@@ -239,6 +271,7 @@ class Demo:
             machine=_machine(),
             pace=f"Paced at {FLIGHTS_PER_S:,} flights a second, at most {WINDOW_RECORDS:,} of them not yet acked; "
             "each ack means that two of three replicas have the flight on disk.",
+            more_sections=topic_sections(self.outcome.topic, pace(len(self.flights))),
         )
 
 
@@ -252,12 +285,17 @@ async def _start(directory: Path, flight_count: int | None, progress: DemoProgre
         stack.callback(stop_all, [s3.process], 2.0)
         await asyncio.to_thread(s3.start)
         cluster = Cluster.open(
-            directory / "cluster", pds=3, range_servers=RANGE_SERVERS, tier_url=s3.tier_url, env=_SETTINGS
+            directory / "cluster",
+            pds=3,
+            range_servers=RANGE_SERVERS,
+            brokers=BROKERS,
+            tier_url=s3.tier_url,
+            env=_SETTINGS,
         )
         stack.callback(cluster.stop)
         await asyncio.to_thread(cluster.start)
         metadata = await _make_stream(cluster, stack)
-        bar.note = f"3 placement drivers, {RANGE_SERVERS} range servers, S3 at {s3.endpoint}"
+        bar.note = f"3 placement drivers, {RANGE_SERVERS} range servers, {BROKERS} brokers, S3 at {s3.endpoint}"
     return Demo(directory, flights, cluster, s3, metadata, progress, stack, DemoOutcome(len(flights)))
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rangelog_cli.demo.ack_log import count_acks
+from rangelog_cli.demo.children import DemoChild
 from rangelog_cli.demo.metadata import StreamMetadata, wait_for
 from rangelog_cli.demo.progress import Bar
 from rangelog_cli.demo.timeline import Kill
-from rangelog_cli.local.processes import Cluster, Process, wait_until
+from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import RequestTimeout, Unavailable
 
 RANGE_SERVER_AT, PD_LEADER_AT, WRITER_AT = 0.25, 0.50, 0.75
@@ -22,39 +22,16 @@ DOWN_S = 1.5
 """How long a killed server stays away."""
 _POLL_S = 0.01
 _APPEND_TIMEOUT_S = 600.0
-_READY_TIMEOUT_S = 60.0
+_TAKEOVER_TIMEOUT_S = 60.0
 
 
-class WriterProcess:
+class WriterProcess(DemoChild):
     """One writer process of the demo, and its files."""
 
     def __init__(self, name: str, directory: Path, pds: str, stream: str, spool: Path) -> None:
         self.acks = directory / f"{name}.acks"
-        self._status = directory / f"{name}.status"
-        arguments = ["-m", "rangelog_cli.demo.appender", "--pds", pds, "--stream", stream, "--spool", str(spool)]
-        arguments += ["--acks", str(self.acks), "--status", str(self._status)]
-        self.process = Process(name, arguments, log_path=directory / "logs" / f"{name}.log")
-
-    def prepare(self) -> None:
-        """Start it and wait until it stands by."""
-        self.process.start()
-        wait_until(self._stands_by, _READY_TIMEOUT_S, f"{self.process.name} is not ready: see {self.process.log_path}")
-
-    def go(self) -> None:
-        """Let it open the stream and append."""
-        self.process.stdin.write(b"go\n")
-        self.process.stdin.flush()
-
-    def status(self) -> dict[str, object]:
-        """Its last status; empty before the first."""
-        try:
-            found: dict[str, object] = json.loads(self._status.read_text())
-        except FileNotFoundError:
-            return {}
-        return found
-
-    def _stands_by(self) -> bool:
-        return self.process.ready() and self.status().get("state") == "ready"
+        arguments = ["--pds", pds, "--stream", stream, "--spool", str(spool), "--acks", str(self.acks)]
+        super().__init__(name, directory, "rangelog_cli.demo.appender", arguments)
 
 
 @dataclass
@@ -141,5 +118,5 @@ class Appending:
         async def opened() -> bool:
             return "start" in second.status() or not second.process.running
 
-        await wait_for(opened, _READY_TIMEOUT_S, f"{second.process.name} did not take over")
+        await wait_for(opened, _TAKEOVER_TIMEOUT_S, f"{second.process.name} did not take over")
         kill.replaced_by = f"{second.process.name} goes on at flight {second.status().get('start', 0):,}"

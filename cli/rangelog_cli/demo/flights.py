@@ -12,7 +12,7 @@ import importlib.util
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,7 +70,7 @@ def load_flights() -> list[Flight]:
     return flights
 
 
-def write_spool(path: Path, flights: list[Flight]) -> None:
+def write_spool(path: Path, flights: Sequence[Flight]) -> None:
     """Write the flights as the writer processes read them: one `timestamp<TAB>key<TAB>value` a line."""
     with path.open("wb") as file:
         file.writelines(b"%d\t%s\t%s\n" % (flight.timestamp_ms, flight.key, flight.value) for flight in flights)

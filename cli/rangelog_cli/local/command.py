@@ -16,6 +16,7 @@ from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster, Process
 
 DEFAULT_PORT = 7100
+DEFAULT_BROKERS = 2
 _CHECK_S = 0.2
 _BACKOFF_FIRST_S = 0.5
 _BACKOFF_MAX_S = 30.0
@@ -74,6 +75,7 @@ def run_local(
     *,
     pds: int | None,
     range_servers: int | None,
+    brokers: int | None,
     tier_url: str | None,
     port: int | None,
     write_context: bool,
@@ -84,6 +86,7 @@ def run_local(
         data_dir,
         pds=pds,
         range_servers=range_servers,
+        brokers=DEFAULT_BROKERS if brokers is None and fresh else brokers,
         tier_url=tier_url,
         base_port=DEFAULT_PORT if port is None and fresh else port,
     )
@@ -110,12 +113,17 @@ def banner(cluster: Cluster, *, context_note: str = "") -> str:
     """Return the text for people after the start: addresses, and the next commands."""
     plan = cluster.plan
     servers = ", ".join(f"{server.name} 127.0.0.1:{server.data_port}" for server in plan.range_servers)
+    counts = f"{len(plan.pds)} placement drivers, {len(plan.range_servers)} range servers, {len(plan.brokers)} brokers"
+    brokers = ", ".join(f"{broker.name} 127.0.0.1:{broker.port}" for broker in plan.brokers)
+    rest = ", ".join(f"http://{broker.host}:{broker.rest_port}" for broker in plan.brokers if broker.rest_port)
     lines = [
         "",
-        f"  rangelog is up: {len(plan.pds)} placement drivers, {len(plan.range_servers)} range servers",
+        f"  rangelog is up: {counts}",
         "",
         f"  connect to     {cluster.connect_string}",
         f"  range servers  {servers}",
+        *([f"  brokers        {brokers}"] if brokers else []),
+        *([f"  REST           {rest}"] if rest else []),
         f"  tier           {plan.tier_url}",
         f"  data and logs  {cluster.directory}",
         *([f"  pdctl context  {context_note}"] if context_note else []),

@@ -18,7 +18,10 @@ from rangelog_core.errors import ConfigInvalid, InvalidArgument
 
 PLAN_FILE = "cluster.json"
 MEMBERS_MAX = 32
+BROKERS_MAX = 15
 _FORMAT = 1
+_BROKER_PORTS = 3
+_REST_PORTS_AT = 60
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,19 @@ class ServerPlan:
 
 
 @dataclass(frozen=True)
+class BrokerPlan:
+    """One broker. It keeps no data: its directory holds only where it listens."""
+
+    name: str
+    port: int
+    control_port: int
+    zone: str
+    host: str = LOOPBACK
+    rest_port: int = 0
+    """0, of plans that are older than the REST interface: any free port at each start."""
+
+
+@dataclass(frozen=True)
 class ClusterPlan:
     """The values that must be the same at every start of a cluster in one directory."""
 
@@ -61,6 +77,7 @@ class ClusterPlan:
     tier_url: str
     raft_secret: str
     base_port: int
+    brokers: tuple[BrokerPlan, ...] = ()
 
     @property
     def pd_addresses(self) -> list[str]:
@@ -76,28 +93,38 @@ class ClusterPlan:
         for server in self.range_servers:
             found[f"{server.name}, data"] = server.data_port
             found[f"{server.name}, control"] = server.control_port
+        for broker in self.brokers:
+            found[f"{broker.name}, producers"] = broker.port
+            found[f"{broker.name}, services"] = broker.control_port
+            if broker.rest_port:
+                found[f"{broker.name}, REST"] = broker.rest_port
         return found
 
 
-def make_plan(*, pds: int, range_servers: int, tier_url: str, base_port: int) -> ClusterPlan:
+def make_plan(*, pds: int, range_servers: int, tier_url: str, base_port: int, brokers: int = 0) -> ClusterPlan:
     """A new plan. `base_port` 0 chooses free ports; otherwise PD APIs listen from it on and the rest above them."""
-    _check_counts(pds, range_servers)
+    _check_counts(pds, range_servers, brokers)
     empty = ClusterPlan(
         pds=tuple(PdPlan(f"pd{number}", 0, 0) for number in range(1, pds + 1)),
         range_servers=_servers(1, range_servers),
         tier_url=tier_url,
         raft_secret=secrets.token_hex(32),
         base_port=base_port,
+        brokers=_brokers(brokers),
     )
     return with_ports(empty, base_port)
 
 
 def with_ports(plan: ClusterPlan, base_port: int) -> ClusterPlan:
     """The same cluster on other ports."""
-    pds, servers = len(plan.pds), len(plan.range_servers)
-    numbers = _ports_from(base_port, pds, servers) if base_port else free_ports(2 * pds + 2 * servers)
+    pds, servers, brokers = len(plan.pds), len(plan.range_servers), len(plan.brokers)
+    if base_port:
+        numbers = _ports_from(base_port, pds, servers) + _broker_ports_from(base_port, brokers)
+    else:
+        numbers = free_ports(2 * pds + 2 * servers + _BROKER_PORTS * brokers)
     apis, rafts = numbers[:pds], numbers[pds : 2 * pds]
     rest = numbers[2 * pds :]
+    last = rest[2 * servers :]
     return replace(
         plan,
         base_port=base_port,
@@ -108,6 +135,7 @@ def with_ports(plan: ClusterPlan, base_port: int) -> ClusterPlan:
             replace(server, data_port=rest[2 * i], control_port=rest[2 * i + 1])
             for i, server in enumerate(plan.range_servers)
         ),
+        brokers=_with_ports(plan.brokers, last),
     )
 
 
@@ -117,7 +145,20 @@ def with_hosts(plan: ClusterPlan, hosts: Mapping[str, str]) -> ClusterPlan:
         plan,
         pds=tuple(replace(pd, host=hosts.get(pd.name, pd.host)) for pd in plan.pds),
         range_servers=tuple(replace(each, host=hosts.get(each.name, each.host)) for each in plan.range_servers),
+        brokers=tuple(replace(each, host=hosts.get(each.name, each.host)) for each in plan.brokers),
     )
+
+
+def with_brokers(plan: ClusterPlan, count: int) -> ClusterPlan:
+    """The same cluster with so many brokers; those that stay keep their ports."""
+    _check_counts(len(plan.pds), len(plan.range_servers), count)
+    kept = plan.brokers[:count]
+    added = count - len(kept)
+    if plan.base_port:
+        fresh = _broker_ports_from(plan.base_port, count)[_BROKER_PORTS * len(kept) :]
+    else:
+        fresh = free_ports(_BROKER_PORTS * added) if added else []
+    return replace(plan, brokers=kept + _with_ports(_brokers(count)[len(kept) :], fresh))
 
 
 def with_range_servers(plan: ClusterPlan, count: int) -> ClusterPlan:
@@ -128,7 +169,7 @@ def with_range_servers(plan: ClusterPlan, count: int) -> ClusterPlan:
             f"this directory holds {have} range servers and {count} were asked for: "
             f"leave out --range-servers, or pass {have} or more"
         )
-    _check_counts(len(plan.pds), count)
+    _check_counts(len(plan.pds), count, len(plan.brokers))
     grown = replace(plan, range_servers=plan.range_servers + _servers(have + 1, count))
     numbers = _ports_from(plan.base_port, len(plan.pds), count) if plan.base_port else []
     fresh = numbers[2 * len(plan.pds) + 2 * have :] or free_ports(2 * (count - have))
@@ -149,9 +190,10 @@ def read_plan(directory: Path) -> ClusterPlan | None:
         plan = ClusterPlan(
             pds=tuple(PdPlan(**pd) for pd in fields.pop("pds")),
             range_servers=tuple(ServerPlan(**server) for server in fields.pop("range_servers")),
+            brokers=tuple(BrokerPlan(**broker) for broker in fields.pop("brokers", ())),
             **fields,
         )
-        parts: tuple[ClusterPlan | PdPlan | ServerPlan, ...] = (plan, *plan.pds, *plan.range_servers)
+        parts: tuple[_Part, ...] = (plan, *plan.pds, *plan.range_servers, *plan.brokers)
         for part in parts:
             _check_kinds(part)
         return plan
@@ -161,7 +203,10 @@ def read_plan(directory: Path) -> ClusterPlan | None:
         raise ConfigInvalid(f"{path} is damaged ({error}): restore it, or choose another --data-dir") from None
 
 
-def _check_kinds(part: ClusterPlan | PdPlan | ServerPlan) -> None:
+_Part = ClusterPlan | PdPlan | ServerPlan | BrokerPlan
+
+
+def _check_kinds(part: _Part) -> None:
     """Check the types of all fields. Raises TypeError for a field of another type than declared."""
     for each in dataclass_fields(part):
         wanted = {"str": str, "int": int}.get(str(each.type))
@@ -185,6 +230,27 @@ def _servers(first: int, last: int) -> tuple[ServerPlan, ...]:
     return tuple(ServerPlan(f"rs{number}", 0, 0, f"zone{(number - 1) % 3 + 1}") for number in range(first, last + 1))
 
 
+def _brokers(count: int) -> tuple[BrokerPlan, ...]:
+    return tuple(BrokerPlan(f"broker{number}", 0, 0, f"zone{(number - 1) % 3 + 1}") for number in range(1, count + 1))
+
+
+def _broker_ports_from(base_port: int, brokers: int) -> list[int]:
+    """Of each broker a pair between the APIs and the Raft ports, and one for REST between these and the range servers'."""
+    return [
+        port
+        for i in range(brokers)
+        for port in (base_port + 10 + 2 * i, base_port + 11 + 2 * i, base_port + _REST_PORTS_AT + i)
+    ]
+
+
+def _with_ports(brokers: tuple[BrokerPlan, ...], numbers: list[int]) -> tuple[BrokerPlan, ...]:
+    threes = [numbers[at : at + _BROKER_PORTS] for at in range(0, len(numbers), _BROKER_PORTS)]
+    return tuple(
+        replace(broker, port=port, control_port=control_port, rest_port=rest_port)
+        for broker, (port, control_port, rest_port) in zip(brokers, threes, strict=True)
+    )
+
+
 def _ports_from(base_port: int, pds: int, servers: int) -> list[int]:
     """APIs at base, Raft at base + 40, range servers from base + 80 in pairs: stable when servers are added."""
     highest = base_port + 80 + 2 * servers
@@ -195,8 +261,10 @@ def _ports_from(base_port: int, pds: int, servers: int) -> list[int]:
     return apis + rafts + [base_port + 80 + i for i in range(2 * servers)]
 
 
-def _check_counts(pds: int, range_servers: int) -> None:
+def _check_counts(pds: int, range_servers: int, brokers: int) -> None:
     if pds not in (1, 3):
         raise InvalidArgument(f"--pds {pds}: a group of placement drivers has 1 or 3 members")
     if not 1 <= range_servers <= MEMBERS_MAX:
         raise InvalidArgument(f"--range-servers {range_servers}: choose between 1 and {MEMBERS_MAX}")
+    if not 0 <= brokers <= BROKERS_MAX:
+        raise InvalidArgument(f"--brokers {brokers}: choose between 0 and {BROKERS_MAX}")

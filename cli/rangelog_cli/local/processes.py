@@ -17,11 +17,13 @@ from types import TracebackType
 from typing import IO, Self
 
 from rangelog_cli.local.plan import (
+    BrokerPlan,
     ClusterPlan,
     PdPlan,
     ServerPlan,
     make_plan,
     read_plan,
+    with_brokers,
     with_hosts,
     with_ports,
     with_range_servers,
@@ -55,6 +57,7 @@ class Cluster:
         self._launches = launches or {}
         self.placement_drivers = {pd.name: self._pd(pd, env) for pd in plan.pds}
         self.range_servers = {server.name: self._server(server, env) for server in plan.range_servers}
+        self.brokers = {broker.name: self._broker(broker, env) for broker in plan.brokers}
 
     @classmethod
     def open(
@@ -63,6 +66,7 @@ class Cluster:
         *,
         pds: int | None = None,
         range_servers: int | None = None,
+        brokers: int | None = None,
         tier_url: str | None = None,
         base_port: int | None = None,
         env: Mapping[str, str] | None = None,
@@ -71,8 +75,8 @@ class Cluster:
     ) -> Self:
         """Lock `directory` and read its plan, or make one. No process is started.
 
-        A value of None keeps that of the plan, by default 3 placement drivers, 3 range servers, a tier in the directory
-        itself and free ports. `env` is added to the children's environment (settings such as RANGELOG_SERVER_…).
+        A value of None keeps that of the plan, by default 3 placement drivers, 3 range servers, no broker, a tier in the
+        directory itself and free ports. `env` is added to the children's environment (settings such as RANGELOG_SERVER_…).
         By name of the member: `hosts` are addresses of this machine other than loopback, `launches` the ways to start it
         (in a network namespace, with settings of its own).
 
@@ -83,7 +87,7 @@ class Cluster:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = _lock_directory(directory)
         try:
-            plan = _plan_for(directory, pds, range_servers, tier_url, base_port)
+            plan = _plan_for(directory, pds, range_servers, brokers, tier_url, base_port)
             plan = with_hosts(plan, hosts or {})
             refuse_busy(plan.ports())
             write_plan(directory, plan)
@@ -104,8 +108,8 @@ class Cluster:
 
     @property
     def members(self) -> dict[str, Process]:
-        """All processes by name: pd1, …, rs1, …"""
-        return self.placement_drivers | self.range_servers
+        """All processes by name: pd1, …, rs1, …, broker1, …"""
+        return self.placement_drivers | self.range_servers | self.brokers
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start every member that does not run, and return once all listen; stop all if one does not."""
@@ -121,8 +125,8 @@ class Cluster:
             raise
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Stop range servers, then placement drivers, and unlock the directory. Idempotent."""
-        for group in (self.range_servers, self.placement_drivers):
+        """Stop brokers, range servers, then placement drivers, and unlock the directory. Idempotent."""
+        for group in (self.brokers, self.range_servers, self.placement_drivers):
             stop_all(group.values(), timeout_s)
         self._lock.close()
 
@@ -185,6 +189,17 @@ class Cluster:
             arguments += ["--pd", address]
         return self._process(server.name, arguments, home, env)
 
+    def _broker(self, broker: BrokerPlan, env: Mapping[str, str]) -> Process:
+        home = self.directory / broker.name
+        home.mkdir(exist_ok=True)
+        arguments = ["-m", "rangelog_cli", "broker", "--name", broker.name, "--run-dir", str(home)]
+        arguments += ["--listen", f"{broker.host}:{broker.port}", "--zone", broker.zone]
+        arguments += ["--control-listen", f"{broker.host}:{broker.control_port}"]
+        arguments += ["--rest-listen", f"{broker.host}:{broker.rest_port}"]
+        for address in self.plan.pd_addresses:
+            arguments += ["--pd", address]
+        return self._process(broker.name, arguments, home, env)
+
     def _process(self, name: str, arguments: Sequence[str], home: Path, env: Mapping[str, str]) -> Process:
         log_path = self.directory / "logs" / f"{name}.log"
         launch = self._launches.get(name, Launch())
@@ -216,12 +231,23 @@ def _lock_directory(directory: Path) -> IO[str]:
 
 
 def _plan_for(
-    directory: Path, pds: int | None, range_servers: int | None, tier_url: str | None, base_port: int | None
+    directory: Path,
+    pds: int | None,
+    range_servers: int | None,
+    brokers: int | None,
+    tier_url: str | None,
+    base_port: int | None,
 ) -> ClusterPlan:
     plan = read_plan(directory)
     if plan is None:
         tier = f"file://{directory / 'tier'}" if tier_url is None else tier_url
-        return make_plan(pds=pds or 3, range_servers=range_servers or 3, tier_url=tier, base_port=base_port or 0)
+        return make_plan(
+            pds=pds or 3,
+            range_servers=range_servers or 3,
+            brokers=brokers or 0,
+            tier_url=tier,
+            base_port=base_port or 0,
+        )
     if pds is not None and pds != len(plan.pds):
         raise Unavailable(
             f"{directory} holds {len(plan.pds)} placement drivers, not {pds}: leave out --pds, or use a new --data-dir"
@@ -230,6 +256,8 @@ def _plan_for(
         raise Unavailable(f"{directory} keeps its tier at {plan.tier_url}: leave out --tier, or use a new --data-dir")
     if range_servers is not None and range_servers != len(plan.range_servers):
         plan = with_range_servers(plan, range_servers)
+    if brokers is not None and brokers != len(plan.brokers):
+        plan = with_brokers(plan, brokers)
     moved = base_port is not None and base_port != plan.base_port
     if moved or (plan.base_port == 0 and not all(is_free(port) for port in plan.ports().values())):
         plan = with_ports(plan, base_port or 0)  # the ports were not requested: others are as good

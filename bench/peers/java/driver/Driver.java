@@ -23,6 +23,7 @@ import java.util.concurrent.locks.LockSupport;
  * one SIZE SECONDS               open SIZE RATE COUNT LIMIT
  * follow SIZE LIMIT              tail SIZE RATE COUNT LIMIT      unfollow
  * append-start SIZE              append-last                     append-stop LIMIT
+ * produce PRODUCERS SHARDS SIZE SECONDS IN_FLIGHT KEYS
  * </pre>
  */
 final class Driver {
@@ -66,6 +67,15 @@ final class Driver {
 
         /** The servers that have the end of the log, as JSON. */
         String inCharge() throws Exception;
+
+        /**
+         * Lets producers append the payload to a new topic for so long, each with so many records in flight, under these keys in
+         * turn (none: without a key); returns {acked records, nanoseconds from the first append to the last ack}.
+         */
+        default long[] produce(int producers, int shards, byte[] payload, long durationNs, int inFlight, byte[][] keys)
+                throws Exception {
+            throw new UnsupportedOperationException("no topics");
+        }
     }
 
     /** Called once for each append. */
@@ -106,6 +116,14 @@ final class Driver {
                 return "\"came\": " + read[0] + ", \"bytes\": " + read[1];
             case "in-charge":
                 return "\"servers\": " + log.inCharge();
+            case "produce":
+                byte[][] keys = new byte[Integer.parseInt(word[6])][];
+                for (int i = 0; i < keys.length; i++) {
+                    keys[i] = ("key-" + i).getBytes(StandardCharsets.US_ASCII);
+                }
+                long[] produced = log.produce(Integer.parseInt(word[1]), Integer.parseInt(word[2]),
+                        record(Integer.parseInt(word[3]), 0, 0), seconds(word[4]), Integer.parseInt(word[5]), keys);
+                return "\"acked\": " + produced[0] + ", \"took_ns\": " + produced[1];
             case "one":
                 return "\"latencies_ns\": " + one(size(word), seconds(word[2]));
             case "open":

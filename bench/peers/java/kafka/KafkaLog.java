@@ -1,8 +1,14 @@
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -24,6 +30,7 @@ final class KafkaLog implements Driver.Log {
     private static final short COPIES = 3;
     private static final int LINGER_MS = 5;
     private static final int BATCH_BYTES = 1 << 20;
+    private static final int SHARED_BATCH_BYTES = 1 << 16;
     private static final int FETCH_BYTES = 8 << 20;
     private static final int POLL_RECORDS = 5_000;
     private static final Duration POLL = Duration.ofMillis(200);
@@ -34,6 +41,7 @@ final class KafkaLog implements Driver.Log {
     private final KafkaProducer<byte[], byte[]> batching;
     private final KafkaProducer<byte[], byte[]> single;
     private int number;
+    private int topics;
     private long first;
 
     private KafkaLog(String servers) {
@@ -65,32 +73,34 @@ final class KafkaLog implements Driver.Log {
             admin.deleteTopics(List.of(topic())).all().get(WAIT_S, TimeUnit.SECONDS);
         }
         number++;
-        admin.createTopics(List.of(new NewTopic(topic(), 1, COPIES))).all().get(WAIT_S, TimeUnit.SECONDS);
-        long endNs = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
-        while (!isWhole()) {
-            if (System.nanoTime() > endNs) {
-                throw new IllegalStateException("not all copies are in sync");
-            }
-            Thread.sleep(50);
-        }
+        make(topic(), 1);
         first = 0;
         for (KafkaProducer<byte[], byte[]> producer : List.of(batching, single)) {
             first = 1 + producer.send(record(new byte[100])).get(WAIT_S, TimeUnit.SECONDS).offset();
         }
     }
 
-    private boolean isWhole() throws Exception {
+    private void make(String topic, int shards) throws Exception {
+        admin.createTopics(List.of(new NewTopic(topic, shards, COPIES))).all().get(WAIT_S, TimeUnit.SECONDS);
+        long endNs = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
+        while (!isWhole(topic)) {
+            if (System.nanoTime() > endNs) {
+                throw new IllegalStateException("not all copies are in sync");
+            }
+            Thread.sleep(50);
+        }
+    }
+
+    private boolean isWhole(String topic) throws Exception {
         try {
-            TopicPartitionInfo partition = partition();
-            return partition.leader() != null && partition.isr().size() == COPIES;
+            return partitions(topic).stream().allMatch(each -> each.leader() != null && each.isr().size() == COPIES);
         } catch (ExecutionException notYet) {
             return false;
         }
     }
 
-    private TopicPartitionInfo partition() throws Exception {
-        return admin.describeTopics(List.of(topic())).allTopicNames().get(WAIT_S, TimeUnit.SECONDS).get(topic())
-                .partitions().get(0);
+    private List<TopicPartitionInfo> partitions(String topic) throws Exception {
+        return admin.describeTopics(List.of(topic)).allTopicNames().get(WAIT_S, TimeUnit.SECONDS).get(topic).partitions();
     }
 
     private ProducerRecord<byte[], byte[]> record(byte[] payload) {
@@ -165,8 +175,71 @@ final class KafkaLog implements Driver.Log {
         };
     }
 
+    /** Each producer in a thread of its own; a record to each partition comes first, so that all know the leaders. */
+    @Override
+    public long[] produce(int producers, int shards, byte[] payload, long durationNs, int inFlight, byte[][] keys)
+            throws Exception {
+        String topic = "topic" + ++topics;
+        make(topic, shards);
+        List<KafkaProducer<byte[], byte[]>> all = new ArrayList<>();
+        ExecutorService threads = Executors.newFixedThreadPool(producers);
+        try {
+            for (int i = 0; i < producers; i++) {
+                all.add(producer(LINGER_MS, SHARED_BATCH_BYTES));
+            }
+            List<Future<?>> warming = new ArrayList<>();
+            for (KafkaProducer<byte[], byte[]> producer : all) {
+                for (int shard = 0; shard < shards; shard++) {
+                    warming.add(producer.send(new ProducerRecord<>(topic, shard, null, payload)));
+                }
+            }
+            for (Future<?> each : warming) {
+                each.get(WAIT_S, TimeUnit.SECONDS);
+            }
+            long startedNs = System.nanoTime();
+            List<Future<Long>> counts = new ArrayList<>();
+            for (KafkaProducer<byte[], byte[]> producer : all) {
+                counts.add(threads.submit(() -> produce(producer, topic, payload, startedNs + durationNs, inFlight, keys)));
+            }
+            long acked = 0;
+            for (Future<Long> each : counts) {
+                acked += each.get();
+            }
+            return new long[] {acked, System.nanoTime() - startedNs};
+        } finally {
+            threads.shutdownNow();
+            for (KafkaProducer<byte[], byte[]> producer : all) {
+                producer.close(Duration.ZERO);
+            }
+            admin.deleteTopics(List.of(topic)).all().get(WAIT_S, TimeUnit.SECONDS);
+        }
+    }
+
+    private static long produce(KafkaProducer<byte[], byte[]> producer, String topic, byte[] payload, long endNs, int inFlight,
+            byte[][] keys) throws Exception {
+        Semaphore window = new Semaphore(inFlight);
+        AtomicReference<Exception> refused = new AtomicReference<>();
+        long sent = 0;
+        while (System.nanoTime() < endNs && refused.get() == null) {
+            window.acquire();
+            byte[] key = keys.length == 0 ? null : keys[(int) (sent % keys.length)];
+            producer.send(new ProducerRecord<>(topic, key, payload), (metadata, error) -> {
+                if (error != null) {
+                    refused.compareAndSet(null, error);
+                }
+                window.release();
+            });
+            sent++;
+        }
+        window.acquire(inFlight);
+        if (refused.get() != null) {
+            throw new IllegalStateException("a record was refused", refused.get());
+        }
+        return sent;
+    }
+
     @Override
     public String inCharge() throws Exception {
-        return "[\"" + partition().leader().idString() + "\"]";
+        return "[\"" + partitions(topic()).get(0).leader().idString() + "\"]";
     }
 }

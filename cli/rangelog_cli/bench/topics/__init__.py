@@ -1,0 +1,1 @@
+"""The measurements of topics, groups, journals and tables (`rangelog bench --topics`)."""

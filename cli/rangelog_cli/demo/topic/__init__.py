@@ -1,0 +1,1 @@
+"""The demo's second scene: the flights by eight producers through a topic, a group and a table."""

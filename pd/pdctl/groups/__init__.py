@@ -1,0 +1,1 @@
+"""`pdctl group` and `pdctl checkpoint`."""

@@ -1,0 +1,52 @@
+"""The options of a stream's configuration: of streams, and of the streams behind a topic's shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from pdctl.units import Duration, Size
+
+Command = Callable[..., Any]
+_NEVER_MS = -1
+
+
+def range_options(command: Command) -> Command:
+    """Add the options of everything but retention."""
+    for option in (
+        click.option("--tiered/--not-tiered", default=None, help="Upload sealed ranges to the object store."),
+        click.option("--compression", type=click.Choice(["none", "zstd"]), help="Compression of batches."),
+        click.option("--durability", type=click.Choice(["flushed", "memory"]),
+                     help="flushed: acks come after fdatasync. memory: before; faster, and a power cut may lose acks."),
+        click.option("--hot-retention", "hot_retention_seconds", type=Duration(never=True), metavar="DURATION|never",
+                     help="How long a tiered range also stays on range servers."),
+        click.option("--range-age", "range_age_seconds", type=Duration(), metavar="DURATION", help="Seal a range at this age."),
+        click.option("--range-size", "range_size_bytes_max", type=Size(), metavar="SIZE", help="Seal a range at this size."),
+        click.option("--acks", type=click.IntRange(1, 7), help="Replicas that hold a record durably before its ack."),
+        click.option("--replicas", type=click.IntRange(1, 7), help="Replicas of each range."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def retention_options(command: Command) -> Command:
+    """Add the options of a stream's own retention."""
+    for option in (
+        click.option("--retention-size", "retention_bytes", type=Size(), metavar="SIZE", help="Trim above it; 0: never."),
+        click.option("--retention", "retention_seconds", type=Duration(), metavar="DURATION", help="Trim at it; 0s: never."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a StreamConfig that the options set."""
+    found = {name: value for name, value in options.items() if value is not None}
+    return {name: _time(value) if name.endswith("_seconds") else value for name, value in found.items()}
+
+
+def _time(duration_ms: int) -> timedelta | float:
+    return float("inf") if duration_ms == _NEVER_MS else timedelta(milliseconds=duration_ms)

@@ -1,0 +1,206 @@
+"""`pdctl topic consume`: the records of a topic, as a plain reader or as a member of a group.
+
+What holds: a group's position is committed only behind records that were written and flushed to standard output, so a record
+may be printed again after a failure, and none is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from pdctl.record_text import json_line, printed_bytes, shown_bytes, shown_headers, yaml_item
+from pdctl.session import Session, output_option, session_of
+from pdctl.topics.options import table_instead, topic_argument
+from pdctl.topics.places import CutFileType, PlaceType
+from pdctl.units import Duration, show_time
+from rangelog_core.ids import check_name
+from rangelog_core.topic_names import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rangelog import Client
+
+_COMMIT_S = 1.0
+
+
+class _Record(Protocol):
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def timestamp_ms(self) -> int: ...
+
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def value(self) -> bytes: ...
+
+    @property
+    def headers(self) -> Mapping[str, bytes]: ...
+
+
+@click.command()
+@topic_argument
+@click.option("--from", "start", type=PlaceType(("earliest", "latest")), default="earliest", show_default=True,
+              metavar="earliest|latest|TIME|FILE",
+              help="FILE: with a cut. For a group: where it begins if it has not read the topic before.")  # fmt: skip
+@click.option("--to-cut", "end", type=CutFileType(), metavar="FILE", help="Stop at this cut.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more, in new shards too, until Ctrl-C.")
+@click.option("--group", metavar="GROUP", help="Share the shards with the members of this group, and commit; follows.")
+@click.option("--count", "count_max", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option(
+    "--idle", "idle_ms", type=Duration(), metavar="DURATION", help="Stop when no record has come for so long."
+)
+@click.option("--read-preference", type=click.Choice(["hot_first", "cold_first", "hot_only", "cold_only"]),
+              help="Without --group.  [default: hot_first]")  # fmt: skip
+@output_option(more=("raw",))
+@session_of
+@table_instead("see `pdctl table scan` and `pdctl table watch`")
+def consume(
+    session: Session,
+    name: TopicName,
+    start: Any,
+    end: Any,
+    follow: bool,
+    group: str | None,
+    count_max: int | None,
+    idle_ms: int | None,
+    read_preference: str | None,
+    output: str,
+) -> None:
+    """Print the records of a topic. Those of one key are in order; those of different shards are in none.
+
+    Without --follow and --group it ends with the records that are acked when it starts. With --group positions are committed
+    each second and at the end, behind what is printed.
+
+    \b
+    -o table: shard, offset, time, key and value. json: an object per line. yaml: one list. raw: the values' bytes and a
+    newline each.
+
+    \b
+    Examples:
+      pdctl topic consume flights --count 10
+      pdctl topic consume flights --from 2026-01-31T12:00 --to-cut now.json -o json
+      pdctl topic consume flights --group billing -o raw
+    """
+    if group is not None:
+        if end is not None or read_preference is not None:
+            raise click.UsageError("--to-cut and --read-preference do not go with --group")
+        check_name("group", group)
+    out = _Output(output, count_max)
+
+    async def work(client: Client) -> None:
+        await client.topics.describe(str(name), timeout_s=session.timeout_s)  # fails in time if nobody answers
+        if group is not None:
+            await _consume_in_group(client, str(name), group, start, out, idle_ms)
+            return
+        reader = client.topic_reader(
+            str(name),
+            start=start,
+            end=end,
+            follow=follow,
+            read_preference=read_preference or "hot_first",
+            timeout_s=session.timeout_s,
+        )
+        async with aclosing(reader.chunks()) as chunks:
+            async for chunk in _until_idle(chunks, idle_ms):
+                for record in chunk.records:
+                    if out.write(chunk.shard_id, record):
+                        break
+                out.flush()
+                if out.is_full:
+                    return
+
+    session.with_client(work)
+
+
+async def _consume_in_group(
+    client: Client, topic: str, group: str, start: Any, out: _Output, idle_ms: int | None
+) -> None:
+    """Print as a member. A record counts as processed when the next one is asked for: by then it was flushed."""
+    member = client.group(group, topic, start=start, auto_commit_s=_COMMIT_S)
+    try:
+        await member.open()
+        async with aclosing(aiter(member)) as records:  # type: ignore[type-var]
+            async for record in _until_idle(records, idle_ms):
+                if record.topic == topic:
+                    is_full = out.write(record.shard_id, record)
+                    out.flush()
+                    if is_full:
+                        await member.commit()
+                        return
+    finally:
+        await member.close()
+
+
+async def _until_idle(items: AsyncIterator[Any], idle_ms: int | None) -> AsyncIterator[Any]:
+    """Yield the items until none has come for so long; None: until they end."""
+    idle_s = None if idle_ms is None else idle_ms / 1000
+    while True:
+        try:
+            async with asyncio.timeout(idle_s):
+                item = await anext(items)
+        except (StopAsyncIteration, TimeoutError):
+            return
+        yield item
+
+
+class _Output:
+    """Standard output, up to a number of records."""
+
+    def __init__(self, output: str, count_max: int | None) -> None:
+        self._render = _SHAPES[output]
+        self._left = count_max if count_max is not None else -1
+        self._out = sys.stdout.buffer
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no record is wanted any more."""
+        return self._left == 0
+
+    def write(self, shard_id: int, record: _Record) -> bool:
+        """Write a record; return whether it is the last one."""
+        self._out.write(self._render(shard_id, record))
+        self._left -= 1
+        return self.is_full
+
+    def flush(self) -> None:
+        """Hand what was written to the system."""
+        self._out.flush()
+
+
+def _raw(shard_id: int, record: _Record) -> bytes:
+    return record.value + b"\n"
+
+
+def _text(shard_id: int, record: _Record) -> bytes:
+    key, value = printed_bytes(record.key), printed_bytes(record.value)
+    return f"{shard_id}  {record.offset}  {show_time(record.timestamp_ms)}  {key}  {value}\n".encode()
+
+
+def record_view(shard_id: int, record: _Record) -> dict[str, Any]:
+    """A record for JSON."""
+    return {
+        "shard_id": shard_id,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": None if record.key is None else shown_bytes(record.key),
+        "value": shown_bytes(record.value),
+        "headers": shown_headers(record.headers),
+    }
+
+
+_SHAPES: dict[str, Callable[[int, _Record], bytes]] = {
+    "table": _text,
+    "raw": _raw,
+    "json": lambda shard_id, record: json_line(record_view(shard_id, record)),
+    "yaml": lambda shard_id, record: yaml_item(record_view(shard_id, record)),
+}

@@ -1,0 +1,92 @@
+"""`pdctl namespace …`: the first part of topics' names."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import click
+
+from pdctl.output import emit_data, emit_list, emit_one, field
+from pdctl.session import Session, confirm, output_option, session_of
+from pdctl.units import show_time
+
+_PAGE_SIZE = 500
+_COLUMNS = [field("NAME", "name"), field("CREATED", "created_ms", show_time)]
+
+
+@click.group()
+def namespace() -> None:
+    """Namespaces of topics."""
+
+
+@namespace.command()
+@click.argument("name")
+@output_option
+@session_of
+def create(session: Session, name: str, output: str) -> None:
+    """Create a namespace. The one named `default` is created with the first topic in it.
+
+    \b
+    Example:
+      pdctl namespace create airports
+    """
+    from pdctl.topics.views import namespace_view
+    from rangelog_core.net.topic_client import TopicClient
+    from rangelog_proto.v1 import topic_pb2
+
+    request = topic_pb2.CreateNamespaceRequest(request_id=uuid.uuid4().hex, name=name)
+    made = session.with_pd(lambda pd: TopicClient(pd).create_namespace(request, timeout_s=session.timeout_s))
+    emit_one(namespace_view(made.namespace), output, _COLUMNS)
+
+
+@namespace.command("list")
+@click.option("--prefix", default="", help="Only names with this prefix.")
+@output_option
+@session_of
+def list_namespaces(session: Session, prefix: str, output: str) -> None:
+    """List namespaces by name.
+
+    \b
+    Example:
+      pdctl namespace list
+    """
+    from pdctl.topics.views import namespace_view
+    from rangelog_core.net.topic_client import TopicClient
+    from rangelog_proto.v1 import topic_pb2
+
+    async def page_through(pd: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        request = topic_pb2.ListNamespacesRequest(prefix=prefix, page_size=_PAGE_SIZE)
+        while True:
+            page = await TopicClient(pd).list_namespaces(request, timeout_s=session.timeout_s)
+            found += [namespace_view(each) for each in page.namespaces]
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+    emit_list(session.with_pd(page_through), output, _COLUMNS, empty="there are no namespaces")
+
+
+@namespace.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output_option
+@session_of
+def delete(session: Session, name: str, yes: bool, output: str) -> None:
+    """Delete a namespace that has no topics.
+
+    \b
+    Example:
+      pdctl namespace delete airports --yes
+    """
+    from rangelog_core.net.topic_client import TopicClient
+    from rangelog_proto.v1 import topic_pb2
+
+    confirm(name, f"This deletes namespace {name}", yes=yes)
+    request = topic_pb2.DeleteNamespaceRequest(request_id=uuid.uuid4().hex, name=name)
+    session.with_pd(lambda pd: TopicClient(pd).delete_namespace(request, timeout_s=session.timeout_s))
+    if output == "table":
+        click.echo(f"{name} is deleted")
+    else:
+        emit_data({"namespace": name, "deleted": True}, output)

@@ -1,0 +1,217 @@
+"""`pdctl topic produce`: lines into a topic.
+
+What holds: with exit code 0 all lines are acked. Otherwise the message states how many are acked, how many are not in the
+topic, and how many may be there; if any may be, the exit code is that of an unknown outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from pdctl.lines import lines_of, once
+from pdctl.output import emit_data
+from pdctl.progress import progress
+from pdctl.record_text import parse_headers
+from pdctl.session import Session, output_option, session_of
+from pdctl.topics.line_keys import LineKeys, key_before, key_in_field, same_key
+from pdctl.topics.options import SHARD, table_instead, topic_argument
+from pdctl.units import show_count
+from rangelog_core.errors import InvalidArgument, OutcomeUnknown, RangelogError, Unavailable
+from rangelog_core.topic_names import TopicName
+
+if TYPE_CHECKING:
+    from rangelog import Client, ProducerAck
+
+
+@click.command()
+@topic_argument
+@click.argument("values", nargs=-1)
+@click.option("--file", "source", type=click.File("rb"), help="A record per line of this file; - is standard input.")
+@click.option("--key", help="The key of every record.")
+@click.option("--key-separator", metavar="TEXT", help="Each line is KEY, this text, VALUE; \\t is a tab.")
+@click.option("--key-field", metavar="NAME", help="Each line is a JSON object, with the key in this field.")
+@click.option("--shard", type=SHARD, help="Send to this shard, whatever the key.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; repeatable.")
+@output_option
+@session_of
+@table_instead("see `pdctl table put`")
+def produce(
+    session: Session,
+    name: TopicName,
+    values: tuple[str, ...],
+    source: BinaryIO | None,
+    key: str | None,
+    key_separator: str | None,
+    key_field: str | None,
+    shard: int | None,
+    headers: tuple[str, ...],
+    output: str,
+) -> None:
+    """Send records, each an argument or a line of input. Records of one key go to one shard, in order.
+
+    Lines come from --file, else from standard input. Any number of producers may send to a topic. If it fails, the message
+    states how many records are acked, and how many may be in the topic without an ack: then the exit code is 4.
+
+    \b
+    Examples:
+      tail -f app.log | pdctl topic produce logs
+      pdctl topic produce flights --file flights.jsonl --key-field carrier
+      printf 'UA:first\\nAA:second\\n' | pdctl topic produce flights --key-separator :
+    """
+    if values and source is not None:
+        raise click.UsageError("give values or --file, not both")
+    if not values and source is None and sys.stdin.isatty():
+        raise click.UsageError("nothing to produce: give values, --file FILE, or pipe lines in")
+    keys = _line_keys(key, key_separator, key_field)
+    pairs = parse_headers(headers)
+    lines = once([os.fsencode(each) for each in values]) if values else lines_of(source or sys.stdin.buffer)
+    sent = session.with_client(lambda client: _produce(client, str(name), lines, keys, pairs, shard, session.timeout_s))
+    shards = {str(each): sent.shards[each].as_dict() for each in sorted(sent.shards)}
+    if output != "table":
+        emit_data({"topic": str(name), "count": sent.acked, "shards": shards}, output)
+    elif sent.acked:
+        click.echo(f"produced {show_count(sent.acked, 'record')} into {show_count(len(shards), 'shard')} of {name}")
+    else:
+        click.echo("nothing to produce")
+
+
+def _line_keys(key: str | None, separator: str | None, key_field: str | None) -> LineKeys:
+    if sum(each is not None for each in (key, separator, key_field)) > 1:
+        raise click.UsageError("--key, --key-separator and --key-field exclude each other")
+    if separator is not None:
+        if not separator:
+            raise click.UsageError("--key-separator is a text of at least one character")
+        return key_before(os.fsencode(separator.replace("\\t", "\t")))
+    if key_field is not None:
+        return key_in_field(key_field)
+    return same_key(os.fsencode(key) if key is not None else None)
+
+
+@dataclass(slots=True)
+class InShard:
+    """The records that one shard has acked."""
+
+    count: int
+    first_offset: int
+    last_offset: int
+
+    def as_dict(self) -> dict[str, int]:
+        """Return what is printed."""
+        return {"count": self.count, "first_offset": self.first_offset, "last_offset": self.last_offset}
+
+
+@dataclass
+class Sent:
+    """What has become of the records so far. Those without an outcome are counted nowhere."""
+
+    acked: int = 0
+    refused: int = 0
+    in_doubt: int = 0
+    shards: dict[int, InShard] = field(default_factory=dict)
+    error: BaseException | None = None
+    """The first one."""
+
+    def note(self, future: asyncio.Future[ProducerAck]) -> None:
+        """A record has an outcome."""
+        error = None if future.cancelled() else future.exception()
+        self.error = self.error or error
+        if future.cancelled() or (isinstance(error, RangelogError) and error.outcome_unknown):
+            self.in_doubt += 1
+        elif error is not None:
+            self.refused += 1
+        else:
+            self._acked(future.result())
+
+    def check(self) -> None:
+        """Raise the first error."""
+        if self.error is not None:
+            raise self.error
+
+    def _acked(self, ack: ProducerAck) -> None:
+        self.acked += 1
+        found = self.shards.get(ack.shard)
+        if found is None:
+            self.shards[ack.shard] = InShard(1, ack.offset, ack.offset)
+        else:
+            found.count += 1
+            found.last_offset = ack.offset
+
+    def __str__(self) -> str:
+        doubt = f", {self.in_doubt} may be in the topic" if self.in_doubt else ""
+        refused = f", {_counted(self.refused)} not in the topic" if self.refused else ""
+        verb = "is" if self.acked == 1 else "are"
+        return f"{show_count(self.acked, 'record')} {verb} acked{refused}{doubt}"
+
+
+def _counted(count: int) -> str:
+    """1 is, 2 are."""
+    return f"{count} {'is' if count == 1 else 'are'}"
+
+
+async def _produce(
+    client: Client,
+    topic: str,
+    pieces: AsyncIterator[list[bytes]],
+    keys: LineKeys,
+    headers: dict[str, bytes],
+    shard: int | None,
+    timeout_s: float,
+) -> Sent:
+    """Send all lines. Raises the first error of any of them, with what has become of all that were sent."""
+    sent = Sent()
+    producer = client.producer(topic, append_timeout_s=timeout_s, open_timeout_s=timeout_s)
+    try:
+        async with producer:
+            with progress("produce", shown=sys.stderr.isatty()) as advance:
+                await _send(producer, pieces, keys, {"headers": headers or None, "shard": shard}, sent, advance)
+    except RangelogError as error:
+        await asyncio.sleep(0)  # the callbacks of futures that the close has ended
+        raise _explained(error, sent) from error
+    except asyncio.CancelledError:
+        await asyncio.sleep(0)
+        if sent.in_doubt or sent.refused:
+            click.echo(f"pdctl: interrupted: {sent}", err=True)
+        raise
+    return sent
+
+
+async def _send(
+    producer: Any, pieces: AsyncIterator[list[bytes]], keys: LineKeys, options: dict[str, Any], sent: Sent, advance: Any
+) -> None:
+    """Send all lines; of an input with an invalid line those before it."""
+    count = 0
+    try:
+        async for lines in pieces:
+            for line in lines:
+                await producer.ready()
+                try:
+                    key, value = keys(line)
+                    producer.submit(value, key=key, **options).add_done_callback(sent.note)
+                except InvalidArgument as error:
+                    error.message = f"line {count + 1}: {error.message}"
+                    raise
+                count += 1
+            sent.check()
+            advance(count)
+    except InvalidArgument:
+        await producer.flush()
+        raise
+    await producer.flush()
+    await asyncio.sleep(0)  # the callbacks of the last acks
+    sent.check()
+
+
+def _explained(error: RangelogError, sent: Sent) -> RangelogError:
+    """Return the error with what has become of the records; one that exits as an unknown outcome if that is so."""
+    message = f"{error.message} ({sent})"
+    if sent.in_doubt and not isinstance(error, Unavailable | OutcomeUnknown):
+        return OutcomeUnknown(message)
+    error.message = message
+    return error
