@@ -1,4 +1,5 @@
-"""The system under test: three placement drivers and four range servers, each on a host of its own, with what faults need.
+"""The system under test: three placement drivers, four range servers and two brokers, each on a host of its own, with what
+faults need.
 
 What holds: `close` leaves no process, mount, namespace or tracer behind, whatever happened before.
 """
@@ -19,10 +20,13 @@ from rangelog_proto.v1 import common_pb2, pd_pb2, pd_pb2_grpc
 from tests.chaos.chaos_disks import Disks
 from tests.chaos.chaos_load import READER_HOST, Load, StreamPlan
 from tests.chaos.chaos_network import Network, hosts_of, open_network
+from tests.chaos.chaos_topic import MEMBER_HOSTS, PRODUCER_HOST, TopicLoad
 from tests.chaos.chaos_trace import can_trace
 
 PDS = ("pd1", "pd2", "pd3")
 RANGE_SERVERS = ("rs1", "rs2", "rs3", "rs4")
+BROKERS = ("broker1", "broker2")
+MEMBERS = (*PDS, *RANGE_SERVERS, *BROKERS)
 SETTINGS = {
     "RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024),
     "RANGELOG_PD_TIER_PREPARE_TTL_MS": "10000",
@@ -65,9 +69,9 @@ class System:
         directory.mkdir(parents=True, exist_ok=True)
         self.network: Network = self._stack.enter_context(open_network(wanted=network))
         clients = [f"w{number}{side}" for number in range(len(STREAMS)) for side in "abc"]
-        clients += [READER_HOST, *SIDE_HOSTS]
-        self.hosts = hosts_of([*PDS, *RANGE_SERVERS, *clients], self.network)
-        self.clocks = {name: directory / f"{name}.clock" for name in (*PDS, *RANGE_SERVERS)}
+        clients += [READER_HOST, *SIDE_HOSTS, PRODUCER_HOST, *MEMBER_HOSTS]
+        self.hosts = hosts_of([*MEMBERS, *clients], self.network)
+        self.clocks = {name: directory / f"{name}.clock" for name in MEMBERS}
         for path in self.clocks.values():
             path.write_bytes(_CLOCK.pack(0))
         homes = {name: directory / "cluster" / name for name in RANGE_SERVERS}
@@ -77,14 +81,17 @@ class System:
             directory / "cluster",
             pds=len(PDS),
             range_servers=len(RANGE_SERVERS),
+            brokers=len(BROKERS),
             env=SETTINGS,
-            hosts={name: self.hosts[name] for name in (*PDS, *RANGE_SERVERS)},
-            launches={name: self._launch(name) for name in (*PDS, *RANGE_SERVERS)},
+            hosts={name: self.hosts[name] for name in MEMBERS},
+            launches={name: self._launch(name) for name in MEMBERS},
         )
         self._stack.callback(self.cluster.stop)
         self._stack.callback(self.cluster.kill_all)
         self.load = Load(directory / "clients", self.network, self.cluster.connect_string, STREAMS)
         self._stack.callback(self.load.close)
+        self.topic = TopicLoad(directory / "topic", self.network, self.cluster.connect_string)
+        self._stack.callback(self.topic.close)
 
     def start(self) -> None:
         """Start the servers, make the streams, start the clients."""
@@ -93,6 +100,7 @@ class System:
         for plan in self.streams:
             self.create(plan, plan.name)
         self.load.start()
+        self.topic.start()
 
     def create(self, plan: StreamPlan, request_id: str) -> None:
         """Create a stream. Raises what asking raises."""
@@ -143,7 +151,7 @@ class System:
     @property
     def client_hosts(self) -> list[str]:
         """Hosts of clients."""
-        return [host for host in self.hosts if host not in (*PDS, *RANGE_SERVERS)]
+        return [host for host in self.hosts if host not in MEMBERS]
 
     def every_host_but(self, *names: str) -> list[str]:
         """All other hosts."""

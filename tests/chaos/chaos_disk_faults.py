@@ -197,3 +197,4 @@ class DiskRolledBack(Restarted):
             process.wait_ready()
             now = process.endpoint()["incarnation"]
             assert now != before, f"{process.name} came back with an old disk and was taken for what it was"
+            self.system.disks.drop_set_aside(process.name)

@@ -74,6 +74,11 @@ class Disks:
         shutil.copytree(self._homes[name], target, ignore=shutil.ignore_patterns("lost+found"))
         return target
 
+    def drop_set_aside(self, name: str) -> None:
+        """Remove what a server set aside when it came back with an old disk, as an operator would."""
+        for entry in self._homes[name].glob("set-aside-*"):
+            shutil.rmtree(entry)
+
     def roll_back(self, name: str, aside: Path) -> None:
         """Put an earlier copy in place of what is there. The server must not run."""
         self.wipe(name)

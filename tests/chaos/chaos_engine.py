@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.chaos import (
     chaos_aging,  # noqa: F401 - registers its kinds
+    chaos_brokers,  # noqa: F401 - registers its kinds
     chaos_check,
     chaos_disk_faults,  # noqa: F401 - registers its kinds
     chaos_far,  # noqa: F401 - registers its kinds
@@ -22,6 +23,7 @@ from tests.chaos import (
     chaos_reading,
     chaos_report,
     chaos_storms,  # noqa: F401 - registers its kinds
+    chaos_topic_check,
     chaos_vanished,  # noqa: F401 - registers its kinds
 )
 from tests.chaos.chaos_cluster import System
@@ -116,6 +118,7 @@ def run(
     """The whole of it. Nothing is left running or mounted, whatever happens; what went wrong is in the result."""
     began, faults = time.monotonic(), Run(seed)
     verdict: chaos_check.Verdict | None = None
+    topic = chaos_topic_check.TopicVerdict()
     with System(directory, network=network) as system:
         say(
             f"network: {system.network.kind}; disks: {system.disks.kind}; strace: {'yes' if system.can_trace else 'no'}"
@@ -127,6 +130,11 @@ def run(
             during = f"{faults.injected[-1].kind} ({faults.injected[-1].hit})" if faults.injected else "the start"
             faults.problems.append(f"during {during}: {type(error).__name__}: {error}")
         try:
+            topic = chaos_topic_check.judge(system.topic)
+            faults.problems += topic.problems
+        except Exception as error:
+            faults.problems.append(f"topic, at the end: {type(error).__name__}: {error}")
+        try:
             back = chaos_reading.read_everything(system)
             faults.problems += [problem for each in back.values() for problem in each.problems]
             verdict = chaos_check.judge(system.load, back)
@@ -137,15 +145,21 @@ def run(
             system.disks.keep(directory / "kept")
     for kind, lacking in faults.skipped.items():
         say(f"skipped {kind}: this machine has no {', '.join(lacking)} to inject it with")
-    return _result(system, faults, verdict, time.monotonic() - began)
+    return _result(system, faults, verdict, topic, time.monotonic() - began)
 
 
-def _result(system: System, faults: Run, verdict: chaos_check.Verdict | None, took_s: float) -> Result:
+def _result(
+    system: System,
+    faults: Run,
+    verdict: chaos_check.Verdict | None,
+    topic: chaos_topic_check.TopicVerdict,
+    took_s: float,
+) -> Result:
     rows: dict[str, dict[str, float]] = {}
     report = verdict.report if verdict is not None else Report()
     if verdict is not None:
         steady = {plan.name: verdict.acks_ns[plan.name] for plan in system.streams if plan.steady}
-        rows = chaos_report.by_kind([each for each in faults.injected if each.healthy_ns], steady)
+        rows = chaos_report.by_kind([each for each in faults.injected if each.healthy_ns], steady, topic.acks_ns)
     figures = {
         "kinds": rows,
         "kinds_count": len(rows),
@@ -154,10 +168,11 @@ def _result(system: System, faults: Run, verdict: chaos_check.Verdict | None, to
         "seed": faults.seed,
         "duration_s": round(took_s, 1),
         **(verdict.figures() if verdict is not None else {}),
+        **topic.figures(),
     }
     text = "\n".join([chaos_report.table(rows), *faults.problems, *map(str, report.violations), report.summary()])
     clean = verdict is not None and verdict.clean and not faults.problems
-    return Result(clean, figures, text, chaos_report.last_line(faults, report, rows), faults.problems)
+    return Result(clean, figures, text, chaos_report.last_line(faults, report, rows, topic), faults.problems)
 
 
 def directory_for(root: Path, seed: int) -> Path:

@@ -16,7 +16,7 @@ from rangelog_cli.local.process import wait_until
 from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from tests.chaos import chaos_history as history
-from tests.chaos.chaos_cluster import PDS, RANGE_SERVERS, System
+from tests.chaos.chaos_cluster import MEMBERS, PDS, RANGE_SERVERS, System
 from tests.chaos.chaos_load import Client
 
 FENCED_WITHIN_S = 20.0
@@ -36,7 +36,7 @@ class Fault(ABC):
     hold_s: ClassVar[tuple[float, float]] = (1.0, 3.0)
     """How long it lasts: between these, drawn anew each time."""
     side: ClassVar[str] = "server"
-    """What it hits: "server", "pd", "writer" or "all". Two that overlap must hit different sides."""
+    """What it hits: "server", "pd", "broker", "writer" or "all". Two that overlap must hit different sides."""
     often: ClassVar[int] = 1
     """How many times as often as others it is drawn."""
     loses_data: ClassVar[bool] = False
@@ -158,8 +158,8 @@ class EverythingKilled(Restarted):
 
     def inject(self) -> str:
         """See Fault."""
-        self.kill(*PDS, *RANGE_SERVERS)
-        return "all 7 servers"
+        self.kill(*MEMBERS)
+        return f"all {len(MEMBERS)} servers"
 
 
 class Paused(Fault):

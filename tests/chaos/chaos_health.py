@@ -2,7 +2,8 @@
 
 Healed: every process runs; a placement driver leads and reaches the others; every range server reports; every range that
 still has hot copies is whole on all its members, as these say themselves; the members of open ranges keep up; every
-stream's writer acks and its tail reader has seen what was acked when this was asked.
+stream's writer acks and its tail reader has seen what was acked when this was asked; what had been sent to the topic
+is acked, and its group has processed it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2, pd_pb2, range_server_pb2, range_server_pb2_grpc
 from tests.chaos import chaos_history as history
 from tests.chaos.chaos_cluster import System
+from tests.chaos.chaos_topic import Mark
 
 ACK_AGE_NS_MAX = 1_000_000_000
 _CALL_TIMEOUT_S = 2.0
@@ -35,6 +37,7 @@ class Examination:
     system: System
     _acked: dict[str, int] = field(default_factory=dict)
     _durable: dict[tuple[int, int], int] = field(default_factory=dict)
+    _marks: list[Mark] = field(default_factory=list)
 
     def problem(self) -> str:
         """What is not well yet; empty when all is."""
@@ -74,7 +77,7 @@ class Examination:
         for reader in self.system.load.readers:
             if reader.name.endswith("-tail") and reader.pulse.offset < self._acked[reader.stream]:
                 return f"{reader.name} has not seen what was acked before {self._acked[reader.stream]}"
-        return ""
+        return self.system.topic.problem(self._marks)
 
     def _ranges(self) -> str:
         reports: dict[ReplicaKey, pd_pb2.ReplicaReport] = {}

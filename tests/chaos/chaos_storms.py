@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from rangelog_cli.local.process import wait_until
 from tests.chaos import chaos_history
-from tests.chaos.chaos_cluster import PDS, RANGE_SERVERS
+from tests.chaos.chaos_cluster import MEMBERS, PDS, RANGE_SERVERS
 from tests.chaos.chaos_faults import FENCED_WITHIN_S, REGISTRY, Fault, Replaced, Restarted
 from tests.chaos.chaos_load import Client
 
@@ -33,7 +33,7 @@ class TwoAtOnce(Fault):
         first = self.dice.choice(fit)
         second = self.dice.choice([kind for kind in fit if _may_meet(first, kind)])
         said: list[str] = []
-        for kind in sorted((first, second), key=lambda kind: ("writer", "server", "pd").index(kind.side)):
+        for kind in sorted((first, second), key=lambda kind: ("writer", "broker", "server", "pd").index(kind.side)):
             part = kind(self.system, self.dice)
             part.avoid = tuple(name for other in self._parts for name in other.picked)
             self._parts = (*self._parts, part)
@@ -99,7 +99,7 @@ class RollingRestart(Fault):
 
     def inject(self) -> str:
         """See Fault."""
-        names = [*PDS, *RANGE_SERVERS]
+        names = list(MEMBERS)
         self.dice.shuffle(names)
         for name in names:
             self.system.cluster.restart(name, timeout_s=STARTS_WITHIN_S)

@@ -15,7 +15,8 @@ from pathlib import Path
 if not __package__:  # run by its path: imports begin at the project's folder
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.model.model_cases import CASES, Case
+from tests.model.case import Case
+from tests.model.model_cases import CASES
 from tests.model.search import Result
 from tests.support.figures import publish
 
@@ -28,7 +29,7 @@ def report(case: Case, result: Result, took_s: float, *, trace: bool) -> bool:
     """Print one line, and the way to the finding where it is asked for or unexpected; return whether it is expected."""
     as_expected = result.finding == case.expect
     print(
-        f"{'ok  ' if as_expected else 'FAIL'} {case.model:7} {case.name:34} {result.finding or 'nothing broken':17}"
+        f"{'ok  ' if as_expected else 'FAIL'} {case.model:11} {case.name:34} {result.finding or 'nothing broken':17}"
         f" states {result.states:>9,} transitions {result.transitions:>10,} depth {result.depth:>3} {took_s:6.1f} s"
         f"  {case.why}",
         flush=True,

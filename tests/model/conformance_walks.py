@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from rangelog_core.errors import RangelogError
 
-Step = tuple[str, bytes]
+Step = tuple[str, Any]
+"""A label, and the state of the model after it."""
 
 
 class OutOfStep(AssertionError):
@@ -20,22 +21,22 @@ class Product(Protocol):
 
     taken: dict[str, int]  # how often each kind of step
 
-    def start(self) -> bytes:
+    def start(self) -> Any:
         """The model's first state."""
 
-    def steps(self, state: bytes) -> Iterable[Step]:
+    def steps(self, state: Any) -> Iterable[Step]:
         """What the model can do from here, with each server under its own name."""
 
-    def fold(self, state: bytes) -> bytes:
+    def fold(self, state: Any) -> Any:
         """The state with the servers in a fixed order."""
 
-    def take(self, label: str, before: bytes, after: bytes) -> bool:
+    def take(self, label: str, before: Any, after: Any) -> bool:
         """Do the step; False: this one the product cannot do here."""
 
-    def compare(self, state: bytes, random: Random) -> None:
+    def compare(self, state: Any, random: Random) -> None:
         """Assert that the product stands where the model does."""
 
-    def narrowed(self, state: bytes, offered: Sequence[Step]) -> Sequence[Step]:
+    def narrowed(self, state: Any, offered: Sequence[Step]) -> Sequence[Step]:
         """Of what the model can do next, what the product leaves open."""
 
 
@@ -52,7 +53,7 @@ def walk(product: Product, seed: int, weights: Mapping[str, float], *, steps: in
             state = changed
 
 
-def follow(product: Product, path: Sequence[bytes]) -> None:
+def follow(product: Product, path: Sequence[Any]) -> None:
     """Go along the states of a search's trace. Raises OutOfStep."""
     state, told = product.start(), ["the way of a search"]
     for target in path[1:]:
@@ -61,7 +62,7 @@ def follow(product: Product, path: Sequence[bytes]) -> None:
         state = changed
 
 
-def _taken(product: Product, label: str, state: bytes, changed: bytes, told: list[str], random: Random) -> bool:
+def _taken(product: Product, label: str, state: Any, changed: Any, told: list[str], random: Random) -> bool:
     told.append(label)
     try:
         if not product.take(label, state, changed):

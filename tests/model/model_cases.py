@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
+from tests.model.case import Case
 from tests.model.ending_model import Ending
 from tests.model.reports_model import Reports
 from tests.model.seal_model import SealModel
 from tests.model.seal_state import AT_ONCE, IN_TURN, Seal
 from tests.model.search import Result, explore
+from tests.model.staging_cases import STAGING
 from tests.model.tier_state import Instance
 from tests.model.tier_steps import TierModel
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One search. `expect` is the finding it must end in; empty: nothing may be broken, and no state a dead end."""
-
-    model: str
-    name: str
-    why: str
-    instance: Instance | Seal | Reports | Ending
-    search: Callable[[], Result]
-    expect: str = ""
-    large: bool = False
-    bound: bool = False  # beyond what is promised: it ends in a finding although nothing is done wrongly
+from tests.model.topic_cases import TOPIC
+from tests.model.transaction_cases import TRANSACTION
 
 
 def _tier(name: str, why: str, instance: Instance, expect: str = "", *, large: bool = False) -> Case:
@@ -349,4 +336,16 @@ ENDING = [
     _ending("upload-in-part", "uploaded by who knows the end and lacks records", "OBJECT-IS-NOT-THE-RANGE"),
 ]
 
-CASES = SEAL_WRONG + READER_WRONG + SEAL_RIGHT + READER_RIGHT + ENDING + TIER_WRONG + TIER_RIGHT + REPORTS
+CASES = (
+    SEAL_WRONG
+    + READER_WRONG
+    + SEAL_RIGHT
+    + READER_RIGHT
+    + ENDING
+    + TIER_WRONG
+    + TIER_RIGHT
+    + REPORTS
+    + TOPIC
+    + TRANSACTION
+    + STAGING
+)

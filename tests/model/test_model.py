@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.model.model_cases import CASES, Case
+from tests.model.case import Case
+from tests.model.model_cases import CASES
 from tests.model.search import explore
 
 QUICK = [case for case in CASES if not case.large]

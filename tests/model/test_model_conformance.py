@@ -15,12 +15,13 @@ from rangelog_pd.state import machine, objects, ranges
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_server.ranges.replica import Replica
+from tests.model.case import Case
 from tests.model.conformance_seal import WEIGHTS as SEAL_WEIGHTS
 from tests.model.conformance_seal import SealWalk
 from tests.model.conformance_tier import WEIGHTS as TIER_WEIGHTS
 from tests.model.conformance_tier import TierWalk
 from tests.model.conformance_walks import OutOfStep, follow, walk
-from tests.model.model_cases import CASES, Case
+from tests.model.model_cases import CASES
 from tests.model.seal_state import IN_TURN, Seal
 from tests.model.tier_state import Instance
 

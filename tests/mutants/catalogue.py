@@ -56,6 +56,30 @@ def _journal(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
     return Mutant(name, harm, (Edit(f"rangelog_broker.journal.{module}", old, new),), first_seed=7, every=8)
 
 
+def _topic(name: str, harm: str, module: str, old: str, new: str, *, first_seed: int = 17, every: int = 48) -> Mutant:
+    """Only in the seeds that have a topic; those of the defaults have one that keeps everything."""
+    return Mutant(name, harm, (Edit(module, old, new),), first_seed, every)
+
+
+_LOSES = 192
+"""Every so many seeds a topic loses records in one way: tests/simulation/virtual_retention.py."""
+_SHARDS = "rangelog_broker.shards"
+_PD_SHARDS = "rangelog_pd.state.shards"
+_PRODUCE = "rangelog._produce.core"
+_GROUP = "rangelog_broker.groups.group"
+_TIMES = "rangelog_broker.watermarks.topic_times"
+_PROGRAM = "rangelog._transact.transaction"
+_COORDINATOR = "rangelog_broker.transactions.coordinator"
+_MERGING = "rangelog_broker.transactions.merging"
+_OWNER = "rangelog_broker.transactions.transaction_owner"
+_INQUIRIES = "rangelog_broker.transactions.inquiries"
+
+
+def _table(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
+    """Only in the seeds that have a table."""
+    return Mutant(name, harm, (Edit(module, old, new),), first_seed=1, every=8)
+
+
 _END = "    return known[-rank] if rank > 0 else None\n"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -144,11 +168,11 @@ MUTANTS: tuple[Mutant, ...] = (
          "            if last.state != common_pb2.RANGE_STATE_SEALED:\n"),
     Mutant("open-is-empty", "a range that is not sealed is taken for empty, and makes room for the next one", (
         Edit("rangelog._append.takeover", "    if last.state == common_pb2.RANGE_STATE_SEALED:\n        return TakenOver("
-             "opened.stream, last.end_offset, None, {})\n",
+             "opened.stream, last.end_offset, None, {}, last.index)\n",
              "    if last.end_offset <= last.start_offset:\n"
              "        return TakenOver(opened.stream, last.start_offset, None, {})\n"
              "    if last.state == common_pb2.RANGE_STATE_SEALED:\n        return TakenOver("
-             "opened.stream, last.end_offset, None, {})\n"),
+             "opened.stream, last.end_offset, None, {}, last.index)\n"),
         Edit(_PD_RANGES, "    if last is not None and is_open:\n        raise",
              "    if last is not None and is_open and request.start_offset != last.start_offset:\n        raise"),
         Edit(_PD_STORE,
@@ -262,4 +286,166 @@ MUTANTS: tuple[Mutant, ...] = (
     _journal("journal-settled-too-much", "a result is forgotten before its proposer has it", "sessions",
              "        for sequence in [each for each in session.results if each < settled]:\n",
              "        for sequence in [each for each in session.results if each <= settled]:\n"),
+    # ---- topics
+    _topic("shard-no-table", "who takes a shard over does not know what was sent to it before", f"{_SHARDS}.shard",
+           "        await fold_log(self._client, state, self._name, self._writer.stream_id, start, end)\n", ""),
+    _topic("shard-table-before-fence", "who takes a shard over reads it before the fence", f"{_SHARDS}.shard",
+           "        end = self._writer.next_offset\n        snapshot",
+           "        end = snapshot.offset if (snapshot := self._side.snapshot) else 0\n        snapshot"),
+    _topic("shard-ack-early", "a batch is acked as it is appended", f"{_SHARDS}.shard",
+           "        self._waiting[offset] = [(reply, request_id)]\n",
+           "        self._waiting[offset] = []\n        reply.acked(request_id, offset)\n"),
+    _topic("shard-snapshot-ahead", "a snapshot of the table is said to hold what is in flight", f"{_SHARDS}.shard",
+           "            await self._side.write_snapshot(self.epoch, self._owner.confirm_offset, self._owner.state)\n",
+           "            await self._side.write_snapshot(self.epoch, self._owner.next_offset, self._owner.state)\n"),
+    _topic("shard-gap-taken", "a batch is taken before those that it follows", f"{_SHARDS}.producer_table",
+           "            return GAP if ahead else NEXT\n", "            return NEXT\n"),
+    _topic("shard-retry-appended", "a batch that is in flight is appended again", f"{_SHARDS}.owner",
+           "            return pending.batches[place]\n", "            return NEXT._replace(offset=self.next_offset)\n"),
+    _topic("scale-not-for-good", "a shard that has ended is opened again", "rangelog_pd.state.shards",
+           "    stream.sealed_for_good = True\n", "    stream.sealed_for_good = False\n"),
+    Mutant("scale-end-unchecked", "the children of a scale begin while a parent is open", (
+        Edit(_PD_SHARDS, "    if not holds:\n", "    if False:\n"),
+        Edit(f"{_SHARDS}.scaling", "            if last.state != common_pb2.RANGE_STATE_SEALED:\n                return None\n",
+             "")), 17, 48),
+    _topic("scale-forgets-doubt", "a producer sends to the successors what the parent may hold", _PRODUCE,
+           "                if lane.unresolved:\n                    self._doubtful.add(shard_id)\n",
+           "                waiting += [each for batch in lane.unresolved.values() for each in batch]\n"
+           "                lane.unresolved.clear()\n"
+           "                if lane.unresolved:\n                    self._doubtful.add(shard_id)\n"),
+    _topic("scale-overtakes", "a producer goes on at a successor while its parent is in doubt", _PRODUCE,
+           "        if self._doubtful and not self._doubtful.isdisjoint(self._ancestors(shard_id)):\n            return\n", ""),
+    _topic("producer-renumbers", "a batch without an answer is sent again under another number", _PRODUCE,
+           "        for sequence, records in lane.unresolved.items():\n",
+           "        again = enumerate(lane.unresolved.values(), lane.next_sequence)\n"
+           "        lane.unresolved = dict(again)\n"
+           "        lane.next_sequence += len(lane.unresolved)\n"
+           "        for sequence, records in lane.unresolved.items():\n"),
+    _topic("plan-without-ended", "a Spark plan of a topic has its current shards only", "rangelog._topics.shard_graph",
+           "        return {**found, **cut}\n", "        return dict(cut)\n"),
+    _topic("plan-not-pinned", "each plan of a snapshot of a topic ends where the topic ends then",
+           "rangelog.spark.topic_planning", ".between(snapshot.start.offsets, snapshot.end.offsets)",
+           ".between(snapshot.start.offsets, (await client.topics.cut_in(known, 'tail')).offsets)"),
+    # ---- groups, and readers of topics
+    Mutant("group-stale-commit", "a commit counts, whoever has the shard by now", (
+        Edit("rangelog_broker.groups.machine", "                group.hear(message.commit.member, now_ms)\n", ""),
+        Edit(_GROUP, "        if not self._has(member, key, position.since):\n"
+             "            return group_pb2.GROUP_REFUSAL_NOT_ASSIGNED\n", "")), 17, 48),
+    _topic("group-position-back", "of two commits the one that comes last counts", _GROUP,
+           "        if shard.offset is not None and offset < shard.offset:\n            return False\n", ""),
+    _topic("group-reset-in-place", "members go on where they are after a reset, and commit that", _GROUP,
+           "        for member in self.members:\n            self._take_away(member)\n        self.generation += 1\n",
+           "        self.generation += 1\n", every=96),
+    _topic("group-successor-early", "a shard is handed out while what precedes it is not committed", _GROUP,
+           "            waits = any(ShardKey(key.topic_id, each) in unfinished for each in facts.predecessors)\n",
+           "            waits = False\n"),
+    _topic("reader-child-early", "a reader goes on to a shard when one of those that precede it is finished",
+           "rangelog._consume.core",
+           "        if found is None or not all(self._is_finished(each) for each in found.ended):\n",
+           "        if found is None:\n"),
+    _topic("reader-parent-short", "a reader leaves a shard as it ends, whatever is left of it", "rangelog._consume.core",
+           "            if limit is None or self._position[shard_id] < limit:\n",
+           "            if limit is None or (self._end is not None and self._position[shard_id] < limit):\n"
+           ),
+    _topic("cut-ahead", "a cut has the records that the reader holds ready", "rangelog._consume.reader",
+           "                    self.note(chunk.shard_id, chunk.start_offset)\n                    yield chunk\n"
+           "                    self._yielded = None\n                    core.read(chunk.shard_id, chunk.end_offset)\n",
+           "                    core.read(chunk.shard_id, chunk.end_offset)\n                    yield chunk\n"
+           "                    self._yielded = None\n"),
+    _table("table-read-unproved", "a row is read from what the broker takes for the newest state",
+           "rangelog_broker.tables.service", "            if request.stale:\n", "            if request.stale or True:\n"),
+    _table("table-new-number", "a command in doubt is sent again as another one", "rangelog._table.partition_calls",
+           "            on_try()\n",
+           "            on_try()\n            for each in request.commands:\n                each.sequence += 10_000\n"),
+    _table("table-lost-update", "a write on condition of an older version is taken", "rangelog_broker.tables.machine",
+           "row.version != write.condition.version:", "row.version < write.condition.version:"),
+    _table("table-condition-before-log", "a condition is compared as a write is asked for, not as it is applied",
+           "rangelog_broker.tables.service",
+           "        commands = _checked(request)\n        journal = self._journals.find(request.topic_id, request.shard_id)\n",
+           "        journal = self._journals.find(request.topic_id, request.shard_id)\n"
+           "        for each in request.commands:\n"
+           "            journal.read_stale(lambda table, each=each: table._checked(each.command))\n"
+           "            for write in each.command.writes:\n                write.ClearField('condition')\n"
+           "        commands = _checked(request)\n"),
+    _table("table-settled-early", "a result is given up before its caller has it", "rangelog._table.numbering",
+           "        return next(iter(self._unresolved), self._next_sequence)\n",
+           "        return max(self._next_sequence - 1, 0)\n"),
+    _table("table-watch-ahead", "a page of changes claims those that did not fit", "rangelog_broker.tables.machine",
+           "                return ChangePage(found, reached)\n", "                return ChangePage(found, self.version)\n"),
+    _table("table-half-update", "of an update that writes several keys, one version is read with another one's value",
+           "rangelog_broker.tables.machine", "            self.version += 1\n            for write in changed:\n",
+           "            for write in changed:\n                self.version += 1\n"),
+    # ---- what may be trimmed of topics
+    _topic("topic-trim-uncovered", "a shard is trimmed before a snapshot has its producers", "rangelog_pd.state.topic_work",
+           "        is_covered = each.offset <= max(stream.trim_offset, covered.get(each.shard_id, 0))\n",
+           "        is_covered = True\n", first_seed=137, every=_LOSES),
+    _topic("topic-cut-of-any-age", "a topic is trimmed to its newest cut, however young",
+           "rangelog_pd.reconcile.retention_policy",
+           "time_ms - row.taken_ms >= retention.age_ms", "time_ms >= row.taken_ms", first_seed=41, every=_LOSES),
+    _topic("topic-fastest-group", "what one group has consumed is trimmed, whatever the others have", "rangelog_pd.state.cuts",
+           "found[shard_id] = min(offset, other[shard_id])", "found[shard_id] = max(offset, other[shard_id])",
+           first_seed=89, every=_LOSES),
+    _topic("topic-one-group", "a topic keeps what one of its groups has to read, whatever the others have",
+           "rangelog_pd.reconcile.retention_policy",
+           "cut if earliest is None else earlier_of(state, topic.topic_id, earliest, cut)", "cut", first_seed=137,
+           every=_LOSES),
+    _topic("topic-truncated-beyond", "a truncation trims a shard up to what is sealed of it", "rangelog_pd.state.topic_work",
+           "        trim(state, stream, each.offset)\n", "        trim(state, stream, stream.next_offset)\n", first_seed=89,
+           every=_LOSES),
+    _topic("topic-no-last-snapshot", "an ended shard counts as covered without a snapshot at its end",
+           "rangelog_broker.shards.finished",
+           "            if side.snapshot is None or side.snapshot.offset < end:\n", "            if not end:\n",
+           first_seed=137, every=_LOSES),
+    # ---- transactions
+    _topic("transact-commit-unflushed", "a commit does not wait until its records are staged", _PROGRAM,
+           "            await self._program.flush()\n            await asyncio.sleep(0)", "            await asyncio.sleep(0)"),
+    _topic("transact-staged-ack-early", "a staged batch is acked as it is appended to the side log",
+           f"{_SHARDS}.transactional", "        self._waiting[producer] = [(reply, request_id)]\n",
+           "        self._waiting[producer] = []\n        reply.acked(request_id, 0)\n"),
+    _topic("transact-no-order", "a commit is decided before the one before it is merged", _COORDINATOR,
+           "        if not transaction.is_finished:\n            return\n\n\ndef _find", "\n\ndef _find"),
+    _topic("transact-forgotten-unmerged", "a commit is forgotten as the next transaction begins", _COORDINATOR,
+           "[each for each in of.transactions if not each.is_finished]", "[]"),
+    _topic("transact-one-successor", "of the successors of a shard one merges what is staged there", _MERGING,
+           "                pending += [each for each in row.successors if each not in done]\n",
+           "                pending += [each for each in row.successors[:1] if each not in done]\n"),
+    _topic("transact-side-unread", "who takes a shard over does not read what is staged", f"{_SHARDS}.side_log",
+           "        self.snapshot, self.staging = fold.best, fold.staging\n", "        self.snapshot = fold.best\n"),
+    _topic("transact-unproved", "a deposed owner says that nothing is left to merge", f"{_SHARDS}.transactional",
+           "            await self._prove()  #", "            pass  #"),
+    _topic("transact-side-first", "the side log is read before the shard is claimed", f"{_SHARDS}.shard",
+           "                await writer.claim()  #", "                pass  #"),
+    _topic("transact-merged-unread", "who takes a shard over does not read what is merged", f"{_SHARDS}.shard",
+           "        self._owner = ShardOwner(state, end)\n",
+           "        state = ShardState(state.table)\n        self._owner = ShardOwner(state, end)\n"),
+    _topic("transact-dedup-lost", "a successor does not ask what was merged before it", f"{_SHARDS}.finished",
+           "        ways = await self._between(shard, staging_id, key)\n", "        ways: list[tuple[KeyRange, int]] = []\n"),
+    _topic("transact-dropped-unasked", "an owner drops what is staged for long", _INQUIRIES,
+           "        try:\n            result = await self._described(",
+           "        shard.transactions.drop(key)\n        return\n        try:\n            result = await self._described("),
+    _topic("transact-ended-is-merged", "a shard that has ended is taken for one that has merged", _MERGING,
+           "                pending += [each for each in row.successors if each not in done]\n", ""),
+    _topic("transact-any-order", "a shard merges before those that it follows", _OWNER,
+           "        ended = {row.shard_id for row in rows if row.ended_version}\n", "        ended: set[int] = set()\n"),
+    _topic("transact-staged-unasked", "who takes a shard over does not ask what became of what is staged",
+           "rangelog_broker.hosting.owned",
+           "        if shard.transactions.staged():\n            self.on_staged(shard)\n", ""),
+    _topic("transact-run-unfinished", "who takes a shard over goes on inside a run", f"{_SHARDS}.shard",
+           "                await shard._finish_run(finished)\n", ""),
+    _topic("transact-sealed-over", "a topic is sealed over what is to be merged into it", f"{_SHARDS}.scaling",
+           "            if not await self._is_drained(shard):", "            if False:"),
+    _topic("transact-positions-unmerged", "the positions of a commit are not committed", _MERGING,
+           "        with suppress(GroupNotFound):", "        with suppress(GroupNotFound):\n            return"),
+    _topic("group-staged-handed-out", "a shard is handed out while a position of it is staged", _GROUP,
+           " and key not in undecided]", "]", first_seed=65, every=96),
+    _topic("group-ended-is-consumed", "a shard that has ended counts as consumed", "rangelog_broker.groups.consumed_cut",
+           "    return min(shard.position, facts.end_offset) if facts.ended", "    return facts.end_offset if facts.ended",
+           first_seed=137, every=_LOSES),
+    # ---- watermarks
+    _topic("watermark-of-the-fastest", "the lower time is that of the fastest producer", _TIMES,
+           "min(times), max(times)", "max(times), max(times)"),
+    _topic("watermark-position-passed-over", "a note's position does not count", _TIMES,
+           "                self.reached[each.shard_id] = each.offset\n", "                pass\n"),
+    _topic("watermark-unsettled", "a time is noted while earlier records are in flight", "rangelog._produce.time_notes",
+           "                    await self._settled()\n", "                    pass\n"),
 )  # fmt: skip

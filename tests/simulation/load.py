@@ -7,7 +7,14 @@ from typing import Any
 
 import rangelog
 from rangelog_core.stream_config import StreamConfig
-from tests.simulation import virtual_journals, virtual_planning, virtual_reading, virtual_streams
+from tests.simulation import (
+    virtual_journals,
+    virtual_planning,
+    virtual_reading,
+    virtual_streams,
+    virtual_tables,
+    virtual_topics,
+)
 from tests.simulation.scenario_lost_acks import LostAcks
 from tests.simulation.virtual_clients import STREAM, Clients
 from tests.simulation.virtual_life import Life
@@ -23,6 +30,10 @@ MANY_STREAMS_EVERY = 8
 """In so many seeds one process writes many streams. Not drawn, for the same reason."""
 JOURNAL_EVERY = 8
 """In so many seeds brokers take a journal from each other. Not drawn, for the same reason."""
+TOPIC_EVERY = 8
+"""In so many seeds producers send to a topic over brokers. Not drawn, for the same reason."""
+TABLE_EVERY = 8
+"""In so many seeds brokers take a table's partition from each other. Not drawn, for the same reason."""
 RETENTION_S = 30.0
 RETENTION_KEPT_S = 15.0
 """Judged by this: cluster time may have stood still while the placement drivers were away, and then catches up."""
@@ -107,8 +118,12 @@ class Load:
             clients.start("opener", virtual_streams.open_again(clients, "idle"))
         if clients.cluster.seed % MANY_STREAMS_EVERY == 5:
             clients.start("creator", virtual_streams.write_many(clients, "fleet"))
+        if clients.cluster.seed % TOPIC_EVERY == 1:
+            clients.start("manager", virtual_topics.keep(clients, "topic"))
         if clients.cluster.seed % JOURNAL_EVERY == 7:
             clients.start("registrar", virtual_journals.keep(clients, "journal"))
+        if clients.cluster.seed % TABLE_EVERY == 1:
+            clients.start("tabulator", virtual_tables.keep(clients, "table"))
 
     async def _second(self) -> None:
         """A second stream that lives for ever, with a writer and a reader of its own beside those of the main one."""

@@ -31,9 +31,11 @@ from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.ranges.store import Store
 from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
+from tests.simulation import probes_of_topics
 from tests.simulation.probes_of_answers import watch_answers
 from tests.simulation.probes_of_directives import watch_directives
 from tests.simulation.probes_of_moves import watch_moves
+from tests.simulation.probes_of_topics import watch_topics
 from tests.simulation.virtual_cluster import VirtualCluster
 from tests.simulation.virtual_passes import TOLD
 from tests.simulation.virtual_time import here
@@ -114,6 +116,10 @@ CORNER_CASES = (
     "a linearizable read of a journal",
     "a broker was killed",
     "a deposed broker that does not know it was asked",
+    *probes_of_topics.CORNER_CASES,
+    "a conditional change conflicted",
+    "a change of a row has an unknown outcome",
+    "a watch of a table was followed",
 )
 
 
@@ -140,6 +146,7 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
         watch_moves(watch, stack, cluster)
         watch_directives(watch, cluster)
         watch_answers(watch, stack, cluster)
+        watch_topics(watch, stack, cluster, _Listener(cluster))
         _watch_readers(watch, stack, cluster)
         _watch_others(watch, cluster)
         yield

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import rangelog
+from rangelog.errors import OffsetTrimmed
 from tests.simulation.virtual_cluster import VirtualCluster
 from tests.simulation.virtual_life import Life
 from tests.simulation.virtual_time import Process, here
@@ -98,6 +99,8 @@ class Clients:
         deadline = self.loop.now + timeout_s
         for name in names:
             while self.lives_on(name):
+                if self.loop.problems:
+                    self.cluster.fail(self.loop.problems[0])
                 if self.loop.now > deadline:
                     self.cluster.fail(f"{name} does not end within {timeout_s:g} s of calm")
                 await asyncio.sleep(0.2)
@@ -121,10 +124,14 @@ class Clients:
             self.cluster.check_durable(offset, what, life.stream_id)
 
     async def read_all(self, life: Life, preference: str = "hot_first") -> list[tuple[int, bytes]]:
-        """One read of everything, at the end."""
+        """One read of everything, at the end; anew where the last trim was late and overtook the reader."""
         client = await rangelog.connect(self.cluster.pd_addresses)
-        found: list[tuple[int, bytes]] = []
-        async for record in client.reader(life.name, start="earliest", read_preference=preference, timeout_s=60.0):
-            found.append((record.offset, record.value.partition(b"|")[0]))
+        while True:
+            reader = client.reader(life.name, start="earliest", read_preference=preference, timeout_s=60.0)
+            try:
+                found = [(record.offset, record.value.partition(b"|")[0]) async for record in reader]
+                break
+            except OffsetTrimmed:
+                self.cluster.note("a trim overtook the last reader")
         await client.close()
         return found

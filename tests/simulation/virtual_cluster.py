@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import grpc
@@ -30,6 +30,8 @@ from rangelog_core.errors import SealBelowFloor, WriterFenced
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL, LEVEL_EMPTY_RANGES
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from tests.simulation.topic_commands import TRIMMING, corner_cases_of
+from tests.simulation.virtual_broker import virtual_brokers
 from tests.simulation.virtual_fields import with_fields
 from tests.simulation.virtual_life import Life
 from tests.simulation.virtual_network import Channel, Network
@@ -37,6 +39,10 @@ from tests.simulation.virtual_objects import VirtualObjects
 from tests.simulation.virtual_pd import API_PORT, FiatGroup, start_member
 from tests.simulation.virtual_server import VirtualServer, virtual_servers
 from tests.simulation.virtual_time import Process, VirtualLoop, virtual_world
+
+if TYPE_CHECKING:
+    from rangelog_broker.shards.shard import OwnedShard
+    from tests.simulation.virtual_topic_ambushes import TopicAmbushes
 
 PDS = ["pd1", "pd2", "pd3"]
 SERVERS = 5
@@ -74,9 +80,17 @@ class VirtualCluster:
             server.notes = self.note
             server.moments = lambda moment, host: self.ambush(moment, host)
         self.ambush: Callable[[str, str], None] = _nothing
+        self.on_own_scale: Callable[[], object] = lambda: None
+        self.topic_ambushes: TopicAmbushes | None = None
+        self.open_shards: dict[OwnedShard, Process] = {}
+        """Every shard that a broker has restored, with its process."""
         self.sealed_ends: dict[tuple[int, int], int] = {}
+        self.trims: dict[int, list[tuple[float, int]]] = {}
+        """When the stream of a shard was trimmed, and to where."""
         self._copies_at_seal: dict[tuple[int, int], int] = {}
         self.range_counts: dict[int, int] = {}
+        self.batches_refused = 0.0
+        """How often the owner of a shard has no room for a batch."""
         self.lives: dict[int, Life] = {}
         """Streams by their ids, those that were deleted too."""
 
@@ -126,6 +140,8 @@ class VirtualCluster:
     def bury(self) -> None:
         """Let go of everything that never ended, so that it goes with the loop."""
         self.ambush = _nothing
+        self.topic_ambushes = None
+        self.open_shards.clear()
         self.network.links.clear()
         self.network.listeners.clear()
         self.network.services.clear()
@@ -185,7 +201,8 @@ class VirtualCluster:
 
     def _applied(self, machine: Machine, command: bytes, result: bytes) -> None:
         machine.state.validate()
-        action = pd_state_pb2.Command.FromString(command).WhichOneof("action")
+        parsed = pd_state_pb2.Command.FromString(command)
+        action = parsed.WhichOneof("action")
         if action == "seal_ranges":
             self.ambush("seal_range", "")
         if action in ("seal_range", "open_writer"):
@@ -194,6 +211,13 @@ class VirtualCluster:
                 self.note("an old epoch's seal was refused")
             if pd_state_pb2.CommandResult.FromString(result).error_code == SealBelowFloor.code:
                 self.note("a seal refused below the floor")
+        if not pd_state_pb2.CommandResult.FromString(result).error_code:
+            for case in corner_cases_of(parsed):
+                self.note(case)
+            if action == "start_own_scale":
+                self.on_own_scale()
+            if action in TRIMMING:
+                self._note_trims(machine)
         if action in ("create_range", "seal_range", "seal_ranges"):
             self._check_no_empty_ranges(machine)
         if action == "commit_object":
@@ -208,6 +232,13 @@ class VirtualCluster:
                 self._check_two_copies(each)
             elif known != each.end_offset:
                 self.fail(f"the end of range {each.index} changed from {known} to {each.end_offset}")
+
+    def _note_trims(self, machine: Machine) -> None:
+        for shard in machine.state.topics.shards.values():
+            known = self.trims.setdefault(shard.stream_id, [(0.0, 0)])
+            trim_offset = machine.state.streams[shard.stream_id].trim_offset
+            if trim_offset > known[-1][1]:
+                known.append((self.loop.now, trim_offset))
 
     def _check_no_empty_ranges(self, machine: Machine) -> None:
         """A new range takes the place of an empty one, once all placement drivers know of it."""
@@ -296,6 +327,7 @@ def virtual_cluster(seed: int, *, keep_trace: bool = False) -> Iterator[VirtualC
         loop = stack.enter_context(virtual_world(seed))
         stack.enter_context(virtual_servers())
         cluster = VirtualCluster(seed, loop, temporary, keep_trace=keep_trace)
+        stack.enter_context(virtual_brokers(cluster.network))
 
         def channel(address: str, options: Any = None) -> Channel:
             return Channel(cluster.network, address)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.owner import OwnerLimits
@@ -66,7 +66,8 @@ class Journals:
 
     clients: Clients
     life: Life
-    owners: dict[str, tuple[Process, Journal[Chain]]] = field(default_factory=dict)
+    make_machine: Callable[[], Any] = Chain
+    owners: dict[str, tuple[Process, Journal[Any]]] = field(default_factory=dict)
     proposed: list[Proposed] = field(default_factory=list)
     assigned: str = ""
     """The broker that clients are sent to: known before it has fenced the former one."""
@@ -80,7 +81,7 @@ class Journals:
         clients, chance = self.clients, self.clients.chance
         client = await clients.client()
         while not clients.stopping:
-            standby = Standby(client, self.life.name, Chain) if chance.random() < 0.5 else None
+            standby = Standby(client, self.life.name, self.make_machine) if chance.random() < 0.5 else None
             if standby is not None:
                 standby.start()
             await asyncio.sleep(chance.uniform(0.0, 0.5))
@@ -92,7 +93,9 @@ class Journals:
                     journal = await standby.take_over(limits=LIMITS, timeout_s=8.0)
                     clients.cluster.note("a standby took a journal over")
                 else:
-                    journal = await Journal.open(client, self.life.name, Chain, limits=LIMITS, timeout_s=8.0)
+                    journal = await Journal.open(
+                        client, self.life.name, self.make_machine, limits=LIMITS, timeout_s=8.0
+                    )
             except RangelogError as error:
                 clients.cluster.note(f"journal: {type(error).__name__}")
                 continue
@@ -128,7 +131,7 @@ class Journals:
 
     # ---- calls
 
-    async def _call(self, make: Callable[[Journal[Chain]], Awaitable[T]], *, former: float = 0.08) -> T:
+    async def _call(self, make: Callable[[Journal[Any]], Awaitable[T]], *, former: float = 0.08) -> T:
         """Call an owner: the assigned one, or with a probability of `former` any. Raises what it raises, or RequestTimeout."""
         loop, chance = self.clients.loop, self.clients.chance
         running = [name for name, (process, journal) in self.owners.items() if process.alive and journal.closed is None]
@@ -256,12 +259,12 @@ class Journals:
         self.clients.cluster.trace(f"journal {machine.count} {machine.digest!r}")
         await journal.close()
 
-    async def _final(self) -> Journal[Chain]:
+    async def _final(self) -> Journal[Any]:
         """The last owner, in the calm."""
         client = await self.clients.client()
         while True:
             try:
-                return await Journal.open(client, self.life.name, Chain, limits=LIMITS, timeout_s=8.0)
+                return await Journal.open(client, self.life.name, self.make_machine, limits=LIMITS, timeout_s=8.0)
             except RangelogError as error:
                 self.clients.cluster.note(f"journal: {type(error).__name__}")
                 await asyncio.sleep(0.5)

@@ -16,13 +16,16 @@ from typing import Any
 from rangelog_core.errors import NotLeader, OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus
 from rangelog_pd.driver import Driver
+from rangelog_pd.handlers.service import BrokersService, TopicsService
 from rangelog_pd.handlers.service import Service as Handlers
 from rangelog_pd.runtime import RECONCILE_INTERVAL_S
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 from rangelog_proto.v1 import pd_state_pb2
+from rangelog_proto.v1.broker_pb2_grpc import add_BrokersServicer_to_server
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
+from rangelog_proto.v1.topic_pb2_grpc import add_TopicsServicer_to_server
 from tests.simulation.virtual_network import Network, Service
 from tests.simulation.virtual_time import Process, VirtualLoop
 
@@ -210,11 +213,14 @@ def start_member(loop: VirtualLoop, network: Network, group: FiatGroup, name: st
     members = {each: MemberSettings(raft_address=f"{each}:1", api_address=f"{each}:{API_PORT}") for each in group.names}
     settings = PdSettings(
         name=name, data_dir=Path("/nowhere"), members=members, raft_secret="x", tier_url=tier_url,
-        tier_prepare_ttl_ms=3_000, delete_grace_ms=5_000,
+        tier_prepare_ttl_ms=3_000, delete_grace_ms=5_000, scaling_minute_ms=100,
+        scale_timeout_ms=1_000, retention_interval_ms=500,
     )  # fmt: skip
     driver = Driver(settings, consensus, machine)
     service: Any = Service(network, process, f"{name}:{API_PORT}")
     add_PlacementDriverServicer_to_server(Handlers(driver), service)  # type: ignore[no-untyped-call]
+    add_TopicsServicer_to_server(TopicsService(driver), service)  # type: ignore[no-untyped-call]
+    add_BrokersServicer_to_server(BrokersService(driver), service)  # type: ignore[no-untyped-call]
 
     async def work() -> None:
         await consensus.start()

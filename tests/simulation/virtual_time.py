@@ -12,6 +12,7 @@ import contextlib
 import contextvars
 import gc
 import heapq
+import itertools
 import os
 import random
 import socket
@@ -56,6 +57,31 @@ def here() -> Process:
     return PROCESS.get(WORLD)
 
 
+class _Numbered:
+    """Hashed by when it was made: sets of tasks and futures are walked in the same order in every run."""
+
+    _number: int
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class VirtualTask(_Numbered, asyncio.Task[Any]):
+    """A task of the loop."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], *, loop: VirtualLoop, **more: Any) -> None:
+        self._number = loop.next_number()
+        super().__init__(coroutine, loop=loop, **more)
+
+
+class VirtualFuture(_Numbered, asyncio.Future[Any]):
+    """A future of the loop."""
+
+    def __init__(self, *, loop: VirtualLoop) -> None:
+        self._number = loop.next_number()
+        super().__init__(loop=loop)
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. `network` gives it connections, `disk_delay_s` says how long work on a thread takes."""
 
@@ -72,6 +98,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_exception_handler(self._unhandled)
         self.set_task_factory(self._make_task)
         self._clock_resolution = 0.0
+        self._numbers = itertools.count()
+
+    def next_number(self) -> int:
+        """The number of the next task or future."""
+        return next(self._numbers)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future that is hashed by its number."""
+        return VirtualFuture(loop=self)
 
     def time(self) -> float:
         """Virtual seconds."""
@@ -112,7 +147,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def _make_task(self, loop: Any, coroutine: Coroutine[Any, Any, Any], **more: Any) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **more)
+        task = VirtualTask(coroutine, loop=self, **more)
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._keep.append(task)
         context = more.get("context")
@@ -225,23 +260,31 @@ def virtual_world(seed: int) -> Iterator[VirtualLoop]:
         mock.patch.object(os, "urandom", bytes_of.randbytes),
         mock.patch.object(random, "_urandom", bytes_of.randbytes),
     ]
-    hook = sys.unraisablehook
-    sys.unraisablehook = lambda args: None  # coroutines of processes that died end where they stood
-    collected = gc.isenabled()
+    with no_last_words():
+        for patch in patches:
+            patch.start()
+        try:
+            yield loop
+        finally:
+            for patch in reversed(patches):
+                patch.stop()
+            random.setstate(state)
+            asyncio.set_event_loop(None)
+            _bury(loop)
+
+
+@contextlib.contextmanager
+def no_last_words() -> Iterator[None]:
+    """Collect no garbage until the end, and then in silence: coroutines of processes that died end where they stood."""
+    hook, is_collecting = sys.unraisablehook, gc.isenabled()
+    sys.unraisablehook = lambda args: None
     gc.disable()
-    for patch in patches:
-        patch.start()
     try:
-        yield loop
+        yield
     finally:
-        for patch in reversed(patches):
-            patch.stop()
-        random.setstate(state)
-        asyncio.set_event_loop(None)
-        _bury(loop)
         gc.collect()
         sys.unraisablehook = hook
-        if collected:
+        if is_collecting:
             gc.enable()
 
 
