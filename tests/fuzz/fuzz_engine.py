@@ -25,7 +25,8 @@ from tests.fuzz.fuzz_mutation import Mutator, mutated
 
 MIB = 1024 * 1024
 ROOT = Path(__file__).resolve().parents[2]
-OWN_CODE = tuple(f"{ROOT / name}/" for name in ("client", "pd", "range_server", "proto", "cli"))
+OWN_PACKAGES = ("client", "core", "server_common", "broker", "pd", "range_server", "proto", "cli")
+OWN_CODE = tuple(f"{ROOT / name}/" for name in OWN_PACKAGES)
 HANG_S = 20.0
 POOL_MAX = 400
 

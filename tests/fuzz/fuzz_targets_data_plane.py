@@ -56,6 +56,11 @@ MESSAGES: dict[Opcode, Any] = {
     Opcode.COMMIT_END: data_pb2.CommitEnd,
     Opcode.COMMIT_END_REPLY: data_pb2.CommitEndReply,
     Opcode.ERROR: data_pb2.Error,
+    Opcode.PRODUCE: data_pb2.Produce,
+    Opcode.PRODUCE_REPLY: data_pb2.ProduceReply,
+    Opcode.FIND_BATCH: data_pb2.FindBatch,
+    Opcode.STAGE: data_pb2.Stage,
+    Opcode.FIND_BATCH_REPLY: data_pb2.FindBatchReply,
 }
 
 
@@ -116,9 +121,9 @@ def feed(connection: Any, data: bytes) -> None:
         position += count
 
 
-def request(opcode: Opcode, number: int, payload: bytes = b"", **fields: Any) -> bytes:
+def request(opcode: Opcode, request_id: int, payload: bytes = b"", /, **fields: Any) -> bytes:
     """One frame."""
-    return encode_frame(opcode, number, MESSAGES[opcode](**fields).SerializeToString(), payload)
+    return encode_frame(opcode, request_id, MESSAGES[opcode](**fields).SerializeToString(), payload)
 
 
 HELLO = request(Opcode.HELLO, 1, protocol_version=1, server="rs1", incarnation=9)

@@ -99,6 +99,9 @@ def topic_history(stream_id: int) -> list[bytes]:
     owner = broker_pb2.Assignment(topic_id=1, broker="s", incarnation=1)
     journal = broker_pb2.Assignment(shard_id=3, broker="t", incarnation=1)
     start = topic_pb2.StartScaleRequest(topic=topic, map_version=1, parents=[0], key_ranges=halves)
+    again = topic_pb2.StartScaleRequest(topic=topic, map_version=2, parents=[1], key_ranges=halves[:1])
+    own = pd_state_pb2.StartOwnScale(request=again, reason="hot")
+    consumed = topic_pb2.ReportConsumedRequest(topic=topic, group="s", cut=cut)
     return [
         command("n1", create_namespace=topic_pb2.CreateNamespaceRequest(name="ns")),
         command("n2", create_namespace=topic_pb2.CreateNamespaceRequest(name="s")),
@@ -113,8 +116,17 @@ def topic_history(stream_id: int) -> list[bytes]:
         command(mark_broker_lost=pd_state_pb2.MarkBrokerLost(name="t", incarnation=1)),
         command("x3", start_scale=start),
         command("x4", commit_scale=topic_pb2.CommitScaleRequest(topic_id=1, scale_id=2, ends=[first])),
+        command(start_own_scale=own),
+        command(cancel_scale=topic_pb2.CancelScaleRequest(topic_id=1, scale_id=3)),
         command("k3", update_topic=topic_pb2.UpdateTopicRequest(topic=topic, config=retention, fields=["retention"])),
         command("k4", truncate_topic=topic_pb2.TruncateTopicRequest(topic=topic, cut=cut)),
+        command(take_cuts=pd_state_pb2.TakeCuts(topic_ids=[1, 2])),
+        command("g1", report_consumed=consumed),
+        command(
+            retain_topic=pd_state_pb2.RetainTopic(
+                request=topic_pb2.TruncateTopicRequest(topic=topic, cut=cut), covered=cut
+            )
+        ),
         command("k5", seal_topic=topic_pb2.SealTopicRequest(topic=topic)),
         *(command(end_shard=topic_pb2.EndShardRequest(topic_id=1, end=each)) for each in children),
         command(continue_topic=pd_state_pb2.ContinueTopic(topic_id=1)),

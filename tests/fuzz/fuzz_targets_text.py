@@ -17,6 +17,17 @@ from google.rpc import error_details_pb2, status_pb2
 
 from pdctl.lines import LineSplitter
 from pdctl.records import _render
+from pdctl.topics.places import PlaceType, parse_cut
+from pdctl.topics.text import (
+    KeyRangeType,
+    KeyType,
+    PositionType,
+    ScalingType,
+    TagType,
+    TopicNameType,
+    show_key,
+    show_key_range,
+)
 from pdctl.units import Duration, Size, Start, show_bytes, show_ms, show_time
 from rangelog import context
 from rangelog._append.batch_builder import check_record
@@ -26,8 +37,9 @@ from rangelog.tier import file_store, opening
 from rangelog.tier.object_store import check_key
 from rangelog_cli.local.plan import ClusterPlan, make_plan, read_plan, write_plan
 from rangelog_cli.servers import PD_ENV_PREFIX, SERVER_ENV_PREFIX, merge, parse_members
-from rangelog_core.errors import ConfigInvalid, InvalidArgument, RangelogError
+from rangelog_core.errors import ConfigInvalid, InvalidArgument, RangelogError, UnsupportedVersion
 from rangelog_core.ids import check_name
+from rangelog_core.key_ranges import KEY_SPACE_END, KeyRange
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.grpc_errors import _told_by, to_status
 from rangelog_core.record import Record
@@ -251,6 +263,38 @@ def run_units(data: bytes) -> bool:
     return accepted > 0
 
 
+def run_topic_text(data: bytes) -> bool:
+    """Names of topics, keys, policies, tags, positions, places: a value within bounds, or a usage error; keys print again."""
+    text = text_of(data)
+    accepted = 0
+    place = PlaceType(("earliest", "latest"), files=False, checkpoints=True)
+    for kind in (TopicNameType(), KeyType(), KeyRangeType(), ScalingType(), TagType(), PositionType(), place):
+        try:
+            value = kind.convert(text, None, None)  # type: ignore[attr-defined]
+        except click.UsageError as error:
+            assert len(error.message) < 1_000
+            continue
+        accepted += 1
+        if isinstance(value, KeyRange):
+            assert 0 <= value.low < value.high <= KEY_SPACE_END
+            assert KeyRangeType().convert(show_key_range(value), None, None) == value
+        if isinstance(value, int):
+            assert 0 <= value <= KEY_SPACE_END
+            assert KeyType().convert(show_key(value), None, None) == value
+    return accepted > 0
+
+
+def run_cut(data: bytes) -> bool:
+    """A cut from a file: one that prints again as it was read, or one message."""
+    try:
+        cut = parse_cut(data)
+    except (InvalidArgument, UnsupportedVersion) as error:
+        assert len(error.message) < 1_000
+        return False
+    assert parse_cut(cut.to_json().encode()) == cut
+    return True
+
+
 def run_lines(data: bytes) -> bool:
     """Lines are the same however the bytes are cut, and nothing is lost."""
     whole, pieces = LineSplitter(200), LineSplitter(200)
@@ -295,6 +339,7 @@ def run_spark_options(data: bytes) -> bool:
     lines = [line.partition("=") for line in text_of(data).split("\n")]
     options = parse_options({key: value for key, _, value in lines})
     assert options.records_per_partition > 0
+    assert bool(options.topic) != bool(options.stream)
     return True
 
 
@@ -377,11 +422,25 @@ TARGETS = (
         "units", lambda: [b"64MiB", b"1.5GB", b"7d", b"never", b"2026-01-31T12:00", b"12345", b"earliest"], run_units, None,
         words("ms", "w", "KiB", ".", "1e9", "T", "Z", "+14:00", "-12:00", "0001-01-01", "9999-12-31T23:59:59"),
     ),
+    Target(
+        "topic-text",
+        lambda: [b"ns/flights", b"4..c", b"8", b"0x" + b"0" * 32, b"events:1000,factor=2,min=1", b"bytes:8MiB", b"0=12"],
+        run_topic_text, None,
+        words("/", "..", "end", "0x1", "fixed", ",factor=", ",min=", "=", ":", "f" * 32, "9" * 20, "\u00b2"),
+    ),
+    Target(
+        "cut", lambda: [b'{"cut":1,"topic_id":7,"offsets":{"0":12,"3":0}}', DEEP, b'{"cut":1,"topic_id":7,"offsets":{}}'],
+        run_cut, None,
+        words('"cut"', '"offsets"', '"topic_id"', "{", "}", "[", ":", ",", '"0"', "-1", "1e3", "true", "null", "9" * 30),
+    ),
     Target("lines", lambda: [b"one\ntwo\r\n\nlast", b"\r\n" * 5, b"x" * 300], run_lines),
     Target("rendering", lambda: [b"key and value", bytes(range(256)), b'\xff{"a": 1}\r\n'], run_rendering, ci_inputs=80),
     Target("record", lambda: [b"value", b"12345678\xff\xff", b"abc"], run_record),
     Target(
-        "spark-options", lambda: [b"pd=a:1\nstream=s\nstart=earliest\nend=7\nrecords_per_partition=10"],
+        "spark-options", lambda: [
+            b"pd=a:1\nstream=s\nstart=earliest\nend=7\nrecords_per_partition=10",
+            b'pd=a:1\ntopic=n/t\nstart={"cut":1,"topic_id":7,"offsets":{"1":250,"2":0}}\nend=2026-01-31T12:00:00+01:00',
+        ],
         run_spark_options, None,
         words("payload=", "true", "start=", "\n", "=", "end=" + "9" * 5_000, "read_preference=cold_only", "path=x", "token=t"),
     ),

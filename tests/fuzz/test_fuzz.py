@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import subprocess
 import sys
 import tracemalloc
@@ -29,6 +30,17 @@ def _traced() -> Iterator[None]:
     tracemalloc.start(1)
     yield
     tracemalloc.stop()
+
+
+@pytest.fixture(autouse=True)
+def _logging() -> Iterator[None]:
+    """What targets make of loggers ends with their test: others of this process look at what is logged."""
+    made = logging.Logger.manager.loggerDict
+    before = {each: (each.level, each.propagate) for each in made.values() if isinstance(each, logging.Logger)}
+    yield
+    for each in [each for each in made.values() if isinstance(each, logging.Logger)]:
+        each.level, each.propagate = before.get(each, (logging.NOTSET, True))
+        each.manager._clear_cache()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", IN_PROCESS)

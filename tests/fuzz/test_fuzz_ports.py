@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import struct
@@ -16,15 +17,23 @@ from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.frame import Opcode
 from rangelog_core.net.addresses import split_address
+from rangelog_core.net.broker_client import BrokerClient
+from rangelog_proto.v1 import broker_pb2
 from tests.fuzz.fuzz_mutation import mutated
 from tests.fuzz.fuzz_targets_batches import repair_frames
+from tests.fuzz.fuzz_targets_brokers import HELLO as PRODUCER_HELLO
+from tests.fuzz.fuzz_targets_brokers import change_producer, port_seeds
 from tests.fuzz.fuzz_targets_data_plane import HELLO, change_append, change_frames, request, request_seeds
 from tests.fuzz.fuzz_targets_raft import hello_seeds
+from tests.fuzz.fuzz_targets_rest import change_request
+from tests.fuzz.fuzz_targets_rest import seeds as rest_seeds
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 OTHER_STREAMS = 60
 """Some of what is sent is a request as a writer would make it, to seal the first ranges: without a token it is obeyed."""
+DECOYS = 9
+"""Topics with the ids that are attacked: a batch that is well formed is taken, though its columns may not decode."""
 ATTEMPTS = 300
 """Connections per port and kind."""
 GROWTH_BYTES_MAX = 48 << 20
@@ -33,9 +42,9 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """One placement driver of three, and three range servers."""
+    """One placement driver of three, three range servers, and two brokers."""
     env = {"RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 << 20)}
-    made = Cluster.open(tmp_path / "cluster", env=env)
+    made = Cluster.open(tmp_path / "cluster", env=env, brokers=2)
     try:
         with made:
             wait_healthy(made)
@@ -84,6 +93,26 @@ def http2_seed() -> bytes:
     return PREFACE + http2(4, 0, 0, b"") + http2(1, 4, 1, block) + http2(0, 1, 1, message)
 
 
+def broker_attacks(name: str, incarnation: int) -> dict[str, Callable[[Random], bytes]]:
+    """What is sent to a broker's port of producers and to its REST port."""
+    hello = request(Opcode.HELLO, 1, protocol_version=1, server=name, incarnation=incarnation)
+    bodies = [hello + seed[len(PRODUCER_HELLO) :] for seed in port_seeds()[:3]]
+
+    def produced(random: Random) -> bytes:
+        data = random.choice((change_frames, change_producer))(random.choice(bodies), random)
+        return repair_frames(mutated(data, random), random) if random.random() < 0.3 else data
+
+    def http1(random: Random) -> bytes:
+        head, _, body = change_request(random.choice(seeds), random).partition(b"\n\n")
+        lines = [*head.split(b"\n"), b"host: x", b"content-length: %d" % len(body)]
+        lines[0] += b" HTTP/1.1"
+        data = b"\r\n".join(lines) + b"\r\n\r\n" + body
+        return mutated(data, random) if random.random() < 0.5 else data
+
+    seeds = rest_seeds()
+    return {"produced": produced, "http1": http1}
+
+
 def attacks(server: str, incarnation: int) -> dict[str, Callable[[Random], bytes]]:
     """What is sent to a data port, a gRPC port and a Raft port."""
     hello = request(Opcode.HELLO, 1, protocol_version=1, server=server, incarnation=incarnation)
@@ -99,6 +128,38 @@ def attacks(server: str, incarnation: int) -> dict[str, Callable[[Random], bytes
         "raft": lambda random: mutated(random.choice(hello_seeds()), random),
         "noise": lambda random: random.randbytes(random.choice((1, 24, 500, 20_000))),
     }
+
+
+async def produce_and_read(cluster: Cluster, first: int) -> int:
+    """Brokers serve: what is produced, staged and put is read. Topics that the attacks made are none of it."""
+    async with await rangelog.connect(cluster.connect_string) as client:
+        if not first:
+            await client.topics.create_namespace("safe")
+            for number in range(DECOYS):
+                await client.topics.create(f"decoy-{number}")
+            await client.topics.create("safe/t", shards=4)
+            await client.tables.create("safe/counts", partitions=2)
+        async with client.producer("safe/t") as producer:
+            for number in range(first, first + 100):
+                await producer.send(b"%d" % number, key=b"%d" % number)
+        async with client.transactional(f"safe-{first}") as program, program.transaction() as transaction:
+            await transaction.send("safe/t", b"%d" % (first + 100), key=b"k")
+        await client.table("safe/counts").put(b"k", b"%d" % first)
+        row = await client.table("safe/counts").get(b"k")
+        assert row is not None and row.value == b"%d" % first
+        async with asyncio.timeout(30):
+            read: list[int] = []
+            while len(read) <= first + 100:
+                read = sorted([int(record.value) async for record in client.topic_reader("safe/t")])
+        assert read == list(range(first + 101))
+        return first + 101
+
+
+async def incarnation_of(cluster: Cluster, name: str) -> int:
+    """Of a broker."""
+    async with await rangelog.connect(cluster.connect_string) as client:
+        listed = await BrokerClient(client.metadata.pd).list_brokers(broker_pb2.ListBrokersRequest(), timeout_s=10)
+    return next(each.incarnation for each in listed.brokers if each.name == name)
 
 
 async def append_and_read(cluster: Cluster, name: str, *, create: bool) -> None:
@@ -117,6 +178,37 @@ async def append_and_read(cluster: Cluster, name: str, *, create: bool) -> None:
             await writer.flush()
         read = [record.value async for record in client.reader(name, start=before)]
     assert read == values
+
+
+async def test_garbage_at_every_port_of_a_broker_changes_nothing(cluster: Cluster) -> None:
+    """Producers, transactions, tables and REST are served as before; a broker neither ends nor grows."""
+    following = await produce_and_read(cluster, 0)
+    random = Random(6)
+    name = "broker1"
+    endpoint = json.loads((cluster.directory / name / "endpoint.json").read_text())
+    kinds = attacks("rs1", 1) | broker_attacks(name, await incarnation_of(cluster, name))
+    ports = {
+        endpoint["address"]: ("produced", "frames", "noise", "http2"),
+        endpoint["control_address"]: ("http2", "noise", "produced"),
+        endpoint["rest_address"]: ("http1", "noise", "http2"),
+    }
+    answered = dict.fromkeys(kinds, 0)
+    growth: list[dict[str, int]] = []
+    for _turn in range(2):
+        before = rss_bytes(cluster)
+        for address, chosen in ports.items():
+            for kind in chosen:
+                for _ in range(ATTEMPTS // 2):
+                    answered[kind] += send(address, kinds[kind](random))
+        after = rss_bytes(cluster)
+        growth.append({each: after[each] - before[each] for each in before})
+    await produce_and_read(cluster, following)
+    assert all(process.running for process in cluster.members.values()), "a member ended"
+    assert min(answered["produced"], answered["http1"], answered["http2"]) > ATTEMPTS // 10, answered
+    assert max(growth[1].values()) < GROWTH_BYTES_MAX, growth
+    for each in cluster.members:
+        log = (cluster.directory / "logs" / f"{each}.log").read_text()
+        assert "Traceback" not in log, f"{each}: {log[-2_000:]}"
 
 
 async def test_garbage_at_every_port_changes_nothing(cluster: Cluster) -> None:

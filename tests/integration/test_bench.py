@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from rangelog_cli.bench.measurement import read_lines
+from rangelog_cli.bench.topics.report import TARGETS
 from rangelog_cli.local.processes import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.alone]
+pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(300)]
 COMMAND = [sys.executable, "-m", "rangelog_cli", "bench", "--json", "--seconds", "0.3", "--rounds", "1"]
 
 
@@ -78,3 +79,19 @@ def test_interrupting_leaves_nothing(tmp_path: Path) -> None:
         assert output.read().splitlines()[-1] == "rangelog: interrupted: nothing is left running"
     assert list((tmp_path / "data").iterdir()) == []
     assert processes_with(str(tmp_path)) == []
+
+
+def test_a_short_run_of_topics_gives_every_figure_and_leaves_nothing(tmp_path: Path) -> None:
+    """Every measurement of topics works on brokers of its own, whose processes and clients go."""
+    arguments = ["--topics", "--quick", "--seconds", "0.3", "--data-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "rangelog_cli", "bench", "--json"]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    found = read_lines(done.stdout)
+    assert sorted(each.metric for each in found) == sorted({target.metric for target in TARGETS})
+    assert all(each.value > 0 for each in found)
+    gap = next(each for each in found if each.metric == "broker_gap")
+    assert gap.details["found"] >= gap.details["acked"] > 0
+    assert list(tmp_path.iterdir()) == []
+    assert processes_with(str(tmp_path)) == []
+    assert processes_with("rangelog_cli.bench.topics.roles") == []

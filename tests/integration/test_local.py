@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +23,7 @@ UP = "rangelog is up"
 
 
 async def test_data_survives_ctrl_c_and_restart(start_local: StartLocal) -> None:
-    """Ctrl-C ends everything with exit code 0; the next start has every record, and more servers; pdctl is told where."""
+    """Ctrl-C ends everything with exit code 0; the next start has every record, more servers, fewer brokers; pdctl finds it."""
     local = start_local()
     local.wait_for(UP)
     context = json.loads((local.config_home / "rangelog" / "context.json").read_text())
@@ -31,17 +33,21 @@ async def test_data_survives_ctrl_c_and_restart(start_local: StartLocal) -> None
         async with client.writer("kept") as writer:
             for number in range(100):
                 await writer.append(b"%d" % number)
+    shown = re.search(r"REST +(http://[0-9.:]+), http://[0-9.:]+\n", local.printed())
+    assert shown is not None, local.printed()
+    with urllib.request.urlopen(shown[1] + "/v1/streams", timeout=60) as answer:
+        assert [each["name"] for each in json.loads(answer.read())["streams"]] == ["kept"]
     pids = local.pids()
-    assert sorted(pids) == ["pd1", "pd2", "pd3", "rs1", "rs2", "rs3"]
+    assert sorted(pids) == ["broker1", "broker2", "pd1", "pd2", "pd3", "rs1", "rs2", "rs3"]
     os.kill(local.process.pid, signal.SIGINT)
     assert local.process.wait(30) == 0, local.printed()
     assert local.pids() == {}
     assert "Traceback" not in local.printed()
 
-    again = start_local("--range-servers", "4")
+    again = start_local("--range-servers", "4", "--brokers", "1")
     again.wait_for(UP)
     assert again.connect_string == local.connect_string
-    assert sorted(again.pids()) == ["pd1", "pd2", "pd3", "rs1", "rs2", "rs3", "rs4"]
+    assert sorted(again.pids()) == ["broker1", "pd1", "pd2", "pd3", "rs1", "rs2", "rs3", "rs4"]
     async with await rangelog.connect(again.connect_string) as client:
         values = [record.value async for record in client.reader("kept", start="earliest", follow=False)]
     assert values == [b"%d" % number for number in range(100)]

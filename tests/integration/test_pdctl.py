@@ -18,47 +18,11 @@ from typing import Any
 import pytest
 
 from rangelog_cli.local.processes import Cluster, wait_until
+from tests.integration.helpers.pdctl_command import COMMAND, Pdctl
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
-_COMMAND = [sys.executable, "-m", "pdctl"]
 _S3_KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
-
-
-def _environment(cluster: Cluster | None = None) -> dict[str, str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RANGELOG_")}
-    environment |= {"XDG_CONFIG_HOME": "/nonexistent", "TERM": "xterm", "COLUMNS": "200"}
-    return environment | ({"RANGELOG_PD": cluster.connect_string} if cluster is not None else {})
-
-
-class Pdctl:
-    """Runs pdctl on one cluster."""
-
-    def __init__(self, cluster: Cluster | None = None) -> None:
-        self.environment = _environment(cluster)
-
-    def __call__(self, *arguments: str, input: bytes = b"") -> subprocess.CompletedProcess[bytes]:  # noqa: A002
-        """Run to the end."""
-        command = [*_COMMAND, *arguments]
-        return subprocess.run(command, input=input, capture_output=True, env=self.environment, timeout=60, check=False)
-
-    def ok(self, *arguments: str, input: bytes = b"") -> str:  # noqa: A002
-        """Run, must succeed and complain of nothing; returns what it printed."""
-        run = self(*arguments, input=input)
-        assert (run.returncode, run.stderr) == (0, b""), (arguments, run)
-        return run.stdout.decode()
-
-    def json(self, *arguments: str) -> Any:
-        """Run with -o json, must succeed."""
-        return json.loads(self.ok(*arguments, "-o", "json"))
-
-    def fails(self, exit_code: int, *arguments: str, input: bytes = b"") -> str:  # noqa: A002
-        """Run, must fail with that code and one line on stderr."""
-        run = self(*arguments, input=input)
-        said = run.stderr.decode()
-        assert (run.returncode, run.stdout) == (exit_code, b""), (arguments, run)
-        assert said.startswith("pdctl: ") and said.count("\n") == 1, said
-        return said
 
 
 @pytest.fixture
@@ -120,7 +84,7 @@ def test_lines_in_and_out_are_the_same(pdctl: Pdctl, tmp_path: Path) -> None:
     pdctl.ok("stream", "create", "lines")
     assert pdctl.ok("stream", "append", "lines", "--file", str(source)) == "appended 5004 records from offset 0\n"
     assert pdctl.ok("stream", "append", "lines", input=b"no newline at the end").startswith(
-        "appended 1 records from offset 5004"
+        "appended 1 record from offset 5004"
     )
     run = pdctl("stream", "read", "lines")
     assert run.returncode == 0 and run.stdout == data + b"no newline at the end\n"
@@ -168,7 +132,10 @@ def test_what_cannot_be_done_says_so(pdctl: Pdctl) -> None:
 def test_nobody_answers() -> None:
     """A placement driver that is not there is exit 4 and one line, in about the time that was given."""
     pdctl = Pdctl()
-    verbs = "cluster status, stream list, stream read x, stream tail x, stream append x v, range seal x --yes"
+    verbs = (
+        "cluster status, stream list, stream read x, stream tail x, stream append x v, range seal x --yes, topic produce x v, "
+        "topic consume x, group list, checkpoint create g x, table list, table get x k"
+    )
     for verb in verbs.split(", "):
         start_s = time.monotonic()
         assert "127.0.0.1:1" in pdctl.fails(4, "--pd", "127.0.0.1:1", "--timeout", "1", *verb.split())
@@ -181,7 +148,7 @@ def follower(pdctl: Pdctl) -> Iterator[subprocess.Popen[bytes]]:
     """`pdctl stream tail followed -f`."""
     pdctl.ok("stream", "create", "followed")
     pdctl.ok("stream", "append", "followed", "one", "two", "three")
-    command = [*_COMMAND, "stream", "tail", "followed", "-n", "2", "-f"]
+    command = [*COMMAND, "stream", "tail", "followed", "-n", "2", "-f"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=pdctl.environment) as process:
         yield process
         process.kill()
@@ -201,7 +168,7 @@ def test_tail_follows_until_ctrl_c(pdctl: Pdctl, follower: subprocess.Popen[byte
 def test_append_waiting_for_input_ends_on_ctrl_c(pdctl: Pdctl) -> None:
     """A line is appended when it comes, not when the input ends; Ctrl-C keeps it and is quiet."""
     pdctl.ok("stream", "create", "piped")
-    command = [*_COMMAND, "stream", "append", "piped"]
+    command = [*COMMAND, "stream", "append", "piped"]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, env=pdctl.environment, **pipes) as process:  # type: ignore[call-overload]
         process.stdin.write(b"first\n")
@@ -216,7 +183,7 @@ def test_a_reader_that_goes_away_is_no_error(pdctl: Pdctl) -> None:
     """`pdctl stream read … | head -1` ends without a word."""
     pdctl.ok("stream", "create", "much")
     pdctl.ok("stream", "append", "much", input=b"line\n" * 50_000)
-    command = [*_COMMAND, "stream", "read", "much"]
+    command = [*COMMAND, "stream", "read", "much"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=pdctl.environment) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == b"line\n"
@@ -229,7 +196,7 @@ def _on_terminal(environment: dict[str, str], arguments: list[str], typed: bytes
     """Run with a terminal for all three streams, 60 columns wide; return exit code and what the terminal showed."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execve(sys.executable, [*_COMMAND, *arguments], environment | {"COLUMNS": "60"})
+        os.execve(sys.executable, [*COMMAND, *arguments], environment | {"COLUMNS": "60"})
     shown = bytearray()
     try:
         os.write(terminal, typed)

@@ -41,6 +41,7 @@ class ClientContract:
         assert (made.replicas, made.acks, made.compression, made.retention_bytes) == (3, 2, "zstd", 10_000_000)
         assert await client.describe_stream(stream) == made
         assert [each.name async for each in client.list_streams(stream)] == [stream]
+        assert [each.name async for each in client.list_streams(stream, after=stream)] == []
         with pytest.raises(errors.StreamExists):
             await client.create_stream(stream)
         await client.delete_stream(stream)
@@ -225,7 +226,14 @@ class ClientContract:
         writer = client.writer(stream)
         await writer.open()
         await writer.append(b"a")
-        following = asyncio.create_task(values(client, stream, follow=True))
+        has_begun = asyncio.Event()
+
+        async def follow() -> None:
+            async for _ in client.reader(stream, follow=True):
+                has_begun.set()
+
+        following = asyncio.create_task(follow())
+        await has_begun.wait()
         await client.delete_stream(stream)
         await client.create_stream(stream)
         async with asyncio.timeout(20):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rangelog_core.key_ranges import KEY_SPACE_END, KeyRange
+from rangelog_pd.state.cuts import positions
 from rangelog_pd.state.shards import encode_key_range
 from rangelog_pd.state.versions import LEVEL_TOPICS
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2, topic_pb2
@@ -50,10 +51,13 @@ class TopicCalls:
         request = topic_pb2.DeleteTopicRequest(topic=refer(topic_id), force=force)
         return self.pd.do(topic_pb2.DeleteTopicResponse, delete_topic=request).topic
 
-    def truncate(self, topic_id: int, cut: Mapping[int, int]) -> topic_pb2.Topic:
-        positions = [topic_pb2.ShardPosition(shard_id=each, offset=offset) for each, offset in cut.items()]
-        request = topic_pb2.TruncateTopicRequest(topic=refer(topic_id), cut=positions)
-        return self.pd.do(topic_pb2.TruncateTopicResponse, truncate_topic=request).topic
+    def truncate(self, topic_id: int, cut: Mapping[int, int], *, covered: bool = True) -> topic_pb2.Topic:
+        """Truncate; `covered`: snapshots have all producers of all shards."""
+        request = topic_pb2.TruncateTopicRequest(topic=refer(topic_id), cut=positions(cut))
+        if not covered:
+            return self.pd.do(topic_pb2.TruncateTopicResponse, truncate_topic=request).topic
+        retain = pd_state_pb2.RetainTopic(request=request, covered=positions(self.everything(topic_id)))
+        return self.pd.do(topic_pb2.TruncateTopicResponse, retain_topic=retain).topic
 
     def start_scale(
         self, topic_id: int, parents: Sequence[int], *key_ranges: topic_pb2.KeyRange, map_version: int = 0
@@ -86,8 +90,15 @@ class TopicCalls:
         self.start_scale(topic_id, parents, *key_ranges)
         return self.commit_scale(topic_id)
 
-    def go_on(self, topic_id: int) -> None:
-        self.pd.do(pd_pb2.CreateStreamResponse, continue_topic=pd_state_pb2.ContinueTopic(topic_id=topic_id))
+    def go_on(self, topic_id: int, covered: Mapping[int, int] | None = None) -> None:
+        """`covered`: how far snapshots reach; unless it is given, over all."""
+        reach = covered if covered is not None else self.everything(topic_id)
+        command = pd_state_pb2.ContinueTopic(topic_id=topic_id, covered=positions(reach))
+        self.pd.do(pd_pb2.CreateStreamResponse, continue_topic=command)
+
+    def everything(self, topic_id: int) -> dict[int, int]:
+        """Beyond the end of each shard."""
+        return dict.fromkeys(self.pd.state.topics.maps.of(topic_id).ids, 1 << 62)
 
     # ---- what an owner does, on servers rs1 to rs3
 

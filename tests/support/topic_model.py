@@ -42,6 +42,7 @@ class ModelTopic:
     plan: tuple[list[int], list[Units]] | None = None
     to_trim: list[tuple[int, int]] = field(default_factory=list)
     deleted: int = 0
+    is_table: bool = False
 
     def current(self) -> list[int]:
         return [number for number, shard in enumerate(self.shards) if not shard.ended]

@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 import rangelog
+from rangelog_broker.settings import BrokerSettings
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_server.settings import RangeServerSettings
 
@@ -56,9 +57,9 @@ def test_each_module_of_the_core_is_in_the_api_reference() -> None:
     assert modules <= documented(), modules - documented()
 
 
-@pytest.mark.parametrize("settings", [PdSettings, MemberSettings, RangeServerSettings])
+@pytest.mark.parametrize("settings", [PdSettings, MemberSettings, RangeServerSettings, BrokerSettings])
 def test_the_operations_page_has_every_setting(
-    settings: type[PdSettings | MemberSettings | RangeServerSettings],
+    settings: type[PdSettings | MemberSettings | RangeServerSettings | BrokerSettings],
 ) -> None:
     """Each key of a server's configuration is explained."""
     page = (ROOT / "docs" / "OPERATIONS.md").read_text()

@@ -24,25 +24,55 @@ FORBIDDEN_WORDS = (
     "ledger",
     "leo",
     "rotate",
-    "watermark",
 )
 """Other systems' names for what docs/GLOSSARY.md names; ours is there."""
 
 NEXT_LAYER = "broker/"
 """Partitioned streams, groups and protocol front ends: there the words of those protocols have a meaning of their own."""
 
-TOPIC_METADATA = ("core/rangelog_core/", "client/rangelog/errors.py", "client/rangelog/_produce/", "pd/", NEXT_LAYER)
-"""The placement driver keeps topics and their shards; errors and calls on them are in the core; producers know their map."""
+TOPIC_METADATA = (
+    "core/rangelog_core/",
+    *(
+        f"client/rangelog/{name}.py"
+        for name in (
+            "__init__",
+            "_client",
+            "_client_topics",
+            "_sync_groups",
+            "_sync_tables",
+            "_sync_topics",
+            "_sync_transactions",
+            "errors",
+            "sync",
+        )
+    ),
+    *(
+        f"client/rangelog/{name}/"
+        for name in ("_consume", "_produce", "_table", "_topics", "_transact", "spark", "testing")
+    ),
+    "pd/",
+    "cli/",
+    NEXT_LAYER,
+)
+"""The placement driver keeps topics and their shards; errors and calls on them are in the core; producers and tables know their
+map, and so do readers of topics, which are above the readers of streams; Spark reads either."""
 
 WORDS_WITH_A_PLACE: dict[str, str | tuple[str, ...]] = {
     "broker": TOPIC_METADATA,
     "controller": NEXT_LAYER,
     "coordinator": NEXT_LAYER,
-    "generation": NEXT_LAYER,
+    "generation": ("client/rangelog/_consume/", "pd/pdctl/groups/", NEXT_LAYER),
     "lsn": "range_server/",  # of the write-ahead log
     "master": "client/rangelog/spark/",  # Spark's own name for where it runs
     "node": "pd/rangelog_pd/consensus/",  # the Raft library's
-    "partition": ("client/rangelog/spark/", NEXT_LAYER),
+    "partition": (
+        "client/rangelog/spark/",
+        "client/rangelog/_table/",
+        "client/rangelog/_sync_tables.py",
+        "cli/rangelog_cli/bench/topics/",
+        "pd/pdctl/tables/",
+        NEXT_LAYER,
+    ),
     "segment": ("range_server/", "tools/make_golden.py", NEXT_LAYER),  # one file of the write-ahead log
     "shard": TOPIC_METADATA,
     "topic": TOPIC_METADATA,
@@ -82,8 +112,13 @@ WITHOUT_ASSERTIONS = ("range_server/",)
 MAY_SLEEP = {("test_consensus_crash.py", "test_kill_all_three_around_a_compaction")}
 """The moment of its kill is drawn at random: nothing is waited for."""
 
-COUNTERPARTS = {"Client", "Writer", "Runtime"}
-"""Client and writer, asynchronous and blocking; the running process of either server."""
+COUNTERPARTS = {
+    "Client", "Writer", "TopicProducer", "Topics", "TopicReader", "Table", "Tables", "TableWatch", "GroupMember", "Groups",
+    "Transaction", "Transactional", "Transactions",
+    "Runtime",
+}  # fmt: skip
+"""Client, writer, producer, topics, tables, groups and what reads them, asynchronous and blocking; the running process of
+either server. Tables of the placement driver's state are no user's."""
 
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -204,7 +239,7 @@ def test_words_of_topics_are_free_where_their_metadata_is(word: str) -> None:
     """The next layer and the placement driver may use them; what is below topics may not."""
     for place in ("broker/rangelog_broker/groups.py", "pd/rangelog_pd/state/topics.py", "core/rangelog_core/ids.py"):
         assert word not in forbidden_words(place)
-    for place in ("server_common", "client/rangelog/_append", "client/rangelog/_read", "range_server", "cli"):
+    for place in ("server_common", "client/rangelog/_append", "client/rangelog/_read", "range_server"):
         assert word in forbidden_words(f"{place}/module.py")
 
 
@@ -317,12 +352,13 @@ def test_make_targets_that_are_named_exist(page: str) -> None:
         assert {"demo", "test"} <= named
 
 
-def test_the_readme_names_commands_that_exist() -> None:
-    """Each `pdctl NOUN VERB` and `rangelog COMMAND` of the README is one, with the options it shows."""
+@pytest.mark.parametrize("page", ["README.md", "docs/OPERATIONS.md"])
+def test_commands_that_are_named_exist(page: str) -> None:
+    """Each `pdctl NOUN VERB` and `rangelog COMMAND` of a page's blocks is one, with the options it shows."""
     from pdctl.main import main as pdctl
     from rangelog_cli.main import cli as rangelog
 
-    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```console\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").split("\n")
     checked = 0
     for line in lines:

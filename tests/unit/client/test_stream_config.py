@@ -78,9 +78,11 @@ def test_a_change_names_only_what_it_gives() -> None:
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ({"replicas": 0}, "replicas must be a whole number from 1 up"),
+        ({"replicas": 0}, "replicas must be a whole number from 1 to"),
         ({"replicas": True}, "replicas"),
         ({"replicas": "3"}, "replicas"),
+        ({"replicas": 1 << 32}, "replicas must be a whole number from 1 to 4294967295"),
+        ({"acks": 1 << 32, "replicas": (1 << 32) - 1}, "acks"),
         ({"acks": 4}, r"acks must be 1 to replicas \(3\)"),
         ({"range_size_bytes_max": -1}, "range_size_bytes_max"),
         ({"retention_bytes": 1 << 62}, "retention_bytes"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rangelog._topics import cut
 from rangelog_cli.local import plan
 from rangelog_core import batch, batch_extension, frame, versions
 from rangelog_core.versions import VersionRange
@@ -37,6 +38,7 @@ CODE = formats.FORMATS | {
     "replica state": state.STATE_VERSIONS,
     "server state": state.SERVER_STATE_VERSIONS,
     "identity": identity.IDENTITY_VERSIONS,
+    "cut": only(cut.VERSION),
     "local cluster": only(plan._FORMAT),
     "Raft journal": only(journal._VERSION),
     "Raft vote": of_magic(hard_state._MAGIC),

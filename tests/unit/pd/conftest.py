@@ -15,6 +15,7 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import ranges, servers, streams
 from rangelog_pd.reconcile.commands import commands
 from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT, Planner
+from rangelog_pd.reconcile.topic_upkeep import TopicUpkeep
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine, response_of
@@ -37,6 +38,7 @@ class Pd:
         self.now_ms = 50_000.0
         self.view = ClusterView(suspect_ms=1_500, dead_ms=5_000)
         self.view.start_leading(self.now_ms)
+        self.topics = TopicUpkeep(retention_interval_ms=1_000)
         self.applied = 0
         self.provisional = False
         self.delete_grace_ms = DELETE_GRACE_MS_DEFAULT
@@ -236,7 +238,8 @@ class Pd:
         return dict(zip(kinds, found, strict=True))
 
     def proposals(self) -> list[pd_state_pb2.Command]:
-        return commands(self.state, self.view, self.now_ms, self.wall_ms)
+        found = commands(self.state, self.view, self.now_ms, self.wall_ms)
+        return found + self.topics.commands(self.state, self.view.upkeep.sizes.get, self.now_ms, self.wall_ms)
 
     def reconcile(self) -> list[str]:
         """One round: propose and apply; returns the kinds."""

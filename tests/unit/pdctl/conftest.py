@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pdctl.main import main
+from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 
 Answer = Callable[[Any], Any]
 
@@ -95,3 +97,46 @@ def pdctl(pd: FakePd) -> Iterator[Pdctl]:
     """pdctl with --pd; whatever it opens it closes."""
     yield Pdctl("--pd", "a:1,b:2")
     assert pd.closed == len(pd.opened)
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Iterator[InProcessPd]:
+    """A placement driver that leads, with nothing in it."""
+    made = InProcessPd(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def run(member: InProcessPd) -> PdctlOverGrpc:
+    """pdctl of that member."""
+    return PdctlOverGrpc(member.address)
+
+
+@pytest.fixture
+def topics(member: InProcessPd) -> InProcessPd:
+    """The member, in a cluster that knows topics, with three range servers."""
+    member.reconcile()
+    for name in ("rs1", "rs2", "rs3"):
+        member.register(name)
+    return member
+
+
+@pytest.fixture
+def owners(topics: InProcessPd) -> Iterator[threading.Thread]:
+    """Commits each plan that appears, as owners would, until the test ends."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.wait(0.02):
+            with topics.driver.state() as state:
+                scaling = [each.topic_id for each in state.topics.work.values() if each.HasField("scale")]
+            for topic_id in scaling:
+                topics.commit_scale(topic_id)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    yield thread
+    stop.set()
+    thread.join(10)
+    assert not thread.is_alive()

@@ -22,6 +22,17 @@ from rangelog_proto.v1 import common_pb2, pd_pb2
         (errors.StreamNotFound("no stream 'x'"), 3),
         (errors.RangeNotFound("no range"), 3),
         (errors.ObjectNotFound("no object"), 3),
+        (errors.NamespaceNotFound("no namespace"), 3),
+        (errors.TopicNotFound("no topic"), 3),
+        (errors.ShardNotFound("no shard"), 3),
+        (errors.NamespaceExists("namespace 'x' exists"), 5),
+        (errors.TopicExists("topic 'x' exists"), 5),
+        (errors.TopicStateForbids("it is sealed"), 5),
+        (errors.ShardEnded("shard 1 ended"), 5),
+        (errors.StaleMapVersion("version 2, not 1"), 5),
+        (errors.StreamSealed("sealed for good"), 5),
+        (errors.KeyRangeGap("a gap"), 2),
+        (errors.KeyRangeOverlap("an overlap"), 2),
         (errors.Unavailable("nobody leads"), 4),
         (errors.RequestTimeout("no answer within 10 s"), 4),
         (errors.NoPlacement("one server is alive"), 4),
@@ -140,6 +151,29 @@ def test_tls_options(pd: Any, pdctl: Any) -> None:
         ("stream", "append", "x", "--file", "/nowhere/at/all"),
         ("stream", "trim", "x", "--yes"),
         ("stream", "trim", "x", "--to", "99999999999999999999", "--yes"),
+        ("topic", "create", "a/b/c"),
+        ("topic", "create", "_x"),
+        ("topic", "create", "/x"),
+        ("topic", "create", "x", "--shards", "0"),
+        ("topic", "create", "x", "--shards", "2", "--key-range", "0..end"),
+        ("topic", "create", "x", "--key-range", "8..4"),
+        ("topic", "create", "x", "--scaling", "events"),
+        ("topic", "create", "x", "--tag", "novalue"),
+        ("topic", "list", "--prefix", "x"),
+        ("topic", "update", "x"),
+        ("topic", "tag", "x"),
+        ("topic", "tag", "x", "novalue"),
+        ("topic", "truncate", "x", "--yes"),
+        ("topic", "truncate", "x", "0=1", "--to-tail", "--yes"),
+        ("topic", "truncate", "x", "0=1", "0=2", "--yes"),
+        ("topic", "truncate", "x", "0", "--yes"),
+        ("topic", "truncate", "x", "--cut", "/nowhere/at/all", "--yes"),
+        ("shard", "split", "x", "0", "--at", "8", "--parts", "2"),
+        ("shard", "split", "x", "0", "--parts", "1"),
+        ("shard", "split", "x", "0", "--at", "x"),
+        ("shard", "merge", "x", "0"),
+        ("shard", "merge", "x", "0", "0"),
+        ("shard", "split", "x", "-1"),
         ("range", "show", "x", "one"),
         ("range", "show", "x", str(1 << 40)),
         ("object", "show", "x", "0"),
@@ -155,7 +189,22 @@ def test_bad_usage_is_one_line_and_asks_nobody(pd: Any, pdctl: Any, arguments: t
 
 
 @pytest.mark.parametrize(
-    "arguments", [("stream", "delete", "x"), ("stream", "trim", "x", "--to", "5"), ("range", "seal", "x")]
+    "arguments",
+    [
+        ("stream", "delete", "x"),
+        ("stream", "trim", "x", "--to", "5"),
+        ("range", "seal", "x"),
+        ("namespace", "delete", "x"),
+        ("topic", "delete", "n/x", "--force"),
+        ("topic", "seal", "x"),
+        ("topic", "truncate", "x", "--to-tail"),
+        ("topic", "truncate", "x", "0=1"),
+        ("group", "reset", "x", "--to", "earliest"),
+        ("group", "delete", "x"),
+        ("group", "unsubscribe", "x", "t"),
+        ("checkpoint", "delete", "g", "x"),
+        ("table", "drop", "n/x"),
+    ],
 )
 def test_destructive_verbs_need_a_yes(
     pd: Any, pdctl: Any, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -208,14 +257,21 @@ def test_every_verb_has_help_with_an_example_and_an_output(pdctl: Any, verb: tup
     """`--help` of every verb shows how to call it; all but completion print table, json and yaml."""
     text = pdctl(*verb, "--help").stdout
     assert f"pdctl {' '.join(verb)}" in text.partition("Example")[2]
-    assert verb == ("completion",) or "[table|json|yaml]" in text
+    assert verb == ("completion",) or "[table|json|yaml" in text
 
 
 def test_the_nouns_and_verbs() -> None:
     """The command tree is the documented one."""
     expected = """cluster status, server list, server show, stream create, stream list, stream show, stream update,
         stream trim, stream delete, stream append, stream read, stream tail, range list, range show, range seal,
-        object list, object show, task list, completion"""
+        object list, object show, task list, namespace create, namespace list, namespace delete, topic create, topic list,
+        topic show, topic update, topic tag, topic seal, topic delete, topic cut, topic truncate, topic cancel-scale,
+        topic produce, topic consume, group list, group show, group lag, group reset, group delete, group unsubscribe,
+        group retain,
+        checkpoint create, checkpoint list, checkpoint show, checkpoint delete, table create, table list, table show,
+        table get, table put, table delete, table scan, table watch, table drop,
+        shard list, shard split, shard merge, broker list, broker owned, transaction list, transaction show, transaction abort,
+        completion"""
     assert {" ".join(each) for each in _verbs()} == {each.strip() for each in expected.split(",")}
 
 

@@ -5,185 +5,17 @@ The server side is the threaded gRPC server, so that the only event loop that ow
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
-import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, TypeVar
 
-import grpc
 import pytest
 import yaml
-from click.testing import CliRunner, Result
-from google.protobuf.message import Message
-from grpc_status import rpc_status
 
-from pdctl.main import main
-from rangelog_core.errors import RangelogError
-from rangelog_core.net.grpc_errors import to_status
-from rangelog_core.net.grpc_options import SERVER_OPTIONS
-from rangelog_pd.consensus.local import LocalConsensus
-from rangelog_pd.driver import Driver
-from rangelog_pd.handlers import service
 from rangelog_pd.handlers.streams import range_age_ms
-from rangelog_pd.settings import MemberSettings, PdSettings
-from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import common_pb2, pd_pb2
-
-_T = TypeVar("_T", bound=Message)
-
-
-class InProcessPd:
-    """One member. `do` calls a handler as a client would."""
-
-    def __init__(self, directory: Path) -> None:
-        self.requests: list[tuple[str, Any]] = []
-        self._ids = 0
-        self.beats = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self._server = grpc.server(ThreadPoolExecutor(4), options=SERVER_OPTIONS)
-        port = self._server.add_insecure_port("127.0.0.1:0")
-        self.address = f"127.0.0.1:{port}"
-        machine = Machine()
-        self.consensus = LocalConsensus(machine, name="pd1")
-        settings = PdSettings(
-            name="pd1",
-            data_dir=directory,
-            members={"pd1": MemberSettings(raft_address="127.0.0.1:1", api_address=self.address)},
-            tier_url="file:///nowhere",
-            server_dead_ms=3_600_000,
-            server_suspect_ms=1_800_000,
-        )
-        self.driver = Driver(settings, self.consensus, machine)
-        handlers = {name: self._rpc(name) for name in service._HANDLERS}
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.SERVICE_NAME, handlers),))
-        self._server.start()
-
-    def close(self) -> None:
-        self._server.stop(0).wait()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
-        self._loop.close()
-
-    def do(self, name: str, request: Message, kind: type[_T]) -> _T:
-        """Run a handler; a command gets a request id."""
-        if "request_id" in request.DESCRIPTOR.fields_by_name:
-            self._ids += 1
-            request.request_id = f"test-{self._ids}"  # type: ignore[attr-defined]
-        answer = self._run(name, request)
-        assert isinstance(answer, kind)
-        return answer
-
-    # ---- a cluster with something in it
-
-    def register(self, name: str, *, incarnation: int = 0xABC, zone: str = "", alive: bool = True) -> None:
-        """A range server registers, and reports unless it is not to be alive."""
-        request = pd_pb2.RegisterServerRequest(
-            server=name,
-            incarnation=incarnation,
-            boot=1,
-            zone=zone,
-            data_address=f"{name}:1",
-            control_address=f"{name}:2",
-        )
-        self.do("RegisterServer", request, pd_pb2.RegisterServerResponse)
-        if alive:
-            self.heartbeat(name, incarnation=incarnation)
-
-    def heartbeat(self, name: str, *, incarnation: int = 0xABC, **fields: Any) -> pd_pb2.HeartbeatResponse:
-        self.beats += 1
-        fields = {"sequence": (1 << 32) + self.beats} | fields
-        request = pd_pb2.HeartbeatRequest(server=name, incarnation=incarnation, complete=True, **fields)
-        return self.do("Heartbeat", request, pd_pb2.HeartbeatResponse)
-
-    def stream(self, name: str, **config: Any) -> common_pb2.Stream:
-        request = pd_pb2.CreateStreamRequest(name=name, config=common_pb2.StreamConfig(**config))
-        return self.do("CreateStream", request, pd_pb2.CreateStreamResponse).stream
-
-    def ranges(self, stream: str, count: int, records: int = 10) -> common_pb2.Stream:
-        """Give a stream `count` sealed ranges of `records` records each, and an open one."""
-        opened = self.do("OpenWriter", pd_pb2.OpenWriterRequest(name=stream), pd_pb2.OpenWriterResponse).stream
-        stream_id, epoch = opened.stream_id, opened.epoch
-        create = pd_pb2.CreateRangeRequest(stream_id=stream_id, epoch=epoch, start_offset=opened.next_offset)
-        made = self.do("CreateRange", create, pd_pb2.CreateRangeResponse).range
-        for _ in range(count):
-            seal = pd_pb2.SealRangeRequest(
-                stream_id=stream_id,
-                range_index=made.index,
-                epoch=epoch,
-                end_offset=made.start_offset + records,
-                create_next=True,
-            )
-            made = self.do("SealRange", seal, pd_pb2.SealRangeResponse).next_range
-        return opened
-
-    # ---- inside
-
-    def _run(self, name: str, request: Any) -> Any:
-        work = service._HANDLERS[name](self.driver, request)
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
-
-    def _rpc(self, name: str) -> grpc.RpcMethodHandler:
-        method = pd_pb2.DESCRIPTOR.services_by_name["PlacementDriver"].methods_by_name[name]
-        request_type = getattr(pd_pb2, method.input_type.name)
-
-        def call(request: Any, context: grpc.ServicerContext) -> Any:
-            self.requests.append((name, request))
-            try:
-                return self._run(name, request)
-            except RangelogError as error:
-                context.abort_with_status(rpc_status.to_status(to_status(error)))
-
-        return grpc.unary_unary_rpc_method_handler(
-            call,
-            request_deserializer=request_type.FromString,
-            response_serializer=lambda answer: answer.SerializeToString(),
-        )
-
-
-@pytest.fixture
-def member(tmp_path: Path) -> Iterator[InProcessPd]:
-    """A placement driver that leads, with nothing in it."""
-    made = InProcessPd(tmp_path)
-    yield made
-    made.close()
-
-
-class Pdctl:
-    """Runs pdctl as a user would; `run("stream", "list")`, or `run.json("stream", "list")` for its value."""
-
-    def __init__(self, address: str) -> None:
-        self.environment = {"RANGELOG_PD": address, "RANGELOG_TOKEN": None, "RANGELOG_DEBUG": None}
-
-    def __call__(self, *arguments: str) -> Result:
-        return CliRunner().invoke(main, arguments, env=self.environment, prog_name="pdctl")
-
-    def json(self, *arguments: str) -> Any:
-        """Run with -o json, which must succeed."""
-        result = self(*arguments, "-o", "json")
-        assert result.exit_code == 0, result.output
-        return json.loads(result.stdout)
-
-    def fails(self, code: int, *arguments: str) -> str:
-        """Run; it must fail with `code`, print nothing, and say one line on stderr, which is returned."""
-        result = self(*arguments)
-        assert result.exit_code == code, (result.exit_code, result.output)
-        assert result.stdout == ""
-        assert result.stderr.startswith("pdctl: ") and result.stderr.count("\n") == 1, result.stderr
-        return result.stderr.removeprefix("pdctl: ").rstrip("\n")
-
-
-@pytest.fixture
-def run(member: InProcessPd) -> Pdctl:
-    """pdctl of that member."""
-    return Pdctl(member.address)
+from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 
 
 @pytest.fixture
@@ -194,7 +26,7 @@ def dead_address() -> str:
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
-def test_stream_life(run: Pdctl) -> None:
+def test_stream_life(run: PdctlOverGrpc) -> None:
     """A stream is created, listed, shown, changed and deleted; the JSON keys are the documented ones."""
     created = run.json("stream", "create", "flights", "--retention", "7d", "--range-size", "64MiB", "--acks", "2")
     assert set(created) == {
@@ -220,7 +52,7 @@ def test_stream_life(run: Pdctl) -> None:
     assert run.json("stream", "list") == []
 
 
-def test_all_settings_of_a_stream(run: Pdctl) -> None:
+def test_all_settings_of_a_stream(run: PdctlOverGrpc) -> None:
     """Each option of create sets the field that it names."""
     config = run.json(
         "stream", "create", "s", "--replicas", "5", "--acks", "3", "--range-size", "1MB", "--range-age", "1h",
@@ -241,7 +73,7 @@ def test_all_settings_of_a_stream(run: Pdctl) -> None:
     }
 
 
-def test_tables_say_what_json_says(run: Pdctl, member: InProcessPd) -> None:
+def test_tables_say_what_json_says(run: PdctlOverGrpc, member: InProcessPd) -> None:
     """The table of a pipe is plain aligned text with a heading; YAML is the JSON's value."""
     member.stream("clicks", durability=common_pb2.DURABILITY_MEMORY)
     table = run("stream", "list")
@@ -253,7 +85,7 @@ def test_tables_say_what_json_says(run: Pdctl, member: InProcessPd) -> None:
     assert yaml.safe_load(run("stream", "show", "clicks", "-o", "yaml").stdout) == run.json("stream", "show", "clicks")
 
 
-def test_many_streams(run: Pdctl, member: InProcessPd) -> None:
+def test_many_streams(run: PdctlOverGrpc, member: InProcessPd) -> None:
     """A listing goes through all pages, in order, and a prefix narrows it."""
     names = [f"s{number:04d}" for number in range(1_203)]
     for name in names:
@@ -266,25 +98,25 @@ def test_many_streams(run: Pdctl, member: InProcessPd) -> None:
 @pytest.mark.parametrize(
     "verb", [("show",), ("update", "--retention", "1d"), ("delete", "--yes"), ("trim", "--to", "0", "--yes")]
 )
-def test_unknown_stream(run: Pdctl, verb: tuple[str, ...]) -> None:
+def test_unknown_stream(run: PdctlOverGrpc, verb: tuple[str, ...]) -> None:
     """An unknown stream is exit code 3, and the line says where to look."""
     assert "pdctl stream list" in run.fails(3, "stream", verb[0], "nope", *verb[1:])
 
 
-def test_unknown_stream_elsewhere(run: Pdctl) -> None:
+def test_unknown_stream_elsewhere(run: PdctlOverGrpc) -> None:
     """So it is for ranges and objects."""
     for noun in ("range", "object"):
         assert "nope" in run.fails(3, noun, "list", "nope")
         assert "nope" in run.fails(3, noun, "show", "nope", "1")
 
 
-def test_stream_exists(run: Pdctl) -> None:
+def test_stream_exists(run: PdctlOverGrpc) -> None:
     """A name that is taken is exit code 5."""
     assert run("stream", "create", "s").exit_code == 0
     assert "choose another name" in run.fails(5, "stream", "create", "s")
 
 
-def test_trim(run: Pdctl, member: InProcessPd) -> None:
+def test_trim(run: PdctlOverGrpc, member: InProcessPd) -> None:
     """Trimming moves the start; trimming beyond what is sealed is refused and says how far it goes."""
     for name in ("rs1", "rs2", "rs3"):
         member.register(name)
@@ -294,7 +126,7 @@ def test_trim(run: Pdctl, member: InProcessPd) -> None:
     assert "30" in run.fails(1, "stream", "trim", "s", "--to", "31", "--yes")
 
 
-def test_ranges(run: Pdctl, member: InProcessPd) -> None:
+def test_ranges(run: PdctlOverGrpc, member: InProcessPd) -> None:
     """Ranges are listed over all pages and shown one by one, with replicas, state and ends."""
     for name in ("rs1", "rs2", "rs3"):
         member.register(name, incarnation=0xFEDCBA9876543210)
@@ -314,7 +146,7 @@ def test_ranges(run: Pdctl, member: InProcessPd) -> None:
     run.fails(2, "range", "show", "s", str(1 << 32))
 
 
-def test_objects(run: Pdctl, member: InProcessPd) -> None:
+def test_objects(run: PdctlOverGrpc, member: InProcessPd) -> None:
     """Objects are listed by state, shown by id, and one that is not there is exit code 3."""
     for name in ("rs1", "rs2", "rs3"):
         member.register(name)
@@ -343,7 +175,7 @@ def test_objects(run: Pdctl, member: InProcessPd) -> None:
     run.fails(3, "object", "show", "s", "999")
 
 
-def test_servers(run: Pdctl, member: InProcessPd) -> None:
+def test_servers(run: PdctlOverGrpc, member: InProcessPd) -> None:
     """Range servers are listed and shown; an unknown one is exit code 3."""
     member.register("rs1", zone="rack1", incarnation=0xFFFF_FFFF_FFFF_FFFF)
     member.register("rs2", zone="rack2")
@@ -355,7 +187,7 @@ def test_servers(run: Pdctl, member: InProcessPd) -> None:
     assert "pdctl server list" in run.fails(3, "server", "show", "rs9")
 
 
-def test_healthy_cluster(run: Pdctl, member: InProcessPd) -> None:
+def test_healthy_cluster(run: PdctlOverGrpc, member: InProcessPd) -> None:
     """All members and servers there: healthy, exit code 0."""
     member.register("rs1")
     member.stream("s")
@@ -374,7 +206,7 @@ def test_healthy_cluster(run: Pdctl, member: InProcessPd) -> None:
     assert table.exit_code == 0 and "healthy" in table.stdout and "leader" in table.stdout
 
 
-def test_cluster_without_majority(run: Pdctl, member: InProcessPd) -> None:
+def test_cluster_without_majority(run: PdctlOverGrpc, member: InProcessPd) -> None:
     """Without a majority status still shows what the member knows, and the exit code is 4."""
     member.register("rs1")
     member.consensus.set_leader(None)
@@ -386,7 +218,7 @@ def test_cluster_without_majority(run: Pdctl, member: InProcessPd) -> None:
 def test_unreachable(dead_address: str) -> None:
     """When nobody answers, the line comes by the time that --timeout gives, and names the endpoints."""
     begun = time.monotonic()
-    assert dead_address in Pdctl(dead_address).fails(4, "--timeout", "0.3", "stream", "list")
+    assert dead_address in PdctlOverGrpc(dead_address).fails(4, "--timeout", "0.3", "stream", "list")
     assert time.monotonic() - begun < 5.0
 
 
@@ -399,12 +231,12 @@ def test_unreachable(dead_address: str) -> None:
         ("create", "s", "--range-size", "1B"),
     ],
 )
-def test_what_the_placement_driver_refuses(run: Pdctl, arguments: tuple[str, ...]) -> None:
+def test_what_the_placement_driver_refuses(run: PdctlOverGrpc, arguments: tuple[str, ...]) -> None:
     """What only the placement driver can judge is one line and exit code 2 as well, and nothing is changed."""
     run.fails(2, "stream", *arguments)
     assert run.json("stream", "list") == []
 
 
-def test_huge_name(run: Pdctl) -> None:
+def test_huge_name(run: PdctlOverGrpc) -> None:
     """A name of half a megabyte comes back as an answer, not as a broken call."""
     assert len(run.fails(3, "stream", "show", "x" * 500_000)) < 2_000

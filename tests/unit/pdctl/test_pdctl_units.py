@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import click
 import pytest
 
-from pdctl.units import Duration, Size, Start, show_bytes, show_ms, show_time
+from pdctl.units import Duration, Size, Start, show_bytes, show_count, show_ms, show_time
 
 
 @pytest.mark.parametrize(
@@ -112,3 +112,8 @@ def test_shown_again() -> None:
     assert show_time(0) == "-"
     assert show_time(1_356_998_400_000) == "2013-01-01T00:00:00Z"
     assert show_time(1 << 62) == f"{1 << 62} ms"
+
+
+def test_counts_agree_with_their_nouns() -> None:
+    """One of a thing is singular; none and many are plural."""
+    assert [show_count(count, "record") for count in (0, 1, 2)] == ["0 records", "1 record", "2 records"]

@@ -14,10 +14,11 @@ import pytest
 
 from rangelog_broker.groups.group import ShardKey
 from rangelog_broker.groups.machine import GroupCoordinator
-from rangelog_core.errors import RangelogError
+from rangelog_core.errors import MemberNotFound, PreconditionFailed, RangelogError
 from rangelog_proto.v1 import group_pb2
 
 GROUP, TOPIC = "g", 1
+SESSION_MS = 1_000
 
 
 @dataclass
@@ -56,8 +57,14 @@ class Walk:
         self.processed: set[tuple[int, int]] = set()
         self.committed: Counter[int] = Counter()
         self.handed: dict[int, tuple[int, str]] = {}  # the last (generation, member) of each shard
+        self.skipped: Counter[int] = Counter()  # up to here a reset may have moved over records
+        self.noted: dict[str, dict[int, int]] = {}  # positions of complete checkpoints
+        self.at_start: dict[int, int] = {}  # what was committed when the last checkpoint began
         self.late: list[tuple[str, group_pb2.GroupPosition]] = []
+        self.staged: dict[int, dict[int, int]] = {}  # transaction number → shard → offset
+        self.transactions = 0
         self.map_version = 1
+        self.now_ms = 0
         self.seen: Counter[str] = Counter()
         self.join()
         self.learn()
@@ -72,12 +79,14 @@ class Walk:
             assert list(copy.snapshot()) == list(self.machine.snapshot())
             self.machine = copy
         before = {key: shard.member for key, shard in self._group().items()}
-        result = group_pb2.GroupResult.FromString(self.machine.apply(command.SerializeToString(), 0))
+        result = group_pb2.GroupResult.FromString(self.machine.apply(command.SerializeToString(), self.now_ms))
         for key, shard in self._group().items():
             if shard.member:
                 last = self.handed.get(key.shard_id, (0, ""))
                 assert shard.since >= last[0]
                 if (shard.since, shard.member) != last:
+                    undecided = [number for number, positions in self.staged.items() if key.shard_id in positions]
+                    assert not undecided, "who gets a shard begins behind what is staged, or before it"
                     assert shard.since > last[0], "whoever gets a shard gets it in a generation of its own"
                     assert self._ancestors_are_finished(key.shard_id), "a successor waits for all its ancestors"
                     self.handed[key.shard_id] = shard.since, shard.member
@@ -133,22 +142,22 @@ class Walk:
     def join(self) -> None:
         if len(self.members) < 6:
             name = f"m{len(self.members)}"
-            result = self.apply(join=group_pb2.GroupJoin(member=name, session_ms=1_000, topic_ids=[TOPIC]))
+            self.apply(join=group_pb2.GroupJoin(member=name, session_ms=SESSION_MS, topic_ids=[TOPIC]))
             self.members[name] = Member(name)
-            self._look(self.members[name], result)
+            self._look(self.members[name])
 
     def join_again(self) -> None:
         gone = [member for member in self.members.values() if member.expired or self.draw.random() < 0.1]
         if gone:
             member = self.draw.choice(gone)
             newest = self.machine.groups[GROUP].generation
-            result = self.apply(join=group_pb2.GroupJoin(member=member.name, session_ms=1_000))
-            assert all(each.since > newest for each in result.assigned), (
+            self.apply(join=group_pb2.GroupJoin(member=member.name, session_ms=SESSION_MS))
+            assert all(each.since > newest for each in self.machine.views(GROUP)[member.name].assigned), (
                 "an earlier instance of it commits nothing more"
             )
             member.expired = False
             member.has = {}
-            self._look(member, result)
+            self._look(member)
             self.seen["joined again"] += 1
 
     def expire(self) -> None:
@@ -157,19 +166,27 @@ class Walk:
             member = self.draw.choice(alive)
             joined = self.machine.groups[GROUP].members[member.name].joined
             if self.draw.random() < 0.2:
+                self.now_ms += SESSION_MS
                 self.apply(expire=group_pb2.GroupExpire(member=member.name, joined=joined - 1))
                 assert member.name in self.machine.groups[GROUP].members, "one that joined since is not meant"
                 return
+            self.apply(heartbeat=group_pb2.GroupHeartbeat(member=member.name))
+            self.now_ms += SESSION_MS - 1
             self.apply(expire=group_pb2.GroupExpire(member=member.name, joined=joined))
+            assert member.name in self.machine.groups[GROUP].members, "it was heard of in its session's time"
+            self.now_ms += 1
+            self.apply(expire=group_pb2.GroupExpire(member=member.name, joined=joined))
+            assert member.name not in self.machine.groups[GROUP].members
             member.expired = True
 
     def look(self) -> None:
         """A member asks what it has."""
         member = self.draw.choice(list(self.members.values()))
         if not member.expired:
-            self._look(member, self.machine.view(GROUP, member.name))
+            self._look(member)
 
-    def _look(self, member: Member, view: group_pb2.GroupResult) -> None:
+    def _look(self, member: Member) -> None:
+        view = self.machine.views(GROUP)[member.name]
         now = {}
         for each in view.assigned:
             had = member.has.get(each.shard.shard_id)
@@ -208,15 +225,63 @@ class Walk:
     def _commit(self, name: str, position: group_pb2.GroupPosition) -> None:
         shard_id = position.shard.shard_id
         current = self.handed.get(shard_id) == (position.since, name) and not self.members[name].expired
-        result = self.apply(commit=group_pb2.GroupCommit(member=name, positions=[position]))
+        try:
+            refused = bool(self.apply(commit=group_pb2.GroupCommit(member=name, positions=[position])).refused)
+        except MemberNotFound:
+            refused = True
+            assert self.members[name].expired
         shard = self.machine.groups[GROUP].shards[ShardKey(TOPIC, shard_id)]
-        if result.refused:
+        if refused:
             self.seen["a commit was refused"] += 1
             assert shard.offset is None or shard.offset >= self.committed[shard_id]
         else:
             assert current, "only who has the shard, under the generation that handed it out"
             self.committed[shard_id] = max(self.committed[shard_id], position.offset)
         assert (shard.offset or 0) == self.committed[shard_id], "the larger commit stays"
+
+    def stage(self) -> None:
+        """A transaction is about to commit all that a member has processed; also one that has lost a shard."""
+        member = self.draw.choice(list(self.members.values()))
+        if not member.has:
+            return
+        self.transactions += 1
+        number = self.transactions
+        held = {at for at, one in member.has.items() if self.handed.get(at) == (one.since, member.name)}
+        commit = group_pb2.GroupCommit(member=member.name, positions=[
+            group_pb2.GroupPosition(
+                shard=group_pb2.GroupShard(topic_id=TOPIC, shard_id=at), offset=one.position, since=one.since
+            )
+            for at, one in member.has.items()
+        ])  # fmt: skip
+        stage = group_pb2.GroupStage(transactional_id="t", producer_id=7, number=number, commit=commit)
+        try:
+            refused = self.apply(stage=stage).refused
+        except MemberNotFound:
+            assert member.expired
+            return
+        if refused:
+            self.seen["positions were not staged"] += 1
+            assert number not in self._staged_numbers(), "all positions are staged, or none"
+        else:
+            assert held == member.has.keys(), "only who has the shards, under the generations that handed them out"
+            self.staged[number] = {at: one.position for at, one in member.has.items()}
+            self.seen["positions were staged"] += 1
+
+    def _staged_numbers(self) -> set[int]:
+        return {key.number for key, _ in self.machine.groups[GROUP].staged}
+
+    def settle(self) -> None:
+        """The coordinator's word on a transaction; perhaps again, or on one that staged nothing."""
+        number = self.draw.choice([*self.staged, self.transactions + 5])
+        committed = self.draw.random() < 0.6
+        for at, offset in self.staged.pop(number, {}).items():
+            if committed:
+                self.committed[at] = max(self.committed[at], offset)
+                self.seen["a staged position was committed"] += 1
+        for _ in range(self.draw.randint(1, 2)):
+            self.apply(settle=group_pb2.GroupSettle(producer_id=7, number=number, committed=committed))
+        for at, offset in self.committed.items():
+            assert (self.machine.groups[GROUP].shards[ShardKey(TOPIC, at)].offset or 0) == offset
 
     def release(self) -> None:
         for member in self.members.values():
@@ -233,32 +298,101 @@ class Walk:
                 ]))  # fmt: skip
                 self.seen["released"] += 1
 
+    # ---- resets and checkpoints
+
+    def reset(self) -> None:
+        """Move some positions anywhere, or all to a checkpoint."""
+        if self.staged:
+            with pytest.raises(PreconditionFailed, match="about to commit"):
+                self.apply(reset=group_pb2.GroupReset())
+            return
+        complete = self.machine.groups[GROUP].checkpoints.complete
+        known = [key.shard_id for key in self._group()]
+        if complete and self.draw.random() < 0.5:
+            name = self.draw.choice(list(complete))
+            self.apply(reset=group_pb2.GroupReset(checkpoint=name))
+            positions = {at: self.noted[name].get(at, 0) for at in known}
+            self.seen["reset to a checkpoint"] += 1
+        else:
+            chosen = self.draw.sample(known, self.draw.randint(0, len(known)))
+            positions = {at: self.draw.randint(0, self.shards[at].end) for at in chosen}
+            self.apply(reset=group_pb2.GroupReset(positions=[
+                group_pb2.GroupPosition(shard=group_pb2.GroupShard(topic_id=TOPIC, shard_id=at), offset=offset)
+                for at, offset in positions.items()
+            ]))  # fmt: skip
+            self.seen["reset"] += 1
+        for at, offset in positions.items():
+            self.committed[at] = offset
+            self.skipped[at] = max(self.skipped[at], offset)
+
+    def checkpoint(self) -> None:
+        """Ask for one; a checkpoint that is not complete stands in the way of another."""
+        checkpoints = self.machine.groups[GROUP].checkpoints
+        name = f"c{self.seen['checkpoint']}"
+        if checkpoints.pending is None:
+            self.at_start = dict(self.committed)
+            self.apply(checkpoint=group_pb2.GroupCheckpoint(name=name))
+            self.seen["checkpoint"] += 1
+        else:
+            with pytest.raises(PreconditionFailed):
+                self.apply(checkpoint=group_pb2.GroupCheckpoint(name=name))
+
+    def reach(self) -> None:
+        """A member that is not expired reports where it is."""
+        member = self.draw.choice(list(self.members.values()))
+        if member.expired:
+            return
+        number = self.machine.views(GROUP)[member.name].checkpoint
+        self.apply(reach=group_pb2.GroupReach(member=member.name, number=number, positions=[
+            group_pb2.GroupPosition(
+                shard=group_pb2.GroupShard(topic_id=TOPIC, shard_id=at), offset=one.position, since=one.since
+            )
+            for at, one in member.has.items()
+        ]))  # fmt: skip
+
+    def check_checkpoints(self) -> None:
+        """What is below a position of a complete checkpoint was processed by then; it lies behind what was committed before."""
+        for name, one in self.machine.groups[GROUP].checkpoints.complete.items():
+            if name in self.noted:
+                continue
+            self.noted[name] = {key.shard_id: offset for key, offset in one.positions.items()}
+            self.seen["a checkpoint is complete"] += 1
+            for at, offset in self.noted[name].items():
+                assert offset >= self.at_start.get(at, 0)
+                assert all((at, each) in self.processed or each < self.skipped[at] for each in range(offset))
+
     # ---- the walk
 
     def run(self, steps: int) -> None:
         weights = {
             self.write: 4, self.scale: 0.4, self.learn: 1, self.join: 0.5, self.join_again: 0.5, self.expire: 0.4,
             self.look: 5, self.read: 10, self.commit: 3, self.commit_late: 1, self.release: 1,
+            self.reset: 0.2, self.checkpoint: 0.3, self.reach: 1, self.stage: 0.7, self.settle: 0.7,
         }  # fmt: skip
         for _ in range(steps):
             self.draw.choices(list(weights), list(weights.values()))[0]()
             for shard_id, offset in self.committed.items():
-                missing = [each for each in range(offset) if (shard_id, each) not in self.processed]
+                unread = range(self.skipped[shard_id], offset)
+                missing = [each for each in unread if (shard_id, each) not in self.processed]
                 assert not missing, f"{missing} of shard {shard_id} were committed and nobody processed them"
+            self.check_checkpoints()
         self.finish()
 
     def finish(self) -> None:
         """In the calm, with one member that lives: everything is read and committed."""
+        while self.staged:
+            self.settle()
         self.learn()
+        self.now_ms += SESSION_MS
         for name in list(self.machine.groups[GROUP].members):
             joined = self.machine.groups[GROUP].members[name].joined
             self.apply(expire=group_pb2.GroupExpire(member=name, joined=joined))
             self.members[name].expired = True
         member = self.members["m0"]
-        result = self.apply(join=group_pb2.GroupJoin(member="m0", session_ms=1_000))
+        self.apply(join=group_pb2.GroupJoin(member="m0", session_ms=SESSION_MS))
         member.expired, member.has = False, {}
         for _ in range(len(self.shards) + 1):
-            self._look(member, result)
+            self._look(member)
             for shard_id, one in member.has.items():
                 self.processed |= {(shard_id, at) for at in range(one.position, self.shards[shard_id].end)}
                 one.position = max(one.position, self.shards[shard_id].end)
@@ -266,7 +400,6 @@ class Walk:
                 self._commit("m0", group_pb2.GroupPosition(
                     shard=group_pb2.GroupShard(topic_id=TOPIC, shard_id=shard_id), offset=one.position, since=one.since,
                 ))  # fmt: skip
-            result = self.machine.view(GROUP, "m0")
         assert {at: self.committed[at] for at in self.shards} == {at: shard.end for at, shard in self.shards.items()}
 
 
@@ -280,6 +413,8 @@ def test_walks(first: int) -> None:
         seen += walk.seen
     assert set(seen) == {
         "handed out", "split", "merge", "joined again", "a commit was refused", "released",
+        "reset", "reset to a checkpoint", "checkpoint", "a checkpoint is complete",
+        "positions were staged", "positions were not staged", "a staged position was committed",
     } | ({"taken from one member for another"} & set(seen))  # fmt: skip
 
 
@@ -301,7 +436,7 @@ def test_a_group_is_shared_evenly_and_moves_little() -> None:
         apply(join=group_pb2.GroupJoin(member=name, session_ms=1))
         for other in "abcd":
             if other in machine.groups[GROUP].members:
-                given_up = [each for each in machine.view(GROUP, other).assigned if each.release]
+                given_up = [each for each in machine.views(GROUP)[other].assigned if each.release]
                 apply(release=group_pb2.GroupRelease(
                     member=other, positions=[group_pb2.GroupPosition(shard=each.shard, since=each.since) for each in given_up]
                 ))  # fmt: skip

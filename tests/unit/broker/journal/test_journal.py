@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rangelog import Client, StreamConfig
+from rangelog import Client, StreamConfig, Writer
 from rangelog.errors import (
     Corruption,
     InternalError,
@@ -207,3 +207,78 @@ async def test_a_defect_of_the_machine_ends_the_journal(client: Client) -> None:
     with pytest.raises(InternalError):
         journal.read_stale(lambda machine: machine.count)
     await journal.close()
+
+
+async def test_an_ack_that_arrives_as_the_writer_stops_is_taken(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry is in the log for good: its proposer gets the result, and does not wait until its time is over."""
+    journal = await opened(client)
+
+    def stopped(writer: Writer) -> int:
+        raise WriterFenced("a later epoch fenced the range just now")
+
+    monkeypatch.setattr(Writer, "confirm_offset", property(stopped))
+    results = await asyncio.gather(*(journal.propose_own(b"%d" % number, timeout_s=5) for number in range(3)))
+    assert [link(result).count for result in results] == [1, 2, 3]
+    await journal.close()
+
+
+async def test_many_commands_are_proposed_in_one_call(client: Client) -> None:
+    """Each has its own result or refusal, in the order of the call; a repeat of them gives the same."""
+    journal = await opened(client)
+    session = await journal.open_session()
+    first = await journal.propose(session, 1, b"b")
+    commands = [(0, b"a"), (1, b"b"), (2, b"refuse"), (3, bytes(COMMAND_BYTES_MAX + 1))]
+    results = await journal.propose_all(session, commands)
+    assert results[1].value == first
+    assert link(results[0].value).count == 2
+    assert [result.error_code for result in results] == ["", "", "PRECONDITION_FAILED", "INVALID_ARGUMENT"]
+    assert await journal.propose_all(session, commands[:3]) == results[:3]
+    assert await journal.propose_all(session, []) == []
+    await journal.close()
+
+
+async def test_the_end_of_a_journal_leaves_all_commands_of_a_call_in_doubt(client: Client) -> None:
+    """The next owner knows those that were acked."""
+    first = await opened(client)
+    session = await first.open_session()
+    second = await opened(client)
+    with pytest.raises(WriterFenced) as caught:
+        await first.propose_all(session, [(0, b"a"), (1, b"b")])
+    assert caught.value.outcome_unknown
+    results = await second.propose_all(session, [(0, b"a"), (1, b"b")])
+    assert [link(result.value).count for result in results] == [1, 2]
+    await first.close()
+    await second.close()
+
+
+async def test_whoever_waits_for_changes_is_called(client: Client) -> None:
+    """After entries were applied, and when the journal has ended."""
+    journal = await opened(client)
+    seen: list[int] = []
+    journal.on_change = lambda: seen.append(journal.applied_offset)
+    await journal.propose_own(b"a")
+    assert seen == [1]
+    await journal.close()
+    assert seen == [1, 1]
+
+
+async def test_time_goes_on_behind_a_clock_that_was_ahead(client: Client) -> None:
+    """What waits for a time to pass does not wait until the next owner's clock has caught up."""
+    first = await opened(client, clock_ms=lambda: 1_000_000)
+    await first.propose_own(b"a")
+    assert first.machine.now_ms == 1_000_000
+    clock = [400_000]
+    second = await opened(client, clock_ms=lambda: clock[0])
+    for reading_ms, expected_ms in (
+        (400_000, 1_000_000),
+        (400_005, 1_000_005),
+        (300_000, 1_000_005),
+        (300_001, 1_000_006),
+    ):
+        clock[0] = reading_ms
+        await second.propose_own(b"b")
+        assert second.machine.now_ms == expected_ms
+    await first.close()
+    await second.close()

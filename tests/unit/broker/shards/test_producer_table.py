@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rangelog_broker.shards.owner import ShardOwner
 from rangelog_broker.shards.producer_table import PRODUCERS_PER_PIECE, WINDOW, AckedBatch, ProducerTable, Standing
+from rangelog_broker.shards.state import ShardState
 from rangelog_core.batch_extension import Producer
 from rangelog_core.errors import Corruption
 
@@ -64,6 +66,43 @@ def test_an_expired_producer_needs_a_new_epoch() -> None:
     assert standing(table, 1, 4, 0)[0] is Standing.NEXT
     assert standing(table, 2, 0, 0)[0] is Standing.HELD
     assert standing(ProducerTable.restore(table.snapshot()), 1, 3, 0)[0] is Standing.FENCED
+
+
+def test_a_snapshot_without_an_expired_producer_is_followed_by_its_later_batches() -> None:
+    """One owner lets a producer expire; the next one, from an earlier snapshot, does not, and takes its next batch."""
+    table = filled({(1, 3): 2, (2, 0): 1})
+    table.expire(before_ms=4)
+    restored = ProducerTable.restore(table.snapshot())
+    for sequence in (2, 3):
+        offset = 2 + 2 * sequence
+        restored.note(AckedBatch(Producer(1, 3, sequence), offset, offset + 2, 9))
+    assert standing(restored, 1, 3, 4)[0] is Standing.FENCED
+    assert standing(restored, 1, 4, 0)[0] is Standing.NEXT
+    restored.expire(before_ms=100)
+    restored.note(AckedBatch(Producer(1, 3, 4), 10, 12, 9))
+    assert standing(restored, 1, 4, 0)[0] is Standing.NEXT
+    assert list(ProducerTable.restore(restored.snapshot()).snapshot()) == list(restored.snapshot())
+
+
+def test_a_child_whose_parents_table_let_a_producer_expire_has_its_batches() -> None:
+    """The child's first owner had the floors of a table without the expiry."""
+    child = ProducerTable({1: 4})
+    child.note(AckedBatch(Producer(1, 3, 0), 0, 1, 0))
+    child.note(AckedBatch(Producer(1, 3, 1), 1, 2, 0))
+    assert child.epochs() == {1: 4}
+    with pytest.raises(Corruption):
+        child.note(AckedBatch(Producer(1, 3, 3), 2, 3, 0))
+
+
+def test_a_batch_in_flight_outlives_the_expiry_of_its_producer() -> None:
+    """The table lets the producer expire while its next batch is on its way into the log."""
+    owner = ShardOwner(ShardState(ProducerTable()), 0)
+    owner.offer(Producer(1, 3, 0), 2, 0)
+    owner.confirmed(2)
+    owner.offer(Producer(1, 3, 1), 2, 0)
+    assert owner.table.expire(before_ms=1) == 1
+    owner.confirmed(4)
+    assert standing(owner.table, 1, 3, 2)[0] is Standing.FENCED
 
 
 @pytest.mark.parametrize(("epoch", "sequence"), [(3, 0), (3, 3), (2, 2), (4, 1)])

@@ -14,6 +14,7 @@ import pytest
 
 from rangelog_broker.shards.owner import InFlight, ShardOwner
 from rangelog_broker.shards.producer_table import WINDOW, AckedBatch, Found, ProducerTable, Standing
+from rangelog_broker.shards.state import ShardState
 from rangelog_core.batch_extension import Producer
 
 
@@ -37,7 +38,7 @@ class Walk:
         self.log: list[AckedBatch] = []
         self.landing: list[AckedBatch] = []
         self.snapshot: tuple[int, list[bytes]] = (0, [])  # batches that it holds, and the table
-        self.owners = [ShardOwner(ProducerTable(), 0)]
+        self.owners = [ShardOwner(ShardState(ProducerTable()), 0)]
         self.heard = 0  # batches that the owner knows to be acked
         self.waiting: list[tuple[Instance, int, InFlight]] = []
         self.instances = [Instance(number, 1) for number in range(3)]
@@ -127,7 +128,7 @@ class Walk:
         table = ProducerTable.restore(pieces)
         for batch in self.log[held:]:
             table.note(batch)
-        self.owners.append(ShardOwner(table, self.end))
+        self.owners.append(ShardOwner(ShardState(table), self.end))
         self.heard = len(self.log)
         self.seen["takeover"] += 1
 

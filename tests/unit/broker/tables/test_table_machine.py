@@ -7,9 +7,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from rangelog_broker.journal.entry import PIECE_BYTES_MAX
 from rangelog_broker.tables import machine as module
-from rangelog_broker.tables.machine import KEY_BYTES_MAX, VALUE_BYTES_MAX, WRITES_MAX, Row, TablePartition
+from rangelog_broker.tables.machine import (
+    ChangePage,
+    Row,
+    RowChange,
+    TablePartition,
+)
 from rangelog_core.errors import Corruption, InvalidArgument, OffsetTrimmed, PreconditionFailed, StorageFull
+from rangelog_core.limits import TABLE_KEY_BYTES_MAX, TABLE_VALUE_BYTES_MAX, TABLE_WRITES_MAX
 from rangelog_proto.v1 import table_pb2
 
 KEYS = st.sampled_from([b"a", b"ab", b"b", b"\xff", b"\xff\xff"])
@@ -93,13 +100,25 @@ class TableMachine(RuleBasedStateMachine):
             at = page.next_key
         assert found == expected
 
-    @rule(since=st.integers(0, 20))
-    def watch(self, since: int) -> None:
-        expected = [change for change in self.changes if change[0] > since]
-        found: list[tuple[int, bytes]] = []
-        while part := self.table.changes_since(found[-1][0] if found else since, 2):
-            found += part
+    @rule(since=st.integers(0, 20), start=st.just(b"") | KEYS, end=st.none() | KEYS, limit=st.integers(1, 3))
+    def watch(self, since: int, start: bytes, end: bytes | None, limit: int) -> None:
+        """In parts: the last change of each key, in order, and nothing else; the parts end at the present version."""
+        last = {key: version for version, key in self.changes}
+        expected = [
+            RowChange(version, key, self.rows.get(key))
+            for version, key in self.changes
+            if version > since and version == last[key] and key >= start and (end is None or key < end)
+        ]
+        found: list[RowChange] = []
+        reached = since
+        while reached < self.version:
+            page = self.table.changes_since(reached, limit, start=start, end=end)
+            assert page.version > reached
+            assert all(reached < change.version <= page.version for change in page.changes)
+            found += page.changes
+            reached = page.version
         assert found == expected
+        assert reached == max(since, self.version)
 
     @rule()
     def restore(self) -> None:
@@ -121,12 +140,12 @@ TestTableMachine.settings = settings(max_examples=60, stateful_step_count=40, de
     [
         [],
         [write(b"", b"v")],
-        [write(bytes(KEY_BYTES_MAX + 1), b"v")],
-        [write(b"k", bytes(VALUE_BYTES_MAX + 1))],
+        [write(bytes(TABLE_KEY_BYTES_MAX + 1), b"v")],
+        [write(b"k", bytes(TABLE_VALUE_BYTES_MAX + 1))],
         [write(b"k", b"v"), write(b"k", b"w")],
         [table_pb2.TableWrite(key=b"k")],
         [table_pb2.TableWrite(key=b"k", remove=False)],
-        [write(b"%d" % number, b"v") for number in range(WRITES_MAX + 1)],
+        [write(b"%d" % number, b"v") for number in range(TABLE_WRITES_MAX + 1)],
     ],
 )
 def test_bad_commands_change_nothing(writes: list[table_pb2.TableWrite]) -> None:
@@ -167,21 +186,55 @@ def test_old_changes_are_an_error_and_not_a_hole(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(OffsetTrimmed, match="scan the table") as caught:
         table.changes_since(1, 10)
     assert caught.value.offset == 2
-    assert table.changes_since(2, 10) == [(3, b"a"), (3, b"b"), (4, b"a"), (4, b"b")]
-    assert copied(table).changes_since(2, 1) == [(3, b"a"), (3, b"b")]
+    assert named(table.changes_since(2, 10)) == [(4, b"a"), (4, b"b")], "version 3 is replaced"
+    apply(table, write(b"b"))
+    assert named(table.changes_since(3, 1)) == [(4, b"a")]
+    assert copied(table).changes_since(4, 1) == ChangePage([RowChange(5, b"b", None)], 5)
+
+
+def test_removed_keys_are_forgotten_with_their_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the number of changes, and by the bytes of their keys."""
+    monkeypatch.setattr(module, "CHANGES_MAX", 3)
+    table = TablePartition()
+    for number in range(20):
+        apply(table, write(b"%d" % number, b"v"))
+        apply(table, write(b"%d" % number))
+    assert len(table._removed) <= 3
+    monkeypatch.setattr(module, "CHANGES_BYTES_MAX", 10)
+    apply(table, write(b"a" * 8, b"v"))
+    apply(table, write(b"b" * 8, b"v"))
+    assert not table._removed
+    assert named(table.changes_since(41, 10)) == [(42, b"b" * 8)]
+    with pytest.raises(OffsetTrimmed):
+        table.changes_since(40, 10)
+
+
+def test_a_page_of_changes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the bytes of the rows, and by how many changes are looked at, also where none fits."""
+    table = TablePartition()
+    for number in range(4):
+        apply(table, write(b"%d" % number, bytes(300_000)))
+    assert [len(table.changes_since(version, 10).changes) for version in (0, 2)] == [2, 2]
+    monkeypatch.setattr(module, "CHANGES_LOOKED_AT_MAX", 2)
+    assert table.changes_since(0, 10, start=b"9") == ChangePage([], 2)
+    assert table.changes_since(2, 10, start=b"9") == ChangePage([], 4)
+
+
+def named(page: ChangePage) -> list[tuple[int, bytes]]:
+    return [(change.version, change.key) for change in page.changes]
 
 
 def test_a_snapshot_stays_as_it_was_taken() -> None:
     """In pieces that fit an entry, whatever the rows."""
     table = TablePartition()
     for number in range(12):
-        apply(table, write(b"%02d" % number, bytes(VALUE_BYTES_MAX)))
+        apply(table, write(b"%02d" % number, bytes(TABLE_VALUE_BYTES_MAX)))
     pieces = table.snapshot()
     for number in range(12):
         apply(table, write(b"%02d" % number))
     frozen = list(pieces)
-    assert all(len(piece) < module.PIECE_BYTES_MAX for piece in frozen)
+    assert all(len(piece) < PIECE_BYTES_MAX for piece in frozen)
     copy = TablePartition()
     copy.restore(frozen)
     assert copy.version == 12
-    assert copy.size_bytes == 12 * (VALUE_BYTES_MAX + 2 + 64)
+    assert copy.size_bytes == 12 * (TABLE_VALUE_BYTES_MAX + 2 + 64)

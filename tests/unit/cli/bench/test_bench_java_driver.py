@@ -54,6 +54,13 @@ final class MemoryLog implements Driver.Log {
         return new long[] {Math.min(count, records.size()), records.stream().limit(count).mapToLong(r -> r.length).sum()};
     }
 
+    public long[] produce(int producers, int shards, byte[] payload, long durationNs, int inFlight, byte[][] keys) {
+        if (keys.length == 0 || !new String(keys[keys.length - 1]).equals("key-" + (keys.length - 1))) {
+            throw new IllegalStateException("no keys");
+        }
+        return new long[] {(long) producers * shards * payload.length * inFlight, durationNs};
+    }
+
     public AutoCloseable follow(Driver.Delivery delivery) {
         reader = delivery;
         return () -> reader = (payload, seenNs) -> {};
@@ -112,6 +119,16 @@ async def test_appends_are_counted_and_read_back(driver) -> None:
     assert (await driver.ask("read", 1_000_000))["came"] == acked
     await driver.ask("fresh")
     assert (await driver.ask("read", 10))["came"] == 0
+
+
+async def test_producers_of_a_log_with_topics_get_what_was_asked_for(driver) -> None:
+    """Producers, partitions, size, time, window and keys arrive, keys by number; count and time come back."""
+    assert await driver.ask("produce", 100, 8, 1024, 0.5, 32, 3) == {
+        "acked": 100 * 8 * 1024 * 32,
+        "took_ns": 500_000_000,
+    }
+    with pytest.raises(RuntimeError, match="keys"):
+        await driver.ask("produce", 100, 8, 1024, 0.5, 32, 0)
 
 
 async def test_single_appends_take_what_an_ack_takes(driver) -> None:

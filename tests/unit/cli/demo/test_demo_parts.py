@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rangelog_cli.demo import ack_log, command, comparison, flights, report, timeline, verify
+from rangelog_cli.demo import ack_log, command, comparison, flights, report, report_parts, timeline, verify
+from tests.unit.cli.demo.test_topic_scene import whole_outcome
 
 
 def test_flights_are_all_there_in_timetable_order() -> None:
@@ -37,9 +38,12 @@ def test_ack_log_keeps_what_was_noted(tmp_path: Path) -> None:
     log = ack_log.AckLog(path, 4)
     log.submitted(1, 100)
     log.submitted(3, 200)
-    log.acked(3, 250, 0)
+    log.acked(3, 250, 0, 2)
     assert ack_log.count_acks(path) == 1
-    assert list(ack_log.read_acks(path)) == [ack_log.LoggedAck(1, 100, None, None), ack_log.LoggedAck(3, 200, 250, 0)]
+    assert list(ack_log.read_acks(path)) == [
+        ack_log.LoggedAck(1, 100, None, None),
+        ack_log.LoggedAck(3, 200, 250, 0, 2),
+    ]
     log.close()
 
 
@@ -72,7 +76,7 @@ def test_report_is_one_page_without_references(tmp_path: Path) -> None:
         ok=False,
         last_line="demo: FAILED",
         timeline=timeline.make_timeline(acks, kills),
-        checks=[report.Check("read back", "2", "1", False)],
+        checks=[report_parts.Check("read back", "2", "1", False)],
         steps=[report.Step("append", 1.0, "")],
         carriers=[report.CarrierRow("UA", 3, 1.5, 1.5, 0.0, 0.0)],
         machine="2 cores",
@@ -122,14 +126,19 @@ def test_last_line_is_what_scripts_expect() -> None:
     for offset, flight in enumerate(some):
         outcome.comparison.add(offset, flight.timestamp_ms, flight.key, flight.value)
     outcome.sealed_end, outcome.tier_objects, outcome.dropped_ranges, outcome.parquet = 8, 3, 1, (3, 8, True)
+    outcome.topic = whole_outcome()
     assert outcome.last_line == (
         "demo: OK appended=10 read=10 lost=0 duplicated=0 misordered=0 kills=3 "
-        "longest_ack_gap_ms=1 spark_matches=yes tier_objects=3"
+        "longest_ack_gap_ms=1 spark_matches=yes tier_objects=3 "
+        "topic_records=8 topic_lost=0 topic_duplicated=0 order_violations=0 broker_kills=2 "
+        "longest_topic_gap_ms=12 table_matches=yes"
     )
     outcome.parquet = (3, 7, True)
     assert outcome.last_line.startswith("demo: FAILED appended=10 ")
     outcome.parquet, outcome.spark = (3, 8, True), "no"
     assert not outcome.ok
+    outcome.spark, outcome.topic.counts = "yes", {}
+    assert outcome.last_line.startswith("demo: FAILED appended=10 ")
 
 
 def test_spark_and_pandas_must_agree_on_every_carrier() -> None:

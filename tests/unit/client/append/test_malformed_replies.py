@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rangelog._append.failover_seal import FailoverSeal
+from rangelog._append.placement_calls import PlacementCalls
 from rangelog._read.hot import HotRange
 from rangelog_core.errors import SealBlocked, Unavailable
 from rangelog_core.frame import Opcode
@@ -78,6 +79,7 @@ class Cluster:
         self.servers = servers
         self.ends: list[int] = []
         self.addresses: dict[Any, str] = {}
+        self.retired: set[str] = set()
 
     async def get(self, replica: Any, address: str) -> Any:
         if replica.server not in self.servers:
@@ -88,9 +90,18 @@ class Cluster:
         self.ends.append(request.end_offset)
         return pd_pb2.SealRangeResponse(range=common_pb2.Range(end_offset=request.end_offset))
 
+    async def ranges(self, name: str, from_offset: int, *, stream_id: int) -> Any:
+        known = common_pb2.Range()
+        known.CopyFrom(SOURCE)
+        for replica in known.replicas:
+            if replica.server in self.retired:
+                replica.data_address = ""
+        return None, [known]
+
     async def seal(self, timeout_s: float = 5.0) -> int:
         cluster: Any = self
-        return await FailoverSeal(cluster, cluster, SOURCE, 3, timeout_s).run()
+        calls = PlacementCalls(cluster)
+        return await FailoverSeal(cluster, calls, cluster, SOURCE, 3, timeout_s).run()
 
 
 def with_nonsense(*opcodes: Opcode) -> Server:

@@ -16,6 +16,7 @@ from rangelog_core.errors import (
     RangelogError,
     RequestTimeout,
     SealBelowFloor,
+    StreamNotFound,
     Unavailable,
     UnsupportedVersion,
     WriterFenced,
@@ -35,6 +36,8 @@ class FakePd:
         self.singles: list[pd_pb2.SealRangeRequest] = []
         self.calls: list[pd_pb2.SealRangesRequest] = []
         self.fail_next: list[RangelogError] = []
+        self.openings: list[list[str]] = []
+        self.refused: dict[str, RangelogError] = {}
         self.judge: Callable[[pd_pb2.SealRangeRequest], RangelogError | None] = lambda request: None
 
     async def servers(self, timeout_s: float) -> list[common_pb2.Server]:
@@ -74,6 +77,30 @@ class FakePd:
                 )
                 results.append(pd_pb2.SealRangeResult(error=told))
         return pd_pb2.SealRangesResponse(results=results)
+
+    async def open_writer(self, request: pd_pb2.OpenWriterRequest, *, timeout_s: float) -> pd_pb2.OpenWriterResponse:
+        self.openings.append([request.name])
+        if request.name in self.refused:
+            raise self.refused[request.name]
+        return opened(request)
+
+    async def open_writers(self, request: pd_pb2.OpenWritersRequest, *, timeout_s: float) -> pd_pb2.OpenWritersResponse:
+        self.openings.append([each.name for each in request.writers])
+        await asyncio.sleep(0.001)
+        if self.fail_next:
+            raise self.fail_next.pop(0)
+        results = []
+        for each in request.writers:
+            error = self.refused.get(each.name)
+            if error is None:
+                results.append(pd_pb2.OpenWriterResult(response=opened(each)))
+            else:
+                results.append(pd_pb2.OpenWriterResult(error=pd_pb2.CallError(code=error.code, message=error.message)))
+        return pd_pb2.OpenWritersResponse(results=results)
+
+
+def opened(request: pd_pb2.OpenWriterRequest) -> pd_pb2.OpenWriterResponse:
+    return pd_pb2.OpenWriterResponse(stream=common_pb2.Stream(name=request.name, epoch=3))
 
 
 def answer(request: pd_pb2.SealRangeRequest) -> pd_pb2.SealRangeResponse:
@@ -210,3 +237,42 @@ async def test_ranges_that_still_work_are_left_in_turn(calls: PlacementCalls) ->
     waited = await asyncio.gather(*leaving, return_exceptions=True)
     assert [number for number, each in enumerate(waited) if each is True] == [TURNS_MAX + 1]
     assert began[-1] == TURNS_MAX + 1
+
+
+async def test_openings_of_a_moment_go_together_and_each_has_its_own_answer(pd: FakePd, calls: PlacementCalls) -> None:
+    """A stream that is not there fails its own opening only; one alone is the single call."""
+    pd.refused = {"s2": StreamNotFound("no stream 's2'")}
+    told = await asyncio.gather(*(calls.open_writer(f"s{each}", "w", 5.0) for each in range(4)), return_exceptions=True)
+    assert [each.stream.name for each in told if not isinstance(each, BaseException)] == ["s0", "s1", "s3"]
+    assert isinstance(told[2], StreamNotFound)
+    assert (await calls.open_writer("s5", "w", 5.0)).stream.epoch == 3
+    assert pd.openings == [["s0", "s1", "s2", "s3"], ["s5"]]
+
+
+async def test_openings_gather_while_calls_are_in_progress(pd: FakePd, calls: PlacementCalls) -> None:
+    """Those that come one after the other take few calls, in their order."""
+
+    async def open_later(number: int) -> None:
+        for _ in range(number):
+            await asyncio.sleep(0)
+        await calls.open_writer(f"s{number}", "w", 5.0)
+
+    await asyncio.gather(*(open_later(number) for number in range(30)))
+    assert sorted(name for names in pd.openings for name in names) == sorted(f"s{number}" for number in range(30))
+    assert len(pd.openings) < 15
+
+
+async def test_an_earlier_placement_driver_gets_openings_one_by_one(pd: FakePd, calls: PlacementCalls) -> None:
+    """It does not know the call of many; an error of one is the answer to that one."""
+    pd.fail_next = [UnsupportedVersion("what call?")]
+    pd.refused = {"s0": Unavailable("nobody leads")}
+    told = await asyncio.gather(*(calls.open_writer(f"s{each}", "w", 5.0) for each in range(2)), return_exceptions=True)
+    assert isinstance(told[0], Unavailable) and not isinstance(told[1], BaseException)
+    assert pd.openings == [["s0", "s1"], ["s0"], ["s1"]]
+
+
+async def test_a_call_of_openings_without_an_answer_fails_all_of_them(pd: FakePd, calls: PlacementCalls) -> None:
+    """Each caller tries again by itself."""
+    pd.fail_next = [Unavailable("nobody leads")]
+    told = await asyncio.gather(*(calls.open_writer(f"s{each}", "w", 5.0) for each in range(2)), return_exceptions=True)
+    assert [type(each) for each in told] == [Unavailable, Unavailable]

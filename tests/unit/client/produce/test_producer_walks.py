@@ -16,6 +16,7 @@ import pytest
 from rangelog._produce.core import WINDOW, AskFor, MappedShard, ProducerCore, RecordsAcked, SendBatch
 from rangelog_broker.shards.owner import InFlight, ShardOwner
 from rangelog_broker.shards.producer_table import AckedBatch, ProducerTable, Standing
+from rangelog_broker.shards.state import ShardState
 from rangelog_core.batch_extension import Producer
 from rangelog_core.errors import ProducerFenced
 
@@ -93,7 +94,7 @@ class Walk:
     def open(self, shard_id: int) -> None:
         log = self.logs[shard_id]
         log.settle(self.draw.randint(0, len(log.landing)))
-        log.owner, log.closed = ShardOwner(self.table_of(shard_id), log.end), False
+        log.owner, log.closed = ShardOwner(ShardState(self.table_of(shard_id)), log.end), False
         self.waiting = [each for each in self.waiting if each[1].shard_id != shard_id]
 
     def takeover(self) -> None:

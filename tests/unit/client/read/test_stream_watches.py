@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from rangelog._read import stream_watches
+from rangelog._read import watch_calls
 from rangelog._read.stream_watches import StreamWatches
 from rangelog_core.errors import RangelogError, Unavailable
 from rangelog_proto.v1 import common_pb2, pd_pb2
@@ -44,7 +44,7 @@ async def watches(pd: FakePd, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     async def at_once(attempt: int) -> None:
         await asyncio.sleep(0)
 
-    monkeypatch.setattr(stream_watches, "backoff", at_once)
+    monkeypatch.setattr(watch_calls, "backoff", at_once)
     made = StreamWatches(cast(Any, pd))
     yield made
     made.close()

@@ -148,16 +148,19 @@ async def test_two_clusters_know_nothing_of_each_other(cluster: FakeCluster, cli
 
 
 async def test_the_example_of_the_readme_holds() -> None:
-    """The test that the README shows runs as it stands there, with a program that appends what is ordered."""
+    """The tests that the README shows run as they stand there, with a program that appends what is ordered."""
 
     async def place_order(client: Client, what: str) -> None:
         await client.append("orders", [what.encode()])
 
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (example,) = [block for block in blocks if "FakeCluster" in block]
+    example, with_brokers = [block for block in blocks if "FakeCluster" in block]
     module: dict[str, Any] = {"place_order": place_order}
     exec(compile(example, "README.md", "exec"), module)
     await module["test_an_order_is_logged"]()
+    exec(compile(with_brokers, "README.md", "exec"), module)
+    async with asyncio.timeout(30):
+        await module["test_orders_are_billed_once"]()
 
 
 FOR_SERVERS_AND_PDCTL = {"PrepareObject", "CommitObject", "RegisterServer", "Heartbeat", "ListTasks"}

@@ -469,3 +469,18 @@ async def test_failed_connections_are_tried_again(start_server: StartServer, dea
     server = await start_server()
     assert (await connections.get(REPLICA, server.address)).closed is None
     await connections.close()
+
+
+async def test_a_broker_is_called_a_broker() -> None:
+    """Producers use the same connections: messages name the kind of the server that is not reached, or broke off."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    connections = DataConnections()
+    with pytest.raises(errors.Unavailable, match=r"^broker rs1 at .* cannot be reached"):
+        await connections.get(REPLICA, address, kind="broker")
+    with pytest.raises(errors.Unavailable, match=r"^range server rs1 at .* cannot be reached"):
+        await connections.get(REPLICA, address)
+    broken = DataConnection(REPLICA, "broker")
+    broken.connection_lost(None)
+    assert broken.closed is not None and broken.closed.message == "the connection to broker rs1 broke"

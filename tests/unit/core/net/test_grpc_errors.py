@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 from google.protobuf import any_pb2
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc.aio import AioRpcError, Metadata
 
 from rangelog_core import errors
@@ -39,6 +39,12 @@ def test_every_error_arrives_as_it_left(cls: type[RangelogError]) -> None:
     assert type(came) is cls
     assert (came.message, came.epoch, came.offset, came.address) == (sent.message, 7, 1 << 60, "[::1]:7100")
     assert (came.retriable, came.outcome_unknown) == (sent.retriable, sent.outcome_unknown)
+
+
+def test_only_defects_are_internal() -> None:
+    """A caller without rangelog's client learns from the status alone whether it or the server is wrong."""
+    internal = {each.code for each in _classes() if to_status(each("x")).code == code_pb2.INTERNAL}
+    assert internal == {"INTERNAL", "MISSING_EXTRA", "WRITER_CLOSED"}, "no service raises the last two"
 
 
 def test_details_that_are_not_set_stay_unset() -> None:

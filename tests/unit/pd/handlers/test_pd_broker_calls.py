@@ -10,7 +10,8 @@ import pytest
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_pd.broker_probe import BrokerProbes
-from rangelog_pd.handlers import brokers, topics, watch
+from rangelog_pd.handlers import brokers, ranges, topics, watch
+from rangelog_pd.handlers import cluster as cluster_calls
 from rangelog_pd.handlers.service import BrokersService
 from rangelog_pd.reconcile import topic_watch
 from rangelog_pd.reconcile.owner_commands import MOVE_INTERVAL_MS
@@ -88,7 +89,11 @@ async def test_the_first_broker_owns_all_at_once(cluster: Any) -> None:
         await cluster.driver.reconcile()
         assert owned(cluster, "b2") - before <= 1, "one move at a time"
     assert 8 <= owned(cluster, "b2") <= 12
-    assert len((await brokers.list_brokers(cluster.driver, pb.ListBrokersRequest())).brokers) == 2
+    listed = await brokers.list_brokers(cluster.driver, pb.ListBrokersRequest())
+    assert len(listed.brokers) == 2
+    counts = {each.broker: each.shards + each.journals for each in listed.owned}
+    assert counts == {name: owned(cluster, name) for name in ("b1", "b2")}
+    assert sum(each.journals for each in listed.owned) == 16
 
 
 async def test_a_broker_that_refuses_connections_loses_its_shards_at_once(cluster: Any) -> None:
@@ -175,6 +180,10 @@ async def test_children_have_owners_when_the_commit_is_answered(cluster: Any) ->
     listed = await topics.list_shards(cluster.driver, topic_pb2.ListShardsRequest(topic=refer(1)))
     assert [each.shard_id for each in listed.owners] == [each.shard_id for each in listed.shards] == [4, 1, 2, 3]
     assert {(each.broker, each.owner_epoch) for each in listed.owners} == {("b1", 1)}
+    asked = [pb.OwnedShard(topic_id=1, shard_id=each) for each in (0, 4)]
+    found = await brokers.find_owners(cluster.driver, pb.FindOwnersRequest(shards=asked))
+    assert [each.shard_id for each in found.ended] == [0]
+    assert [each.shard_id for each in found.assignments] == [4]
 
 
 # ---- watching
@@ -277,3 +286,116 @@ async def test_a_probe_is_a_connection() -> None:
     with pytest.raises(InvalidArgument):
         await probes.accepts("nowhere")
     assert not probes._running
+
+
+async def test_owners_are_found_while_they_count_as_alive(cluster: Any) -> None:
+    """The owners of shards and journals are returned with their addresses; what is with a lost broker is left out."""
+    await register(cluster, "b1", address="h:1")
+    shards = [pb.OwnedShard(topic_id=1, shard_id=2), pb.OwnedShard(shard_id=15), pb.OwnedShard(topic_id=9)]
+    found = await brokers.find_owners(cluster.driver, pb.FindOwnersRequest(shards=shards))
+    assert [(each.topic_id, each.shard_id, each.broker) for each in found.assignments] == [(1, 2, "b1"), (0, 15, "b1")]
+    assert [each.address for each in found.brokers] == ["h:1"]
+    await brokers.report_broker_lost(cluster.driver, pb.ReportBrokerLostRequest(name="b1", incarnation=1))
+    assert not (await brokers.find_owners(cluster.driver, pb.FindOwnersRequest(shards=shards))).assignments
+    with pytest.raises(InvalidArgument, match="1000"):
+        await brokers.find_owners(cluster.driver, pb.FindOwnersRequest(shards=[pb.OwnedShard()] * 1_001))
+
+
+async def test_owners_report_how_busy_shards_are_and_the_leader_scales(cluster: Any) -> None:
+    """From the averages in a heartbeat to a plan that is listed with its reason; nobody carries it out, so it is cancelled."""
+    answer = await register(cluster, "b1")
+    assert answer.rate_minute_ms == cluster.driver.settings.scaling_minute_ms
+    policy = topic_pb2.ScalingPolicy(kind=topic_pb2.SCALING_KIND_EVENTS, target_per_s=100)
+    update = topic_pb2.UpdateTopicRequest(
+        request_id="u", topic=refer(1), config=topic_pb2.TopicConfig(scaling=policy), fields=["scaling"]
+    )
+    await topics.update_topic(cluster.driver, update)
+    load = pb.ShardLoad(topic_id=1, shard_id=2, events_averages=[900] * 4, bytes_averages=[1] * 4)
+    request = pb.BrokerHeartbeatRequest(name="b1", incarnation=1, loads=[load], complete=True)
+    await brokers.broker_heartbeat(cluster.driver, request)
+    await cluster.driver.reconcile()
+    listed = (await cluster_calls.list_tasks(cluster.driver, pd_pb2.ListTasksRequest())).tasks
+    assert [(each.kind, each.topic_name) for each in listed] == [("scale-topic", "a/t")]
+    assert "shard 2: 900/900/900/900" in listed[0].detail
+    assert not (await cluster_calls.list_tasks(cluster.driver, pd_pb2.ListTasksRequest(failing_only=True))).tasks
+    await cluster.driver.reconcile()
+    for _ in range(cluster.driver.settings.scale_timeout_ms // 2_000 + 1):
+        cluster.driver.clock_ms += 2_000
+        await beat(cluster, "b1")
+        await cluster.driver.reconcile()
+    assert not (await cluster_calls.list_tasks(cluster.driver, pd_pb2.ListTasksRequest())).tasks
+
+
+async def test_a_truncation_asks_the_owner_for_a_snapshot(cluster: Any) -> None:
+    """In the response to its heartbeat, until it reports that it has one; a follower of the topic sees it active again."""
+    await cluster.register("rs1", "rs2", "rs3")
+    await register(cluster, "b1")
+    stream = cluster.machine.state.streams[cluster.machine.state.topics.shards[1, 0].stream_id]
+    await cluster.open(name=stream.name)
+    made = pd_pb2.CreateRangeRequest(request_id="r", stream_id=stream.stream_id, epoch=1, start_offset=0)
+    await ranges.create_range(cluster.driver, made)
+    await cluster.seal(7, stream_id=stream.stream_id)
+    cut = [topic_pb2.ShardPosition(shard_id=each, offset=5 * (each == 0)) for each in range(4)]
+    request = topic_pb2.TruncateTopicRequest(request_id="k", topic=refer(1), cut=cut)
+    answer = await topics.truncate_topic(cluster.driver, request)
+    assert answer.topic.state == topic_pb2.TOPIC_STATE_TRUNCATING
+    await cluster.driver.reconcile()
+    [answered] = await beat(cluster, "b1")
+    assert list(answered.cover) == [pb.ShardCover(topic_id=1, shard_id=0, offset=5)]
+    covered = pb.BrokerHeartbeatRequest(name="b1", incarnation=1, covered=[pb.ShardCover(topic_id=1, offset=6)])
+    assert not (await brokers.broker_heartbeat(cluster.driver, covered)).cover
+    await cluster.driver.reconcile()
+    assert cluster.machine.state.streams[stream.stream_id].trim_offset == 5
+    described = await topics.describe_topic(cluster.driver, topic_pb2.DescribeTopicRequest(topic=refer(1)))
+    assert described.topic.state == topic_pb2.TOPIC_STATE_ACTIVE
+
+
+async def test_a_broker_that_claims_shards_of_another_is_not_believed(cluster: Any) -> None:
+    """Its snapshots cover nothing and its averages scale nothing; also an earlier incarnation's of the owner itself."""
+    await cluster.register("rs1", "rs2", "rs3")
+    await register(cluster, "b1", incarnation=1)
+    await register(cluster, "b1", incarnation=2)
+    await register(cluster, "b2")
+    stream = cluster.machine.state.streams[cluster.machine.state.topics.shards[1, 0].stream_id]
+    await cluster.open(name=stream.name)
+    made = pd_pb2.CreateRangeRequest(request_id="r", stream_id=stream.stream_id, epoch=1, start_offset=0)
+    await ranges.create_range(cluster.driver, made)
+    await cluster.seal(7, stream_id=stream.stream_id)
+    owner = cluster.machine.state.owners.assignments.find((1, 0))
+    assert (owner.broker, owner.incarnation) == ("b1", 2)
+    cut = [topic_pb2.ShardPosition(shard_id=each, offset=5 * (each == 0)) for each in range(4)]
+    await topics.truncate_topic(cluster.driver, topic_pb2.TruncateTopicRequest(request_id="k", topic=refer(1), cut=cut))
+    await cluster.driver.reconcile()
+    averages = [1 << 40] * 4
+    load = pb.ShardLoad(topic_id=1, events_averages=averages, bytes_averages=averages, mature=True)
+    claim = {"loads": [load], "covered": [pb.ShardCover(topic_id=1, offset=6)]}
+    for name, incarnation, believed in (("b2", 1, False), ("b1", 1, False), ("b3", 1, False), ("b1", 2, True)):
+        request = pb.BrokerHeartbeatRequest(name=name, incarnation=incarnation, **claim)
+        await brokers.broker_heartbeat(cluster.driver, request)
+        await cluster.driver.reconcile()
+        assert (cluster.machine.state.streams[stream.stream_id].trim_offset == 5) is believed, (name, incarnation)
+
+
+async def test_groups_subscribe_for_retention(cluster: Any) -> None:
+    """By a call with a request id, as each command; the topic names its groups."""
+    cut = [topic_pb2.ShardPosition(shard_id=each) for each in range(4)]
+    request = topic_pb2.ReportConsumedRequest(topic=refer(1), group="g", cut=cut)
+    with pytest.raises(InvalidArgument, match="request id"):
+        await topics.report_consumed(cluster.driver, request)
+    request.request_id = "g"
+    await topics.report_consumed(cluster.driver, request)
+    described = await topics.describe_topic(cluster.driver, topic_pb2.DescribeTopicRequest(topic=refer(1)))
+    assert list(described.consuming_groups) == ["g"]
+    request.request_id, request.epoch = "h", 3
+    await topics.report_consumed(cluster.driver, request)
+    request.request_id, request.epoch = "i", 2
+    with pytest.raises(PreconditionFailed, match="later owner"):
+        await topics.report_consumed(cluster.driver, request)
+    request.request_id, request.unsubscribe = "j", True
+    del request.cut[:]
+    with pytest.raises(PreconditionFailed, match="later owner"):
+        await topics.report_consumed(cluster.driver, request)
+    request.request_id, request.epoch = "k", 4
+    await topics.report_consumed(cluster.driver, request)
+    described = await topics.describe_topic(cluster.driver, topic_pb2.DescribeTopicRequest(topic=refer(1)))
+    assert not described.consuming_groups

@@ -86,6 +86,9 @@ async def test_the_clusters_defaults_are_in_the_command(calls: Any) -> None:
     assert made.config.stream.range_age_ms_max == 3_600_000
     ages = [stream.config.range_age_ms_max for stream in calls.machine.state.streams.values()]
     assert ages == [3_600_000, 3_594_375]
+    table = await create(calls, "table", config=pb.TopicConfig(kind=pb.TOPIC_KIND_TABLE))
+    assert not table.config.stream.tiered
+    assert made.config.kind == pb.TOPIC_KIND_RECORDS
     with pytest.raises(NamespaceNotFound):
         await create(calls, "t", namespace="c")
 

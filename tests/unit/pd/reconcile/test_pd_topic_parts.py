@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rangelog_pd.reconcile.commands import UNFINISHED_TOPICS_MAX
+from rangelog_pd.reconcile.topic_upkeep import UNFINISHED_TOPICS_MAX
 from rangelog_pd.state import topic_work
 from tests.support.pd_topics import TopicCalls
 

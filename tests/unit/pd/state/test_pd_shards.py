@@ -177,7 +177,7 @@ def test_a_parent_that_was_never_opened_ends_at_0(topics: TopicCalls) -> None:
 
 
 def test_a_stream_that_is_sealed_for_good_has_no_writer_again(topics: TopicCalls) -> None:
-    """Neither an opening nor a range, alone or with a seal; the end stays readable, old records are trimmed as before."""
+    """Neither an opening nor a range, alone or with a seal; the end stays readable, and nobody trims it past its topic."""
     topic = topics.create()
     topics.write(topic.topic_id, 0, 7)
     topics.scale(topic.topic_id, [0], part(0, 8), part(8, 16))
@@ -200,9 +200,10 @@ def test_a_stream_that_is_sealed_for_good_has_no_writer_again(topics: TopicCalls
     assert opened.results[0].error.code == "STREAM_SEALED"
     assert topics.pd.machine.snapshot() == before
     assert topics.pd.seal(stream.stream_id, 0, 1, 5).range.end_offset == 7, "the end in force"
-    topics.pd.do(
-        pd_pb2.TrimStreamResponse, trim_stream=pd_pb2.TrimStreamRequest(stream_id=stream.stream_id, trim_offset=3)
-    )
+    with pytest.raises(PreconditionFailed):
+        topics.pd.do(
+            pd_pb2.TrimStreamResponse, trim_stream=pd_pb2.TrimStreamRequest(stream_id=stream.stream_id, trim_offset=3)
+        )
 
 
 def test_a_repeated_commit_gets_the_first_answer_or_finds_it_done(topics: TopicCalls) -> None:

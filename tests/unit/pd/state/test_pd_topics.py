@@ -20,16 +20,31 @@ from rangelog_core.errors import (
     ShardNotFound,
     StreamNotFound,
     TopicExists,
+    TopicKindForbids,
     TopicNotFound,
     TopicStateForbids,
     WriterFenced,
 )
 from rangelog_core.key_ranges import equal_key_ranges
 from rangelog_pd.state import topic_work
-from rangelog_pd.state.topic_states import ACTIVE, DELETING, SCALING, SEALED, SEALING, STATES, TRANSITIONS, TRUNCATING
+from rangelog_pd.state.topic_states import (
+    ACTIVE,
+    DELETING,
+    OF_RECORDS,
+    SCALING,
+    SEALED,
+    SEALING,
+    STATES,
+    TRANSITIONS,
+    TRUNCATING,
+)
 from rangelog_pd.state.topic_tables import key_range_of
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2, topic_pb2
 from tests.support.pd_topics import TopicCalls, part
+
+
+def table_config(**fields: Any) -> topic_pb2.TopicConfig:
+    return topic_pb2.TopicConfig(kind=topic_pb2.TOPIC_KIND_TABLE, **fields)
 
 
 def test_a_topic_is_created_with_its_shards_and_their_streams(topics: TopicCalls) -> None:
@@ -75,6 +90,11 @@ def test_the_answer_has_the_same_bytes_on_every_member(topics: TopicCalls) -> No
         ({"config": topic_pb2.TopicConfig(scaling=topic_pb2.ScalingPolicy(kind=2))}, InvalidArgument),  # type: ignore[arg-type]
         ({"config": topic_pb2.TopicConfig(scaling=topic_pb2.ScalingPolicy(factor=1))}, InvalidArgument),
         ({"config": topic_pb2.TopicConfig(scaling=topic_pb2.ScalingPolicy(shards_min=3_001))}, InvalidArgument),
+        ({"config": topic_pb2.TopicConfig(kind=9)}, InvalidArgument),  # type: ignore[arg-type]
+        ({"config": table_config(stream=common_pb2.StreamConfig(tiered=True))}, InvalidArgument),
+        ({"config": table_config(retention=topic_pb2.Retention(age_ms=1))}, InvalidArgument),
+        ({"config": table_config(retention=topic_pb2.Retention(shard_size_bytes=1))}, InvalidArgument),
+        ({"config": table_config(scaling=topic_pb2.ScalingPolicy(kind=2, target_per_s=5))}, InvalidArgument),  # type: ignore[arg-type]
         ({"name": "taken"}, TopicExists),
     ],
 )
@@ -142,11 +162,11 @@ def test_an_update_reaches_the_streams_of_all_shards(topics: TopicCalls) -> None
     assert updated.version > topics.create("other").version
     for each in range(3):
         found = topics.stream(topic.topic_id, each).config
-        assert (found.hot_retention_ms, found.retention_ms, found.retention_bytes, found.tiered) == (5, 7, 8, True)
+        assert (found.hot_retention_ms, found.retention_ms, found.retention_bytes, found.tiered) == (5, 0, 8, True)
     assert topics.update(topic.topic_id, remove_tags=["a"]).tags == {"b": "2"}
     topics.pd.reload()
     scaled = topics.scale(topic.topic_id, [1, 2], part(0, 16))
-    assert topics.stream(topic.topic_id, scaled.next_shard_id - 1).config.retention_ms == 7
+    assert topics.stream(topic.topic_id, scaled.next_shard_id - 1).config.retention_bytes == 8
 
 
 def test_an_update_that_cannot_be_is_refused(topics: TopicCalls) -> None:
@@ -262,15 +282,55 @@ def test_a_deletion_frees_the_name_and_leaves_nothing(topics: TopicCalls) -> Non
         topics.pd.open_writer(f"_topic-{topic_id}-shard-0")
 
 
+def test_a_table_keeps_its_shards_and_their_logs(topics: TopicCalls) -> None:
+    """It is neither scaled, truncated nor sealed, gets no retention and no tier, and never becomes a topic of records."""
+    topic = topics.create(shards=2, config=table_config())
+    assert topic.config.kind == topic_pb2.TOPIC_KIND_TABLE
+    assert not topics.stream(topic.topic_id, 0).config.tiered
+    before = topics.pd.machine.snapshot()
+    for operation in OF_RECORDS:
+        with pytest.raises(TopicKindForbids, match=rf"cannot {operation} ns/t: it is a table"):
+            OPERATIONS[operation](topics, topic.topic_id)
+    retention = topic_pb2.TopicConfig(retention=topic_pb2.Retention(age_ms=7))
+    tiered = topic_pb2.TopicConfig(stream=common_pb2.StreamConfig(tiered=True))
+    scaling = topic_pb2.TopicConfig(scaling=topic_pb2.ScalingPolicy(kind=topic_pb2.SCALING_KIND_BYTES, target_per_s=5))
+    for field, config in (
+        ("retention", retention),
+        ("stream.tiered", tiered),
+        ("scaling", scaling),
+        ("kind", topic_pb2.TopicConfig(kind=topic_pb2.TOPIC_KIND_RECORDS)),
+    ):
+        with pytest.raises(InvalidArgument):
+            topics.update(topic.topic_id, field, config=config)
+    assert topics.pd.machine.snapshot() == before
+    updated = topics.update(
+        topic.topic_id, "stream.acks", config=topic_pb2.TopicConfig(stream=common_pb2.StreamConfig(acks=3))
+    )
+    assert (updated.config.kind, updated.config.stream.acks) == (topic_pb2.TOPIC_KIND_TABLE, 3)
+    topics.pd.reload()
+    assert topics.topic(topic.topic_id).config.kind == topic_pb2.TOPIC_KIND_TABLE
+    topics.delete(topic.topic_id, force=True)
+    assert not topics.pd.state.streams
+
+
+def test_the_owner_of_a_tables_shard_trims_its_stream(topics: TopicCalls) -> None:
+    """By the stream's id, below a snapshot; by its name nobody does."""
+    topic_id = topics.create(config=table_config()).topic_id
+    topics.write(topic_id, 0, 7)
+    stream = topics.stream(topic_id, 0)
+    request = pd_pb2.TrimStreamRequest(name=stream.name, stream_id=stream.stream_id, trim_offset=5)
+    assert topics.pd.do(pd_pb2.TrimStreamResponse, trim_stream=request).stream.trim_offset == 5
+
+
 def test_a_large_topic_is_changed_in_bounded_parts(topics: TopicCalls, monkeypatch: pytest.MonkeyPatch) -> None:
     """An update, a truncation and a deletion go on where they were, also after a restart; the name is free at the end."""
     monkeypatch.setattr(topic_work, "STREAMS_PER_ENTRY", 2)
     topic_id = topics.create(shards=5).topic_id
-    retention = topic_pb2.TopicConfig(retention=topic_pb2.Retention(age_ms=7))
+    retention = topic_pb2.TopicConfig(retention=topic_pb2.Retention(shard_size_bytes=7))
     topics.update(topic_id, "retention", config=retention)
 
     def configured() -> list[int]:
-        return [topics.stream(topic_id, each).config.retention_ms for each in range(5)]
+        return [topics.stream(topic_id, each).config.retention_bytes for each in range(5)]
 
     assert configured() == [7, 7, 0, 0, 0]
     topics.pd.reload()

@@ -96,6 +96,12 @@ class Topics(RuleBasedStateMachine):
     def refer(self, name: str) -> topic_pb2.TopicReference:
         return topic_pb2.TopicReference(namespace="ns", name=name)
 
+    def forbids_kind(self, topic: ModelTopic, result: pd_state_pb2.CommandResult) -> bool:
+        """Check that an operation on records is refused for a table, whatever its state."""
+        if topic.is_table:
+            self.expect(result, "TOPIC_KIND_FORBIDS")
+        return topic.is_table
+
     def forbids(self, topic: ModelTopic, result: pd_state_pb2.CommandResult, *legal: str) -> bool:
         """Check that an operation is refused for the state, if it is not legal there."""
         if topic.state in legal:
@@ -114,9 +120,10 @@ class Topics(RuleBasedStateMachine):
             self.write(data, count)
         self.scale(data, cuts)
 
-    @rule(name=NAMES, count=st.integers(1, 4))
-    def create(self, name: str, count: int) -> None:
-        request = topic_pb2.CreateTopicRequest(namespace="ns", name=name, shard_count=count)
+    @rule(name=NAMES, count=st.integers(1, 4), table=st.booleans())
+    def create(self, name: str, count: int, table: bool = False) -> None:
+        config = topic_pb2.TopicConfig(kind=topic_pb2.TOPIC_KIND_TABLE if table else topic_pb2.TOPIC_KIND_UNSPECIFIED)
+        request = topic_pb2.CreateTopicRequest(namespace="ns", name=name, shard_count=count, config=config)
         if not self.expect(self.apply(create_topic=request), "TOPIC_EXISTS" if name in self.topics else ""):
             return
         topic_id = self.machine.state.topics.names.ids()[f"ns/{name}"]
@@ -125,10 +132,10 @@ class Topics(RuleBasedStateMachine):
         shards = [key_range_of(each) for each in self.machine.state.topics.shards.values() if each.topic_id == topic_id]
         keys = [(round(each.low / UNIT), round(each.high / UNIT)) for each in shards]
         if count == 3:  # no sixteenths: the model takes another one
-            self.topics[name] = ModelTopic(topic_id, shards=[ModelShard(each) for each in keys])
+            self.topics[name] = ModelTopic(topic_id, shards=[ModelShard(each) for each in keys], is_table=table)
             self.delete(name, True)
             return
-        self.topics[name] = ModelTopic(topic_id, shards=[ModelShard(each) for each in keys])
+        self.topics[name] = ModelTopic(topic_id, shards=[ModelShard(each) for each in keys], is_table=table)
 
     @rule(name=NAMES, sure=WRONG, force=st.booleans())
     def delete_now_and_then(self, name: str, sure: int, force: bool) -> None:
@@ -152,9 +159,14 @@ class Topics(RuleBasedStateMachine):
     @rule(data=st.data())
     def go_on(self, data: Any) -> None:
         _, topic = self.draw(data, "deleting")
-        self.expect(self.apply(continue_topic=pd_state_pb2.ContinueTopic(topic_id=topic.topic_id)), "")
+        command = pd_state_pb2.ContinueTopic(topic_id=topic.topic_id, covered=self.everything(topic))
+        self.expect(self.apply(continue_topic=command), "")
         topic.go_on()
         self.forget_deleted()
+
+    def everything(self, topic: ModelTopic) -> list[topic_pb2.ShardPosition]:
+        """Snapshots cover all shards: what happens without is in test_pd_truncation.py."""
+        return [topic_pb2.ShardPosition(shard_id=number, offset=1 << 62) for number in range(len(topic.shards))]
 
     def forget_deleted(self) -> None:
         for name, topic in list(self.topics.items()):
@@ -168,7 +180,7 @@ class Topics(RuleBasedStateMachine):
         if sure not in (EPOCH, END, LAST):
             return
         result = self.apply(seal_topic=topic_pb2.SealTopicRequest(topic=self.refer(name)))
-        if not self.forbids(topic, result, "active"):
+        if not self.forbids_kind(topic, result) and not self.forbids(topic, result, "active"):
             self.expect(result, "")
             topic.state = "sealing"
 
@@ -191,8 +203,10 @@ class Topics(RuleBasedStateMachine):
                 cut.pop(one)
                 cut[min(topic.shards[one].predecessors)] = 0
         positions = [topic_pb2.ShardPosition(shard_id=each, offset=offset) for each, offset in cut.items()]
-        result = self.apply(truncate_topic=topic_pb2.TruncateTopicRequest(topic=self.refer(name), cut=positions))
-        if self.forbids(topic, result, "active", "sealed"):
+        request = topic_pb2.TruncateTopicRequest(topic=self.refer(name), cut=positions)
+        covered = self.everything(topic)
+        result = self.apply(retain_topic=pd_state_pb2.RetainTopic(request=request, covered=covered))
+        if self.forbids_kind(topic, result) or self.forbids(topic, result, "active", "sealed"):
             return
         covered = sorted(unit for each in cut for unit in range(*topic.shards[each].keys))
         before = set().union(*(topic.before(each) for each in cut))
@@ -219,12 +233,14 @@ class Topics(RuleBasedStateMachine):
     # ---- scales
 
     @precondition(lambda self: self.topics)
-    @precondition(lambda self: any(topic.state == "active" for topic in self.topics.values()))
+    @precondition(lambda self: any(topic.state == "active" and not topic.is_table for topic in self.topics.values()))
     @rule(data=st.data(), cuts=CUTS)
     def scale(self, data: Any, cuts: set[int]) -> None:
         """A scale from start to end, whose parents' open ranges are sealed on the way."""
         name = data.draw(
-            st.sampled_from(sorted(name for name, topic in self.topics.items() if topic.state == "active"))
+            st.sampled_from(
+                sorted(name for name, topic in self.topics.items() if topic.state == "active" and not topic.is_table)
+            )
         )
         topic = self.topics[name]
         self.start_scale_of(data, name, RIGHT, cuts)
@@ -261,7 +277,7 @@ class Topics(RuleBasedStateMachine):
             key_ranges=[encode_key_range(KeyRange(low * UNIT, high * UNIT)) for low, high in children],
         )
         result = self.apply(start_scale=request)
-        if self.forbids(topic, result, "active"):
+        if self.forbids_kind(topic, result) or self.forbids(topic, result, "active"):
             return
         covered = sorted(unit for each in children for unit in range(*each))
         if version != topic.map_version:

@@ -1,0 +1,45 @@
+"""The pages of concepts: their examples run on a real cluster, in the order of the page, and print what it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.processes import Cluster
+from tests.integration.conftest import TEST_SETTINGS
+from tests.support.page_examples import ADDRESS, PageRunner
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["topics", "groups", "tables"]
+
+
+@pytest.fixture(scope="module")
+def broker_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """What `rangelog local` starts: three placement drivers, three range servers, two brokers."""
+    with Cluster.open(tmp_path_factory.mktemp("docs"), env=TEST_SETTINGS, brokers=2) as cluster:
+        wait_healthy(cluster)
+        yield cluster
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_the_examples_of_a_page(broker_cluster: Cluster, page: str, tmp_path: Path) -> None:
+    """Python blocks and commands succeed one after the other, and print what stands behind them."""
+    async with asyncio.timeout(150):
+        count = await PageRunner(ROOT / "docs" / f"{page}.md", broker_cluster.connect_string, tmp_path).run()
+    assert count >= 7
+
+
+def test_the_topic_example_of_the_readme(broker_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """The program sends, reads as a group and commits a transaction, as it stands there."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (program,) = [block for block in blocks if "client.producer(" in block and ADDRESS in block]
+    addresses = re.escape(ADDRESS) + r"[^\"]*"
+    exec(compile(re.sub(addresses, broker_cluster.connect_string, program), "README.md", "exec"), {})
+    assert "b'table 7' b'coffee'" in capsys.readouterr().out

@@ -1,0 +1,121 @@
+"""The examples of a page of the documentation, run in their order on one cluster, as a reader runs them.
+
+What holds: each Python block runs in the names that the blocks before it left, with `await` as in `python -m asyncio`; each
+command of a console block runs in one empty directory. A text block behind an example is what it prints, to the letter.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ADDRESS = "127.0.0.1:7100"
+"""The placement driver in the examples: that of `rangelog local`."""
+COMMAND_TIMEOUT_S = 60
+_BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass
+class Example:
+    """One block, the line of the page at which it begins, and what it is to print; None: the page does not show it."""
+
+    language: str
+    code: str
+    line: int
+    prints: str | None = None
+
+
+def page_examples(text: str) -> list[Example]:
+    """The examples of a page, in order. Of a console block those lines are examples that call pdctl.
+
+    >>> [each.language for each in page_examples("```console\\nrangelog local\\n```\\n```python\\npass\\n```\\n")]
+    ['python']
+    """
+    found: list[Example] = []
+    behind = 0
+    for block in _BLOCK.finditer(text):
+        language, code = block.groups()
+        if language == "text":
+            assert found and not text[behind : block.start()].strip(), f"a text block that follows no example: {code}"
+            found[-1].prints = code
+        elif language == "python" or "pdctl" in code:
+            kept = code if language == "python" else "".join(each for each in code.splitlines(True) if "pdctl" in each)
+            found.append(Example(language, kept, text[: block.start(1)].count("\n") + 2))
+        behind = block.end()
+    return found
+
+
+class PageRunner:
+    """Runs the examples of one page on a cluster, in an empty directory."""
+
+    def __init__(self, page: Path, connect_string: str, directory: Path) -> None:
+        self._page = page
+        self._connect_string = connect_string
+        self._directory = directory
+        self._names: dict[str, Any] = {"__name__": "__main__"}
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("RANGELOG_")}
+        self._environment |= {
+            "RANGELOG_PD": connect_string,
+            "XDG_CONFIG_HOME": str(directory),
+            "COLUMNS": "200",
+            "PYTHON": sys.executable,
+        }
+
+    async def run(self) -> int:
+        """Run all; return how many examples the page has. A client that the page leaves open is closed."""
+        examples = page_examples(self._page.read_text())
+        try:
+            for example in examples:
+                printed = await (self._python(example) if example.language == "python" else self._console(example))
+                if example.prints is not None:
+                    assert printed == example.prints, f"{self._page.name}, line {example.line} prints {printed}"
+        finally:
+            if "client" in self._names:
+                await self._names["client"].close()
+        return len(examples)
+
+    async def _python(self, example: Example) -> str:
+        code = "\n" * (example.line - 1) + example.code.replace(ADDRESS, self._connect_string)
+        compiled = compile(code, str(self._page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            if compiled.co_flags & inspect.CO_COROUTINE:
+                work = eval(compiled, self._names)
+                assert isinstance(work, Awaitable)
+                await work
+            else:  # a blocking program: members of groups that are open meanwhile go on
+                await asyncio.to_thread(exec, compiled, self._names)
+        return output.getvalue()
+
+    async def _console(self, example: Example) -> str:
+        printed = ""
+        for number, line in enumerate(example.code.splitlines(), example.line):
+            process = await asyncio.create_subprocess_exec(
+                *("bash", "-c", f'pdctl() {{ "$PYTHON" -m pdctl "$@"; }}\nset -o pipefail\n{line}'),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=self._directory,
+                env=self._environment,
+            )
+            try:
+                async with asyncio.timeout(COMMAND_TIMEOUT_S):
+                    output, complaints = await process.communicate()
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
+            assert process.returncode == 0, f"{self._page.name}, about line {number}: {line}: {complaints.decode()}"
+            printed += output.decode()
+        return printed

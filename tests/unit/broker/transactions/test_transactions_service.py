@@ -1,0 +1,213 @@
+"""The service for transactions over real journals: what it refuses, each with its error, and that nothing changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rangelog_broker.transactions.coordinator import PARTICIPANTS_MAX, TIMEOUT_MS_MAX
+from rangelog_core.errors import (
+    InvalidArgument,
+    NotOwner,
+    PreconditionFailed,
+    ProducerFenced,
+    RangelogError,
+    SessionExpired,
+    TransactionNotFound,
+)
+from rangelog_core.net.owner_calls import JOURNALS, journal_of
+from rangelog_proto.v1 import transaction_pb2
+from rangelog_proto.v1 import transaction_service_pb2 as pb
+from tests.support.memory_cluster import until
+from tests.support.transaction_cluster import TransactionCluster
+
+JOURNAL = journal_of("job")[1]
+OPEN, COMMITTING, COMMITTED, ABORTED = (
+    transaction_pb2.TRANSACTION_STATE_OPEN,
+    transaction_pb2.TRANSACTION_STATE_COMMITTING,
+    transaction_pb2.TRANSACTION_STATE_COMMITTED,
+    transaction_pb2.TRANSACTION_STATE_ABORTED,
+)
+
+
+class Caller:
+    """Calls the handlers as one transactional id."""
+
+    def __init__(self, cluster: TransactionCluster) -> None:
+        self.cluster = cluster
+        self.service = cluster.service
+        self.name = transaction_pb2.TransactionName(transactional_id="job")
+
+    async def init(self, *, name: str = "job", timeout_ms: int = 60_000) -> None:
+        """Begin a new epoch, in a session of its own."""
+        journal = journal_of(name)[1]
+        opened = await self.service.OpenTransactionSession(pb.OpenTransactionSessionRequest(journal=journal), None)
+        request = pb.InitTransactionsRequest(session=opened.session, transactional_id=name, timeout_ms=timeout_ms)
+        found = await self.service.InitTransactions(request, None)
+        self.name.producer_id, self.name.epoch, self.name.number = found.producer_id, found.epoch, found.number
+
+    async def begin(self) -> None:
+        """Begin the next transaction."""
+        self.name.number += 1
+        await self.service.BeginTransaction(pb.BeginTransactionRequest(name=self.name), None)
+
+    async def commit(self, *shards: int) -> Any:
+        """Commit, with shards of a topic."""
+        participants = [
+            transaction_pb2.Participant(topic_id=self.cluster.topic.topic_id, shard_id=each) for each in shards
+        ]
+        request = pb.CommitTransactionRequest(name=self.name, participants=participants)
+        return await self.service.CommitTransaction(request, None)
+
+    async def abort(self) -> None:
+        """Abort."""
+        await self.service.AbortTransaction(pb.AbortTransactionRequest(name=self.name), None)
+
+    async def state(self) -> int:
+        """The state."""
+        answer = await self.service.DescribeTransaction(pb.DescribeTransactionRequest(name=self.name), None)
+        return int(answer.result.state)
+
+
+@pytest.fixture
+async def caller() -> AsyncIterator[Caller]:
+    """An id with one open transaction."""
+    async with TransactionCluster() as cluster:
+        caller = Caller(cluster)
+        await caller.init()
+        await caller.begin()
+        yield caller
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"transactional_id": "other"}, TransactionNotFound),
+        ({"producer_id": 1_000_000}, TransactionNotFound),
+        ({"epoch": 0}, ProducerFenced),
+        ({"epoch": 7}, ProducerFenced),
+        ({"number": 0}, TransactionNotFound),
+        ({"number": 9}, TransactionNotFound),
+    ],
+)
+async def test_a_name_that_is_not_known(caller: Caller, change: dict[str, Any], error: type[RangelogError]) -> None:
+    """Another id, producer, epoch or number: neither committed nor aborted, and the open one stays open."""
+    name = transaction_pb2.TransactionName()
+    name.CopyFrom(caller.name)
+    for field, value in change.items():
+        setattr(caller.name, field, value)
+    with pytest.raises(error):
+        await caller.commit(0)
+    with pytest.raises(error):
+        await caller.abort()
+    caller.name.CopyFrom(name)
+    assert await caller.state() == OPEN
+
+
+async def test_what_is_ended_stays_ended(caller: Caller) -> None:
+    """A commit after an abort and an abort after a commit are refused; repeats of the same are answered."""
+    await caller.abort()
+    await caller.abort()
+    with pytest.raises(PreconditionFailed, match="aborted"):
+        await caller.commit(0)
+    assert await caller.state() == ABORTED
+    await caller.begin()
+    await caller.commit(0)
+    with pytest.raises(PreconditionFailed, match="committed"):
+        await caller.abort()
+    await caller.commit(0)
+    await until(lambda: caller.cluster.merged == [(0, 0)])
+
+
+async def test_numbers_follow_each_other(caller: Caller) -> None:
+    """A begin of a later number, or while another transaction is open, is refused; a repeat is answered."""
+    await caller.service.BeginTransaction(pb.BeginTransactionRequest(name=caller.name), None)
+    with pytest.raises(PreconditionFailed, match="not decided"):
+        await caller.begin()
+    caller.name.number += 1
+    with pytest.raises(PreconditionFailed, match="number"):
+        await caller.service.BeginTransaction(pb.BeginTransactionRequest(name=caller.name), None)
+
+
+async def test_an_older_epoch_is_fenced(caller: Caller) -> None:
+    """The new instance aborts what was open; each command of the old one is refused."""
+    old = transaction_pb2.TransactionName()
+    old.CopyFrom(caller.name)
+    await caller.init()
+    caller.name.CopyFrom(old)
+    for call in (caller.commit, caller.abort, caller.begin):
+        with pytest.raises(ProducerFenced):
+            await call()
+    caller.name.CopyFrom(old)
+    assert await caller.state() == ABORTED
+
+
+async def test_an_expired_one_is_aborted(caller: Caller) -> None:
+    """Of an id whose program is silent; its commit is refused."""
+    await caller.init(timeout_ms=20)
+    await caller.begin()
+    async with asyncio.timeout(10):
+        while await caller.state() == OPEN:
+            await asyncio.sleep(0.005)
+    with pytest.raises(PreconditionFailed, match="open for too long"):
+        await caller.commit(0)
+    assert caller.cluster.merged == []
+
+
+async def test_more_shards_than_the_limit(caller: Caller) -> None:
+    """Refused, and the transaction is still open."""
+    with pytest.raises(InvalidArgument, match="limit"):
+        await caller.commit(*range(PARTICIPANTS_MAX + 1))
+    assert await caller.state() == OPEN
+
+
+@pytest.mark.parametrize("timeout_ms", [0, TIMEOUT_MS_MAX + 1])
+async def test_a_time_out_out_of_range(caller: Caller, timeout_ms: int) -> None:
+    """Refused, and the instance before goes on."""
+    with pytest.raises(InvalidArgument, match="timeout"):
+        await caller.init(timeout_ms=timeout_ms)
+    await caller.commit()
+
+
+@pytest.mark.parametrize("name", ["", "a b", "_internal", "x" * 300])
+async def test_a_name_against_the_rules(caller: Caller, name: str) -> None:
+    """Of a transactional id."""
+    with pytest.raises(InvalidArgument):
+        await caller.init(name=name)
+
+
+async def test_journals_and_pages_out_of_range(caller: Caller) -> None:
+    """A journal that no cluster has, a page that is too large, and a session that no journal has opened."""
+    with pytest.raises(InvalidArgument):
+        await caller.service.OpenTransactionSession(pb.OpenTransactionSessionRequest(journal=JOURNALS), None)
+    with pytest.raises(InvalidArgument):
+        await caller.service.ListTransactions(pb.ListTransactionsRequest(journal=JOURNAL, page_size=1_001), None)
+    request = pb.InitTransactionsRequest(session=1 << 60, transactional_id="job", timeout_ms=1_000)
+    with pytest.raises(SessionExpired):
+        await caller.service.InitTransactions(request, None)
+
+
+async def test_a_journal_that_is_another_brokers(caller: Caller) -> None:
+    """Every call raises NotOwner, so that the caller looks for the owner."""
+    await caller.cluster._journals[JOURNAL].close()
+    for call in (caller.commit, caller.abort, caller.state, caller.begin):
+        with pytest.raises(NotOwner):
+            await call()
+
+
+async def test_time_outs_keep_nothing_of_finished_transactions(caller: Caller) -> None:
+    """However many transactions an id has had, the owner remembers one time for it; a shorter time-out holds at once."""
+    owner = caller.service.owner_of(JOURNAL)
+    for _ in range(20):
+        await caller.commit()
+        await caller.begin()
+    assert (len(owner._due), len(owner._heard_s)) == (1, 1)
+    await caller.init(timeout_ms=20)
+    await caller.begin()
+    async with asyncio.timeout(10):
+        while await caller.state() == OPEN:
+            await asyncio.sleep(0.005)
+    assert await caller.state() == ABORTED

@@ -1,0 +1,55 @@
+"""Members of a group whose topics are deleted under them, over a whole broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rangelog import Client, GroupRecord
+from rangelog.errors import TopicNotFound
+from tests.support.whole_broker import client_of_whole_broker
+
+
+async def made(client: Client, *topics: str) -> None:
+    """Create topics of one record each."""
+    for topic in topics:
+        await client.topics.create(topic, shards=2)
+        async with client.producer(topic) as producer:
+            await producer.send(topic.encode(), key=b"k")
+
+
+async def values(records: AsyncIterator[GroupRecord], count: int) -> list[bytes]:
+    """The values of the next records."""
+    return sorted([(await anext(records)).value for _ in range(count)])
+
+
+async def test_a_member_without_any_topic_ends() -> None:
+    """With an error that names the topic, not with a wait that never ends."""
+    async with client_of_whole_broker() as client, asyncio.timeout(30):
+        await made(client, "t")
+        async with client.group("g", "t") as member:
+            records = aiter(member)
+            assert await values(records, 1) == [b"t"]
+            reading = asyncio.create_task(values(records, 1))
+            await asyncio.sleep(0)
+            await client.topics.delete("t", force=True)
+            with pytest.raises(TopicNotFound, match="default/t"):
+                await reading
+
+
+async def test_a_member_reads_the_topics_that_are_left() -> None:
+    """One that was deleted is no reason to stop."""
+    async with client_of_whole_broker() as client, asyncio.timeout(30):
+        await made(client, "gone", "kept")
+        async with client.group("g", "gone", "kept") as member:
+            records = aiter(member)
+            assert await values(records, 2) == [b"gone", b"kept"]
+            await client.topics.delete("gone", force=True)
+            reading = asyncio.create_task(values(records, 1))
+            while any(shard.topic == "default/gone" for shard in member.shards):
+                await asyncio.sleep(0.01)
+            async with client.producer("kept") as producer:
+                await producer.send(b"more", key=b"k")
+            assert await reading == [b"more"]

@@ -1,0 +1,147 @@
+"""pdctl topic produce: where keys come from, and what is said of records when not all of them are acked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from pdctl.topics.line_keys import key_before, key_in_field, same_key
+from pdctl.topics.produce import _produce
+from rangelog_core.errors import AppendTimeout, InvalidArgument, ProducerFenced, ShardEnded
+from tests.unit.pdctl.conftest import Pdctl
+from tests.unit.pdctl.fake_client import FakeClient
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
+    """What `rangelog.connect` returns."""
+    made = FakeClient()
+
+    async def connect(*_: Any, **__: Any) -> FakeClient:
+        return made
+
+    monkeypatch.setattr("rangelog.connect", connect)
+    return made
+
+
+@pytest.fixture
+def run() -> Pdctl:
+    return Pdctl("--pd", "a:1")
+
+
+def test_keys_of_lines() -> None:
+    """One for all, before the first separator, or a field of a JSON object as text."""
+    assert same_key(b"k")(b"a:b") == (b"k", b"a:b")
+    assert same_key(None)(b"") == (None, b"")
+    assert key_before(b"::")(b"a::b::c") == (b"a", b"b::c")
+    assert key_before(b":")(b":v") == (b"", b"v")
+    field = key_in_field("k")
+    for line, key in (
+        (b'{"k": "\xc3\xbc"}', "ü".encode()),
+        (b'{"k": 3}', b"3"),
+        (b'{"k": true}', b"true"),
+        (b'{"k": [1, "a"]}', b'[1,"a"]'),
+        (b'{"k": "\\ud800"}', b"\xed\xa0\x80"),
+    ):
+        assert field(line) == (key, line)
+
+
+@pytest.mark.parametrize("line", [b"", b"3", b"[]", b"{}", b'{"k": null}', b"{", b"[" * 100_000, b"\xff"])
+def test_a_line_without_its_key_is_refused(line: bytes) -> None:
+    """Whatever it is."""
+    for keys in (key_in_field("k"), key_before(b"::")):
+        with pytest.raises(InvalidArgument):
+            keys(line)
+
+
+def test_lines_go_out_with_keys_headers_and_shard(client: FakeClient, run: Pdctl) -> None:
+    """From standard input or as arguments; `\\t` is a tab."""
+    result = run(
+        "topic", "produce", "t", "--key-separator", "\\t", "--header", "h=v", "--shard", "3", input=b"k\tv\nl\t\n"
+    )
+    assert (result.exit_code, result.stdout) == (0, "produced 2 records into 1 shard of default/t\n")
+    assert client.producers[-1].sent == [(b"k", b"v", {"h": b"v"}, 3), (b"l", b"", {"h": b"v"}, 3)]
+    shown = run.json("topic", "produce", "n/t", "a", "b", "--key", "k")
+    assert shown == {
+        "topic": "n/t",
+        "count": 2,
+        "shards": {"0": {"count": 2, "first_offset": 0, "last_offset": 1}},
+    }
+    assert client.producers[-1].sent == [(b"k", b"a", None, None), (b"k", b"b", None, None)]
+    assert run("topic", "produce", "t", input=b"").stdout == "nothing to produce\n"
+
+
+def test_a_bad_line_keeps_those_before_it(client: FakeClient, run: Pdctl) -> None:
+    """It is named; what was sent before it is acked, nothing behind it is sent."""
+    message = run.fails(2, "topic", "produce", "t", "--key-separator", ":", input=b"a:1\nb:2\nnone\nc:3\n")
+    assert message.startswith("line 3: ") and "(2 records are acked)" in message
+    assert [value for _, value, _, _ in client.producers[-1].sent] == [b"1", b"2"]
+    assert "line 2: this value is not valid (1 record is acked)" in run.fails(
+        2, "topic", "produce", "t", "a", "invalid"
+    )
+
+
+def test_a_time_out_counts_what_may_be_there(client: FakeClient, run: Pdctl) -> None:
+    """Exit code 4: acked records, and those without an outcome, which the end of the producer leaves in doubt."""
+    client.outcomes = {b"b": None, b"c": None}
+    client.fails = AppendTimeout("not acked within 10 s")
+    message = run.fails(4, "topic", "produce", "t", "a", "b", "c")
+    assert message == "not acked within 10 s (1 record is acked, 2 may be in the topic)"
+
+
+def test_refused_records_are_not_there(client: FakeClient, run: Pdctl) -> None:
+    """Their own error decides on the exit code, though a flush does not raise it; nothing is in doubt."""
+    client.outcomes = {b"b": ShardEnded("shard 3 has ended")}
+    message = run.fails(5, "topic", "produce", "t", "a", "b", "--shard", "3")
+    assert message.startswith("shard 3 has ended (1 record is acked, 1 is not in the topic)")
+
+
+def test_doubt_outweighs_the_error(client: FakeClient, run: Pdctl) -> None:
+    """A fenced producer whose last records may be there exits as an unknown outcome does."""
+    client.outcomes = {b"b": ProducerFenced("a later instance exists", outcome_unknown=True)}
+    message = run.fails(4, "topic", "produce", "t", "a", "b")
+    assert message.startswith("a later instance exists (1 record is acked, 1 may be in the topic)")
+
+
+async def test_an_interruption_states_what_is_in_doubt(client: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line where records are without an ack; quiet where all are acked."""
+    client.outcomes = {b"b": None}
+    any_client: Any = client
+    for values, message in (
+        ([b"a", b"b"], "pdctl: interrupted: 1 record is acked, 1 may be in the topic\n"),
+        ([b"a"], ""),
+    ):
+        waits = asyncio.Event()
+
+        async def pieces(values: list[bytes] = values, waits: asyncio.Event = waits) -> AsyncIterator[list[bytes]]:
+            yield values
+            waits.set()
+            await asyncio.Event().wait()
+
+        command = asyncio.create_task(_produce(any_client, "t", pieces(), same_key(None), {}, None, 10.0))
+        await waits.wait()
+        command.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await command
+        assert capsys.readouterr().err == message
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("a", "--key", "k", "--key-field", "f"),
+        ("a", "--key-separator", ":", "--key-field", "f"),
+        ("a", "--key-separator", ""),
+        ("a", "--shard", "-1"),
+        ("a", "--header", "novalue"),
+        ("a", "--file", "/dev/null"),
+        ("--file", "/nowhere/at/all"),
+    ],
+)
+def test_bad_usage_sends_nothing(client: FakeClient, run: Pdctl, arguments: tuple[str, ...]) -> None:
+    """Exit code 2 before any connection."""
+    assert "--help" in run.fails(2, "topic", "produce", "t", *arguments)
+    assert client.producers == []
