@@ -87,6 +87,7 @@ def greetings() -> dict[Opcode, Message]:
 def messages() -> dict[Opcode, Message]:
     """One message of each opcode with every field set, each to another value, so that no two can change places."""
     of: Any = {"stream_id": 7, "range_index": 3}
+    owned: Any = {"topic_id": 7, "shard_id": 3}
     other: Any = {"stream_id": 8, "range_index": 4, "epoch": 13}
     return greetings() | {
         Opcode.APPEND: data_pb2.Append(
@@ -134,13 +135,23 @@ def messages() -> dict[Opcode, Message]:
         ),
         Opcode.COMMIT_END: data_pb2.CommitEnd(**of, epoch=12, start_offset=900, end_offset=1003),
         Opcode.COMMIT_END_REPLY: data_pb2.CommitEndReply(complete=True, durable_offset=1003),
+        Opcode.PRODUCE: data_pb2.Produce(**owned),
+        Opcode.PRODUCE_REPLY: data_pb2.ProduceReply(offset=1003),
+        Opcode.STAGE: data_pb2.Stage(**owned, transactional_id="x", number=24),
+        Opcode.FIND_BATCH: data_pb2.FindBatch(**owned, producer_id=21, producer_epoch=22, sequence=23, staged=True),
+        Opcode.FIND_BATCH_REPLY: data_pb2.FindBatchReply(found=True, offset=1003),
         Opcode.ERROR: data_pb2.Error(code="FENCED", message="m", epoch=12, offset=1003, **of),
     }
 
 
 def frames() -> dict[str, dict[str, Any]]:
     """A frame of each opcode, as hex, with what it decodes to; two of them with a payload."""
-    payloads = {Opcode.APPEND: b"payload", Opcode.FETCH_REPLY: b"batches"}
+    payloads = {
+        Opcode.APPEND: b"payload",
+        Opcode.PRODUCE: b"batch",
+        Opcode.STAGE: b"staged",
+        Opcode.FETCH_REPLY: b"batches",
+    }
     made: dict[str, dict[str, Any]] = {}
     for opcode, message in messages().items():
         payload = payloads.get(opcode, b"")
