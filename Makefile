@@ -22,7 +22,7 @@ $(READY): requirements.lock pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
-demo: $(READY) ## the main job: 336,776 flights through failures, tiering and Spark
+demo: $(READY) ## the main job: 336,776 flights through failures, tiering, Spark, a topic, a group and a table
 	$(VENV)/bin/rangelog demo
 
 test: check unit integration spark ## everything that must hold
@@ -60,7 +60,7 @@ sim-fresh: $(READY) ## 1,000 seeds drawn from the commit's id, which no run has 
 mutants: $(READY) ## wrong choices put in on purpose: each must be caught by the simulation: ONLY=a,b
 	$(PY) tests/mutants/run.py $(if $(ONLY),--only $(ONLY))
 
-model: $(READY) ## every state of a small instance: the seal and the tier lifecycle, right and wrong
+model: $(READY) ## every state of a small instance: the seal, the tier lifecycle, topics, transactions, right and wrong
 	$(PY) tests/model/check.py $(if $(QUICK),--quick)
 
 chaos: $(READY) ## a real cluster through every kind of fault: TIMES=n of each, KINDS=a,b, in the order of SEED=k
