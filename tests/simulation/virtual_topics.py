@@ -412,7 +412,8 @@ async def keep(clients: Clients, name: str) -> None:
         _start_consumers(topics, driver)
     await topics.supervise()
     programs = (f"x-{name}-{number}" for number in range(PROGRAMS))
-    for role in (*(f"d-{name}-{number}" for number in range(PRODUCERS)), *programs, f"e-{name}"):
+    producers = (f"d-{name}-{number}" for number in range(PRODUCERS))
+    for role in (*producers, *programs, f"e-{name}", f"i-{name}"):
         while clients.lives_on(role):
             await asyncio.sleep(0.2)
     await topics.ambushes.splits_end()

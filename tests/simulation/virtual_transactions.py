@@ -176,9 +176,11 @@ class Transactions:
                 staged.set()
         await asyncio.sleep(STAGED_S)
 
-    async def settle(self) -> None:
-        """Ask for what is in doubt, until nothing is open."""
+    async def settle(self, program: str | None = None) -> None:
+        """Ask for what is in doubt, of one program or of all, until nothing is open."""
         for noted in self.noted:
+            if program not in (None, noted.program):
+                continue
             while noted.outcome is None and noted.transaction is not None and noted.transaction.number:
                 try:
                     noted.outcome = await noted.transaction.outcome()
