@@ -195,7 +195,9 @@ class TopicAmbushes:
             for link in list(clients.cluster.network.links):
                 link.pump()
         await program.leave()
-        await self.topics.transactions.settle(program.transactional_id)  # only this process's client can ask in its words
+        await self.topics.transactions.settle(
+            program.transactional_id
+        )  # only this process's client can ask in its words
 
     def _owners(self, key: ShardKey) -> list[OwnedShard]:
         return [each for each in self.topics.open_shards() if each.key == key]
