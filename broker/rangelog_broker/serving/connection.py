@@ -27,7 +27,7 @@ from rangelog.errors import (
     WrongServer,
 )
 from rangelog_broker.shards.shard import OwnedShard
-from rangelog_core.batch import BatchHeader, check_batch, check_record_headers, extension_of, open_columns
+from rangelog_core.batch import BatchHeader, check_batch_fields, check_record_headers, open_columns
 from rangelog_core.batch_extension import Producer, Tag, decode_producer
 from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
 from rangelog_core.ids import check_name
@@ -331,9 +331,9 @@ class ProducerConnection(asyncio.BufferedProtocol):
 def _checked(payload: bytes) -> tuple[BatchHeader, Producer]:
     """Return the header of a producer's batch, and its producer. Raises InvalidArgument."""
     try:
-        header = check_batch(payload)
-        field_value = extension_of(payload, header).get(Tag.PRODUCER)
-        columns = open_columns(header, payload)  # what no reader can decode would stop all readers of the shard
+        header, fields = check_batch_fields(payload)
+        field_value = fields.get(Tag.PRODUCER)
+        columns = open_columns(header, payload, fields)  # what no reader can decode would stop all readers of the shard
         check_record_headers(columns, 0, header.count)
     except (ProtocolViolation, Corruption, UnsupportedVersion) as error:
         raise InvalidArgument(f"not a batch: {error.message}") from error

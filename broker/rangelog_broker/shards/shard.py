@@ -276,7 +276,7 @@ class OwnedShard:
             self._waiting[found.offset].append((reply, request_id))
             return
         if found.standing is Standing.NEXT:
-            self._append(found.offset, found.end_offset, data, reply, request_id)
+            self._append(found.offset, found.end_offset, header, data, reply, request_id)
             self.load.events += header.count
             self.load.bytes += size_bytes
         elif found.standing is Standing.HELD:
@@ -290,11 +290,13 @@ class OwnedShard:
         else:
             raise OutcomeUnknown("the batch is there; it was acked too long ago to say where")
 
-    def _append(self, offset: int, end_offset: int, data: bytes, reply: Reply, request_id: int) -> None:
+    def _append(
+        self, offset: int, end_offset: int, header: BatchHeader, data: bytes, reply: Reply, request_id: int
+    ) -> None:
         try:
             if self._writer.next_offset != offset:
                 raise InternalError(f"a batch for {offset} of {self._name} would be at {self._writer.next_offset}")
-            acked = self._writer.submit_batch(data)
+            acked = self._writer.submit_batch(data, header)
         except RangelogError as error:
             self._end(NotOwner(f"shard {self._name} lost its writer: {error.message}"))
             raise NotOwner(error.message, outcome_unknown=True) from error
@@ -308,9 +310,10 @@ class OwnedShard:
         if self.closed is not None:
             raise self.closed
         merged = with_extension(data, encode_extension({Tag.TRANSACTION: encode_merged(place)}))
-        count = peek_header(merged).count
+        header = peek_header(merged)
+        count = header.count
         try:
-            acked = self._writer.submit_batch(merged)
+            acked = self._writer.submit_batch(merged, header)
         except RangelogError as error:
             self._end(NotOwner(f"shard {self._name} lost its writer: {error.message}"))
             raise NotOwner(error.message, outcome_unknown=True) from error
