@@ -180,6 +180,11 @@ class OwnedShard:
         return self._writer.epoch
 
     @property
+    def takes_batches(self) -> bool:
+        """Whether it is neither closed nor being ended."""
+        return not self._closing and self.closed is None
+
+    @property
     def confirm_offset(self) -> int:
         """All batches below it are in the table."""
         return self._owner.confirm_offset
@@ -398,8 +403,11 @@ async def settle(client: Client, row: topic_pb2.Shard, *, timeout_s: float) -> t
     Raises the errors of a takeover; StreamSealed once the end is committed.
     """
     with suppress(StreamNotFound):
-        await client.internal.settle_end(side_log_name(row.topic_id, row.shard_id), timeout_s=timeout_s)
-    taken = await client.internal.settle_end(shard_stream_name(row.topic_id, row.shard_id), timeout_s=timeout_s)
+        await client.internal.settle_end(
+            side_log_name(row.topic_id, row.shard_id), timeout_s=timeout_s, tell_later=True
+        )
+    stream = shard_stream_name(row.topic_id, row.shard_id)
+    taken = await client.internal.settle_end(stream, timeout_s=timeout_s, tell_later=True)
     return topic_pb2.ShardEnd(
         shard_id=row.shard_id,
         stream_id=row.stream_id,
