@@ -87,6 +87,7 @@ class Client(TopicOperations):
         """Close writers and producers, without a flush, and all connections. Idempotent."""
         for writer in list(self._internal.writers):
             await writer.close(flush=False)
+        self._internal.close()
         await self._close_topics()
         self._dials.close()
         self._placement_calls.close()

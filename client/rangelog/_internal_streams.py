@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from rangelog._append.placement_calls import PlacementCalls
@@ -41,9 +42,15 @@ class InternalStreams:
         self._dials = dials
         self._watches = watches
         self._stores = stores
+        self._leaving: set[asyncio.Task[None]] = set()
         self.writer_class: Callable[..., Writer] = Writer
         self.writers: dict[Writer, None] = {}
         """Those that are open."""
+
+    def close(self) -> None:
+        """Tell replicas nothing more: the placement driver does."""
+        for task in list(self._leaving):
+            task.cancel()
 
     def writer(
         self,
@@ -70,12 +77,21 @@ class InternalStreams:
         writer.on_closed = self.writers.pop
         return writer
 
-    async def settle_end(self, stream: str, *, timeout_s: float = 30.0) -> TakenOver:
-        """Fence the stream's writer and seal its open range; return what ended. Raises as Client.seal_stream, StreamSealed."""
+    async def settle_end(self, stream: str, *, timeout_s: float = 30.0, tell_later: bool = False) -> TakenOver:
+        """Fence the stream's writer and seal its open range; return what ended. Raises as Client.seal_stream, StreamSealed.
+
+        `tell_later`: return as soon as the end is committed; the range's replicas are told meanwhile, at best.
+        """
         taken = await take_over(self._metadata, self._calls, self._connections, stream, timeout_s=timeout_s)
         if taken.left is not None:
             row = taken.stream
-            await leave_range(self._connections, row.stream_id, row.epoch, taken.left, taken.addresses)
+            leaving = leave_range(self._connections, row.stream_id, row.epoch, taken.left, taken.addresses)
+            if tell_later:
+                task = asyncio.create_task(leaving)
+                self._leaving.add(task)
+                task.add_done_callback(self._leaving.discard)
+            else:
+                await leaving
         return taken
 
     def records(self, stream: str, stream_id: int, start: int, end: int | None) -> AsyncIterator[Sequence[Record]]:

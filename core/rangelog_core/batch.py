@@ -45,7 +45,7 @@ import struct
 import sys
 from array import array
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import google_crc32c
@@ -156,6 +156,11 @@ def check_batch(data: bytes) -> BatchHeader:
 
     Raises ProtocolViolation, Corruption or UnsupportedVersion.
     """
+    return check_batch_fields(data)[0]
+
+
+def check_batch_fields(data: bytes) -> tuple[BatchHeader, dict[int, bytes]]:
+    """Check one whole batch as `check_batch` does; return the header, and the extension's fields by tag."""
     try:
         header = peek_header(data)
     except UnsupportedVersion:
@@ -166,9 +171,7 @@ def check_batch(data: bytes) -> BatchHeader:
         raise ProtocolViolation(f"a record batch states a length of {header.length} bytes and has {len(data)}")
     if google_crc32c.value(data) != WHOLE_CRC:
         raise Corruption(f"the checksum of the batch at offset {header.base_offset} does not fit")
-    if header.header_size != HEADER_BYTES:
-        decode_extension(data[HEADER_BYTES : header.header_size])
-    return header
+    return header, extension_of(data, header)
 
 
 def extension_of(data: bytes, header: BatchHeader) -> dict[int, bytes]:
@@ -317,15 +320,36 @@ def _require_batch_size(size_bytes: int) -> None:
 
 
 def restamp(
-    data: bytes, *, range_index: int, epoch: int, stream_id: int | None = None, base_offset: int | None = None
+    data: bytes,
+    *,
+    range_index: int,
+    epoch: int,
+    stream_id: int | None = None,
+    base_offset: int | None = None,
+    header: BatchHeader | None = None,
 ) -> bytes:
-    """Return the same records for another range. Stream and offsets change only if they are given, the extension never."""
-    fields = peek_header(data)._replace(range_index=range_index, epoch=epoch)
-    if stream_id is not None:
-        fields = fields._replace(stream_id=stream_id)
-    if base_offset is not None:
-        fields = fields._replace(base_offset=base_offset)
-    return record_codec.seal([_HEADER.pack(MAGIC, VERSION, *fields), data[HEADER_BYTES:-TRAILER_BYTES]])
+    """Return the same records for another range. Stream and offsets change only if they are given, the extension never.
+
+    `header`: that of `data`, where the caller has read it.
+    """
+    known = header or peek_header(data)
+    attributes, header_size, length, count, old_stream_id, _, columns_size, _, old_base_offset, low_ms, high_ms = known
+    fields = _HEADER.pack(
+        MAGIC,
+        VERSION,
+        attributes,
+        header_size,
+        length,
+        count,
+        old_stream_id if stream_id is None else stream_id,
+        range_index,
+        columns_size,
+        epoch,
+        old_base_offset if base_offset is None else base_offset,
+        low_ms,
+        high_ms,
+    )
+    return record_codec.seal([fields, data[HEADER_BYTES:-TRAILER_BYTES]])
 
 
 def with_extension(data: bytes, extension: bytes) -> bytes:
@@ -387,8 +411,8 @@ def decode_columns(data: bytes) -> Columns:
     return open_columns(check_batch(data), data)
 
 
-def open_columns(header: BatchHeader, data: bytes) -> Columns:
-    """Open a batch whose header and checksum were checked.
+def open_columns(header: BatchHeader, data: bytes, fields: Iterable[int] | None = None) -> Columns:
+    """Open a batch whose header and checksum were checked. `fields`: the tags of its extension, where the caller has them.
 
     Raises ProtocolViolation; UnsupportedVersion on an attribute, codec or critical field that this program does not know.
     """
@@ -397,7 +421,7 @@ def open_columns(header: BatchHeader, data: bytes) -> Columns:
             f"a record batch has the attributes {header.attributes:#x}, of which a reader must know all: upgrade this program"
         )
     if header.header_size != HEADER_BYTES:
-        require_known(data[HEADER_BYTES : header.header_size])
+        require_known(extension_of(data, header) if fields is None else fields)
     count = header.count
     body = decompress_columns(data, header)
     arrays = 8 * count + 4 * (count + 1) * (1 + header.has_keys + header.has_headers)

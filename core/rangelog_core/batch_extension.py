@@ -14,7 +14,7 @@ What holds: `decode_extension` allocates no more than it was given, and what it 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -112,9 +112,9 @@ def decode_extension(data: bytes) -> dict[int, bytes]:
     return fields
 
 
-def require_known(data: bytes) -> None:
-    """Check an extension before records are read by it. Raises UnsupportedVersion on an unknown critical tag."""
-    unknown = [tag for tag in decode_extension(data) if tag <= CRITICAL_TAG_MAX and tag not in KNOWN_CRITICAL_TAGS]
+def require_known(tags: Iterable[int]) -> None:
+    """Check the tags of an extension before records are read by it. Raises UnsupportedVersion on an unknown critical one."""
+    unknown = [tag for tag in tags if tag <= CRITICAL_TAG_MAX and tag not in KNOWN_CRITICAL_TAGS]
     if unknown:
         raise UnsupportedVersion(
             f"a record batch has the header field {unknown[0]}, which a reader must know: upgrade this program"

@@ -59,6 +59,9 @@ class _Shards:
         self.staging = Staging()
         self.side_log: list[bytes] = []
 
+    def changing(self, topic_id: int, shard_id: int) -> None:
+        """See Shards."""
+
     def owned(self, topic_id: int, shard_id: int) -> Any:
         """See Shards."""
         if (topic_id, shard_id) != (1, 0):

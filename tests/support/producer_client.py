@@ -22,10 +22,15 @@ class ScriptedShards:
     def __init__(self) -> None:
         self.taken: list[tuple[Producer, Any, int]] = []
         self.refusal: Exception | None = None
+        self.change: asyncio.Future[None] | None = None
         self.found: int | Exception | None = None
         self.asked: list[Producer] = []
         self.gate = asyncio.Event()
         self.gate.set()
+
+    def changing(self, topic_id: int, shard_id: int) -> asyncio.Future[None] | None:
+        """See Shards."""
+        return self.change
 
     def owned(self, topic_id: int, shard_id: int) -> Any:
         """See Shards."""

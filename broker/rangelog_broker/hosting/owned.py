@@ -43,6 +43,7 @@ class OwnedShards:
         self._rows = PlacementRows(topics)
         self._open: dict[OwnedKey, OwnedShard] = {}
         self._ended: dict[OwnedKey, None] = {}
+        self._changing: dict[OwnedKey, asyncio.Future[None]] = {}  # of shards that batches wait for
         self.finished = FinishedShards(client, topics, self._rows)
         self.scaling = Scaling(client, topics, self.finished, self)
         self.covering = Covering(self.finished, self)
@@ -77,6 +78,7 @@ class OwnedShards:
 
         shard.on_closed = note_closed
         self.scaling.opened(key)
+        self._changed(key)
         return self._until(shard, closed)
 
     async def _until(self, shard: OwnedShard, closed: asyncio.Future[None]) -> None:
@@ -91,10 +93,27 @@ class OwnedShards:
     def note_end(self, key: OwnedKey) -> None:
         """See Owned."""
         self._ended[key] = None
+        self._changed(key)
         if len(self._ended) > 10_000:
             del self._ended[next(iter(self._ended))]
 
+    def _changed(self, key: OwnedKey) -> None:
+        changing = self._changing.pop(key, None)
+        if changing is not None and not changing.done():
+            changing.set_result(None)
+
     # ---- serving.connection.Shards
+
+    def changing(self, topic_id: int, shard_id: int) -> asyncio.Future[None] | None:
+        """See Shards."""
+        key = (topic_id, shard_id)
+        shard = self._open.get(key)
+        if (shard is not None and shard.takes_batches) or key in self._ended or not self.is_assigned(key):
+            return None
+        changing = self._changing.get(key)
+        if changing is None:
+            changing = self._changing[key] = asyncio.get_running_loop().create_future()
+        return changing
 
     def owned(self, topic_id: int, shard_id: int) -> OwnedShard:
         """See Shards."""
@@ -153,6 +172,8 @@ class OwnedShards:
         """Nothing of the topic is assigned to this broker any more."""
         self._scaled_topics.pop(topic_id, None)
         self.scaling.forget(topic_id)
+        for key in [each for each in self._changing if each[0] == topic_id]:
+            self._changed(key)
 
     # ---- hosting.registration.Reported
 

@@ -27,7 +27,7 @@ from rangelog.errors import (
     WrongServer,
 )
 from rangelog_broker.shards.shard import OwnedShard
-from rangelog_core.batch import BatchHeader, check_batch, check_record_headers, extension_of, open_columns
+from rangelog_core.batch import BatchHeader, check_batch_fields, check_record_headers, open_columns
 from rangelog_core.batch_extension import Producer, Tag, decode_producer
 from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame
 from rangelog_core.ids import check_name
@@ -46,6 +46,8 @@ UNANSWERED_BYTES_MAX = 32 * MIB
 """Of one connection; above it the connection is not read."""
 UNANSWERED_MAX = 10_000
 """Requests of one connection without an answer."""
+CHANGING_S_MAX = 0.25
+"""A batch for a shard that is being opened or ended waits for so long before it is refused."""
 
 _log = logging.getLogger("rangelog.broker")
 
@@ -55,6 +57,12 @@ class Shards(Protocol):
 
     def owned(self, topic_id: int, shard_id: int) -> OwnedShard:
         """Return an open shard. Raises NotOwner, ShardEnded."""
+
+    def changing(self, topic_id: int, shard_id: int) -> asyncio.Future[None] | None:
+        """Return what is done once a shard that is assigned to this broker and takes no batch now is open, or has ended.
+
+        None: it takes batches, or is not assigned to this broker. The caller does not cancel the future.
+        """
 
     async def find_batch(self, topic_id: int, shard_id: int, producer: Producer) -> int | None:
         """Return the offset of a batch of an ended shard, or None: it is not there.
@@ -233,10 +241,29 @@ class ProducerConnection(asyncio.BufferedProtocol):
 
     def _produce(self, frame: Frame) -> None:
         wanted = data_pb2.Produce.FromString(frame.message)
+        changing = self._port.shards.changing(wanted.topic_id, wanted.shard_id)
+        if changing is not None:
+            self._ask(frame.request_id, len(frame.payload))
+            self._port.spawn(self._produce_later(frame, wanted, changing))
+            return
         shard = self._port.shards.owned(wanted.topic_id, wanted.shard_id)
         header, producer = _checked(frame.payload)
         self._ask(frame.request_id, len(frame.payload))
         shard.produce(header, producer, frame.payload, self, frame.request_id)
+
+    async def _produce_later(self, frame: Frame, wanted: data_pb2.Produce, changing: asyncio.Future[None]) -> None:
+        """Take a batch once its shard is open, or refuse it once the shard has ended: its producer need not try and try."""
+        await asyncio.wait([changing], timeout=CHANGING_S_MAX)
+        try:
+            shard = self._port.shards.owned(wanted.topic_id, wanted.shard_id)
+            header, producer = _checked(frame.payload)
+            shard.produce(header, producer, frame.payload, self, frame.request_id)
+        except RangelogError as error:
+            self.refused(frame.request_id, error)
+        except Exception:
+            _log.exception("a batch of shard %d/%d failed", wanted.topic_id, wanted.shard_id)
+            failed = InternalError("the request failed; the broker's log has the details", outcome_unknown=True)
+            self.refused(frame.request_id, failed)
 
     def _stage(self, frame: Frame) -> None:
         wanted = data_pb2.Stage.FromString(frame.message)
@@ -331,9 +358,9 @@ class ProducerConnection(asyncio.BufferedProtocol):
 def _checked(payload: bytes) -> tuple[BatchHeader, Producer]:
     """Return the header of a producer's batch, and its producer. Raises InvalidArgument."""
     try:
-        header = check_batch(payload)
-        field_value = extension_of(payload, header).get(Tag.PRODUCER)
-        columns = open_columns(header, payload)  # what no reader can decode would stop all readers of the shard
+        header, fields = check_batch_fields(payload)
+        field_value = fields.get(Tag.PRODUCER)
+        columns = open_columns(header, payload, fields)  # what no reader can decode would stop all readers of the shard
         check_record_headers(columns, 0, header.count)
     except (ProtocolViolation, Corruption, UnsupportedVersion) as error:
         raise InvalidArgument(f"not a batch: {error.message}") from error

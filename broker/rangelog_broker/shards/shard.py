@@ -180,6 +180,11 @@ class OwnedShard:
         return self._writer.epoch
 
     @property
+    def takes_batches(self) -> bool:
+        """Whether it is neither closed nor being ended."""
+        return not self._closing and self.closed is None
+
+    @property
     def confirm_offset(self) -> int:
         """All batches below it are in the table."""
         return self._owner.confirm_offset
@@ -276,7 +281,7 @@ class OwnedShard:
             self._waiting[found.offset].append((reply, request_id))
             return
         if found.standing is Standing.NEXT:
-            self._append(found.offset, found.end_offset, data, reply, request_id)
+            self._append(found.offset, found.end_offset, header, data, reply, request_id)
             self.load.events += header.count
             self.load.bytes += size_bytes
         elif found.standing is Standing.HELD:
@@ -290,11 +295,13 @@ class OwnedShard:
         else:
             raise OutcomeUnknown("the batch is there; it was acked too long ago to say where")
 
-    def _append(self, offset: int, end_offset: int, data: bytes, reply: Reply, request_id: int) -> None:
+    def _append(
+        self, offset: int, end_offset: int, header: BatchHeader, data: bytes, reply: Reply, request_id: int
+    ) -> None:
         try:
             if self._writer.next_offset != offset:
                 raise InternalError(f"a batch for {offset} of {self._name} would be at {self._writer.next_offset}")
-            acked = self._writer.submit_batch(data)
+            acked = self._writer.submit_batch(data, header)
         except RangelogError as error:
             self._end(NotOwner(f"shard {self._name} lost its writer: {error.message}"))
             raise NotOwner(error.message, outcome_unknown=True) from error
@@ -308,9 +315,10 @@ class OwnedShard:
         if self.closed is not None:
             raise self.closed
         merged = with_extension(data, encode_extension({Tag.TRANSACTION: encode_merged(place)}))
-        count = peek_header(merged).count
+        header = peek_header(merged)
+        count = header.count
         try:
-            acked = self._writer.submit_batch(merged)
+            acked = self._writer.submit_batch(merged, header)
         except RangelogError as error:
             self._end(NotOwner(f"shard {self._name} lost its writer: {error.message}"))
             raise NotOwner(error.message, outcome_unknown=True) from error
@@ -395,8 +403,11 @@ async def settle(client: Client, row: topic_pb2.Shard, *, timeout_s: float) -> t
     Raises the errors of a takeover; StreamSealed once the end is committed.
     """
     with suppress(StreamNotFound):
-        await client.internal.settle_end(side_log_name(row.topic_id, row.shard_id), timeout_s=timeout_s)
-    taken = await client.internal.settle_end(shard_stream_name(row.topic_id, row.shard_id), timeout_s=timeout_s)
+        await client.internal.settle_end(
+            side_log_name(row.topic_id, row.shard_id), timeout_s=timeout_s, tell_later=True
+        )
+    stream = shard_stream_name(row.topic_id, row.shard_id)
+    taken = await client.internal.settle_end(stream, timeout_s=timeout_s, tell_later=True)
     return topic_pb2.ShardEnd(
         shard_id=row.shard_id,
         stream_id=row.stream_id,

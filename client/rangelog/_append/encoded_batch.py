@@ -6,7 +6,7 @@ import asyncio
 
 from rangelog._append.batch_builder import tell
 from rangelog.protocol.appender import Appender
-from rangelog_core.batch import peek_header, restamp
+from rangelog_core.batch import BatchHeader, restamp
 from rangelog_core.errors import RangelogError
 from rangelog_core.record import Ack
 
@@ -25,16 +25,17 @@ class EncodedBatch:
 
     @classmethod
     def place(
-        cls, data: bytes, stream_id: int, core: Appender, acked: asyncio.Future[Ack]
+        cls, data: bytes, header: BatchHeader, stream_id: int, core: Appender, acked: asyncio.Future[Ack]
     ) -> tuple[EncodedBatch, bytes]:
         """Return the batch at the writer's next offset, and its bytes there."""
-        batch = cls(core.next_offset, peek_header(data).count, len(data), acked)
+        batch = cls(core.next_offset, header.count, len(data), acked)
         placed = restamp(
             data,
             stream_id=stream_id,
             range_index=core.range_index,
             epoch=core.epoch,
             base_offset=batch.base_offset,
+            header=header,
         )
         return batch, placed
 

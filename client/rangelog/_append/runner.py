@@ -41,6 +41,9 @@ _log = logging.getLogger("rangelog.writer")
 
 _CONFIRM_DELAY_S = 0.005
 """The delay for replicas where no reader waits: usually an append carries the confirm offset before it is over."""
+_CONFIRM_DELAY_S_MAX = 0.25
+_CONFIRM_DELAY_LATENCIES = 4.0
+"""The delay in recent latencies of confirms, between both: where an ack takes long, so does what is appended after it."""
 _WHY_TIMEOUT_S = 1.0
 
 
@@ -185,11 +188,14 @@ class AppenderRunner:
             if self._asked:
                 self._answer_asked()
         elif isinstance(effect, SendConfirm):
-            if not self._confirm_soon:
-                self._confirm_soon = True
-                self._loop.call_soon(self._send_confirms)
             for replica in effect.replicas:
                 self._confirms[replica] = effect.range_index, effect.confirm_offset
+            links = self._links.get(effect.range_index)
+            if links is None or not links.followed:  # nobody waits for it: at the cost of a timer now and then
+                self._confirm_in_time()
+            elif not self._confirm_soon:
+                self._confirm_soon = True
+                self._loop.call_soon(self._send_confirms)
         elif isinstance(effect, Stopped):
             _log.warning("the writer of %s stopped: %s", self._stream.name, effect.error)
             for links in self._links.values():
@@ -208,8 +214,14 @@ class AppenderRunner:
         if self._confirms:
             self._send_gathered()
         self._confirm_alone(followed_only=True)
+        self._confirm_in_time()
+
+    def _confirm_in_time(self) -> None:
+        """Have those told where no reader waits, unless appends tell them before."""
         if self._confirms and self._confirm_later is None and not self._closed:
-            self._confirm_later = self._loop.call_later(_CONFIRM_DELAY_S, self._send_later_confirms)
+            delay_s = _CONFIRM_DELAY_LATENCIES * self.core.latency_ms / 1000
+            delay_s = max(_CONFIRM_DELAY_S, min(_CONFIRM_DELAY_S_MAX, delay_s))
+            self._confirm_later = self._loop.call_later(delay_s, self._send_later_confirms)
 
     def _send_later_confirms(self) -> None:
         self._confirm_later = None

@@ -26,7 +26,7 @@ from rangelog._append.shared_dials import SharedDials
 from rangelog._append.takeover import claim, settle_and_create
 from rangelog._append.within import within
 from rangelog._metadata import Metadata
-from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
+from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD, BatchHeader, peek_header
 from rangelog_core.errors import AppendTimeout, Overloaded, RangelogError, WriterClosed
 from rangelog_core.limits import INFLIGHT_BYTES_MAX, RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
@@ -304,11 +304,11 @@ class Writer:
             self._loop.call_soon(self._pump)
         return offset
 
-    def submit_batch(self, data: bytes) -> asyncio.Future[Ack]:
+    def submit_batch(self, data: bytes, header: BatchHeader | None = None) -> asyncio.Future[Ack]:
         """Append a batch that was encoded elsewhere, its records and header fields as they are. For brokers.
 
-        The caller has checked it (`check_batch`); stream, range, epoch and offsets become this writer's. Returns a future of
-        the ack of its first record. Raises as `submit`.
+        The caller has checked it (`check_batch` returns its `header`); stream, range, epoch and offsets become this writer's.
+        Returns a future of the ack of its first record. Raises as `submit`.
         """
         if not self._accepting or self._pending_bytes >= self._pending_bytes_max:
             self._refuse()
@@ -316,7 +316,8 @@ class Writer:
             self._submit_gathered()
         runner = self._running()
         acked: asyncio.Future[Ack] = self._loop.create_future()
-        batch, placed = EncodedBatch.place(data, self._stream.stream_id, runner.core, acked)
+        known = header or peek_header(data)
+        batch, placed = EncodedBatch.place(data, known, self._stream.stream_id, runner.core, acked)
         self._inflight.append(batch)
         self._pending_bytes += batch.size_bytes
         self._next_offset = batch.end_offset

@@ -78,9 +78,15 @@ class OwnerLookup:
             task.add_done_callback(lambda _: self._reports.pop(broker, None))
         await asyncio.wait([task])
 
-    async def any_broker(self, attempt: int) -> DataConnection:
-        """Return a connection to some broker: at the first attempt one that is open. Raises NotOwner, Unavailable."""
-        for broker in random.sample(list(self._known), len(self._known)) if not attempt else ():
+    async def any_broker(self, attempt: int, wanted: ReplicaId | None = None) -> DataConnection:
+        """Return a connection to some broker: at the first attempt one that is open, and that of `wanted` if it is.
+
+        Raises NotOwner, Unavailable.
+        """
+        known = random.sample(list(self._known), len(self._known)) if not attempt else []
+        if wanted in self._known and not attempt:
+            known.insert(0, wanted)
+        for broker in known:
             connection = self._connections.existing(broker)
             if connection is not None:
                 return connection

@@ -19,6 +19,7 @@ from rangelog._produce.topic_map import TopicMap
 from rangelog._produce.wire import Wire
 from rangelog_core.errors import InternalError, InvalidArgument, ProtocolViolation, RangelogError
 from rangelog_core.frame import Opcode
+from rangelog_core.ids import ReplicaId
 from rangelog_core.net.budgets import AppendBudget
 from rangelog_proto.v1 import data_pb2
 
@@ -81,6 +82,7 @@ class ProducerRunner:
         self._pace = pace
         self._loop = asyncio.get_running_loop()
         self._links: dict[int, ShardLink] = {}
+        self._last_owners: dict[int, ReplicaId] = {}  # of ended shards
         self._sent: dict[tuple[int, int], _Sent] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._refreshing: asyncio.Task[None] | None = None
@@ -246,15 +248,20 @@ class ProducerRunner:
     async def _refresh(self) -> None:
         if not await self._map.refresh(keep_ended=self.core.in_doubt) or self.closed:
             return
+        if not self.core.in_doubt:
+            self._last_owners.clear()
         self.core.mapped(self._map.version, self._map.shards)
         for shard_id in [each for each in self._links if not self.core.is_current(each)]:
-            self._links.pop(shard_id).close()
+            link = self._links.pop(shard_id)
+            link.close()
+            if link.last_owner is not None:
+                self._last_owners[shard_id] = link.last_owner
         self._perform()
 
     # ---- batches in doubt
 
     async def _ask(self, batch: AskFor) -> None:
-        """Ask any broker whether an ended shard holds a batch."""
+        """Ask any broker whether an ended shard holds a batch: the last owner first, which need not read the log for it."""
         request = data_pb2.FindBatch(
             topic_id=self._map.topic.topic_id,
             shard_id=batch.shard_id,
@@ -266,7 +273,7 @@ class ProducerRunner:
         attempt = 0
         while True:
             try:
-                connection = await self._owners.any_broker(attempt)
+                connection = await self._owners.any_broker(attempt, self._last_owners.get(batch.shard_id))
                 frame = await connection.request(Opcode.FIND_BATCH, request, timeout_s=FIND_TIMEOUT_S)
                 reply = data_pb2.FindBatchReply.FromString(frame.message)
                 break

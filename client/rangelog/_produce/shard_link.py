@@ -32,6 +32,7 @@ from rangelog_core.errors import (
     WrongServer,
 )
 from rangelog_core.frame import Frame
+from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnection
 from rangelog_proto.v1 import data_pb2
 
@@ -145,6 +146,7 @@ class ShardLink:
         self._pace = pace
         self._wire = wire
         self.attachment: _Attachment | None = None
+        self.last_owner: ReplicaId | None = None
         self.problem: RangelogError | None = None  # since the last ack
         self._report: asyncio.Task[None] | None = None  # that the connection broke
         self._closed_by_owner = False
@@ -291,6 +293,7 @@ class ShardLink:
                 owner = await self._owners.find(self._shard)
                 connection = await self._owners.connect(owner)
                 self.attachment = attachment = _Attachment(self, connection, owner)
+                self.last_owner = owner.broker
                 connection.attach(attachment)
                 self._quiet_ticks = self._seen_replies = 0
                 return

@@ -178,6 +178,11 @@ class Appender:
         return self._window.confirm_offset
 
     @property
+    def latency_ms(self) -> float:
+        """From submit to confirm: the slowest recent one in the open range, with decay; 0: none yet."""
+        return self._window.latency_ms
+
+    @property
     def range_index(self) -> int:
         """The index of the range for the next batch; a batch submitted during a seal is restamped for the range after it."""
         return self._range.index

@@ -13,9 +13,11 @@ from rangelog_core.batch import (
     HEADER_BYTES,
     HEADER_BYTES_MAX,
     check_batch,
+    check_batch_fields,
     decode_records,
     encode_batch,
     extension_of,
+    open_columns,
     restamp,
     split_batches,
 )
@@ -204,3 +206,21 @@ def test_what_cannot_be_encoded_is_refused() -> None:
             encode_producer(producer)
     with pytest.raises(ProtocolViolation):
         batch(bytes(8))
+
+
+def test_what_is_known_of_a_batch_is_not_read_again() -> None:
+    """The header and fields of one check serve all that follows, with the same result."""
+    producer = encode_producer(Producer(7, 1, 0))
+    data = encode_batch(
+        stream_id=1, range_index=0, epoch=1, base_offset=5, timestamps_ms=[1], values=[b"v"],
+        extension=encode_extension({Tag.PRODUCER: producer}),
+    )  # fmt: skip
+    header, fields = check_batch_fields(data)
+    assert header == check_batch(data) and fields == {Tag.PRODUCER: producer}
+    assert open_columns(header, data, fields) == open_columns(header, data)
+    moved = restamp(data, stream_id=3, range_index=2, epoch=9, base_offset=70, header=header)
+    assert moved == restamp(data, stream_id=3, range_index=2, epoch=9, base_offset=70)
+    placed = check_batch(moved)
+    assert (placed.stream_id, placed.range_index, placed.epoch, placed.base_offset) == (3, 2, 9, 70)
+    with pytest.raises(UnsupportedVersion):
+        open_columns(header, data, [5])

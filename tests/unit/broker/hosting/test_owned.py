@@ -190,6 +190,39 @@ async def test_what_is_remembered_no_more_is_not_denied(cluster: OwnerCluster) -
     await broker.end()
 
 
+async def test_who_waits_for_a_change_learns_of_it(cluster: OwnerCluster) -> None:
+    """Of a shard that is assigned and not open, or at its end: until it is open, or has ended; of no other one."""
+    broker = await MemoryBroker(cluster, "a").start()
+    topic_id = await cluster.create_topic()
+    await broker.opened(topic_id, 0)
+    owned = broker.owned
+    assert owned.changing(topic_id, 0) is None  # it takes batches
+    assert owned.changing(topic_id, 77) is None  # not assigned to this broker
+    shard = owned.open_shard((topic_id, 0))
+    assert shard is not None
+    shard._closing = True
+    changing = owned.changing(topic_id, 0)
+    assert changing is not None and owned.changing(topic_id, 0) is changing and not changing.done()
+    shard._closing = False
+    await _split(cluster, broker, topic_id)
+    assert changing.done() and owned.changing(topic_id, 0) is None  # it has ended
+    other = OwnedShards(cluster.client(), broker.topics, lambda key: True, broker.journals.open_table)
+    opening = other.changing(topic_id, 1)
+    assert opening is not None and not opening.done()
+    closed = await other.open_one((topic_id, 1))
+    assert opening.done() and other.changing(topic_id, 1) is None
+    later = other.changing(topic_id, 2)
+    assert later is not None
+    other.topic_gone(topic_id)
+    assert later.done()
+    child = other.open_shard((topic_id, 1))
+    assert child is not None
+    await child.close()
+    assert closed is not None
+    await closed
+    await broker.end()
+
+
 async def test_any_broker_makes_the_table_of_an_ended_shard_once(cluster: OwnerCluster) -> None:
     """Many questions at a time read the log once; after a failure the next question tries again."""
     first = await MemoryBroker(cluster, "a").start()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rangelog.errors import RangelogError, Unavailable
+from rangelog.errors import NotOwner, RangelogError, ShardEnded, Unavailable
 from rangelog_broker.serving import connection as serving
 from rangelog_broker.serving.connection import ProducerPort
 from rangelog_core.batch_extension import Producer
@@ -58,6 +58,52 @@ async def test_questions_end_with_the_port(port: ProducerPort, client: ProducerC
     await asyncio.sleep(0)
     assert not port.questions
     assert client.wire.ended == "closed"
+
+
+# ---- shards that are opened or ended
+
+
+async def test_batches_wait_while_their_shard_is_opened(client: ProducerClient, shards: ScriptedShards) -> None:
+    """They are taken in order once it is open; they count as unanswered meanwhile."""
+    change = shards.change = asyncio.get_running_loop().create_future()
+    for number in (2, 3):
+        client.produce(number, BATCH)
+    await asyncio.sleep(0)
+    assert await client.replies() == [] and not shards.taken
+    shards.change = None
+    change.set_result(None)
+    while len(shards.taken) < 2:
+        await asyncio.sleep(0)
+    assert [request_id for _, _, request_id in shards.taken] == [2, 3]
+    shards.answer(2)
+    assert [each.request_id for each in await client.replies()] == [2, 3]
+
+
+async def test_batches_wait_until_their_shard_has_ended(client: ProducerClient, shards: ScriptedShards) -> None:
+    """Their producer learns that it has ended, rather than that it tries too early."""
+    change = shards.change = asyncio.get_running_loop().create_future()
+    client.produce(2, BATCH)
+    await asyncio.sleep(0)
+    shards.change, shards.refusal = None, ShardEnded("at its end")
+    change.set_result(None)
+    while not (told := await client.errors()):
+        await asyncio.sleep(0)
+    assert told == [(2, "SHARD_ENDED")]
+
+
+@pytest.mark.parametrize("defect", [True, False])
+async def test_batches_do_not_wait_for_ever(
+    client: ProducerClient, shards: ScriptedShards, monkeypatch: pytest.MonkeyPatch, defect: bool
+) -> None:
+    """After a while they are refused, as they would have been at once; a defect is an answer as well."""
+    monkeypatch.setattr(serving, "CHANGING_S_MAX", 0.0)
+    shards.change = asyncio.get_running_loop().create_future()
+    shards.refusal = KeyError("defect") if defect else NotOwner("not open yet")
+    client.produce(2, BATCH)
+    async with asyncio.timeout(10):
+        while not (told := await client.errors()):
+            await asyncio.sleep(0)
+    assert told == [(2, "INTERNAL" if defect else "NOT_OWNER")]
 
 
 # ---- flow control

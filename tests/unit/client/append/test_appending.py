@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,38 @@ async def test_the_next_append_tells_it(monkeypatch: pytest.MonkeyPatch) -> None
         each.reply(2)
     await writer.close()  # what is acked is said before it goes
     assert (a.confirmed, b.confirmed, c.confirmed) == ([2], [2], [1, 2])
+
+
+async def test_without_a_follower_the_delay_follows_the_latency(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where acks take long, so does what is appended after them: replicas are told as much later, within bounds."""
+    connections = NotingConnections()
+    a, b, c = connections.of.values()
+    writer = await opened_writer(connections)
+    delays_s: list[float] = []
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def noting(delay_s: float, *rest: Any) -> asyncio.TimerHandle:
+        delays_s.append(delay_s)
+        return call_later(delay_s, *rest)
+
+    monkeypatch.setattr(loop, "call_later", noting)
+    now_ms = 1_000_000.0
+    monkeypatch.setattr(runner, "_now_ms", lambda: now_ms)
+    for end, took_ms in enumerate((0.5, 20.0, 5_000.0), 1):
+        writer.append_nowait(b"v")
+        await asyncio.sleep(0)
+        assert len(a.appended) == end
+        now_ms += took_ms
+        for each in (a, b):
+            each.reply(end)
+        assert (a.confirmed, b.confirmed) == ([], [])  # not by itself in this turn, and not in the next one
+        writer._runner._send_later_confirms()  # type: ignore[union-attr]  # its time has come
+        assert a.confirmed == b.confirmed == c.confirmed == [end]
+        for each in (a, b, c):
+            each.confirmed.clear()
+    assert delays_s == [pytest.approx(0.005), pytest.approx(0.08), pytest.approx(0.25)]
+    await writer.close()
 
 
 async def test_each_confirm_finds_its_follower() -> None:

@@ -13,9 +13,10 @@ from rangelog._produce.core import MappedShard
 from rangelog._produce.owner_lookup import OwnerLookup
 from rangelog._produce.topic_map import TopicMap, topic_reference
 from rangelog_core.errors import NotOwner, TopicNotFound, Unavailable
+from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_core.key_ranges import KEY_SPACE_END
 from rangelog_core.net.broker_client import BrokerClient
-from rangelog_core.net.data_connection import DataConnections
+from rangelog_core.net.data_connection import DataConnection, DataConnections
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_pd.handlers import brokers, topics
@@ -158,4 +159,20 @@ async def test_owners_are_found_where_shards_are_assigned(calls: Any) -> None:
     assert (found.broker.server, found.broker.incarnation, found.address) == ("b1", 7, "h:1")
     with pytest.raises(NotOwner):
         await owners.find((1, 99))
+    owners.close()
+
+
+async def test_the_last_owner_is_asked_first(calls: Any) -> None:
+    """At the first attempt, and if there is a connection to it; otherwise any broker."""
+    connections = DataConnections()
+    owners = OwnerLookup(BrokerClient(HandlersPd(calls.driver)), connections)
+    brokers_of = {name: ReplicaId(name, Incarnation(7)) for name in ("b1", "b2", "b3")}
+    for broker in brokers_of.values():
+        owners._known[broker] = "h:1"
+        connections._connections[broker] = DataConnection(broker)
+    for wanted in (*brokers_of.values(), *brokers_of.values()):
+        assert (await owners.any_broker(0, wanted)).replica == wanted
+    connections._connections[brokers_of["b2"]].closed = Unavailable("gone")
+    assert (await owners.any_broker(0, brokers_of["b2"])).replica != brokers_of["b2"]
+    assert (await owners.any_broker(0, ReplicaId("b9", Incarnation(1)))).replica in brokers_of.values()
     owners.close()
