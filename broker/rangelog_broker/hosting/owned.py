@@ -108,7 +108,10 @@ class OwnedShards:
         """See Shards."""
         key = (topic_id, shard_id)
         shard = self._open.get(key)
-        if (shard is not None and shard.takes_batches) or key in self._ended or not self.is_assigned(key):
+        if (shard is not None and shard.takes_batches) or key in self._ended:
+            return None
+        if not self.is_assigned(key):
+            self._changed(key)  # nobody opens it here any more
             return None
         changing = self._changing.get(key)
         if changing is None:
