@@ -157,7 +157,7 @@ def with_brokers(plan: ClusterPlan, count: int) -> ClusterPlan:
     if plan.base_port:
         fresh = _broker_ports_from(plan.base_port, count)[_BROKER_PORTS * len(kept) :]
     else:
-        fresh = free_ports(_BROKER_PORTS * added) if added else []
+        fresh = free_ports(_BROKER_PORTS * added, taken=plan.ports().values()) if added else []
     return replace(plan, brokers=kept + _with_ports(_brokers(count)[len(kept) :], fresh))
 
 
@@ -172,7 +172,7 @@ def with_range_servers(plan: ClusterPlan, count: int) -> ClusterPlan:
     _check_counts(len(plan.pds), count, len(plan.brokers))
     grown = replace(plan, range_servers=plan.range_servers + _servers(have + 1, count))
     numbers = _ports_from(plan.base_port, len(plan.pds), count) if plan.base_port else []
-    fresh = numbers[2 * len(plan.pds) + 2 * have :] or free_ports(2 * (count - have))
+    fresh = numbers[2 * len(plan.pds) + 2 * have :] or free_ports(2 * (count - have), taken=plan.ports().values())
     added = tuple(
         replace(server, data_port=fresh[2 * i], control_port=fresh[2 * i + 1])
         for i, server in enumerate(grown.range_servers[have:])

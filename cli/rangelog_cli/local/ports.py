@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Collection
 from pathlib import Path
 
 from rangelog_core.errors import Unavailable
@@ -29,8 +30,11 @@ def is_free(port: int) -> bool:
     return True
 
 
-def free_ports(count: int) -> list[int]:
-    """`count` different ports that are free now; raises Unavailable when none can be found."""
+def free_ports(count: int, *, taken: Collection[int] = ()) -> list[int]:
+    """`count` different ports that are free now, and none of `taken`: of members that do not run now.
+
+    Raises Unavailable when none can be found.
+    """
     highest = _ephemeral_start() - 1
     lowest = _LOWEST if highest - _LOWEST > 1_000 else 1_024
     found: list[int] = []
@@ -39,7 +43,7 @@ def free_ports(count: int) -> list[int]:
         if len(found) == count:
             return found
         port = chooser.randint(lowest, highest)
-        if port not in found and is_free(port):
+        if port not in found and port not in taken and is_free(port):
             found.append(port)
     raise Unavailable(f"found no {count} free ports on {LOOPBACK}: stop something and try again")
 

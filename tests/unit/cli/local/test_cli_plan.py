@@ -168,3 +168,17 @@ def test_a_cluster_is_opened_with_another_number_of_brokers(tmp_path: Path) -> N
             assert len(cluster.members) == 6 + there
         finally:
             cluster.stop()
+
+
+def test_ports_of_members_that_do_not_run_are_not_given_to_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stopped cluster's ports are free on the machine, and taken all the same."""
+    plan = make(base_port=0, brokers=2)
+    drawn = iter([*plan.ports().values()] * 2 + [*range(20_000, 20_400)])
+
+    class Chooser:
+        def randint(self, lowest: int, highest: int) -> int:
+            return next(drawn)
+
+    monkeypatch.setattr(ports.random, "SystemRandom", Chooser)
+    for grown in (plans.with_brokers(plan, 4), plans.with_range_servers(plan, 7)):
+        assert len(set(grown.ports().values())) == len(grown.ports())
