@@ -179,6 +179,6 @@ def test_ports_of_members_that_do_not_run_are_not_given_to_new_ones(monkeypatch:
         def randint(self, lowest: int, highest: int) -> int:
             return next(drawn)
 
-    monkeypatch.setattr(ports.random, "SystemRandom", Chooser)
+    monkeypatch.setattr("random.SystemRandom", Chooser)
     for grown in (plans.with_brokers(plan, 4), plans.with_range_servers(plan, 7)):
         assert len(set(grown.ports().values())) == len(grown.ports())
