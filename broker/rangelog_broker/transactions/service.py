@@ -6,6 +6,7 @@ own number. An answer follows the ack.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, Protocol, TypeVar
@@ -85,6 +86,9 @@ class TransactionsService(TransactionsServicer):
         await owner.until_decided(request.name.transactional_id)
         begin = transaction_pb2.TransactionBegin(name=request.name)
         await owner.own(transaction_pb2.TransactionCommand(begin=begin))
+        owner.heard(
+            request.name.transactional_id, request.name.number
+        )  # it may have been begun with a commit, long ago
         return pb.BeginTransactionResponse()
 
     async def PingTransaction(self, request: pb.PingTransactionRequest, context: Any) -> pb.PingTransactionResponse:
@@ -96,17 +100,23 @@ class TransactionsService(TransactionsServicer):
     async def CommitTransaction(
         self, request: pb.CommitTransactionRequest, context: Any
     ) -> pb.CommitTransactionResponse:
-        """Commit: the answer follows the decision, or the word that it waits for the one before."""
+        """Commit: the answer follows the decision, or the word that it waits for the one before.
+
+        With `begin_next` the next one is begun behind it, where it can be: the two entries share a batch of the journal.
+        """
         owner = self._owner(request.name)
         commit = transaction_pb2.TransactionCommit(name=request.name, participants=request.participants)
-        result = await owner.own(transaction_pb2.TransactionCommand(commit=commit))
-        return pb.CommitTransactionResponse(state=result.state)
+        command = transaction_pb2.TransactionCommand(commit=commit)
+        if not (request.begin_next and request.participants):  # a commit of nothing is forgotten as the next one begins
+            return pb.CommitTransactionResponse(state=(await owner.own(command)).state)
+        result, begun = await asyncio.gather(owner.own(command), owner.begin_behind(request.name))
+        return pb.CommitTransactionResponse(state=result.state, begun=begun)
 
     async def AbortTransaction(self, request: pb.AbortTransactionRequest, context: Any) -> pb.AbortTransactionResponse:
         """Abort a transaction that is open."""
         owner = self._owner(request.name)
         abort = transaction_pb2.TransactionAbort(name=request.name)
-        await owner.own(transaction_pb2.TransactionCommand(abort=abort))
+        await owner.end(transaction_pb2.TransactionCommand(abort=abort), request.name.transactional_id)
         return pb.AbortTransactionResponse()
 
     async def DescribeTransaction(

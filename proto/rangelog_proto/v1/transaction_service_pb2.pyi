@@ -64,18 +64,22 @@ class PingTransactionResponse(_message.Message):
     def __init__(self, state: _Optional[_Union[_transaction_pb2.TransactionState, str]] = ...) -> None: ...
 
 class CommitTransactionRequest(_message.Message):
-    __slots__ = ("name", "participants")
+    __slots__ = ("name", "participants", "begin_next")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTICIPANTS_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_NEXT_FIELD_NUMBER: _ClassVar[int]
     name: _transaction_pb2.TransactionName
     participants: _containers.RepeatedCompositeFieldContainer[_transaction_pb2.Participant]
-    def __init__(self, name: _Optional[_Union[_transaction_pb2.TransactionName, _Mapping]] = ..., participants: _Optional[_Iterable[_Union[_transaction_pb2.Participant, _Mapping]]] = ...) -> None: ...
+    begin_next: bool
+    def __init__(self, name: _Optional[_Union[_transaction_pb2.TransactionName, _Mapping]] = ..., participants: _Optional[_Iterable[_Union[_transaction_pb2.Participant, _Mapping]]] = ..., begin_next: bool = ...) -> None: ...
 
 class CommitTransactionResponse(_message.Message):
-    __slots__ = ("state",)
+    __slots__ = ("state", "begun")
     STATE_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
     state: _transaction_pb2.TransactionState
-    def __init__(self, state: _Optional[_Union[_transaction_pb2.TransactionState, str]] = ...) -> None: ...
+    begun: bool
+    def __init__(self, state: _Optional[_Union[_transaction_pb2.TransactionState, str]] = ..., begun: bool = ...) -> None: ...
 
 class AbortTransactionRequest(_message.Message):
     __slots__ = ("name",)
