@@ -15,8 +15,8 @@ from rangelog.errors import InvalidArgument, NotOwner, WriterClosed, WriterFence
 from rangelog_broker.journal.owners import JournalOwners
 from rangelog_broker.journal.part import JournalPart
 from rangelog_broker.shards.finished import PlacementRows
-from rangelog_broker.transactions.coordinator import TransactionCoordinator
-from rangelog_broker.transactions.merging import MergeOrders, MergingShards, merge_here
+from rangelog_broker.transactions.coordinator import WAITING, TransactionCoordinator
+from rangelog_broker.transactions.merging import MergeOrders, MergingShards, merge_all_here, merge_here
 from rangelog_broker.transactions.shard_rows import KnownRows
 from rangelog_broker.transactions.transaction_owner import TransactionOwner
 from rangelog_core.net.owner_calls import OwnerCalls, journal_of
@@ -110,6 +110,8 @@ class TransactionsService(TransactionsServicer):
         if not (request.begin_next and request.participants):  # a commit of nothing is forgotten as the next one begins
             return pb.CommitTransactionResponse(state=(await owner.own(command)).state)
         result, begun = await asyncio.gather(owner.own(command), owner.begin_behind(request.name))
+        if result.state == WAITING and not begun:
+            begun = await owner.begin_when_decided(request.name)
         return pb.CommitTransactionResponse(state=result.state, begun=begun)
 
     async def AbortTransaction(self, request: pb.AbortTransactionRequest, context: Any) -> pb.AbortTransactionResponse:
@@ -156,7 +158,9 @@ class ShardsService(ShardsServicer):
         self._shards = shards
 
     async def MergeTransaction(self, request: pb.MergeTransactionRequest, context: Any) -> pb.MergeTransactionResponse:
-        """Merge what a committed transaction has staged; the answer follows the ack."""
+        """Merge what committed transactions have staged; the answer follows the acks."""
+        if request.more:
+            return pb.MergeTransactionResponse(more_merged=await merge_all_here(self._shards, request))
         await merge_here(self._shards, request)
         return pb.MergeTransactionResponse()
 

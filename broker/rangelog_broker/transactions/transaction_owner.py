@@ -41,6 +41,8 @@ PAUSE_S = (0.01, 2.0)
 TIMER_S_MAX = 60.0
 NOTE_S = 0.05
 """How long the word that a commit is merged waits for another entry, with which it shares a batch of the journal."""
+MERGED_SOON_S = 0.1
+"""How long the answer of a commit that waits is held back, to say that the next transaction is begun."""
 MERGES_MAX = 1_000
 """Commits that are merged at a time, of one journal."""
 _GROUPS = 0
@@ -59,6 +61,7 @@ class TransactionPlace(NamedTuple):
 class _Notes(NamedTuple):
     """Commands that wait to be written; then `written` has the futures of their results."""
 
+    place: TransactionPlace
     commands: list[bytes]
     written: asyncio.Future[list[asyncio.Future[Result]]]
 
@@ -81,6 +84,7 @@ class TransactionOwner:
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(MERGES_MAX)
         self._notes: list[_Notes] = []
+        self._noted: set[TransactionPlace] = set()  # all is merged, and a note of that is under way
         self._ending: Counter[str] = Counter()  # ids, and how many commands that abort are under way
         self._undecided: dict[str, asyncio.Event] = {}  # ids whose latest commit waits, and somebody for it
         journal.machine.on_changed = self._changed
@@ -123,6 +127,11 @@ class TransactionOwner:
         """
         if name.transactional_id in self._ending or self.journal.machine.view(name).state in (UNKNOWN, ABORTED):
             return False
+        of = self.journal.machine.of(name.transactional_id)
+        for each in of.transactions if of is not None else ():
+            place = TransactionPlace(name.transactional_id, each.number)
+            if each.number < name.number and not each.is_finished and place not in self._noted:
+                return False  # it is merged first
         following = transaction_pb2.TransactionName()
         following.CopyFrom(name)
         following.number += 1
@@ -130,10 +139,17 @@ class TransactionOwner:
         try:
             await self.own(transaction_pb2.TransactionCommand(begin=begin))
         except RangelogError:
-            return (
-                False  # the one before is merged first; or its outcome is not known, and the program begins it itself
-            )
+            return False  # refused; or its outcome is not known, and the program begins it itself
         return True
+
+    async def begin_when_decided(self, name: transaction_pb2.TransactionName) -> bool:
+        """As `begin_behind`, for a commit that waits: once the one before is merged, if that is soon."""
+        try:
+            async with asyncio.timeout(MERGED_SOON_S):
+                await self.until_decided(name.transactional_id)
+        except (TimeoutError, Unavailable):
+            return False
+        return await self.begin_behind(name)
 
     def heard(self, transactional_id: str, number: int) -> None:
         """Note that a transaction's program lives."""
@@ -229,6 +245,7 @@ class TransactionOwner:
 
     def _merged(self, place: TransactionPlace, task: asyncio.Task[None]) -> None:
         self._merging.pop(place, None)
+        self._noted.discard(place)
         if task.cancelled():
             return
         if task.exception() is not None:
@@ -330,7 +347,7 @@ class TransactionOwner:
             participant = transaction_pb2.Participant(topic_id=topic_id, shard_id=shard_id, group=group)
             note = transaction_pb2.TransactionMerged(name=name, participant=participant)
             commands.append(transaction_pb2.TransactionCommand(merged=note).SerializeToString())
-        notes = _Notes(commands, self._loop.create_future())
+        notes = _Notes(TransactionPlace(name.transactional_id, name.number), commands, self._loop.create_future())
         self._notes.append(notes)
         of = self.journal.machine.of(name.transactional_id)
         if at_once or of is None or of.latest is None or of.latest.state == WAITING:
@@ -342,7 +359,8 @@ class TransactionOwner:
 
     def _write_notes(self) -> None:
         waiting, self._notes = self._notes, []
-        for commands, written in waiting:
+        for place, commands, written in waiting:
+            self._noted.add(place)
             if not written.done():
                 try:
                     written.set_result([self.journal.submit_own(each) for each in commands])

@@ -78,6 +78,11 @@ class OwnerCalls:
         for channel in channels.values():
             await channel.close()
 
+    def known_owner(self, key: OwnedKey) -> str:
+        """Return the broker that a call about a shard or journal would go to without a look-up; "" where none is known."""
+        known = self._owners.get(key)
+        return known.name if known is not None else ""
+
     async def call(
         self,
         key: OwnedKey,
