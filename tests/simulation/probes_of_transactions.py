@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from rangelog._append.writer import Writer
+from rangelog._transact.begun_ahead import BACK_TO_BACK, BegunAhead
 from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.side_log import SideLog
 from rangelog_broker.shards.transactional import ShardTransactions
+from rangelog_broker.transactions.joint_orders import JointOrders
 from rangelog_broker.transactions.service import ShardsService
 from rangelog_core.errors import Unavailable
 from rangelog_core.ids import topic_of_stream_name
@@ -29,6 +31,8 @@ CORNER_CASES = (
     "a broker was cut off from all but other brokers",
     "an owner that may be deposed was asked to merge what it does not have",
     "a program died inside its last transaction",
+    "a transaction was begun with the commit before",
+    "orders to merge went in one call",
     "a program stood still between its positions and its commit",
 )
 RARE = (
@@ -76,6 +80,19 @@ def _watch_merges(watch: Any, cluster: VirtualCluster) -> None:
             raise Unavailable("the answer was lost")
         return response
 
+    async def together(self: JointOrders, inner: Any, orders: Any) -> None:
+        note("orders to merge went in one call")
+        await inner(self, orders)
+
+    def begins(self: BegunAhead, inner: Any, now_s: float) -> bool:
+        begun: bool = inner(self, now_s)
+        self._in_a_row = BACK_TO_BACK  # every commit begins the next one, as those of a busy program do
+        if begun:
+            note("a transaction was begun with the commit before")
+        return begun
+
+    watch(JointOrders, "_together", together)
+    watch(BegunAhead, "begins", begins)
     watch(ShardTransactions, "_append_run", append_run)
     watch(ShardTransactions, "finish_run", finish_run)
     watch(OwnedShard, "merge", merge)

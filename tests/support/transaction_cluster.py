@@ -26,7 +26,7 @@ from rangelog_broker.transactions.service import TransactionsService
 from rangelog_core.errors import NotOwner, RangelogError, RecordTooLarge, RequestTimeout, WriterClosed
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 from rangelog_core.net.owner_calls import JOURNALS, OwnedKey
-from rangelog_proto.v1 import topic_pb2
+from rangelog_proto.v1 import topic_pb2, transaction_service_pb2
 from rangelog_proto.v1.transaction_service_pb2_grpc import ShardsStub
 from tests.support.group_cluster import Topics
 
@@ -105,6 +105,8 @@ class TransactionCluster:
         self.stagers: list[FakeStager] = []
         self.merged: list[tuple[int, int]] = []
         """(shard, staging shard) of each merge."""
+        self.orders: list[int] = []
+        """How many merges each call has ordered."""
         self.names: list[str] = []
         """The calls that were carried out."""
         self.shard_error: Callable[[int], RangelogError | None] = lambda shard_id: None
@@ -145,6 +147,10 @@ class TransactionCluster:
         return self._parts[number]
 
     # ---- in place of OwnerCalls
+
+    def known_owner(self, key: OwnedKey) -> str:
+        """As OwnerCalls."""
+        return "broker"
 
     async def call(
         self,
@@ -207,9 +213,14 @@ class _MergingShards:
 
     async def MergeTransaction(self, request: Any) -> Any:
         """As ShardsService."""
+        self._cluster.orders.append(1 + len(request.more))
+        await self._merge(request)
+        further = await asyncio.gather(*map(self._merge, request.more), return_exceptions=True)
+        return transaction_service_pb2.MergeTransactionResponse(more_merged=[each is None for each in further])
+
+    async def _merge(self, request: Any) -> None:
         await asyncio.sleep(0)
         error = self._cluster.shard_error(request.shard_id)
         if error is not None:
             raise error
         self._cluster.merged.append((request.shard_id, request.staging_shard_id))
-        return None

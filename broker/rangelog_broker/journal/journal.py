@@ -216,9 +216,12 @@ class Journal(Generic[M]):
 
     async def propose_own(self, command: bytes, *, timeout_s: float = PROPOSE_TIMEOUT_S) -> bytes:
         """Apply a command of the owner itself, which nobody proposes again: the machine decides as it is applied."""
+        return (await self._wait(self.submit_own(command), timeout_s, outcome_unknown=True)).unwrap()
+
+    def submit_own(self, command: bytes) -> asyncio.Future[Result]:
+        """As `propose_own`, without waiting: what is submitted in one turn of the loop shares a batch, in this order."""
         self._check_open()
-        proposed = self._owner.propose_own(Own(self.now_ms, command))
-        return (await self._result(proposed, timeout_s)).unwrap()
+        return self._submit(self._owner.propose_own(Own(self.now_ms, command)))
 
     # ---- reads
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar, cast
 
@@ -9,6 +10,7 @@ from rangelog.errors import RangelogError
 from rangelog_broker.journal.joint_machine import JointMachine, command_for
 from rangelog_broker.journal.journal import PROPOSE_TIMEOUT_S, Journal
 from rangelog_broker.journal.machine import M
+from rangelog_broker.journal.sessions import Result
 
 T = TypeVar("T")
 
@@ -54,6 +56,10 @@ class JournalPart(Generic[M]):
     async def propose_own(self, command: bytes, *, timeout_s: float = PROPOSE_TIMEOUT_S) -> bytes:
         """See Journal."""
         return await self._journal.propose_own(command_for(self._number, command), timeout_s=timeout_s)
+
+    def submit_own(self, command: bytes) -> asyncio.Future[Result]:
+        """See Journal."""
+        return self._journal.submit_own(command_for(self._number, command))
 
     async def read(self, look: Callable[[M], T], *, timeout_s: float = PROPOSE_TIMEOUT_S) -> T:
         """See Journal."""

@@ -10,19 +10,19 @@ import asyncio
 from contextlib import suppress
 from typing import Protocol
 
-from rangelog.errors import GroupNotFound, NotOwner, RangelogError, RequestTimeout, ShardEnded
+from rangelog.errors import GroupNotFound, InvalidArgument, NotOwner, RangelogError, RequestTimeout, ShardEnded
 from rangelog_broker.shards.finished import FinishedShards
 from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.staging import TransactionKey
+from rangelog_broker.transactions.joint_orders import MERGE_TIMEOUT_S, ORDERS_MAX, JointOrders
 from rangelog_broker.transactions.shard_rows import KnownRows
 from rangelog_core.net.owner_calls import OwnerCalls, journal_of
 from rangelog_proto.v1 import group_service_pb2 as group_pb
 from rangelog_proto.v1 import transaction_service_pb2 as pb
 from rangelog_proto.v1.group_service_pb2_grpc import GroupsStub
-from rangelog_proto.v1.transaction_service_pb2_grpc import ShardsStub
 
-MERGE_TIMEOUT_S = 5.0
-"""Of one shard; afterwards its row is asked for anew."""
+MORE_S = 1.0
+"""How long the answer to a joint order waits for those behind the first one."""
 
 
 class MergingShards(Protocol):
@@ -40,6 +40,7 @@ class MergeOrders:
     def __init__(self, calls: OwnerCalls, rows: KnownRows, own: MergingShards | None) -> None:
         self.rows = rows
         self._calls = calls
+        self._joint = JointOrders(calls)
         self._own = own
 
     async def merge(self, producer_id: int, number: int, *, topic_id: int, staging_id: int) -> None:
@@ -94,10 +95,7 @@ class MergeOrders:
                 raise RequestTimeout(f"shard {request.shard_id} has not merged within {MERGE_TIMEOUT_S:g} s") from None
             except NotOwner:
                 pass  # another broker's, or about to be
-        await self._calls.call(
-            (request.topic_id, request.shard_id), ShardsStub, lambda stub: stub.MergeTransaction, request,
-            timeout_s=MERGE_TIMEOUT_S, repeatable=True,
-        )  # fmt: skip
+        await self._joint.order(request)
 
 
 async def merge_here(shards: MergingShards, request: pb.MergeTransactionRequest) -> None:
@@ -105,3 +103,26 @@ async def merge_here(shards: MergingShards, request: pb.MergeTransactionRequest)
     shard = shards.owned(request.topic_id, request.shard_id)
     key = TransactionKey(request.producer_id, request.number)
     await shard.merge(key, request.staging_shard_id, shards.finished)
+
+
+async def merge_all_here(shards: MergingShards, request: pb.MergeTransactionRequest) -> list[bool]:
+    """Merge what an order and its further ones name; return of each further one whether it is merged.
+
+    Raises the errors of `merge_here` for the first one; InvalidArgument: there are too many.
+    """
+    if len(request.more) > ORDERS_MAX:
+        raise InvalidArgument(f"{len(request.more)} further orders; the limit is {ORDERS_MAX}")
+    further = [asyncio.ensure_future(merge_here(shards, each)) for each in request.more]
+    try:
+        await merge_here(shards, request)
+        await asyncio.wait(further, timeout=MORE_S)
+        return [each.done() and not each.cancelled() and each.exception() is None for each in further]
+    finally:
+        for each in further:
+            each.add_done_callback(_forget)
+            each.cancel()  # the merge itself goes on
+
+
+def _forget(task: asyncio.Future[None]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -6,6 +6,7 @@ own number. An answer follows the ack.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, Protocol, TypeVar
@@ -14,8 +15,8 @@ from rangelog.errors import InvalidArgument, NotOwner, WriterClosed, WriterFence
 from rangelog_broker.journal.owners import JournalOwners
 from rangelog_broker.journal.part import JournalPart
 from rangelog_broker.shards.finished import PlacementRows
-from rangelog_broker.transactions.coordinator import TransactionCoordinator
-from rangelog_broker.transactions.merging import MergeOrders, MergingShards, merge_here
+from rangelog_broker.transactions.coordinator import WAITING, TransactionCoordinator
+from rangelog_broker.transactions.merging import MergeOrders, MergingShards, merge_all_here, merge_here
 from rangelog_broker.transactions.shard_rows import KnownRows
 from rangelog_broker.transactions.transaction_owner import TransactionOwner
 from rangelog_core.net.owner_calls import OwnerCalls, journal_of
@@ -85,6 +86,9 @@ class TransactionsService(TransactionsServicer):
         await owner.until_decided(request.name.transactional_id)
         begin = transaction_pb2.TransactionBegin(name=request.name)
         await owner.own(transaction_pb2.TransactionCommand(begin=begin))
+        owner.heard(
+            request.name.transactional_id, request.name.number
+        )  # it may have been begun with a commit, long ago
         return pb.BeginTransactionResponse()
 
     async def PingTransaction(self, request: pb.PingTransactionRequest, context: Any) -> pb.PingTransactionResponse:
@@ -96,17 +100,25 @@ class TransactionsService(TransactionsServicer):
     async def CommitTransaction(
         self, request: pb.CommitTransactionRequest, context: Any
     ) -> pb.CommitTransactionResponse:
-        """Commit: the answer follows the decision, or the word that it waits for the one before."""
+        """Commit: the answer follows the decision, or the word that it waits for the one before.
+
+        With `begin_next` the next one is begun behind it, where it can be: the two entries share a batch of the journal.
+        """
         owner = self._owner(request.name)
         commit = transaction_pb2.TransactionCommit(name=request.name, participants=request.participants)
-        result = await owner.own(transaction_pb2.TransactionCommand(commit=commit))
-        return pb.CommitTransactionResponse(state=result.state)
+        command = transaction_pb2.TransactionCommand(commit=commit)
+        if not (request.begin_next and request.participants):  # a commit of nothing is forgotten as the next one begins
+            return pb.CommitTransactionResponse(state=(await owner.own(command)).state)
+        result, begun = await asyncio.gather(owner.own(command), owner.begin_behind(request.name))
+        if result.state == WAITING and not begun:
+            begun = await owner.begin_when_decided(request.name)
+        return pb.CommitTransactionResponse(state=result.state, begun=begun)
 
     async def AbortTransaction(self, request: pb.AbortTransactionRequest, context: Any) -> pb.AbortTransactionResponse:
         """Abort a transaction that is open."""
         owner = self._owner(request.name)
         abort = transaction_pb2.TransactionAbort(name=request.name)
-        await owner.own(transaction_pb2.TransactionCommand(abort=abort))
+        await owner.end(transaction_pb2.TransactionCommand(abort=abort), request.name.transactional_id)
         return pb.AbortTransactionResponse()
 
     async def DescribeTransaction(
@@ -146,7 +158,9 @@ class ShardsService(ShardsServicer):
         self._shards = shards
 
     async def MergeTransaction(self, request: pb.MergeTransactionRequest, context: Any) -> pb.MergeTransactionResponse:
-        """Merge what a committed transaction has staged; the answer follows the ack."""
+        """Merge what committed transactions have staged; the answer follows the acks."""
+        if request.more:
+            return pb.MergeTransactionResponse(more_merged=await merge_all_here(self._shards, request))
         await merge_here(self._shards, request)
         return pb.MergeTransactionResponse()
 

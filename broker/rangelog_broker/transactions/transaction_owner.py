@@ -5,6 +5,7 @@ What holds:
   from the shard's log what is there already.
 - A commit is merged at all its participants, ancestors before their descendants, until each has said so; then it is noted.
   The positions of groups are merged last: whoever is handed what follows finds the commit's records in their shards.
+  The note waits a moment for another entry of the journal, and is before it; nothing waits for a note that waits.
 - A transaction that hears nothing for its time-out is expired; after a takeover each has its whole time again.
 """
 
@@ -14,6 +15,7 @@ import asyncio
 import heapq
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
@@ -21,7 +23,15 @@ from typing import NamedTuple
 
 from rangelog.errors import NotOwner, RangelogError, TopicNotFound, Unavailable, WriterClosed, WriterFenced
 from rangelog_broker.journal.part import JournalPart
-from rangelog_broker.transactions.coordinator import COMMITTING, OPEN, WAITING, TransactionCoordinator
+from rangelog_broker.journal.sessions import Result
+from rangelog_broker.transactions.coordinator import (
+    ABORTED,
+    COMMITTING,
+    OPEN,
+    UNKNOWN,
+    WAITING,
+    TransactionCoordinator,
+)
 from rangelog_broker.transactions.merging import MergeOrders
 from rangelog_proto.v1 import transaction_pb2
 
@@ -29,6 +39,10 @@ DECIDED_WAIT_S = 3.0
 """Below the limit of one try of a caller."""
 PAUSE_S = (0.01, 2.0)
 TIMER_S_MAX = 60.0
+NOTE_S = 0.05
+"""How long the word that a commit is merged waits for another entry, with which it shares a batch of the journal."""
+MERGED_SOON_S = 0.1
+"""How long the answer of a commit that waits is held back, to say that the next transaction is begun."""
 MERGES_MAX = 1_000
 """Commits that are merged at a time, of one journal."""
 _GROUPS = 0
@@ -42,6 +56,14 @@ class TransactionPlace(NamedTuple):
 
     transactional_id: str
     number: int
+
+
+class _Notes(NamedTuple):
+    """Commands that wait to be written; then `written` has the futures of their results."""
+
+    place: TransactionPlace
+    commands: list[bytes]
+    written: asyncio.Future[list[asyncio.Future[Result]]]
 
 
 class TransactionOwner:
@@ -61,6 +83,9 @@ class TransactionOwner:
         self._merging: dict[TransactionPlace, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(MERGES_MAX)
+        self._notes: list[_Notes] = []
+        self._noted: set[TransactionPlace] = set()  # all is merged, and a note of that is under way
+        self._ending: Counter[str] = Counter()  # ids, and how many commands that abort are under way
         self._undecided: dict[str, asyncio.Event] = {}  # ids whose latest commit waits, and somebody for it
         journal.machine.on_changed = self._changed
         for transactional_id in {name for name, _ in journal.machine.unfinished()}:
@@ -78,11 +103,53 @@ class TransactionOwner:
 
     async def own(self, command: transaction_pb2.TransactionCommand) -> transaction_pb2.TransactionResult:
         """Propose a command that does the same if it is repeated. Raises NotOwner, and what the machine refuses."""
+        self._write_notes()
         try:
             result = await self.journal.propose_own(command.SerializeToString())
         except (WriterFenced, WriterClosed) as error:
             raise NotOwner("the coordinator's journal is another broker's", outcome_unknown=True) from error
         return transaction_pb2.TransactionResult.FromString(result)
+
+    async def end(self, command: transaction_pb2.TransactionCommand, transactional_id: str) -> None:
+        """As `own`, for a command that aborts."""
+        self._ending[transactional_id] += 1
+        try:
+            await self.own(command)
+        finally:
+            self._ending[transactional_id] -= 1
+            if not self._ending[transactional_id]:
+                del self._ending[transactional_id]
+
+    async def begin_behind(self, name: transaction_pb2.TransactionName) -> bool:
+        """Begin the next transaction behind a commit that was proposed just before; return whether it is begun.
+
+        Never where the commit is refused: an aborted transaction would be forgotten as the next one begins.
+        """
+        if name.transactional_id in self._ending or self.journal.machine.view(name).state in (UNKNOWN, ABORTED):
+            return False
+        of = self.journal.machine.of(name.transactional_id)
+        for each in of.transactions if of is not None else ():
+            place = TransactionPlace(name.transactional_id, each.number)
+            if each.number < name.number and not each.is_finished and place not in self._noted:
+                return False  # it is merged first
+        following = transaction_pb2.TransactionName()
+        following.CopyFrom(name)
+        following.number += 1
+        begin = transaction_pb2.TransactionBegin(name=following)
+        try:
+            await self.own(transaction_pb2.TransactionCommand(begin=begin))
+        except RangelogError:
+            return False  # refused; or its outcome is not known, and the program begins it itself
+        return True
+
+    async def begin_when_decided(self, name: transaction_pb2.TransactionName) -> bool:
+        """As `begin_behind`, for a commit that waits: once the one before is merged, if that is soon."""
+        try:
+            async with asyncio.timeout(MERGED_SOON_S):
+                await self.until_decided(name.transactional_id)
+        except (TimeoutError, Unavailable):
+            return False
+        return await self.begin_behind(name)
 
     def heard(self, transactional_id: str, number: int) -> None:
         """Note that a transaction's program lives."""
@@ -169,7 +236,7 @@ class TransactionOwner:
         )
         expire = transaction_pb2.TransactionExpire(name=name)
         try:
-            await self.own(transaction_pb2.TransactionCommand(expire=expire))
+            await self.end(transaction_pb2.TransactionCommand(expire=expire), place.transactional_id)
         except RangelogError as error:
             _log.info("transaction %d of %s is not expired yet: %s", place.number, place.transactional_id, error)
             self.look(place.transactional_id)
@@ -178,6 +245,7 @@ class TransactionOwner:
 
     def _merged(self, place: TransactionPlace, task: asyncio.Task[None]) -> None:
         self._merging.pop(place, None)
+        self._noted.discard(place)
         if task.cancelled():
             return
         if task.exception() is not None:
@@ -227,10 +295,11 @@ class TransactionOwner:
         )
         if positions is not None and not any(results):
             results += await asyncio.gather(self._merge_topic(name, positions, merged), return_exceptions=True)
-        notes = [self._note(name, key) for key in merged]  # together: they share a batch of the journal
-        for result in (*results, *await asyncio.gather(*notes, return_exceptions=True)):
-            if result is not None:
-                raise result
+        failed = [each for each in results if each is not None]
+        if merged:
+            await self._note(name, merged, bool(failed))
+        if failed:
+            raise failed[0]
 
     async def _merge_topic(
         self,
@@ -269,10 +338,34 @@ class TransactionOwner:
             if result is not None:
                 raise result
 
-    async def _note(self, name: transaction_pb2.TransactionName, key: tuple[int, int, str]) -> None:
-        participant = transaction_pb2.Participant(topic_id=key[0], shard_id=key[1], group=key[2])
-        merged = transaction_pb2.TransactionMerged(name=name, participant=participant)
-        await self.own(transaction_pb2.TransactionCommand(merged=merged))
+    async def _note(
+        self, name: transaction_pb2.TransactionName, merged: Iterable[tuple[int, int, str]], at_once: bool
+    ) -> None:
+        """Note who has merged: with the next entry of the journal, after a moment, or at once if somebody waits for it."""
+        commands: list[bytes] = []
+        for topic_id, shard_id, group in merged:
+            participant = transaction_pb2.Participant(topic_id=topic_id, shard_id=shard_id, group=group)
+            note = transaction_pb2.TransactionMerged(name=name, participant=participant)
+            commands.append(transaction_pb2.TransactionCommand(merged=note).SerializeToString())
+        notes = _Notes(TransactionPlace(name.transactional_id, name.number), commands, self._loop.create_future())
+        self._notes.append(notes)
+        of = self.journal.machine.of(name.transactional_id)
+        if at_once or of is None or of.latest is None or of.latest.state == WAITING:
+            self._write_notes()
+        elif len(self._notes) == 1:
+            self._loop.call_later(NOTE_S, self._write_notes)
+        for each in await notes.written:
+            (await each).unwrap()
+
+    def _write_notes(self) -> None:
+        waiting, self._notes = self._notes, []
+        for place, commands, written in waiting:
+            self._noted.add(place)
+            if not written.done():
+                try:
+                    written.set_result([self.journal.submit_own(each) for each in commands])
+                except RangelogError as error:
+                    written.set_exception(error)
 
 
 def _topic_of(key: tuple[int, int, str]) -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from rangelog._produce.producer import TopicProducer
 from rangelog._produce.waiters import ProducerAck
 from rangelog._produce.wire import StageWire
+from rangelog._transact.begun_ahead import BegunAhead
 from rangelog_core.errors import (
     InvalidArgument,
     MemberNotFound,
@@ -60,6 +61,7 @@ class Program(Protocol):
     wire: StageWire
     current: Transaction | None
     closed: bool
+    ahead: BegunAhead
 
     async def call(self, method: Callable[[Any], Callable[..., Awaitable[_T]]], request: object) -> _T:
         """Call the coordinator."""
@@ -97,6 +99,7 @@ class Transaction:
         self._name = transaction_pb2.TransactionName()
         self._ping: asyncio.Task[None] | None = None
         self._stage = _Stage.NEW
+        self._sent_s = 0.0  # when the coordinator was first asked to end it
         self._size_bytes = 0
         self._refused: BaseException | None = None
         self._commit = pb.CommitTransactionRequest()
@@ -146,7 +149,9 @@ class Transaction:
         try:
             self._name.CopyFrom(program.name)
             self._name.number += 1
-            await program.call(lambda stub: stub.BeginTransaction, pb.BeginTransactionRequest(name=self._name))
+            if not program.ahead.begins(asyncio.get_running_loop().time()):
+                await self._ask_to_begin()
+            program.ahead.maybe = False
         except BaseException as error:
             self._name.Clear()
             if program.current is self:
@@ -274,7 +279,9 @@ class Transaction:
                 raise InvalidArgument(
                     f"{len(participants)} shards and groups take part; the limit is {PARTICIPANTS_MAX}"
                 )
-            self._commit = pb.CommitTransactionRequest(name=self._name, participants=participants)
+            self._commit = pb.CommitTransactionRequest(
+                name=self._name, participants=participants, begin_next=self._program.ahead.wanted()
+            )
         elif not self._commit_requested:
             raise PreconditionFailed(f"the abort of transaction {self.number} is in doubt: call `abort` again")
         await self._decide(lambda stub: stub.CommitTransaction, self._commit, _Stage.COMMITTED)
@@ -330,6 +337,19 @@ class Transaction:
 
     # ---- inside
 
+    async def _ask_to_begin(self) -> None:
+        request = pb.BeginTransactionRequest(name=self._name)
+        try:
+            await self._program.call(lambda stub: stub.BeginTransaction, request)
+        except PreconditionFailed:
+            if not self._program.ahead.maybe:
+                raise
+            request.name.number += (
+                1  # the commit has begun this number, which is aborted by now: it was open for too long
+            )
+            await self._program.call(lambda stub: stub.BeginTransaction, request)
+            self._name.number += 1
+
     @property
     def _commit_requested(self) -> bool:
         return self._commit.HasField("name")
@@ -359,8 +379,10 @@ class Transaction:
 
     async def _decide(self, method: Callable[[Any], Any], request: object, stage: _Stage) -> None:
         self._set(_Stage.IN_DOUBT)
+        now_s = asyncio.get_running_loop().time
+        self._sent_s = self._sent_s or now_s()
         try:
-            await self._program.call(method, request)
+            answer = await self._program.call(method, request)
         except _FINAL as error:
             if isinstance(error, PreconditionFailed):
                 self._set(_Stage.COMMITTED if stage is _Stage.ABORTED else _Stage.ABORTED)
@@ -370,6 +392,8 @@ class Transaction:
                 await self._program.end()
             raise
         self._set(stage)
+        if stage is _Stage.COMMITTED:
+            self._program.ahead.committed(self._sent_s, now_s(), begun=answer.begun)
 
     async def _running(self, topic: str, size_bytes: int) -> TopicProducer:
         """Return a topic's producer once it has room."""

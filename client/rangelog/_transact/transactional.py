@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from rangelog._produce.producer import TopicProducer
 from rangelog._produce.wire import StageWire
+from rangelog._transact.begun_ahead import BegunAhead
 from rangelog._transact.transaction import Transaction
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, RangelogError, WriterClosed
 from rangelog_core.ids import check_name
@@ -60,6 +61,7 @@ class Transactional:
         self.wire = StageWire(transactional_id)
         self.current: Transaction | None = None
         self.closed = True
+        self.ahead = BegunAhead(timeout_s)
         self.on_closed: Callable[[Transactional], object] = lambda _: None
         self.on_opened: Callable[[Transactional], object] = lambda _: None
         self._calls = calls
@@ -93,6 +95,12 @@ class Transactional:
         if current is not None and current.stage == "open":
             with suppress(RangelogError):
                 await current.abort()
+        elif current is None and not self.closed and self.ahead.is_begun:
+            name = transaction_pb2.TransactionName()
+            name.CopyFrom(self.name)
+            name.number += 1
+            with suppress(RangelogError):
+                await self.call(lambda stub: stub.AbortTransaction, pb.AbortTransactionRequest(name=name))
         await self.leave()
 
     async def leave(self) -> None:
@@ -156,6 +164,7 @@ class Transactional:
         )
         answer = await self.call(lambda stub: stub.InitTransactions, request)
         self.name.producer_id, self.name.epoch, self.name.number = answer.producer_id, answer.epoch, answer.number
+        self.ahead = BegunAhead(self.timeout_s)
         self.closed = False
 
     async def end(self) -> None:

@@ -67,14 +67,21 @@ class OwnerCalls:
         self._tls = tls
         self._owners: dict[OwnedKey, pb.Broker] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._stubs: dict[tuple[str, type[Any]], Any] = {}  # making one costs about as much as its call
         self._closed = False
 
     async def close(self) -> None:
         """Close all connections; idempotent."""
         self._closed = True
         channels, self._channels = self._channels, {}
+        self._stubs = {}
         for channel in channels.values():
             await channel.close()
+
+    def known_owner(self, key: OwnedKey) -> str:
+        """Return the broker that a call about a shard or journal would go to without a look-up; "" where none is known."""
+        known = self._owners.get(key)
+        return known.name if known is not None else ""
 
     async def call(
         self,
@@ -115,7 +122,7 @@ class OwnerCalls:
                 last = error
             else:
                 try:
-                    stub = stub_type(self._channel(broker.control_address))
+                    stub = self._stub(broker.control_address, stub_type)
                     timeout = max(0.001, min(TRY_TIMEOUT_S, deadline - time.monotonic()))
                     return await method(stub)(request, timeout=timeout, metadata=self._metadata)
                 except asyncio.CancelledError:
@@ -165,6 +172,12 @@ class OwnerCalls:
             left_s = min(_FIND_TIMEOUT_S, deadline - time.monotonic())
             if left_s > 0:
                 await self._brokers.report_broker_lost(request, timeout_s=left_s)
+
+    def _stub(self, address: str, stub_type: type[Any]) -> Any:
+        stub = self._stubs.get((address, stub_type))
+        if stub is None:
+            stub = self._stubs[address, stub_type] = stub_type(self._channel(address))
+        return stub
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)

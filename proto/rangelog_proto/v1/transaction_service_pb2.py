@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from rangelog_proto.v1 import transaction_pb2 as rangelog__proto_dot_v1_dot_transaction__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+rangelog_proto/v1/transaction_service.proto\x12\x0brangelog.v1\x1a#rangelog_proto/v1/transaction.proto\"0\n\x1dOpenTransactionSessionRequest\x12\x0f\n\x07journal\x18\x01 \x01(\r\"1\n\x1eOpenTransactionSessionResponse\x12\x0f\n\x07session\x18\x01 \x01(\x04\"j\n\x17InitTransactionsRequest\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x18\n\x10transactional_id\x18\x03 \x01(\t\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x04\"N\n\x18InitTransactionsResponse\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x0e\n\x06number\x18\x03 \x01(\x04\"E\n\x17\x42\x65ginTransactionRequest\x12*\n\x04name\x18\x01 \x01(\x0b\x32\x1c.rangelog.v1.TransactionName\"\x1a\n\x18\x42\x65ginTransactionResponse\"D\n\x16PingTransactionRequest\x12*\n\x04name\x18\x01 \x01(\x0b\x32\x1c.rangelog.v1.TransactionName\"G\n\x17PingTransactionResponse\x12,\n\x05state\x18\x01 \x01(\x0e\x32\x1d.rangelog.v1.TransactionState\"v\n\x18\x43ommitTransactionRequest\x12*\n\x04name\x18\x01 \x01(\x0b\x32\x1c.rangelog.v1.TransactionName\x12.\n\x0cparticipants\x18\x02 \x03(\x0b\x32\x18.rangelog.v1.Participant\"I\n\x19\x43ommitTransactionResponse\x12,\n\x05state\x18\x01 \x01(\x0e\x32\x1d.rangelog.v1.TransactionState\"E\n\x17\x41\x62ortTransactionRequest\x12*\n\x04name\x18\x01 \x01(\x0b\x32\x1c.rangelog.v1.TransactionName\"\x1a\n\x18\x41\x62ortTransactionResponse\"H\n\x1a\x44\x65scribeTransactionRequest\x12*\n\x04name\x18\x01 \x01(\x0b\x32\x1c.rangelog.v1.TransactionName\"M\n\x1b\x44\x65scribeTransactionResponse\x12.\n\x06result\x18\x01 \x01(\x0b\x32\x1e.rangelog.v1.TransactionResult\"Q\n\x17ListTransactionsRequest\x12\x0f\n\x07journal\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\"i\n\x18ListTransactionsResponse\x12\x34\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1e.rangelog.v1.ListedTransaction\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"n\n\x11ListedTransaction\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12.\n\x06result\x18\x02 \x01(\x0b\x32\x1e.rangelog.v1.TransactionResult\x12\x0f\n\x07used_ms\x18\x03 \x01(\x03\"|\n\x17MergeTransactionRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x10\n\x08shard_id\x18\x02 \x01(\x04\x12\x18\n\x10staging_shard_id\x18\x03 \x01(\x04\x12\x13\n\x0bproducer_id\x18\x04 \x01(\x04\x12\x0e\n\x06number\x18\x05 \x01(\x04\"\x1a\n\x18MergeTransactionResponse2\xb1\x06\n\x0cTransactions\x12q\n\x16OpenTransactionSession\x12*.rangelog.v1.OpenTransactionSessionRequest\x1a+.rangelog.v1.OpenTransactionSessionResponse\x12_\n\x10InitTransactions\x12$.rangelog.v1.InitTransactionsRequest\x1a%.rangelog.v1.InitTransactionsResponse\x12_\n\x10\x42\x65ginTransaction\x12$.rangelog.v1.BeginTransactionRequest\x1a%.rangelog.v1.BeginTransactionResponse\x12\\\n\x0fPingTransaction\x12#.rangelog.v1.PingTransactionRequest\x1a$.rangelog.v1.PingTransactionResponse\x12\x62\n\x11\x43ommitTransaction\x12%.rangelog.v1.CommitTransactionRequest\x1a&.rangelog.v1.CommitTransactionResponse\x12_\n\x10\x41\x62ortTransaction\x12$.rangelog.v1.AbortTransactionRequest\x1a%.rangelog.v1.AbortTransactionResponse\x12h\n\x13\x44\x65scribeTransaction\x12\'.rangelog.v1.DescribeTransactionRequest\x1a(.rangelog.v1.DescribeTransactionResponse\x12_\n\x10ListTransactions\x12$.rangelog.v1.ListTransactionsRequest\x1a%.rangelog.v1.ListTransactionsResponse2i\n\x06Shards\x12_\n\x10MergeTransaction\x12$.rangelog.v1.MergeTransactionRequest\x1a%.rangelog.v1.MergeTransactionResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+rangelog_proto/v1/transaction_service.proto\x12\x0brangelog.v1\x1a#rangelog_proto/v1/transaction.proto\"0\n\x1dOpenTransactionSessionRequest\x12\x0f\n\x07journal\x18\x01 \x01(\r\"1\n\x1eOpenTransactionSessionResponse\x12\x0f\n\x07session\x18\x01 \x01(\x04\"j\n\x17InitTransactionsRequest\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x18\n\x10transactional_id\x18\x03 \x01(\t\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x04\"N\n\x18InitTransactionsResponse\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x0e\n\x06number\x18\x03 \x01(\x04\"E\n\x17\x42\x65ginTransactionRequest\x12*\n\x04name\x18\x01 \x01(\x0b\x32\x1c.rangelog.v1.TransactionName\"\x1a\n\x18\x42\x65ginTransactionResponse\"D\n\x16PingTransactionRequest\x12*\n\x04name\x18\x01 \x01(\x0b\x32\x1c.rangelog.v1.TransactionName\"G\n\x17PingTransactionResponse\x12,\n\x05state\x18\x01 \x01(\x0e\x32\x1d.rangelog.v1.TransactionState\"\x8a\x01\n\x18\x43ommitTransactionRequest\x12*\n\x04name\x18\x01 \x01(\x0b\x32\x1c.rangelog.v1.TransactionName\x12.\n\x0cparticipants\x18\x02 \x03(\x0b\x32\x18.rangelog.v1.Participant\x12\x12\n\nbegin_next\x18\x03 \x01(\x08\"X\n\x19\x43ommitTransactionResponse\x12,\n\x05state\x18\x01 \x01(\x0e\x32\x1d.rangelog.v1.TransactionState\x12\r\n\x05\x62\x65gun\x18\x02 \x01(\x08\"E\n\x17\x41\x62ortTransactionRequest\x12*\n\x04name\x18\x01 \x01(\x0b\x32\x1c.rangelog.v1.TransactionName\"\x1a\n\x18\x41\x62ortTransactionResponse\"H\n\x1a\x44\x65scribeTransactionRequest\x12*\n\x04name\x18\x01 \x01(\x0b\x32\x1c.rangelog.v1.TransactionName\"M\n\x1b\x44\x65scribeTransactionResponse\x12.\n\x06result\x18\x01 \x01(\x0b\x32\x1e.rangelog.v1.TransactionResult\"Q\n\x17ListTransactionsRequest\x12\x0f\n\x07journal\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\"i\n\x18ListTransactionsResponse\x12\x34\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1e.rangelog.v1.ListedTransaction\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"n\n\x11ListedTransaction\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12.\n\x06result\x18\x02 \x01(\x0b\x32\x1e.rangelog.v1.TransactionResult\x12\x0f\n\x07used_ms\x18\x03 \x01(\x03\"\xb0\x01\n\x17MergeTransactionRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x10\n\x08shard_id\x18\x02 \x01(\x04\x12\x18\n\x10staging_shard_id\x18\x03 \x01(\x04\x12\x13\n\x0bproducer_id\x18\x04 \x01(\x04\x12\x0e\n\x06number\x18\x05 \x01(\x04\x12\x32\n\x04more\x18\x06 \x03(\x0b\x32$.rangelog.v1.MergeTransactionRequest\"/\n\x18MergeTransactionResponse\x12\x13\n\x0bmore_merged\x18\x01 \x03(\x08\x32\xb1\x06\n\x0cTransactions\x12q\n\x16OpenTransactionSession\x12*.rangelog.v1.OpenTransactionSessionRequest\x1a+.rangelog.v1.OpenTransactionSessionResponse\x12_\n\x10InitTransactions\x12$.rangelog.v1.InitTransactionsRequest\x1a%.rangelog.v1.InitTransactionsResponse\x12_\n\x10\x42\x65ginTransaction\x12$.rangelog.v1.BeginTransactionRequest\x1a%.rangelog.v1.BeginTransactionResponse\x12\\\n\x0fPingTransaction\x12#.rangelog.v1.PingTransactionRequest\x1a$.rangelog.v1.PingTransactionResponse\x12\x62\n\x11\x43ommitTransaction\x12%.rangelog.v1.CommitTransactionRequest\x1a&.rangelog.v1.CommitTransactionResponse\x12_\n\x10\x41\x62ortTransaction\x12$.rangelog.v1.AbortTransactionRequest\x1a%.rangelog.v1.AbortTransactionResponse\x12h\n\x13\x44\x65scribeTransaction\x12\'.rangelog.v1.DescribeTransactionRequest\x1a(.rangelog.v1.DescribeTransactionResponse\x12_\n\x10ListTransactions\x12$.rangelog.v1.ListTransactionsRequest\x1a%.rangelog.v1.ListTransactionsResponse2i\n\x06Shards\x12_\n\x10MergeTransaction\x12$.rangelog.v1.MergeTransactionRequest\x1a%.rangelog.v1.MergeTransactionResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,30 +48,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PINGTRANSACTIONREQUEST']._serialized_end=553
   _globals['_PINGTRANSACTIONRESPONSE']._serialized_start=555
   _globals['_PINGTRANSACTIONRESPONSE']._serialized_end=626
-  _globals['_COMMITTRANSACTIONREQUEST']._serialized_start=628
-  _globals['_COMMITTRANSACTIONREQUEST']._serialized_end=746
-  _globals['_COMMITTRANSACTIONRESPONSE']._serialized_start=748
-  _globals['_COMMITTRANSACTIONRESPONSE']._serialized_end=821
-  _globals['_ABORTTRANSACTIONREQUEST']._serialized_start=823
-  _globals['_ABORTTRANSACTIONREQUEST']._serialized_end=892
-  _globals['_ABORTTRANSACTIONRESPONSE']._serialized_start=894
-  _globals['_ABORTTRANSACTIONRESPONSE']._serialized_end=920
-  _globals['_DESCRIBETRANSACTIONREQUEST']._serialized_start=922
-  _globals['_DESCRIBETRANSACTIONREQUEST']._serialized_end=994
-  _globals['_DESCRIBETRANSACTIONRESPONSE']._serialized_start=996
-  _globals['_DESCRIBETRANSACTIONRESPONSE']._serialized_end=1073
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=1075
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=1156
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=1158
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=1263
-  _globals['_LISTEDTRANSACTION']._serialized_start=1265
-  _globals['_LISTEDTRANSACTION']._serialized_end=1375
-  _globals['_MERGETRANSACTIONREQUEST']._serialized_start=1377
-  _globals['_MERGETRANSACTIONREQUEST']._serialized_end=1501
-  _globals['_MERGETRANSACTIONRESPONSE']._serialized_start=1503
-  _globals['_MERGETRANSACTIONRESPONSE']._serialized_end=1529
-  _globals['_TRANSACTIONS']._serialized_start=1532
-  _globals['_TRANSACTIONS']._serialized_end=2349
-  _globals['_SHARDS']._serialized_start=2351
-  _globals['_SHARDS']._serialized_end=2456
+  _globals['_COMMITTRANSACTIONREQUEST']._serialized_start=629
+  _globals['_COMMITTRANSACTIONREQUEST']._serialized_end=767
+  _globals['_COMMITTRANSACTIONRESPONSE']._serialized_start=769
+  _globals['_COMMITTRANSACTIONRESPONSE']._serialized_end=857
+  _globals['_ABORTTRANSACTIONREQUEST']._serialized_start=859
+  _globals['_ABORTTRANSACTIONREQUEST']._serialized_end=928
+  _globals['_ABORTTRANSACTIONRESPONSE']._serialized_start=930
+  _globals['_ABORTTRANSACTIONRESPONSE']._serialized_end=956
+  _globals['_DESCRIBETRANSACTIONREQUEST']._serialized_start=958
+  _globals['_DESCRIBETRANSACTIONREQUEST']._serialized_end=1030
+  _globals['_DESCRIBETRANSACTIONRESPONSE']._serialized_start=1032
+  _globals['_DESCRIBETRANSACTIONRESPONSE']._serialized_end=1109
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=1111
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=1192
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=1194
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=1299
+  _globals['_LISTEDTRANSACTION']._serialized_start=1301
+  _globals['_LISTEDTRANSACTION']._serialized_end=1411
+  _globals['_MERGETRANSACTIONREQUEST']._serialized_start=1414
+  _globals['_MERGETRANSACTIONREQUEST']._serialized_end=1590
+  _globals['_MERGETRANSACTIONRESPONSE']._serialized_start=1592
+  _globals['_MERGETRANSACTIONRESPONSE']._serialized_end=1639
+  _globals['_TRANSACTIONS']._serialized_start=1642
+  _globals['_TRANSACTIONS']._serialized_end=2459
+  _globals['_SHARDS']._serialized_start=2461
+  _globals['_SHARDS']._serialized_end=2566
 # @@protoc_insertion_point(module_scope)

@@ -64,18 +64,22 @@ class PingTransactionResponse(_message.Message):
     def __init__(self, state: _Optional[_Union[_transaction_pb2.TransactionState, str]] = ...) -> None: ...
 
 class CommitTransactionRequest(_message.Message):
-    __slots__ = ("name", "participants")
+    __slots__ = ("name", "participants", "begin_next")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTICIPANTS_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_NEXT_FIELD_NUMBER: _ClassVar[int]
     name: _transaction_pb2.TransactionName
     participants: _containers.RepeatedCompositeFieldContainer[_transaction_pb2.Participant]
-    def __init__(self, name: _Optional[_Union[_transaction_pb2.TransactionName, _Mapping]] = ..., participants: _Optional[_Iterable[_Union[_transaction_pb2.Participant, _Mapping]]] = ...) -> None: ...
+    begin_next: bool
+    def __init__(self, name: _Optional[_Union[_transaction_pb2.TransactionName, _Mapping]] = ..., participants: _Optional[_Iterable[_Union[_transaction_pb2.Participant, _Mapping]]] = ..., begin_next: bool = ...) -> None: ...
 
 class CommitTransactionResponse(_message.Message):
-    __slots__ = ("state",)
+    __slots__ = ("state", "begun")
     STATE_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
     state: _transaction_pb2.TransactionState
-    def __init__(self, state: _Optional[_Union[_transaction_pb2.TransactionState, str]] = ...) -> None: ...
+    begun: bool
+    def __init__(self, state: _Optional[_Union[_transaction_pb2.TransactionState, str]] = ..., begun: bool = ...) -> None: ...
 
 class AbortTransactionRequest(_message.Message):
     __slots__ = ("name",)
@@ -128,19 +132,23 @@ class ListedTransaction(_message.Message):
     def __init__(self, transactional_id: _Optional[str] = ..., result: _Optional[_Union[_transaction_pb2.TransactionResult, _Mapping]] = ..., used_ms: _Optional[int] = ...) -> None: ...
 
 class MergeTransactionRequest(_message.Message):
-    __slots__ = ("topic_id", "shard_id", "staging_shard_id", "producer_id", "number")
+    __slots__ = ("topic_id", "shard_id", "staging_shard_id", "producer_id", "number", "more")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     SHARD_ID_FIELD_NUMBER: _ClassVar[int]
     STAGING_SHARD_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     topic_id: int
     shard_id: int
     staging_shard_id: int
     producer_id: int
     number: int
-    def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., staging_shard_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
+    more: _containers.RepeatedCompositeFieldContainer[MergeTransactionRequest]
+    def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., staging_shard_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., number: _Optional[int] = ..., more: _Optional[_Iterable[_Union[MergeTransactionRequest, _Mapping]]] = ...) -> None: ...
 
 class MergeTransactionResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("more_merged",)
+    MORE_MERGED_FIELD_NUMBER: _ClassVar[int]
+    more_merged: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, more_merged: _Optional[_Iterable[bool]] = ...) -> None: ...

@@ -8,12 +8,17 @@ from typing import Any, cast
 
 import pytest
 
-from rangelog.errors import NotOwner, ShardEnded, Unavailable
+from rangelog.errors import InvalidArgument, NotOwner, ShardEnded, Unavailable
 from rangelog_broker.shards.finished import PlacementRows
+from rangelog_broker.transactions import merging
+from rangelog_broker.transactions.joint_orders import ORDERS_MAX
 from rangelog_broker.transactions.merging import MergeOrders
+from rangelog_broker.transactions.service import ShardsService
 from rangelog_broker.transactions.shard_rows import KnownRows
 from rangelog_broker.transactions.transaction_owner import TransactionOwner
 from rangelog_proto.v1 import transaction_pb2
+from rangelog_proto.v1 import transaction_service_pb2 as pb
+from tests.support import transaction_cluster
 from tests.support.transaction_cluster import TransactionCluster
 
 
@@ -188,3 +193,69 @@ async def test_positions_wait_for_records_that_are_not_merged(bench: Bench) -> N
     with pytest.raises(Unavailable):
         await merge_commit(bench, orders)
     assert orders.merged == []
+
+
+async def test_orders_to_one_broker_go_together(bench: Bench) -> None:
+    """Those of one turn of the loop are one call; one that fails is sent again by itself, and fails no other."""
+    await bench.rows.together(bench.cluster.topic.topic_id, (0, 1))
+    assert await bench.merge_all(0, 1) == [(0, 0), (1, 1)]
+    assert bench.cluster.orders == [2]
+    bench.cluster.merged.clear()
+    bench.cluster.shard_error = lambda shard_id: Unavailable("no owner") if shard_id == 1 else None
+    with pytest.raises(Unavailable):
+        await bench.merge_all(0, 1)
+    assert [key[1] for key in bench.noted] == [0]
+    assert bench.cluster.orders == [2, 2, 1]
+    bench.cluster.shard_error = lambda shard_id: Unavailable("no owner") if shard_id == 0 else None
+    with pytest.raises(Unavailable):
+        await bench.merge_all(0, 1)
+    assert [key[1] for key in bench.noted] == [1]
+    assert bench.cluster.orders == [2, 2, 1, 2, 1, 1]
+
+
+async def test_an_order_without_an_answer_for_the_further_ones(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker of an earlier version carries out the first one only: the others follow by themselves."""
+
+    async def carry_out_first(self: Any, request: Any) -> Any:
+        bench.cluster.orders.append(1 + len(request.more))
+        await self._merge(request)
+        return pb.MergeTransactionResponse()
+
+    monkeypatch.setattr(transaction_cluster._MergingShards, "MergeTransaction", carry_out_first)
+    assert sorted(await bench.merge_all(0, 1)) == [(0, 0), (1, 1)]
+    assert bench.cluster.orders == [2, 1]
+
+
+class SomeShards:
+    """Shards of a broker: shard 1 is another one's, and shard 2 never merges."""
+
+    finished = cast(Any, None)
+
+    def owned(self, topic_id: int, shard_id: int) -> Any:
+        """See MergingShards."""
+        if shard_id == 1:
+            raise NotOwner("another one's")
+        return self if shard_id == 0 else _Stuck()
+
+    async def merge(self, *_: Any) -> None:
+        """See OwnedShard."""
+
+
+class _Stuck:
+    async def merge(self, *_: Any) -> None:
+        """See OwnedShard."""
+        await asyncio.Event().wait()
+
+
+async def test_a_joint_order_is_carried_out_as_far_as_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer says of each further one whether it is merged; it fails as the first one does, or with too many."""
+    monkeypatch.setattr(merging, "MORE_S", 0.01)
+    service = ShardsService(cast(Any, SomeShards()))
+    first, other, stuck = (pb.MergeTransactionRequest(shard_id=each) for each in (0, 1, 2))
+    joint = pb.MergeTransactionRequest(shard_id=0, more=[other, first, stuck])
+    assert list((await service.MergeTransaction(joint, None)).more_merged) == [False, True, False]
+    assert list((await service.MergeTransaction(first, None)).more_merged) == []
+    with pytest.raises(NotOwner):
+        await service.MergeTransaction(pb.MergeTransactionRequest(shard_id=1, more=[first]), None)
+    with pytest.raises(InvalidArgument):
+        await service.MergeTransaction(pb.MergeTransactionRequest(more=[first] * (ORDERS_MAX + 1)), None)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rangelog_broker.transactions import transaction_owner
 from rangelog_broker.transactions.coordinator import PARTICIPANTS_MAX, TIMEOUT_MS_MAX
 from rangelog_core.errors import (
     InvalidArgument,
@@ -17,6 +18,7 @@ from rangelog_core.errors import (
     RangelogError,
     SessionExpired,
     TransactionNotFound,
+    Unavailable,
 )
 from rangelog_core.net.owner_calls import JOURNALS, journal_of
 from rangelog_proto.v1 import transaction_pb2
@@ -25,8 +27,10 @@ from tests.support.memory_cluster import until
 from tests.support.transaction_cluster import TransactionCluster
 
 JOURNAL = journal_of("job")[1]
-OPEN, COMMITTING, COMMITTED, ABORTED = (
+UNKNOWN, OPEN, WAITING, COMMITTING, COMMITTED, ABORTED = (
+    transaction_pb2.TRANSACTION_STATE_UNKNOWN,
     transaction_pb2.TRANSACTION_STATE_OPEN,
+    transaction_pb2.TRANSACTION_STATE_WAITING,
     transaction_pb2.TRANSACTION_STATE_COMMITTING,
     transaction_pb2.TRANSACTION_STATE_COMMITTED,
     transaction_pb2.TRANSACTION_STATE_ABORTED,
@@ -211,3 +215,36 @@ async def test_time_outs_keep_nothing_of_finished_transactions(caller: Caller) -
         while await caller.state() == OPEN:
             await asyncio.sleep(0.005)
     assert await caller.state() == ABORTED
+
+
+async def test_the_word_that_a_commit_is_merged_waits_for_company(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is written with the journal's next entry, and before it; by itself after a moment."""
+    monkeypatch.setattr(transaction_owner, "NOTE_S", 60.0)
+    await caller.commit(0, 1)
+    await until(lambda: len(caller.service.owner_of(JOURNAL)._notes) == 1)
+    assert await caller.state() == COMMITTING
+    first = transaction_pb2.TransactionName()
+    first.CopyFrom(caller.name)
+    await caller.begin()
+    assert caller.cluster.find(JOURNAL).machine.view(first).state == UNKNOWN  # finished, then forgotten
+    monkeypatch.setattr(transaction_owner, "NOTE_S", 0.0)
+    await caller.commit(0)
+    async with asyncio.timeout(10):
+        while await caller.state() != COMMITTED:
+            await asyncio.sleep(0)
+
+
+async def test_who_waits_for_a_merge_does_not_wait_for_company(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that waits for the one before is decided as soon as that is merged."""
+    monkeypatch.setattr(transaction_owner, "NOTE_S", 60.0)
+    caller.cluster.shard_error = lambda shard_id: Unavailable("no owner")
+    await caller.commit(0)
+    await caller.begin()
+    assert (await caller.commit(1)).state == WAITING
+    caller.cluster.shard_error = lambda shard_id: None
+    async with asyncio.timeout(10):
+        while await caller.state() == WAITING:
+            await asyncio.sleep(0)
+    assert await caller.state() == COMMITTING
