@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -173,7 +174,7 @@ def test_a_cluster_is_opened_with_another_number_of_brokers(tmp_path: Path) -> N
 def test_ports_of_members_that_do_not_run_are_not_given_to_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped cluster's ports are free on the machine, and taken all the same."""
     plan = make(base_port=0, brokers=2)
-    drawn = iter([*plan.ports().values()] * 2 + [*range(20_000, 20_400)])
+    drawn: Iterator[int] = iter([*plan.ports().values()] * 2 + [*range(20_000, 20_400)])
 
     class Chooser:
         def randint(self, lowest: int, highest: int) -> int:
