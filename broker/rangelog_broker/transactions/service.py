@@ -86,9 +86,8 @@ class TransactionsService(TransactionsServicer):
         await owner.until_decided(request.name.transactional_id)
         begin = transaction_pb2.TransactionBegin(name=request.name)
         await owner.own(transaction_pb2.TransactionCommand(begin=begin))
-        owner.heard(
-            request.name.transactional_id, request.name.number
-        )  # it may have been begun with a commit, long ago
+        name = request.name
+        owner.heard(name.transactional_id, name.number)  # it may have been begun with a commit, long ago
         return pb.BeginTransactionResponse()
 
     async def PingTransaction(self, request: pb.PingTransactionRequest, context: Any) -> pb.PingTransactionResponse:

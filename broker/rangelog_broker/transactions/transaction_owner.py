@@ -26,6 +26,7 @@ from rangelog_broker.journal.part import JournalPart
 from rangelog_broker.journal.sessions import Result
 from rangelog_broker.transactions.coordinator import (
     ABORTED,
+    COMMITTED,
     COMMITTING,
     OPEN,
     UNKNOWN,
@@ -123,9 +124,12 @@ class TransactionOwner:
     async def begin_behind(self, name: transaction_pb2.TransactionName) -> bool:
         """Begin the next transaction behind a commit that was proposed just before; return whether it is begun.
 
-        Never where the commit is refused: an aborted transaction would be forgotten as the next one begins.
+        Never where the commit is refused, or may be merged everywhere by then: what is finished is forgotten as the next one
+        begins, and the program may have no answer yet.
         """
-        if name.transactional_id in self._ending or self.journal.machine.view(name).state in (UNKNOWN, ABORTED):
+        if name.transactional_id in self._ending:
+            return False
+        if self.journal.machine.view(name).state in (UNKNOWN, ABORTED, COMMITTED) or self._is_noted(name):
             return False
         of = self.journal.machine.of(name.transactional_id)
         for each in of.transactions if of is not None else ():
@@ -141,6 +145,10 @@ class TransactionOwner:
         except RangelogError:
             return False  # refused; or its outcome is not known, and the program begins it itself
         return True
+
+    def _is_noted(self, name: transaction_pb2.TransactionName) -> bool:
+        place = TransactionPlace(name.transactional_id, name.number)
+        return place in self._noted or any(each.place == place for each in self._notes)
 
     async def begin_when_decided(self, name: transaction_pb2.TransactionName) -> bool:
         """As `begin_behind`, for a commit that waits: once the one before is merged, if that is soon."""

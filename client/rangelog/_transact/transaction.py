@@ -344,9 +344,7 @@ class Transaction:
         except PreconditionFailed:
             if not self._program.ahead.maybe:
                 raise
-            request.name.number += (
-                1  # the commit has begun this number, which is aborted by now: it was open for too long
-            )
+            request.name.number += 1  # the commit has begun this one, which is aborted by now: it was open for too long
             await self._program.call(lambda stub: stub.BeginTransaction, request)
             self._name.number += 1
 

@@ -58,12 +58,12 @@ class Caller:
         self.name.number += 1
         await self.service.BeginTransaction(pb.BeginTransactionRequest(name=self.name), None)
 
-    async def commit(self, *shards: int) -> Any:
+    async def commit(self, *shards: int, begin_next: bool = False) -> Any:
         """Commit, with shards of a topic."""
         participants = [
             transaction_pb2.Participant(topic_id=self.cluster.topic.topic_id, shard_id=each) for each in shards
         ]
-        request = pb.CommitTransactionRequest(name=self.name, participants=participants)
+        request = pb.CommitTransactionRequest(name=self.name, participants=participants, begin_next=begin_next)
         return await self.service.CommitTransaction(request, None)
 
     async def abort(self) -> None:
@@ -248,3 +248,20 @@ async def test_who_waits_for_a_merge_does_not_wait_for_company(caller: Caller, m
         while await caller.state() == WAITING:
             await asyncio.sleep(0)
     assert await caller.state() == COMMITTING
+
+
+@pytest.mark.parametrize("noted", [False, True])
+async def test_a_repeated_commit_does_not_have_its_own_outcome_forgotten(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, noted: bool
+) -> None:
+    """It is merged, or about to be said to be: its answer may be lost once more, so nothing is begun behind it."""
+    monkeypatch.setattr(transaction_owner, "NOTE_S", 0.0 if noted else 60.0)
+    await caller.commit(0)
+    await until(lambda: len(caller.cluster.merged) == 1)
+    async with asyncio.timeout(10):
+        while noted and await caller.state() != COMMITTED:
+            await asyncio.sleep(0)
+    answer = await caller.commit(0, begin_next=True)
+    assert (answer.state in (COMMITTING, COMMITTED), answer.begun) == (True, False)
+    assert (await caller.commit(0, begin_next=True)).state == COMMITTED
+    assert await caller.state() == COMMITTED
