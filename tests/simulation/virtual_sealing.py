@@ -38,6 +38,7 @@ class Sealing:
 
     async def judge(self, client: Client, calls: TopicClient) -> None:
         """Seal the topic, and compare what is in it with what programs were told."""
+        self._topics.ambushes.is_sealing = True
         programs = [asyncio.create_task(self._program(client, f"seal-{number}")) for number in range(PROGRAMS)]
         await asyncio.sleep(self._draw.uniform(0.0, 0.3))
         while True:

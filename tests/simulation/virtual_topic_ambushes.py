@@ -39,6 +39,7 @@ BETWEEN_S = 2.0
 TRANSACTION_S = 4.0
 DROPPED_S = 60.0
 ORDER_S_MAX = 2.0
+LATE_AT_SEAL = 0.5
 
 ShardKey = tuple[int, int]
 
@@ -56,6 +57,7 @@ class TopicAmbushes:
         """Brokers that hear late that they have nothing left, and until when."""
         self.is_over = False
         """Nothing strikes any more."""
+        self.is_sealing = False
 
     def takes(self, moment: str) -> bool:
         """Whether this moment is taken."""
@@ -75,8 +77,8 @@ class TopicAmbushes:
         return False
 
     async def order(self) -> None:
-        """An order to merge is late, now and then."""
-        if self.takes("order"):
+        """An order to merge is late, now and then; also while the topic is sealed over it."""
+        if self.takes("order") or (self.is_sealing and self._draw.random() < LATE_AT_SEAL):
             await asyncio.sleep(self._draw.uniform(0.0, ORDER_S_MAX))
 
     async def is_answer_lost(self, key: ShardKey) -> bool:
