@@ -433,7 +433,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _topic("transact-run-unfinished", "who takes a shard over goes on inside a run", f"{_SHARDS}.shard",
            "                await shard._finish_run(finished)\n", ""),
     _topic("transact-sealed-over", "a topic is sealed over what is to be merged into it", f"{_SHARDS}.scaling",
-           "            if not await self._is_drained(shard):", "            if False:"),
+           "        return all(results)\n", "        return True\n"),
     _topic("transact-positions-unmerged", "the positions of a commit are not committed", _MERGING,
            "        with suppress(GroupNotFound):", "        with suppress(GroupNotFound):\n            return"),
     _topic("group-staged-handed-out", "a shard is handed out while a position of it is staged", _GROUP,
