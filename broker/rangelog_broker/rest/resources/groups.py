@@ -95,6 +95,9 @@ class GroupAnswer(AnswerBody):
     shards: list[GroupShardAnswer]
     checkpoints: list[str] = Field(description="Complete ones, the oldest first.", examples=[["before-release"]])
     pending_checkpoint: str = Field(description="One that some members have not met; empty: none.", examples=[""])
+    retains: bool = Field(
+        description="Whether topics that are trimmed by consumption keep what it has not consumed.", examples=[False]
+    )
 
 
 class LagAnswer(AnswerBody):
@@ -152,6 +155,12 @@ class Unsubscribe(RequestBody):
     """Topics that a group is to read no more."""
 
     topics: TopicNames
+
+
+class Retain(RequestBody):
+    """Whether a group counts for topics that are trimmed by consumption."""
+
+    retains: bool = Field(default=True, description="false: the group counts no more.", examples=[True])
 
 
 class NewCheckpoint(RequestBody):
@@ -230,6 +239,13 @@ async def reset_group(client: TheClient, group: GroupName, body: Reset) -> Group
 async def unsubscribe_group(client: TheClient, group: GroupName, body: Unsubscribe) -> GroupAnswer:
     """Let a group read topics no more; its positions in them are dropped."""
     await client.groups.unsubscribe(group, body.topics, timeout_s=CALL_TIMEOUT_S)
+    return _group_answer(await client.groups.describe(group))
+
+
+@router.post("/{group}/retain", summary="Keep what a group has not consumed", responses=possible(404, 409))
+async def retain_group(client: TheClient, group: GroupName, body: Retain) -> GroupAnswer:
+    """Have topics that are trimmed by consumption keep what the group has not consumed, or not any more."""
+    await client.groups.retain(group, retains=body.retains, timeout_s=CALL_TIMEOUT_S)
     return _group_answer(await client.groups.describe(group))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rangelog import Cut, GroupInfo, GroupMemberInfo, GroupShardInfo, GroupSummary, ShardLag, ShardOfTopic
-from rangelog.errors import GroupNotFound, PreconditionFailed, RequestTimeout, TransactionNotFound
+from rangelog.errors import GroupNotFound, InvalidArgument, PreconditionFailed, RequestTimeout, TransactionNotFound
 from rangelog_broker.rest.app import make_app
 from tests.support.owner_cluster import owner_cluster
 from tests.support.rest_caller import RestCaller
@@ -52,6 +52,11 @@ class FakeGroups:
 
     async def unsubscribe(self, *arguments: Any, **_: Any) -> None:
         self.asked.append(arguments)
+
+    async def retain(self, group: str, *, retains: bool, timeout_s: float) -> None:
+        if self.error is not None:
+            raise self.error
+        self.asked.append((group, retains))
 
     async def delete(self, group: str, **_: Any) -> None:
         if self.error is not None:
@@ -175,6 +180,18 @@ async def test_checkpoints(call: RestCaller, groups: FakeGroups) -> None:
     groups.error = RequestTimeout("not met")
     late = await call("POST", "/v1/groups/g/checkpoints", {"name": "d"})
     assert (late.status, late.body["outcome_unknown"]) == (504, True)
+
+
+async def test_a_group_retains_or_does_not_any_more(call: RestCaller, groups: FakeGroups) -> None:
+    """What the client refuses is said, and nothing is taken for a yes."""
+    answer = await call("POST", "/v1/groups/g/retain", {})
+    assert (answer.status, answer.body["retains"]) == (200, False)  # as the fake describes it
+    assert (await call("POST", "/v1/groups/g/retain", {"retains": False})).status == 200
+    assert groups.asked == [("g", True), ("g", False)]
+    assert (await call("POST", "/v1/groups/g/retain", {"retains": "maybe"})).status == 400
+    groups.error = InvalidArgument("101 groups would retain topic air/t; the limit is 100")
+    assert (await call("POST", "/v1/groups/g/retain", {})).status == 400
+    assert len(groups.asked) == 2
 
 
 async def test_transactions(call: RestCaller) -> None:
