@@ -250,11 +250,10 @@ MUTANTS: tuple[Mutant, ...] = (
          "            if header.header_size > HEADER_BYTES + 512:\n                group.headers"),
     _one("roll-drops-fields", "a batch that moves to the writer's next range loses its header's extension",
          "rangelog_core.batch",
-         "    return record_codec.seal([_HEADER.pack(MAGIC, VERSION, *fields), data[HEADER_BYTES:-TRAILER_BYTES]])\n",
-         "    length = fields.length - fields.header_size + HEADER_BYTES\n"
-         "    plain = fields._replace(header_size=HEADER_BYTES, length=length)\n"
-         "    return record_codec.seal(\n"
-         "        [_HEADER.pack(MAGIC, VERSION, *plain), data[peek_header(data).header_size : -TRAILER_BYTES]]\n    )\n"),
+         "    known = header or peek_header(data)\n",
+         "    known = header or peek_header(data)\n"
+         "    data = data[:HEADER_BYTES] + data[known.header_size :]\n"
+         "    known = known._replace(header_size=HEADER_BYTES, length=len(data))\n"),
     _one("unread-served", "bytes from the disk are served unchecked", "rangelog_server.ranges.reading",
          "        batches.append(_check(plan, one, bytes(data[place : place + one.length])))\n",
          "        batches.append(bytes(data[place : place + one.length]))\n"),

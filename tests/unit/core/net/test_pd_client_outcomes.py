@@ -81,7 +81,9 @@ async def test_an_earlier_try_is_remembered(start_pd: Any, connect: Connect, fir
     pd = await start_pd(CreateStream=_in_turn(first, then))
     error = await _outcome(connect(pd.address).create_stream(COMMAND, timeout_s=0.5))
     assert type(error) is errors.OutcomeUnknown and error.outcome_unknown and error.retriable
-    assert "may have been carried out" in error.message and then.message in error.message
+    assert "may have been carried out" in error.message
+    cut_off = "did not answer in time"  # the last try has what is left of the time, which may be next to nothing
+    assert then.message in error.message or cut_off in error.message
     assert len(pd.calls) >= 2
 
 
