@@ -16,6 +16,7 @@ from rangelog_core.net.topic_client import TopicClient
 from tests.simulation.virtual_time import WORLD, Process
 
 if TYPE_CHECKING:
+    from rangelog import Transactional
     from rangelog_broker.shards.shard import OwnedShard
     from tests.simulation.virtual_topics import Topics
 
@@ -37,6 +38,7 @@ SPLIT_WAIT_S = 4.0
 """Below the limit of one try of a merge's order."""
 BETWEEN_S = 2.0
 TRANSACTION_S = 4.0
+KNOWN_SHARDS_MAX = 3
 DROPPED_S = 60.0
 ORDER_S_MAX = 2.0
 LATE_AT_SEAL = 0.5
@@ -180,26 +182,36 @@ class TopicAmbushes:
             shards = [each for each in self.topics.open_shards() if each.key[0] == self.topics.topic_id]
             if not shards or not self.takes("isolated"):
                 continue
-            shard = self._draw.choice(shards)
-            with suppress(RangelogError, TimeoutError):
-                async with asyncio.timeout(TRANSACTION_S):
-                    await self.topics.transactions.at_shard(program, shard.key[1])
-            pairs = self._cut_off(clients.cluster.open_shards[shard].name)
-            deadline = clients.loop.now + self._draw.uniform(2.0, 7.0)
-            while clients.loop.now < deadline and len(self._owners(shard.key)) < 2 and shard.closed is None:
+            broker = clients.cluster.open_shards[self._draw.choice(shards)].name
+            shards = [each for each in shards if clients.cluster.open_shards[each].name == broker]
+            for shard in shards[:KNOWN_SHARDS_MAX]:
+                await self._stage_at(program, shard)
+            shards = [each for each in shards if each.closed is None]
+            if not shards:
+                continue
+            pairs = self._cut_off(broker)
+            deadline = clients.loop.now + self._draw.uniform(3.0, 7.0)
+            shard = shards[0]
+            while clients.loop.now < deadline and not all(each.closed for each in shards):
+                twice = [each for each in shards if each.closed is None and len(self._owners(each.key)) > 1]
+                if twice:
+                    shard = twice[0]
+                    break
                 await asyncio.sleep(0.1)
-            with suppress(RangelogError, TimeoutError):
-                async with asyncio.timeout(TRANSACTION_S):
-                    await self.topics.transactions.at_shard(program, shard.key[1])
-                    await asyncio.sleep(0.1)
+            await program.leave()  # its producers are bound to the owner that is cut off
+            await self._stage_at(program, shard)
             for pair in pairs:
                 clients.cluster.network.cuts.pop(pair, None)
             for link in list(clients.cluster.network.links):
                 link.pump()
         await program.leave()
-        await self.topics.transactions.settle(
-            program.transactional_id
-        )  # only this process's client can ask in its words
+        await self.topics.transactions.settle(program.transactional_id)  # no other process's client can
+
+    async def _stage_at(self, program: Transactional, shard: OwnedShard) -> None:
+        with suppress(RangelogError, TimeoutError):
+            async with asyncio.timeout(TRANSACTION_S):
+                await self.topics.transactions.at_shard(program, shard.key[1])
+                await asyncio.sleep(0.1)
 
     def _owners(self, key: ShardKey) -> list[OwnedShard]:
         return [each for each in self.topics.open_shards() if each.key == key]

@@ -36,7 +36,7 @@ from rangelog_broker.shards.restore import fold_log
 from rangelog_broker.shards.side_log import SideLog
 from rangelog_broker.shards.staging import TransactionKey
 from rangelog_broker.shards.state import ShardState
-from rangelog_broker.shards.transactional import ShardTransactions
+from rangelog_broker.shards.transactional import STAGED_BYTES_MAX, ShardTransactions
 from rangelog_core.batch import BatchHeader, peek_header, with_extension
 from rangelog_core.batch_extension import MergedFrom, Producer, Tag, encode_extension, encode_merged
 from rangelog_core.ids import shard_stream_name, side_log_name
@@ -117,7 +117,7 @@ class OwnedShard:
             Corruption: The log or the side log does not decode.
         """
         shard = cls(client, topics, row)
-        writer = client.internal.writer(shard._name, inflight_bytes_max=INFLIGHT_BYTES_MAX)
+        writer = client.internal.writer(shard._name, inflight_bytes_max=INFLIGHT_BYTES_MAX + STAGED_BYTES_MAX)
         shard._writer = writer
         try:
             async with asyncio.timeout(timeout_s):

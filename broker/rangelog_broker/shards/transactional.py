@@ -124,7 +124,13 @@ class ShardTransactions:
             return
         if self._side.staging.size_bytes + len(data) > STAGED_BYTES_MAX:
             raise Overloaded(f"transactions have staged {self._side.staging.size_bytes} bytes at shard {self._name}")
-        future = self._side.stage(number, name, producer, data)
+        try:
+            future = self._side.stage(number, name, producer, data)
+        except Overloaded:
+            raise
+        except RangelogError as error:  # its writer has heard already that the side log is another's
+            self._lost(NotOwner(f"shard {self._name} lost its side log: {error.message}"))
+            raise NotOwner(error.message) from error
         self.on_staged()
         self._waiting[producer] = [(reply, request_id)]
         future.add_done_callback(lambda done: self._staged(number, producer, done))

@@ -9,13 +9,15 @@ from unittest import mock
 import pytest
 
 from rangelog import Writer
-from rangelog.errors import NotOwner
+from rangelog.errors import NotOwner, WriterFenced
 from rangelog_broker.shards.finished import FinishedShards, PlacementRows
 from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.side_log import SideLog
 from rangelog_broker.shards.staging import TransactionKey, run_of
+from rangelog_broker.shards.transactional import STAGED_BYTES_MAX
 from rangelog_core.batch_extension import Producer
 from rangelog_core.ids import shard_stream_name
+from rangelog_core.limits import MIB
 from rangelog_core.net.topic_client import TopicClient
 from tests.support.owner_cluster import made_batch
 from tests.unit.broker.shards.test_owned_shard import Bench, bench
@@ -125,3 +127,34 @@ async def test_a_deposed_owner_that_opens_the_side_log_late_stages_nothing(bench
             await deposed
     await merge(bench, second)
     assert await bench.cluster.read(bench.topic_id, 0) == [b"staged"]
+
+
+async def test_an_owner_that_hears_of_its_lost_side_log_between_two_batches_ends(bench: Bench) -> None:
+    """A deposed owner created it anew meanwhile: who stages next is sent away, and the next owner opens it again."""
+    first = await bench.open()
+    await stage(bench, first, 0, b"staged")
+    other = bench.cluster.client().internal.writer(first._side.name)
+    await other.open()
+    await other.close(flush=False)
+    assert first._side._writer is not None
+    with pytest.raises(WriterFenced):
+        await first._side._writer.append(b"")
+    with pytest.raises(NotOwner):
+        await stage(bench, first, 1, b"more")
+    assert first.closed is not None
+    second = await bench.open()
+    await stage(bench, second, 1, b"more")
+    await merge(bench, second)
+    assert await bench.cluster.read(bench.topic_id, 0) == [b"staged", b"more"]
+
+
+async def test_a_run_of_all_that_may_be_staged_is_merged_by_one_owner(bench: Bench) -> None:
+    """The run is appended in one piece; its size costs no takeover."""
+    owner = await bench.open()
+    value = b"v" * (MIB - 1_000)
+    count = STAGED_BYTES_MAX // MIB
+    for sequence in range(count):
+        await stage(bench, owner, sequence, value)
+    await merge(bench, owner)
+    assert owner.closed is None
+    assert len(await bench.cluster.read(bench.topic_id, 0)) == count
