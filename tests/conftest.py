@@ -17,6 +17,9 @@ GRACE_S = 10.0
 ENDS_WITH_US = ("org.apache.spark", "pyspark.daemon", "multiprocessing.resource_tracker")
 """Spark's Java and its workers, and Python's own helper, end when the process of the tests does."""
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what it puts into the background that way
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def marked(mark: str) -> dict[int, str]:
     """Pid → command line of every other process that has this mark in its environment, zombies aside."""

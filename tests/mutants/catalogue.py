@@ -412,6 +412,8 @@ MUTANTS: tuple[Mutant, ...] = (
            "        self.snapshot, self.staging = fold.best, fold.staging\n", "        self.snapshot = fold.best\n"),
     _topic("transact-unproved", "a deposed owner says that nothing is left to merge", f"{_SHARDS}.transactional",
            "            await self._prove()  #", "            pass  #"),
+    _topic("transact-side-kept", "an owner refuses what it cannot stage any more, and stays", f"{_SHARDS}.transactional",
+           "            self._lost(NotOwner(f\"shard {self._name} lost its side log: {error.message}\"))\n", "", first_seed=257),
     _topic("transact-side-first", "the side log is read before the shard is claimed", f"{_SHARDS}.shard",
            "                await writer.claim()  #", "                pass  #"),
     _topic("transact-merged-unread", "who takes a shard over does not read what is merged", f"{_SHARDS}.shard",

@@ -51,6 +51,9 @@ SNAPSHOT_BYTES = 32 * MIB
 SNAPSHOT_BATCHES = 10_000
 """After so much of either a snapshot is taken: what the next owner reads is bounded by twice that."""
 
+PROVE_EVERY_S = 1.0
+"""An owner that misses batches asks so often at most whether there is a later one."""
+
 _log = logging.getLogger("rangelog.broker")
 
 
@@ -94,6 +97,8 @@ class OwnedShard:
         self._waiting: dict[int, list[tuple[Reply, int]]] = {}  # by offset
         self._since_bytes = self._since_batches = 0  # the last snapshot
         self._snapshot_task: asyncio.Task[None] | None = None
+        self._proof: asyncio.Task[None] | None = None
+        self._prove_again_s = 0.0
         self.transactions: ShardTransactions
 
     # ---- life
@@ -157,6 +162,7 @@ class OwnedShard:
             epoch=self._writer.epoch,
             lost=self._end,
             prove=self._prove_or_end,
+            missed=self._missed,
         )
         for key, _ in self._side.staging.transactions():
             following = state.merges.next_sequence(key, self.key[1])
@@ -240,9 +246,23 @@ class OwnedShard:
             self._end(error)
             raise
 
+    def _missed(self) -> None:
+        """Batches are missing here: a later owner may have them, and what follows them tells nobody that it does."""
+        now_s = asyncio.get_running_loop().time()
+        if self._proof is None and now_s >= self._prove_again_s:
+            self._prove_again_s = now_s + PROVE_EVERY_S
+            self._proof = asyncio.create_task(self._prove_or_end())
+            self._proof.add_done_callback(self._proved)
+
+    def _proved(self, task: asyncio.Task[None]) -> None:
+        self._proof = None
+        if not task.cancelled():
+            task.exception()  # deposed: the shard has ended; unknown: the next one that is missed asks again
+
     async def _abandon(self) -> None:
-        if self._snapshot_task is not None:
-            self._snapshot_task.cancel()
+        for task in (self._snapshot_task, self._proof):
+            if task is not None:
+                task.cancel()
         await self._writer.close(flush=False)
         await self._side.close()
 
@@ -287,6 +307,7 @@ class OwnedShard:
         elif found.standing is Standing.HELD:
             reply.acked(request_id, found.offset)
         elif found.standing is Standing.GAP:
+            self._missed()
             raise OutOfOrder("batches of the producer before this one are missing")
         elif found.standing is Standing.FENCED:
             raise ProducerFenced(

@@ -52,10 +52,11 @@ class ShardTransactions:
         epoch: int,
         lost: Callable[[RangelogError], None],
         prove: Callable[[], Awaitable[None]],
+        missed: Callable[[], None],
     ) -> None:
         """`epoch`: of the shard's owner. `lost` gets the error that ends the shard, as its side log is another's by now.
 
-        `prove` raises unless that epoch is still the shard's.
+        `prove` raises unless that epoch is still the shard's. `missed`: batches before one that came are not staged here.
         """
         self._name = name
         self._shard_id = shard_id
@@ -65,6 +66,7 @@ class ShardTransactions:
         self._epoch = epoch
         self._lost = lost
         self._prove = prove
+        self._missed = missed
         self._waiting: dict[Producer, list[tuple[StageReply, int]]] = {}
         self._merging: dict[tuple[TransactionKey, int], asyncio.Task[None]] = {}
         self._queued: list[Callable[[], None]] = []  # while the side log is created
@@ -113,6 +115,7 @@ class ShardTransactions:
             return
         standing = self._side.staging.offer(producer)
         if standing is Standing.GAP:
+            self._missed()
             raise OutOfOrder("batches of the producer before this one are missing")
         if standing is Standing.FENCED:
             raise ProducerFenced("a later instance of the transactional id was here")

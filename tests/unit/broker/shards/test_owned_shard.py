@@ -96,6 +96,30 @@ async def test_a_deposed_owner_acks_nothing(bench: Bench) -> None:
     assert await bench.cluster.read(bench.topic_id, 0) == [b"0", b"again"]
 
 
+async def test_a_deposed_owner_that_misses_batches_ends(bench: Bench) -> None:
+    """Its successor has them: it takes nothing that follows, so no append would tell it that it is deposed."""
+    first = await bench.open()
+    await bench.replies.produce(first, Producer(7, 0, 0))
+    second = await bench.open()
+    await bench.replies.produce(second, Producer(7, 0, 1))
+    with pytest.raises(OutOfOrder):
+        await bench.replies.produce(first, Producer(7, 0, 2))
+    await until(lambda: first.closed is not None)
+    assert await bench.replies.produce(second, Producer(7, 0, 2)) == 2
+
+
+async def test_an_owner_that_misses_batches_asks_whether_it_is_deposed_once_a_second_at_most(bench: Bench) -> None:
+    """A producer that sends many batches behind a refused one costs the placement driver one question."""
+    owner = await bench.open()
+    with mock.patch.object(OwnedShard, "_prove", autospec=True, side_effect=OwnedShard._prove) as proofs:
+        for sequence in range(1, 50):
+            with pytest.raises(OutOfOrder):
+                await bench.replies.produce(owner, Producer(7, 0, sequence))
+            await asyncio.sleep(0)
+        assert proofs.call_count == 1
+        assert owner.closed is None
+
+
 async def test_what_a_dead_owner_had_in_flight_is_there_once(bench: Bench) -> None:
     """Whatever of it reached the log counts for the next owner: its retry is answered or appended, never both."""
     first = await bench.open()

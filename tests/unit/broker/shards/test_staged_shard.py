@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from rangelog import Writer
-from rangelog.errors import NotOwner, WriterFenced
+from rangelog.errors import NotOwner, OutOfOrder, WriterFenced
 from rangelog_broker.shards.finished import FinishedShards, PlacementRows
 from rangelog_broker.shards.shard import OwnedShard
 from rangelog_broker.shards.side_log import SideLog
@@ -19,6 +19,7 @@ from rangelog_core.batch_extension import Producer
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.limits import MIB
 from rangelog_core.net.topic_client import TopicClient
+from tests.support.memory_cluster import until
 from tests.support.owner_cluster import made_batch
 from tests.unit.broker.shards.test_owned_shard import Bench, bench
 
@@ -158,3 +159,17 @@ async def test_a_run_of_all_that_may_be_staged_is_merged_by_one_owner(bench: Ben
     await merge(bench, owner)
     assert owner.closed is None
     assert len(await bench.cluster.read(bench.topic_id, 0)) == count
+
+
+async def test_a_deposed_owner_that_misses_what_is_staged_ends(bench: Bench) -> None:
+    """Its successor has it."""
+    first = await bench.open()
+    await stage(bench, first, 0, b"a")
+    second = await bench.open()
+    await stage(bench, second, 1, b"b")
+    with pytest.raises(OutOfOrder):
+        await stage(bench, first, 2, b"c")
+    await until(lambda: first.closed is not None)
+    await stage(bench, second, 2, b"c")
+    await merge(bench, second)
+    assert await bench.cluster.read(bench.topic_id, 0) == [b"a", b"b", b"c"]
