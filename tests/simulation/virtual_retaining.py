@@ -35,8 +35,8 @@ class Retaining:
         self.committed: dict[int, int] = {}
         """At the end, by shard."""
         self.may_begin = False
-        self.is_heard = False
-        """The group has heard that it retains."""
+        self.heard_s: float | None = None
+        """When the group heard that it retains."""
         self._roles: list[str] = []
         self._has_joined = False
         """A member was told that its positions are committed."""
@@ -62,7 +62,7 @@ class Retaining:
             if self.may_begin:
                 with suppress(RangelogError):
                     await client.groups.retain(GROUP, timeout_s=10.0)
-                    self.is_heard = True
+                    self.heard_s = self.clients.loop.now
                     return
             await asyncio.sleep(0.1)
 
@@ -107,13 +107,13 @@ class Retaining:
             await asyncio.sleep(0.5)
         self.clients.cluster.fail("nobody says what a group has consumed")
 
-    def allows(self, shard_id: int, offset: int) -> bool:
-        """Whether a record may be trimmed."""
-        return offset < self.committed.get(shard_id, 0)
+    def allows(self, shard_id: int, offset: int, gone_s: float) -> bool:
+        """Whether a record may have been trimmed at a time."""
+        return self.heard_s is None or gone_s <= self.heard_s or offset < self.committed.get(shard_id, 0)
 
     def judge(self, acked: Iterable[tuple[int, int]]) -> None:
         """Nothing that was acked was passed over."""
         for shard_id, offset in acked:
-            if self.allows(shard_id, offset) and (shard_id, offset) not in self.processed:
+            if offset < self.committed.get(shard_id, 0) and (shard_id, offset) not in self.processed:
                 at = self.committed[shard_id]
                 self.clients.cluster.fail(f"the group has committed {at} of shard {shard_id}, and never saw {offset}")

@@ -78,7 +78,7 @@ class Trims:
             await asyncio.sleep(chance.expovariate(1 / 0.4))
             if self.retaining is not None:
                 self.retaining.may_begin = subscribed  # otherwise it would be the only one that keeps something
-                if subscribed and not self.retaining.is_heard:
+                if subscribed and self.retaining.heard_s is None:
                     continue  # what the others have consumed before is trimmed, whatever this one has
             with contextlib.suppress(RangelogError):
                 if not subscribed:
@@ -145,7 +145,7 @@ class Trims:
             return True
         if any(is_before(shards, cut, shard_id, offset) for cut in self.truncated):
             return True
-        if self.retaining is not None and not self.retaining.allows(shard_id, offset):
+        if self.retaining is not None and not self.retaining.allows(shard_id, offset, gone_s):
             return False
         return self.retention.consumed and all(
             any(is_before(shards, cut, shard_id, offset) for cut in cuts) for cuts in self.consumed.values()
