@@ -15,6 +15,7 @@ from rangelog_broker.transactions.joint_orders import JointOrders
 from rangelog_broker.transactions.service import ShardsService
 from rangelog_core.errors import Unavailable
 from rangelog_core.ids import topic_of_stream_name
+from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_core.net.pd_client import PdClient
 from tests.simulation.virtual_cluster import VirtualCluster
 from tests.simulation.virtual_time import here
@@ -113,6 +114,10 @@ def _watch_takeovers(watch: Any, cluster: VirtualCluster) -> None:
             note("an owner that may be deposed was asked to merge what it does not have")
         await inner(self)
 
+    async def owner(self: OwnerCalls, inner: Any, key: Any, left_s: float) -> Any:
+        found = await inner(self, key, left_s)
+        return found if cluster.topic_ambushes is None else cluster.topic_ambushes.owner_found(key, found)
+
     async def restore(self: OwnedShard, inner: Any, *args: Any) -> None:
         await inner(self, *args)
         cluster.open_shards[self] = here()
@@ -130,6 +135,7 @@ def _watch_takeovers(watch: Any, cluster: VirtualCluster) -> None:
             await cluster.topic_ambushes.fence(here().name)
         await inner(self)
 
+    watch(OwnerCalls, "_owner", owner)
     watch(OwnedShard, "_restore", restore)
     watch(OwnedShard, "_prove_or_end", prove)
     watch(SideLog, "open", open_side)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from rangelog.errors import RangelogError
 from rangelog_core.net.topic_client import TopicClient
-from tests.simulation.virtual_time import WORLD, Process
+from rangelog_proto.v1 import broker_pb2
+from tests.simulation.virtual_time import WORLD, Process, here
 
 if TYPE_CHECKING:
     from rangelog import Transactional
@@ -57,6 +58,10 @@ class TopicAmbushes:
         self._splits: list[str] = []
         self._leaving: dict[str, float] = {}
         """Brokers that hear late that they have nothing left, and until when."""
+        self._rows: dict[str, broker_pb2.Broker] = {}
+        """Of each broker the row that another one was told last."""
+        self._late: dict[str, tuple[ShardKey, broker_pb2.Broker]] = {}
+        """By broker: an owner that it is told late of, once, as the answer was under way for long."""
         self.is_over = False
         """Nothing strikes any more."""
         self.is_sealing = False
@@ -199,7 +204,11 @@ class TopicAmbushes:
                     break
                 await asyncio.sleep(0.1)
             await program.leave()  # its producers are bound to the owner that is cut off
+            row = self._rows.get(broker)
+            if row is not None:
+                self._late = {name: (shard.key, row) for name in self.topics.brokers if name != broker}
             await self._stage_at(program, shard)
+            self._late.clear()
             for pair in pairs:
                 clients.cluster.network.cuts.pop(pair, None)
             for link in list(clients.cluster.network.links):
@@ -212,6 +221,15 @@ class TopicAmbushes:
             async with asyncio.timeout(TRANSACTION_S):
                 await self.topics.transactions.at_shard(program, shard.key[1])
                 await asyncio.sleep(0.1)
+
+    def owner_found(self, key: ShardKey, row: broker_pb2.Broker) -> broker_pb2.Broker:
+        """A process was told the owner of a shard: return what it hears of it."""
+        self._rows[row.name] = row
+        late_key, late_row = self._late.get(here().name, (None, row))
+        if late_key != key:
+            return row
+        del self._late[here().name]
+        return late_row
 
     def _owners(self, key: ShardKey) -> list[OwnedShard]:
         return [each for each in self.topics.open_shards() if each.key == key]
