@@ -28,6 +28,8 @@ class Mutant:
     first_seed: int = 0
     every: int = 1
     """The seeds that are tried: where only some have what it is about."""
+    test: str = ""
+    """The file of the test that catches it, where the moments that must meet are too rare for seeds."""
 
 
 _QUORUM = "rangelog.protocol.quorum"
@@ -59,6 +61,10 @@ def _journal(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
 def _topic(name: str, harm: str, module: str, old: str, new: str, *, first_seed: int = 17, every: int = 48) -> Mutant:
     """Only in the seeds that have a topic; those of the defaults have one that keeps everything."""
     return Mutant(name, harm, (Edit(module, old, new),), first_seed, every)
+
+
+def _rare(name: str, harm: str, module: str, old: str, new: str, test: str) -> Mutant:
+    return Mutant(name, harm, (Edit(module, old, new),), test=f"tests/unit/broker/shards/{test}")
 
 
 _LOSES = 192
@@ -413,9 +419,12 @@ MUTANTS: tuple[Mutant, ...] = (
     _topic("transact-unproved", "a deposed owner says that nothing is left to merge", f"{_SHARDS}.transactional",
            "            await self._prove()  #", "            pass  #", first_seed=65),
     _topic("transact-side-kept", "an owner refuses what it cannot stage any more, and stays", f"{_SHARDS}.transactional",
-           "            self._lost(NotOwner(f\"shard {self._name} lost its side log: {error.message}\"))\n", "", first_seed=257),
-    _topic("transact-side-first", "the side log is read before the shard is claimed", f"{_SHARDS}.shard",
-           "                await writer.claim()  #", "                pass  #"),
+           "            self._lost(NotOwner(f\"shard {self._name} lost its side log: {error.message}\"))\n", "",
+           first_seed=257),
+    _rare("transact-side-first", "the side log is read before the shard is claimed", f"{_SHARDS}.shard",
+          "                await writer.claim()  #", "                pass  #", "test_staged_shard.py"),
+    _rare("owner-gap-unasked", "an owner that misses batches does not ask whether it is deposed", f"{_SHARDS}.shard",
+          "            self._missed()\n", "", "test_owned_shard.py"),
     _topic("transact-merged-unread", "who takes a shard over does not read what is merged", f"{_SHARDS}.shard",
            "        self._owner = ShardOwner(state, end)\n",
            "        state = ShardState(state.table)\n        self._owner = ShardOwner(state, end)\n"),
