@@ -120,8 +120,9 @@ class Starts:
             again, self._plan = self._plan, None
             await self._read_plan(name, again)
             return
+        from rangelog.spark.filters import Selection
         from rangelog.spark.options import parse_options
-        from rangelog.spark.reading import plan
+        from rangelog.spark.planning import plan
 
         start, invoked_s = max(0, self._highest - self._dice.randrange(PLANNED_MAX)), time.monotonic()
         options = parse_options(
@@ -133,7 +134,7 @@ class Starts:
             }
         )
         try:
-            stream_id, spans = await plan(self._client, options)
+            stream_id, spans = await plan(self._client, options, Selection())
         except OffsetOutOfRange as error:
             self._noting.refused(name, start, invoked_s, error)
             return

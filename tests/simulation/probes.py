@@ -12,7 +12,7 @@ from unittest import mock
 import rangelog._client
 import rangelog._read.reader
 import rangelog.protocol.recovery
-import rangelog.spark.reading
+import rangelog.spark.planning
 import rangelog_server.agent.directives.runner
 import rangelog_server.serving.connection
 import rangelog_server_common.grpc_server
@@ -90,6 +90,7 @@ CORNER_CASES = (
     "a start at latest",
     "a start by time",
     "a Spark plan read twice",
+    "a Spark plan left out what a filter does not want",
     "an end proved by the placement driver",
     "a seal refused below the floor",
     "a replica asked the writer for its confirm",
@@ -352,7 +353,7 @@ def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualClus
 
     watch(StreamView, "refresh", refresh)
     watch(DataConnection, "_close", close)
-    for module in (rangelog._read.reader, rangelog._client, rangelog.spark.reading):
+    for module in (rangelog._read.reader, rangelog._client, rangelog.spark.planning):
         stack.enter_context(mock.patch.object(module, "confirmed_end", confirmed_end))
 
 

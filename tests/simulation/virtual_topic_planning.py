@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from rangelog import Client
 from rangelog.errors import RangelogError
+from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options, parse_options
 from rangelog.spark.reading import span_reader
 from rangelog.spark.topic_planning import ShardSpan, TopicSnapshot, plan_snapshot, take_snapshot
@@ -73,7 +74,7 @@ class TopicDriver:
                         )
         client = await self._clients.client()
         options = self._options()
-        last = _extents(await plan_snapshot(client, options, await take_snapshot(client, options)))
+        last = _extents(await plan_snapshot(client, options, await take_snapshot(client, options), Selection()))
         wanted = {shard_id: (0, len(records)) for shard_id, records in found.items() if records}
         if last != wanted:
             fail(f"a plan of the whole topic is of {last}, not {wanted}")
@@ -94,7 +95,7 @@ class TopicDriver:
         EXACT.set(exact)
         acked = [one for one in self._topics.sent if one.acked is not None]
         snapshot = await take_snapshot(client, options)
-        planned = await plan_snapshot(client, options, snapshot)
+        planned = await plan_snapshot(client, options, snapshot, Selection())
         extents = _extents(planned)
         self._plans.append(extents)
         for one in acked:
@@ -109,7 +110,7 @@ class TopicDriver:
 
     async def _plan_again(self, client: Client, snapshot: TopicSnapshot, extents: Extents) -> None:
         options = self._options()
-        planned = await plan_snapshot(client, options, snapshot)
+        planned = await plan_snapshot(client, options, snapshot, Selection())
         if _extents(planned) != extents:
             self._clients.cluster.fail(f"a snapshot was of {extents}, and is of {_extents(planned)}")
         for span in self._draw.sample(planned, min(len(planned), SPANS_READ_MAX)):

@@ -13,8 +13,10 @@ import rangelog._read.object_fetcher
 import rangelog._read.pushed_fetch
 import rangelog.spark.reading
 import rangelog.tier.object_reader
+from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options, parse_options
-from rangelog.spark.reading import plan_spans, read_span
+from rangelog.spark.planning import plan_spans
+from rangelog.spark.reading import read_span
 from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.errors import Corruption, OffsetTrimmed, StreamNotFound
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange
@@ -37,7 +39,7 @@ def options(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def one_span(options: Options) -> tuple[int, int, int]:
     """The whole stream as one task."""
-    stream_id, spans = plan_spans(options)
+    stream_id, spans = plan_spans(options, Selection())
     return stream_id, spans[0][0], spans[-1][1]
 
 
@@ -53,7 +55,7 @@ def test_hot_copies_go_while_they_are_read(options: Any, streams: Any, preferenc
     filled = streams.fill(name, COUNT, tiered=False, range_size_bytes_max=64 * 1024)
     streams.client.seal_stream(name)
     asked = options(name, read_preference=preference)
-    tables = read_span(asked, *one_span(asked))
+    tables = read_span(asked, Selection(), *one_span(asked))
     first = next(tables)
     assert first.num_rows < COUNT / 4
     streams.client.update_stream(name, StreamConfigChange(tiered=True, hot_retention_seconds=0))
@@ -66,7 +68,7 @@ def test_the_open_range_is_sealed_and_goes_while_it_is_read(options: Any, stream
     """A task on the open range goes on where that range has gone."""
     filled = streams.fill("closing", COUNT, hot_retention_seconds=0)
     asked = options("closing")
-    tables = read_span(asked, *one_span(asked))
+    tables = read_span(asked, Selection(), *one_span(asked))
     first = next(tables)
     streams.client.seal_stream("closing")
     streams.wait_for_drops("closing", 1)
@@ -82,7 +84,7 @@ def test_objects_are_trimmed_while_they_are_read(options: Any, streams: Any, clu
         streams.client.seal_stream("trimmed-cold")
     streams.wait_for_drops("trimmed-cold", len(streams.hot_dropped("trimmed-cold")))
     asked = options("trimmed-cold")
-    tables = read_span(asked, *one_span(asked))
+    tables = read_span(asked, Selection(), *one_span(asked))
     next(tables)
     streams.client.trim_stream("trimmed-cold", COUNT)
     objects = cluster.directory / "tier" / "streams" / str(stream_id(streams, "trimmed-cold"))
@@ -98,7 +100,7 @@ def test_hot_ranges_are_trimmed_while_they_are_read(options: Any, streams: Any) 
     filled = streams.fill("trimmed-hot", COUNT, tiered=False, range_size_bytes_max=64 * 1024)
     streams.client.seal_stream("trimmed-hot")
     asked = options("trimmed-hot")
-    tables = read_span(asked, *one_span(asked))
+    tables = read_span(asked, Selection(), *one_span(asked))
     found = next(tables).column("value").to_pylist()
     streams.client.trim_stream("trimmed-hot", COUNT)
     try:
@@ -116,7 +118,7 @@ def test_deleted_while_it_is_read(options: Any, streams: Any, cluster: Cluster) 
     streams.wait_for_drops("deleted", len(streams.hot_dropped("deleted")))
     objects = cluster.directory / "tier" / "streams" / str(stream_id(streams, "deleted"))
     asked = options("deleted")
-    tables = read_span(asked, *one_span(asked))
+    tables = read_span(asked, Selection(), *one_span(asked))
     next(tables)
     streams.client.delete_stream("deleted")
     wait_until(lambda: not any(objects.rglob("*.parquet")), 60.0, f"{objects} stays")
@@ -135,10 +137,10 @@ def test_a_damaged_object_is_never_served(options: Any, streams: Any, cluster: C
     damaged[len(damaged) // 3] ^= 0x10
     path.write_bytes(damaged)
     asked = options("damaged", read_preference="cold_first")
-    assert values(read_span(asked, *one_span(asked))) == [value for *_, value, _ in filled.rows]
+    assert values(read_span(asked, Selection(), *one_span(asked))) == [value for *_, value, _ in filled.rows]
     asked = options("damaged", read_preference="cold_only")
     with pytest.raises(Corruption, match=path.name):
-        values(read_span(asked, *one_span(asked)))
+        values(read_span(asked, Selection(), *one_span(asked)))
 
 
 def is_tiered(streams: Any, name: str) -> bool:

@@ -196,6 +196,39 @@ class HotRange:
             raise last
         raise Unavailable(f"no replica of range {self.source.index} can answer: {last.message}") from last
 
+    async def time_span(self, low_ms: int, before_ms: int, end_offset: int) -> tuple[int, int]:
+        """Return offsets [start, end) of the range, below an end that is known, outside of which no record has such a time.
+
+        Raises Unavailable when no replica that has all of it answers.
+        """
+        last: RangelogError = Unavailable("there is no hot replica")
+        for replica, address in self._replicas:
+            try:
+                client = await self._client(replica, address)
+                answer = await client.lookup_timestamp(low_ms, end_offset, before_ms=before_ms)
+            except RangelogError as error:
+                last = error
+                continue
+            if answer.readable_end_offset >= end_offset:
+                start = end_offset if answer.offset is None else max(self.source.start_offset, answer.offset)
+                until = end_offset if answer.until_offset is None else answer.until_offset
+                return min(start, end_offset), min(until, end_offset)
+            last = Unavailable(f"{replica.server} is behind: it has {answer.readable_end_offset} of {end_offset}")
+        raise Unavailable(f"no replica of range {self.source.index} can answer: {last.message}") from last
+
+    async def record_bytes(self, offset: int, end_offset: int) -> float | None:
+        """Return the bytes of a record as stored, by the batch at an offset below a known end; None: no replica answers."""
+        for replica, address in self._replicas:
+            try:
+                client = await self._client(replica, address)
+                answer = await client.fetch(offset, bytes_max=1, known_end_offset=end_offset)
+            except RangelogError:
+                continue
+            if answer.batches.batches:
+                header, _ = answer.batches.batches[0]
+                return header.length / header.count
+        return None
+
     async def _client(self, replica: ReplicaId, address: str) -> ReplicaClient:
         address = self._connections.addresses.get(replica, address)
         return ReplicaClient(await self._connections.get(replica, address), self._key)

@@ -6,24 +6,31 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from rangelog._topics.cut import Cut
 from rangelog.protocol.reading import ReadPreference
 from rangelog_core.errors import ConfigInvalid, InvalidArgument
 from rangelog_core.ids import check_name
+from rangelog_core.limits import MIB
 from rangelog_core.record import ms_of
 from rangelog_core.topic_names import parse_topic_name
 
 RECORDS_PER_PARTITION_DEFAULT = 1_000_000
+BYTES_PER_PARTITION_DEFAULT = 64 * MIB
 _NUMBER = re.compile(r"[0-9]{1,18}")  # of an offset; those of Spark are signed 64-bit integers
 _KNOWN = (
     "pd", "stream", "topic", "start", "end", "token", "tier_url", "payload", "read_preference", "records_per_partition",
+    "bytes_per_partition",
 )  # fmt: skip
+_AGO = re.compile(r"-([0-9]{1,9})(ms|s|m|h|d)")
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?")
+_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 Position = str | int | Cut | datetime
-"""A word or an offset; of a topic a word, a cut or a time."""
+"""A word, a time; of a stream also an offset, of a topic a cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +41,15 @@ class Options:
         pd: Addresses of the placement drivers; default: RANGELOG_PD.
         stream: The stream's name; "" where a topic is read.
         topic: The topic's name, "namespace/name"; "" where a stream is read.
-        start: "earliest"; or an offset; of a topic a cut as JSON, or a time in ISO 8601, in UTC unless it names another
-            offset: in each shard the first record at or after it.
-        end: "latest"; or an offset; of a topic a cut or a time.
+        start: "earliest"; an offset, of a topic a cut as JSON; or a time: the first record (of each shard) at or after it. A
+            time is ISO 8601, in UTC unless it names another offset, or "-1h": so long before `load()`, in ms, s, m, h or d.
+        end: "latest"; or as `start`.
         token: The cluster's token, if it requires one.
         tier_url: The object store's URL, where Spark reaches it by another URL than the cluster.
         payload: False: only the columns offset and timestamp.
         read_preference: "hot_first", "cold_first", "hot_only" or "cold_only".
         records_per_partition: Records of one input partition at most.
+        bytes_per_partition: Bytes of one input partition, as stored, by estimate: "64m", in k, m, g or t.
     """
 
     pd: str
@@ -54,6 +62,7 @@ class Options:
     payload: bool
     read_preference: str
     records_per_partition: int
+    bytes_per_partition: int = BYTES_PER_PARTITION_DEFAULT
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -77,7 +86,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         raise ConfigInvalid(
             f"both a stream and a topic are given: {stream[:100]!r} and {topic[:100]!r}; give one of them"
         )
-    position = _topic_position if topic else _offset
+    now = datetime.now(UTC)
     payload = options.get("payload", "true").lower()
     if payload not in ("true", "false"):
         raise ConfigInvalid(f"option payload is true or false, not {payload!r}")
@@ -86,39 +95,48 @@ def parse_options(given: Mapping[str, str]) -> Options:
         pd=pd,
         stream=check_name("stream", stream) if stream else "",
         topic=str(parse_topic_name(topic)) if topic else "",
-        start=position("start", options.get("start", "earliest"), "earliest"),
-        end=position("end", options.get("end", "latest"), "latest"),
+        start=_position("start", options.get("start", "earliest"), "earliest", now, of_topic=bool(topic)),
+        end=_position("end", options.get("end", "latest"), "latest", now, of_topic=bool(topic)),
         token=options.get("token"),
         tier_url=options.get("tier_url"),
         payload=payload == "true",
         read_preference=ReadPreference.parse(preference).value,
         records_per_partition=_number("records_per_partition", options.get("records_per_partition")),
+        bytes_per_partition=_size("bytes_per_partition", options.get("bytes_per_partition")),
     )
 
 
-def _offset(name: str, text: str, word: str) -> str | int:
+def _position(name: str, text: str, word: str, now: datetime, *, of_topic: bool) -> Position:
     if text == word:
         return word
-    if _NUMBER.fullmatch(text):
+    if not of_topic and _NUMBER.fullmatch(text):
         return int(text)
-    raise ConfigInvalid(f"option {name} is {word!r} or an offset, not {text[:100]!r}")
-
-
-def _topic_position(name: str, text: str, word: str) -> str | Cut | datetime:
-    if text == word:
-        return word
+    ago = _AGO.fullmatch(text)
     try:
-        if text.startswith("{"):
+        if ago is not None:
+            moment = now - timedelta(milliseconds=int(ago[1]) * _UNITS[ago[2]])
+        elif of_topic and text.startswith("{"):
             return Cut.from_json(text)
-        moment = datetime.fromisoformat(text)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        else:
+            moment = datetime.fromisoformat(text)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         ms_of(moment)
-    except (InvalidArgument, ValueError) as error:
+    except (InvalidArgument, ValueError, OverflowError) as error:
+        place, whose = ("a cut as JSON", " of a topic") if of_topic else ("an offset", "")
         raise ConfigInvalid(
-            f"option {name} of a topic is {word!r}, a cut as JSON, or a time such as 2026-01-31T12:00:00Z, "
+            f"option {name}{whose} is {word!r}, {place}, or a time such as 2026-01-31T12:00:00Z or -1h, "
             f"not {text[:100]!r}: {error}"
         ) from error
     return moment
+
+
+def _size(name: str, text: str | None) -> int:
+    if text is None:
+        return BYTES_PER_PARTITION_DEFAULT
+    found = _SIZE.fullmatch(text.strip().lower())
+    if found is None or not int(found[1]):
+        raise ConfigInvalid(f"option {name} is a number of bytes such as 67108864 or 64m, not {text[:100]!r}")
+    return int(found[1]) * _SIZES[found[2]]
 
 
 def _number(name: str, text: str | None) -> int:

@@ -1,4 +1,4 @@
-"""The source's work on a cluster: plan spans on the driver, read a span as Arrow in a worker.
+"""The source's work on a cluster: reads a planned span as Arrow, in a worker.
 
 What holds: all records of a span were acked when it was planned, so a task that runs twice returns the same rows, whichever
 tier the range is in by then. Clients are made in the process that uses them, one per process and cluster, and kept.
@@ -9,27 +9,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import rangelog.sync
 from rangelog._client import Client
-from rangelog._read.reader import SpanReader
-from rangelog._read.stream_view import StreamView, confirmed_end
+from rangelog._read.reader import SpanReader, Start
 from rangelog.arrow import SCHEMA, columns_to_arrow
+from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options
 from rangelog_core.batch import Columns
-from rangelog_core.errors import (
-    InvalidArgument,
-    OffsetOutOfRange,
-    OffsetTrimmed,
-    StreamNotFound,
-    TopicNotFound,
-    Unavailable,
-)
+from rangelog_core.errors import OffsetTrimmed, StreamNotFound, TopicNotFound
 from rangelog_core.limits import MIB
 
 EMIT_ROWS = 10_000
@@ -68,82 +60,50 @@ class ArrowReader(SpanReader[list[pa.RecordBatch]]):
         return None
 
 
-class Plan(NamedTuple):
-    """Spans [start, end) of one stream, which is identified by its id."""
-
-    stream_id: int
-    spans: list[tuple[int, int]]
-
-
-async def plan(client: Client, options: Options) -> Plan:
-    """Return the spans to read: one per range, or a part of one.
-
-    Raises StreamNotFound, OffsetTrimmed, OffsetOutOfRange, InvalidArgument, Unavailable.
-    """
-    assert isinstance(options.start, str | int) and isinstance(options.end, str | int)
-    view = StreamView(client.metadata, options.stream)
-    proved = await confirmed_end(view, client.connections)
-    tail = proved.offset
-    first = view.stream.trim_offset
-    start = first if options.start == "earliest" else int(options.start)
-    end = tail if options.end == "latest" else int(options.end)
-    if start < first:
-        raise OffsetTrimmed(f"offset {start} was trimmed; the stream starts at {first}", offset=first)
-    for asked in (start, end):
-        if asked > tail and not proved.exact:
-            raise Unavailable(f"offset {asked}: too few replicas answer to decide whether it was written; try again")
-        if asked > tail:
-            raise OffsetOutOfRange(f"offset {asked} is beyond the end; the stream ends at {tail}", offset=tail)
-    if start > end:
-        raise InvalidArgument(f"start {start} is beyond end {end}")
-    return Plan(view.stream.stream_id, split(view, start, end, options.records_per_partition))
-
-
-def split(view: StreamView, start: int, end: int, records_max: int) -> list[tuple[int, int]]:
-    """Return spans that together are [start, end) of a stream: each within one range, and of `records_max` records at most."""
-    borders = [start, *(each.start_offset for each in view.ranges if start < each.start_offset < end), end]
-    return [
-        (position, min(high, position + records_max))
-        for low, high in pairwise(borders)
-        for position in range(low, high, records_max)
-    ]
-
-
-def plan_spans(options: Options) -> Plan:
-    """Run `plan` on this process's client."""
-    client = client_for(options)
-    return client.run(plan(client.asynchronous, options))
-
-
 def span_reader(
     client: Client, options: Options, stream_id: int, start: int, end: int, shard_id: int | None = None
 ) -> ArrowReader:
     """Return a reader of [start, end) of the planned stream, even if its name was reused since."""
+    name = options.stream if shard_id is None else f"{options.topic}, shard {shard_id}"
+    return stream_reader(client, options, stream_id, start, end=end, resolved=True, name=name)
+
+
+def stream_reader(
+    client: Client,
+    options: Options,
+    stream_id: int,
+    start: Start,
+    *,
+    end: int | None = None,
+    resolved: bool = False,
+    name: str = "",
+) -> ArrowReader:
+    """Return a reader that ends at what is acked; the arguments are those of `SpanReader`."""
     return ArrowReader(
         client.metadata,
         client.connections,
         client.cold_reader(),
         client.watches,
-        options.stream if shard_id is None else f"{options.topic}, shard {shard_id}",
+        name or options.stream,
         start=start,
         end=end,
         follow=False,
         read_preference=options.read_preference,
         timeout_s=READ_TIMEOUT_S,
-        resolved=True,
+        resolved=resolved,
         stream_id=stream_id,
     )
 
 
 def read_span(
-    options: Options, stream_id: int, start: int, end: int, shard_id: int | None = None
+    options: Options, selection: Selection, stream_id: int, start: int, end: int, shard_id: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of [start, end), combined into batches of about EMIT_ROWS rows or EMIT_BYTES bytes.
+    """Yield the selected rows of [start, end), combined into batches of about EMIT_ROWS rows or EMIT_BYTES bytes.
 
     A `shard_id`, of a topic's stream, becomes the first column. Raises as `Reader.chunks`; with a `shard_id` TopicNotFound in
     place of StreamNotFound.
     """
-    rows = _rows(options, stream_id, start, end, shard_id)
+    rows = _rows(options, selection, stream_id, start, end, shard_id)
     if shard_id is None:
         yield from rows
         return
@@ -163,14 +123,17 @@ def errors_of_shard(topic: str, shard_id: int) -> Iterator[None]:
         raise OffsetTrimmed(f"topic {topic!r}, shard {shard_id}: {error}", offset=error.offset) from None
 
 
-def _rows(options: Options, stream_id: int, start: int, end: int, shard_id: int | None) -> Iterator[pa.RecordBatch]:
+def _rows(
+    options: Options, selection: Selection, stream_id: int, start: int, end: int, shard_id: int | None
+) -> Iterator[pa.RecordBatch]:
     client = client_for(options)
     reader = span_reader(client.asynchronous, options, stream_id, start, end, shard_id)
     gathered: list[pa.RecordBatch] = []
     rows = size = 0
     for chunk in client.iterate(reader.chunks()):
         for table in chunk:
-            shown = table if options.payload else table.select(["offset", "timestamp"])
+            shown = selection.rows(table)
+            shown = shown if options.payload else shown.select(["offset", "timestamp"])
             gathered.append(shown)
             rows += shown.num_rows
             size += shown.nbytes

@@ -2,7 +2,10 @@
 
 Columns: offset bigint, timestamp timestamp, key binary, value binary, headers map<string, binary>; with payload=false only
 the first two. A topic has the column shard bigint before them. One input partition per range, or per `records_per_partition`
-records of one; of a topic per shard and range. Rows of one partition are in order of offset.
+records or `bytes_per_partition` bytes of one; of a topic per shard and range. Rows of one partition are in order of offset.
+
+Filters on offset, timestamp, key and shard are applied here (Spark 4.1 and later, `spark.sql.python.filterPushdown.enabled`):
+what no row group and no replica has of them is not read.
 
 Of a stream each action reads what is acked when it is planned. Of a topic `load()` takes a snapshot, two cuts: all actions on
 the data frame read the same records, those between the cuts, whatever is produced, split or merged since.
@@ -12,13 +15,14 @@ Spark shows a traceback with every error of a source; errors are raised again wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
+from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options, parse_options
 from rangelog_core.errors import RangelogError
 
@@ -52,6 +56,11 @@ class RangelogReader(DataSourceReader):
         """`snapshot`: of a topic."""
         self._options = options
         self._snapshot = snapshot
+        self._selection = Selection()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # Spark's name
+        """Take what narrows offset, timestamp, key or shard; return the filters that are left to Spark."""
+        return self._selection.take(filters)
 
     def partitions(self) -> list[Span]:
         """Return the spans of the read, one per Spark task."""
@@ -66,11 +75,11 @@ class RangelogReader(DataSourceReader):
 
             return [
                 Span(stream_id, start, end, shard_id)
-                for shard_id, stream_id, start, end in plan_shards(self._options, self._snapshot)
+                for shard_id, stream_id, start, end in plan_shards(self._options, self._snapshot, self._selection)
             ]
-        from rangelog.spark.reading import plan_spans
+        from rangelog.spark.planning import plan_spans
 
-        stream_id, spans = plan_spans(self._options)
+        stream_id, spans = plan_spans(self._options, self._selection)
         return [Span(stream_id, start, end) for start, end in spans]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -80,9 +89,8 @@ class RangelogReader(DataSourceReader):
         assert isinstance(partition, Span)
         try:
             if partition.end > partition.start:
-                yield from read_span(
-                    self._options, partition.stream_id, partition.start, partition.end, partition.shard_id
-                )
+                span = (partition.stream_id, partition.start, partition.end, partition.shard_id)
+                yield from read_span(self._options, self._selection, *span)
         except RangelogError as error:
             raise error.with_traceback(None) from None
 

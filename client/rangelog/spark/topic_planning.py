@@ -22,8 +22,11 @@ from rangelog._topics.topic_calls import TopicCalls, by_id, by_name
 from rangelog._topics.topics import CutPlace, check_topic_of
 from rangelog._topics.values import ShardInfo
 from rangelog._topics.watches import TopicShards, topic_shards
+from rangelog.spark.dividing import divide
+from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options, Position
-from rangelog.spark.reading import client_for, errors_of_shard, split
+from rangelog.spark.planning import limits_of
+from rangelog.spark.reading import client_for, errors_of_shard
 from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed, TopicNotFound, Unavailable
 from rangelog_core.topic_kinds import check_kind
 from rangelog_core.topic_names import parse_topic_name
@@ -67,7 +70,9 @@ async def take_snapshot(client: Client, options: Options) -> TopicSnapshot:
     return TopicSnapshot(Cut(known.topic_id, graph.earlier(start.offsets, end.offsets)), end)
 
 
-async def plan_snapshot(client: Client, options: Options, snapshot: TopicSnapshot) -> list[ShardSpan]:
+async def plan_snapshot(
+    client: Client, options: Options, snapshot: TopicSnapshot, selection: Selection
+) -> list[ShardSpan]:
     """Return the spans of a snapshot by shard id and offset: of each shard one per range, or a part of one.
 
     Raises TopicNotFound (it was deleted), OffsetTrimmed (a part of the snapshot was), Unavailable.
@@ -78,10 +83,12 @@ async def plan_snapshot(client: Client, options: Options, snapshot: TopicSnapsho
     async def plan_shard(shard: ShardInfo, start: int, end: int) -> list[ShardSpan]:
         with errors_of_shard(options.topic, shard.shard_id):
             view = await _view(client, options.topic, shard, start)
-        spans = split(view, start, end, options.records_per_partition)
+        spans = await divide(client, view, start, end, selection, limits_of(options))
         return [ShardSpan(shard.shard_id, shard.stream_id, *span) for span in spans]
 
-    planned = await _all(plan_shard, [(known.shards[each], *span) for each, span in parts.items()])
+    planned = await _all(
+        plan_shard, [(known.shards[each], *span) for each, span in parts.items() if selection.has_shard(each)]
+    )
     return [span for spans in planned for span in spans]
 
 
@@ -91,10 +98,10 @@ def take(options: Options) -> TopicSnapshot:
     return client.run(take_snapshot(client.asynchronous, options))
 
 
-def plan_shards(options: Options, snapshot: TopicSnapshot) -> Sequence[ShardSpan]:
+def plan_shards(options: Options, snapshot: TopicSnapshot, selection: Selection) -> Sequence[ShardSpan]:
     """Run `plan_snapshot` on this process's client."""
     client = client_for(options)
-    return client.run(plan_snapshot(client.asynchronous, options, snapshot))
+    return client.run(plan_snapshot(client.asynchronous, options, snapshot, selection))
 
 
 # ---- inside

@@ -203,11 +203,17 @@ class FakeRangeServer:
             for header, _ in replica.batches
             if header.max_timestamp_ms >= message.timestamp_ms and header.end_offset <= end_offset
         ]
+        early = [
+            header.end_offset
+            for header, _ in replica.batches
+            if header.min_timestamp_ms < message.before_timestamp_ms and header.end_offset <= end_offset
+        ]
         reply = data_pb2.LookupTimestampReply(
             found=bool(found),
             offset=found[0] if found else 0,
             confirm_offset=replica.confirm_offset,
             readable_end_offset=end_offset,
+            until_offset=(early or [0])[-1] if message.HasField("before_timestamp_ms") else 0,
         )
         session.reply(Opcode.LOOKUP_TIMESTAMP_REPLY, frame.request_id, reply)
 

@@ -65,10 +65,14 @@ class FetchAnswer(NamedTuple):
 
 
 class TimestampAnswer(NamedTuple):
-    """`offset`: start of the batch with the first record at or after the time; None: none below `readable_end_offset`."""
+    """`offset`: start of the batch with the first record at or after the time; None: none below `readable_end_offset`.
+
+    `until_offset`: from here to `readable_end_offset` no record is before the other time; None: the replica does not say.
+    """
 
     offset: int | None
     readable_end_offset: int
+    until_offset: int | None = None
 
 
 class CommitEndAnswer(NamedTuple):
@@ -158,20 +162,28 @@ class ReplicaClient:
         return decode_fetch_answer(frame, self._key, offset)
 
     async def lookup_timestamp(
-        self, timestamp_ms: int, known_end_offset: int, *, timeout_s: float = REPLY_TIMEOUT_S
+        self,
+        timestamp_ms: int,
+        known_end_offset: int,
+        *,
+        before_ms: int | None = None,
+        timeout_s: float = REPLY_TIMEOUT_S,
     ) -> TimestampAnswer:
-        """Look up the first record at or after a time, in ms since the Unix epoch."""
+        """Look up the first record at or after a time, in ms since the Unix epoch; also the last one before `before_ms`."""
         request = data_pb2.LookupTimestamp(
             stream_id=self._key.stream_id,
             range_index=self._key.range_index,
             timestamp_ms=min(timestamp_ms, TIMESTAMP_MS_ASKED_MAX),
             known_end_offset=known_end_offset,
+            before_timestamp_ms=before_ms,
         )
         frame = await self._connection.request(
             Opcode.LOOKUP_TIMESTAMP, request.SerializeToString(), timeout_s=timeout_s
         )
         reply = _decode(data_pb2.LookupTimestampReply, frame, "lookup by time")
-        return TimestampAnswer(reply.offset if reply.found else None, reply.readable_end_offset)
+        return TimestampAnswer(
+            reply.offset if reply.found else None, reply.readable_end_offset, reply.until_offset or None
+        )
 
     async def commit_end(self, epoch: int, end_offset: int, *, timeout_s: float = REPLY_TIMEOUT_S) -> CommitEndAnswer:
         """Report the committed end of the range: the replica cuts what lies beyond it."""

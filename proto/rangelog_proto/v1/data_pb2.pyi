@@ -149,28 +149,32 @@ class FetchReply(_message.Message):
     def __init__(self, start_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., sealed_end_offset: _Optional[int] = ..., sealed: bool = ..., durable_offset: _Optional[int] = ..., last: bool = ..., doubtful: bool = ...) -> None: ...
 
 class LookupTimestamp(_message.Message):
-    __slots__ = ("stream_id", "range_index", "timestamp_ms", "known_end_offset")
+    __slots__ = ("stream_id", "range_index", "timestamp_ms", "known_end_offset", "before_timestamp_ms")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     KNOWN_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     range_index: int
     timestamp_ms: int
     known_end_offset: int
-    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., known_end_offset: _Optional[int] = ...) -> None: ...
+    before_timestamp_ms: int
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., known_end_offset: _Optional[int] = ..., before_timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class LookupTimestampReply(_message.Message):
-    __slots__ = ("found", "offset", "confirm_offset", "readable_end_offset")
+    __slots__ = ("found", "offset", "confirm_offset", "readable_end_offset", "until_offset")
     FOUND_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     READABLE_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_OFFSET_FIELD_NUMBER: _ClassVar[int]
     found: bool
     offset: int
     confirm_offset: int
     readable_end_offset: int
-    def __init__(self, found: bool = ..., offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., readable_end_offset: _Optional[int] = ...) -> None: ...
+    until_offset: int
+    def __init__(self, found: bool = ..., offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., readable_end_offset: _Optional[int] = ..., until_offset: _Optional[int] = ...) -> None: ...
 
 class Seal(_message.Message):
     __slots__ = ("stream_id", "range_index", "epoch", "start_offset")

@@ -11,6 +11,8 @@ from rangelog_core.batch import BatchHeader
 from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES
 
+LOOK_BACK_MAX = 100_000
+"""Batches that one lookup by time passes over at the end of a range."""
 _POSITION_BITS = 32
 
 
@@ -36,6 +38,7 @@ class HostedReplica:
         "key",
         "lengths",
         "max_timestamps_ms",
+        "min_timestamps_ms",
         "places",
         "runs",
         "segments",
@@ -55,6 +58,7 @@ class HostedReplica:
         )  # of each batch's first byte in the log; replaced as a whole, so any thread may read it
         self.lengths = array("L")
         self.max_timestamps_ms = array("q")  # the highest so far, so that it only rises
+        self.min_timestamps_ms = array("q")
         self.segments: dict[int, int] = {}  # each one with an entry of this replica → bytes of the batches placed there
         self.runs = array("Q")  # (first batch, segment) of each stretch of batches that lie in one segment, flat
         self.born_lsn = 0
@@ -77,6 +81,7 @@ class HostedReplica:
         highest = self.max_timestamps_ms
         stamp = header.max_timestamp_ms
         highest.append(stamp if not number or stamp > highest[-1] else highest[-1])
+        self.min_timestamps_ms.append(header.min_timestamp_ms)
         runs, sequence = self.runs, lsn >> _POSITION_BITS
         if not runs or runs[-1] != sequence:
             runs.append(number)
@@ -96,7 +101,7 @@ class HostedReplica:
             freed[sequence] = freed.get(sequence, 0) + self.lengths[number]
         for sequence, size_bytes in freed.items():
             self.segments[sequence] -= size_bytes
-        for column in (self.places, self.lengths, self.max_timestamps_ms):
+        for column in (self.places, self.lengths, self.max_timestamps_ms, self.min_timestamps_ms):
             del column[count:]
         while self.runs and self.runs[-2] >= count:
             del self.runs[-2:]
@@ -165,3 +170,14 @@ class HostedReplica:
             return None
         base, end = self.core.batch_span(number)
         return base if end <= readable_end else None
+
+    def find_until(self, before_ms: int, readable_end: int) -> int:
+        """Return an offset from which on no readable batch has a record before a time; it looks back at so many at most."""
+        until = readable_end
+        for number in range(self.core.batch_count - 1, max(-1, self.core.batch_count - 1 - LOOK_BACK_MAX), -1):
+            base, end = self.core.batch_span(number)
+            if end <= readable_end:
+                if self.min_timestamps_ms[number] < before_ms:
+                    return end
+                until = base
+        return until

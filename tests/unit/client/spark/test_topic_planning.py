@@ -11,6 +11,7 @@ import pytest
 
 from rangelog import AppendRecord, Client, Cut, errors
 from rangelog.spark import topic_planning
+from rangelog.spark.filters import Selection
 from rangelog.spark.options import parse_options
 from rangelog.spark.topic_planning import ShardSpan, TopicSnapshot, plan_snapshot, take_snapshot
 from rangelog_core.net.data_connection import DataConnections
@@ -52,7 +53,9 @@ async def snapshot(client: Client, **options: Any) -> TopicSnapshot:
 
 async def parts(client: Client, taken: TopicSnapshot, **options: Any) -> list[tuple[int, int, int]]:
     """Shard, start and end of each span of a plan."""
-    planned = await plan_snapshot(client, parse_options({"pd": "in memory", "topic": "t", **options}), taken)
+    planned = await plan_snapshot(
+        client, parse_options({"pd": "in memory", "topic": "t", **options}), taken, Selection()
+    )
     assert all(isinstance(each, ShardSpan) and each.stream_id > 0 for each in planned)
     return [(each.shard_id, each.start, each.end) for each in planned]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from unittest import mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from rangelog_core.errors import Overloaded
 from rangelog_core.frame import Opcode
 from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_proto.v1 import data_pb2
+from rangelog_server.ranges import hosted_replica
 from rangelog_server.serving import connection as serving
 from rangelog_server.serving import fetch_queue
 from rangelog_server.serving.connection import DataPlane
@@ -251,6 +253,10 @@ async def test_timestamps_are_found_though_they_fall(plane: DataPlane) -> None:
     for stamp in range(25):
         expected = next((base for base, time in enumerate(hosted_times[:4]) if time >= stamp), None)
         assert hosted.find_timestamp(stamp, 4) == expected
+        early = [base + 1 for base, time in enumerate(hosted_times[:4]) if time < stamp]
+        assert hosted.find_until(stamp, 4) == (early[-1] if early else 0)
+    with mock.patch.object(hosted_replica, "LOOK_BACK_MAX", 2):  # it may stop early, and says less then, nothing wrong
+        assert [hosted.find_until(stamp, 4) for stamp in (0, 4, 8)] == [3, 3, 4]
 
 
 @pytest.mark.parametrize(("known_end_offset", "readable_end"), [(0, 2), (3, 3), (9, 4)])
