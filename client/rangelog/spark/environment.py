@@ -75,6 +75,7 @@ def create_session(app_name: str = "rangelog", **config: Any) -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.python.filterPushdown.enabled", "true")
         .config("spark.sql.warehouse.dir", str(Path(tempfile.gettempdir()) / "rangelog-spark-warehouse"))
     )
     for name, value in config.items():

@@ -26,7 +26,8 @@ TIME_MS_MAX = (1 << 63) // 1000 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _ABOVE_ALL = 1 << 64
-_OF_KEYS = ("EqualTo", "EqualNullSafe", "In")
+_LONG_MAX = (1 << 63) - 1
+OF_KEYS = ("EqualTo", "EqualNullSafe", "In")
 _COMPARISONS: dict[str, Callable[..., pa.Array]] = {
     "EqualTo": pc.equal,
     "EqualNullSafe": pc.equal,
@@ -102,6 +103,15 @@ class Selection:
             mask = holds if mask is None else pc.and_(mask, holds)
         return batch if mask is None or pc.all(mask).as_py() else batch.filter(mask)
 
+    def add(self, condition: Condition) -> None:
+        """Add one condition."""
+        self.conditions.append(condition)
+        if condition.column == "offset":
+            self.offsets = self.offsets.meet(_window(condition))
+        elif condition.column == "timestamp":
+            low, end = _window(condition)
+            self.times_ms = self.times_ms.meet(Window(low // 1000, -(-end // 1000)))  # of µs
+
     # ---- inside
 
     def _take(self, one: Filter) -> bool:
@@ -113,28 +123,21 @@ class Selection:
         if kind == "IsNotNull" and column in NEVER_NULL:
             return True
         if kind in ("IsNull", "IsNotNull"):
-            return self._add(Condition(column, kind, ()), column == "key")
-        if kind not in (_OF_KEYS if column == "key" else (*_COMPARISONS, "In")):
+            return column == "key" and self._added(Condition(column, kind, ()))
+        if kind not in (OF_KEYS if column == "key" else (*_COMPARISONS, "In")):
             return False
         given: Any = getattr(one, "value", None)
-        values = tuple(_plain(column, each) for each in (given if kind == "In" else (given,)))
-        return self._add(Condition(column, kind, values), None not in values)
+        values = tuple(plain(column, each) for each in (given if kind == "In" else (given,)))
+        return None not in values and self._added(Condition(column, kind, values))
 
-    def _add(self, condition: Condition, fits: bool) -> bool:
-        if not fits:
-            return False
-        self.conditions.append(condition)
-        if condition.column == "offset":
-            self.offsets = self.offsets.meet(_window(condition))
-        elif condition.column == "timestamp":
-            low, end = _window(condition)
-            self.times_ms = self.times_ms.meet(Window(low // 1000, -(-end // 1000)))  # of µs
+    def _added(self, condition: Condition) -> bool:
+        self.add(condition)
         return True
 
 
-def _plain(column: str, value: Any) -> Any:
+def plain(column: str, value: Any) -> Any:
     """Return a literal as an integer or as bytes; None where the column has no such values."""
-    if column in ("offset", "shard") and type(value) is int:
+    if column in ("offset", "shard") and type(value) is int and -_LONG_MAX - 1 <= value <= _LONG_MAX:
         return value
     if column == "timestamp" and isinstance(value, datetime) and value.tzinfo is not None:
         return (value - _EPOCH) // _MICROSECOND

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from rangelog._topics.cut import Cut
 from rangelog.protocol.reading import ReadPreference
+from rangelog.spark.where import parse_where
 from rangelog_core.errors import ConfigInvalid, InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.limits import MIB
@@ -21,7 +22,7 @@ BYTES_PER_PARTITION_DEFAULT = 64 * MIB
 _NUMBER = re.compile(r"[0-9]{1,18}")  # of an offset; those of Spark are signed 64-bit integers
 _KNOWN = (
     "pd", "stream", "topic", "start", "end", "token", "tier_url", "payload", "read_preference", "records_per_partition",
-    "bytes_per_partition",
+    "bytes_per_partition", "where", "pushdown",
 )  # fmt: skip
 _AGO = re.compile(r"-([0-9]{1,9})(ms|s|m|h|d)")
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -49,6 +50,9 @@ class Options:
         payload: False: only the columns offset and timestamp.
         read_preference: "hot_first", "cold_first", "hot_only" or "cold_only".
         records_per_partition: Records of one input partition at most.
+        where: Conditions that all rows fulfil, as `rangelog.spark.where` reads them: what they leave out is not fetched.
+        pushdown: True: the filters of a query are taken from Spark as well. Use such a data frame for one query: until
+            version 4.3 Spark takes the plan of its first filtered query for the following ones.
         bytes_per_partition: Bytes of one input partition, as stored, by estimate: "64m", in k, m, g or t.
     """
 
@@ -63,6 +67,8 @@ class Options:
     read_preference: str
     records_per_partition: int
     bytes_per_partition: int = BYTES_PER_PARTITION_DEFAULT
+    where: str = ""
+    pushdown: bool = False
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -87,9 +93,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
             f"both a stream and a topic are given: {stream[:100]!r} and {topic[:100]!r}; give one of them"
         )
     now = datetime.now(UTC)
-    payload = options.get("payload", "true").lower()
-    if payload not in ("true", "false"):
-        raise ConfigInvalid(f"option payload is true or false, not {payload!r}")
+    where = options.get("where", "")
+    parse_where(where, of_topic=bool(topic))
     preference = options.get("read_preference", "hot_first")
     return Options(
         pd=pd,
@@ -99,9 +104,11 @@ def parse_options(given: Mapping[str, str]) -> Options:
         end=_position("end", options.get("end", "latest"), "latest", now, of_topic=bool(topic)),
         token=options.get("token"),
         tier_url=options.get("tier_url"),
-        payload=payload == "true",
+        payload=_flag("payload", options.get("payload", "true")),
         read_preference=ReadPreference.parse(preference).value,
         records_per_partition=_number("records_per_partition", options.get("records_per_partition")),
+        where=where,
+        pushdown=_flag("pushdown", options.get("pushdown", "false")),
         bytes_per_partition=_size("bytes_per_partition", options.get("bytes_per_partition")),
     )
 
@@ -128,6 +135,12 @@ def _position(name: str, text: str, word: str, now: datetime, *, of_topic: bool)
             f"not {text[:100]!r}: {error}"
         ) from error
     return moment
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigInvalid(f"option {name} is true or false, not {text[:100]!r}")
+    return text.lower() == "true"
 
 
 def _size(name: str, text: str | None) -> int:

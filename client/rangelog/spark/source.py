@@ -4,8 +4,8 @@ Columns: offset bigint, timestamp timestamp, key binary, value binary, headers m
 the first two. A topic has the column shard bigint before them. One input partition per range, or per `records_per_partition`
 records or `bytes_per_partition` bytes of one; of a topic per shard and range. Rows of one partition are in order of offset.
 
-Filters on offset, timestamp, key and shard are applied here (Spark 4.1 and later, `spark.sql.python.filterPushdown.enabled`):
-what no row group and no replica has of them is not read.
+Conditions on offset, timestamp, key and shard are applied here if they are in the option `where`, or if Spark pushes them and
+the option `pushdown` says that they may be taken: what no row group and no replica has of such rows is not read.
 
 Of a stream each action reads what is acked when it is planned. Of a topic `load()` takes a snapshot, two cuts: all actions on
 the data frame read the same records, those between the cuts, whatever is produced, split or merged since.
@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
-from rangelog.spark.filters import Selection
 from rangelog.spark.options import Options, parse_options
+from rangelog.spark.where import parse_where
 from rangelog_core.errors import RangelogError
 
 if TYPE_CHECKING:
@@ -56,11 +56,7 @@ class RangelogReader(DataSourceReader):
         """`snapshot`: of a topic."""
         self._options = options
         self._snapshot = snapshot
-        self._selection = Selection()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # Spark's name
-        """Take what narrows offset, timestamp, key or shard; return the filters that are left to Spark."""
-        return self._selection.take(filters)
+        self._selection = parse_where(options.where, of_topic=snapshot is not None)
 
     def partitions(self) -> list[Span]:
         """Return the spans of the read, one per Spark task."""
@@ -95,6 +91,14 @@ class RangelogReader(DataSourceReader):
             raise error.with_traceback(None) from None
 
 
+class FilteringReader(RangelogReader):
+    """A reader that takes the filters of its query. A class of its own: Spark refuses one where it does not push filters."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # Spark's name
+        """Take what narrows offset, timestamp, key or shard; return the filters that are left to Spark."""
+        return self._selection.take(filters)
+
+
 class RangelogSource(DataSource):
     """The batch data source with the format name `rangelog`. Spark makes it at `load()`, and copies it for each action."""
 
@@ -119,7 +123,7 @@ class RangelogSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for the given options."""
-        return RangelogReader(self._parsed, self._snapshot)
+        return (FilteringReader if self._parsed.pushdown else RangelogReader)(self._parsed, self._snapshot)
 
 
 def _snapshot(options: Options) -> TopicSnapshot:
