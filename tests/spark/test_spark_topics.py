@@ -337,12 +337,14 @@ def test_a_topic_that_is_deleted(
     assert rows_of(read("deleted")) == []
 
 
-def test_the_example_of_the_documentation(
+def test_the_examples_of_the_documentation(
     spark: SparkSession, client: rangelog.sync.Client, topic_cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The example of docs/api/spark.md runs as it is printed there, and shows what it says."""
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "api" / "spark.md").read_text(), re.DOTALL)
-    assert "127.0.0.1:7100" in code
-    exec(compile(code.replace("127.0.0.1:7100", topic_cluster.connect_string), "docs/api/spark.md", "exec"), {})
+    """The examples of docs/api/spark.md run as they are printed there, and show what they say."""
+    codes = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "api" / "spark.md").read_text(), re.DOTALL)
+    for code in codes:
+        assert "127.0.0.1:7100" in code
+        exec(compile(code.replace("127.0.0.1:7100", topic_cluster.connect_string), "docs/api/spark.md", "exec"), {})
     printed = capsys.readouterr().out
-    assert "1000 records" in printed and "1200 records" in printed, printed
+    said = ["60 records", "15 records", "1000 records", "1200 records"]
+    assert [line for line in printed.splitlines() if line.endswith(" records")] == said, printed
