@@ -100,20 +100,21 @@ def parse_options(given: Mapping[str, str]) -> Options:
         pd=pd,
         stream=check_name("stream", stream) if stream else "",
         topic=str(parse_topic_name(topic)) if topic else "",
-        start=_position("start", options.get("start", "earliest"), "earliest", now, of_topic=bool(topic)),
-        end=_position("end", options.get("end", "latest"), "latest", now, of_topic=bool(topic)),
+        start=position("start", options.get("start", "earliest"), "earliest", now, of_topic=bool(topic)),
+        end=position("end", options.get("end", "latest"), "latest", now, of_topic=bool(topic)),
         token=options.get("token"),
         tier_url=options.get("tier_url"),
-        payload=_flag("payload", options.get("payload", "true")),
+        payload=flag("payload", options.get("payload", "true")),
         read_preference=ReadPreference.parse(preference).value,
-        records_per_partition=_number("records_per_partition", options.get("records_per_partition")),
+        records_per_partition=number("records_per_partition", options.get("records_per_partition")),
         where=where,
-        pushdown=_flag("pushdown", options.get("pushdown", "false")),
-        bytes_per_partition=_size("bytes_per_partition", options.get("bytes_per_partition")),
+        pushdown=flag("pushdown", options.get("pushdown", "false")),
+        bytes_per_partition=size("bytes_per_partition", options.get("bytes_per_partition")),
     )
 
 
-def _position(name: str, text: str, word: str, now: datetime, *, of_topic: bool) -> Position:
+def position(name: str, text: str, word: str, now: datetime, *, of_topic: bool) -> Position:
+    """Return the position that an option names; `word` is the one it may be by name. Raises ConfigInvalid."""
     if text == word:
         return word
     if not of_topic and _NUMBER.fullmatch(text):
@@ -137,13 +138,15 @@ def _position(name: str, text: str, word: str, now: datetime, *, of_topic: bool)
     return moment
 
 
-def _flag(name: str, text: str) -> bool:
+def flag(name: str, text: str) -> bool:
+    """Return what "true" and "false" mean. Raises ConfigInvalid."""
     if text.lower() not in ("true", "false"):
         raise ConfigInvalid(f"option {name} is true or false, not {text[:100]!r}")
     return text.lower() == "true"
 
 
-def _size(name: str, text: str | None) -> int:
+def size(name: str, text: str | None) -> int:
+    """Return a number of bytes. Raises ConfigInvalid."""
     if text is None:
         return BYTES_PER_PARTITION_DEFAULT
     found = _SIZE.fullmatch(text.strip().lower())
@@ -152,7 +155,8 @@ def _size(name: str, text: str | None) -> int:
     return int(found[1]) * _SIZES[found[2]]
 
 
-def _number(name: str, text: str | None) -> int:
+def number(name: str, text: str | None) -> int:
+    """Return a number above 0. Raises ConfigInvalid."""
     if text is None:
         return RECORDS_PER_PARTITION_DEFAULT
     if _NUMBER.fullmatch(text) and int(text) > 0:

@@ -12,8 +12,8 @@ from rangelog._client import Client
 from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog.spark.dividing import Limits, divide
 from rangelog.spark.filters import Selection
-from rangelog.spark.options import Options
-from rangelog.spark.reading import ArrowReader, client_for, stream_reader
+from rangelog.spark.options import Options, Position
+from rangelog.spark.reading import client_for, stream_reader
 from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed, Unavailable
 
 
@@ -38,8 +38,9 @@ async def plan(client: Client, options: Options, selection: Selection) -> Plan:
     proved = await confirmed_end(view, client.connections)
     tail = proved.offset
     first = view.stream.trim_offset
-    start = await _offset(client, options, view, options.start, first, tail)
-    end = await _offset(client, options, view, options.end, tail, tail)
+    stream_id = view.stream.stream_id
+    start = await offset_of(client, options, options.stream, stream_id, options.start, first, tail)
+    end = await offset_of(client, options, options.stream, stream_id, options.end, first, tail)
     if start < first:
         raise OffsetTrimmed(f"offset {start} was trimmed; the stream starts at {first}", offset=first)
     for asked in (start, end):
@@ -60,12 +61,14 @@ def plan_spans(options: Options, selection: Selection) -> Plan:
     return client.run(plan(client.asynchronous, options, selection))
 
 
-async def _offset(client: Client, options: Options, view: StreamView, position: object, at_word: int, tail: int) -> int:
-    """Return the offset of a position; of a time that of the first record at or after it, at most the tail."""
+async def offset_of(
+    client: Client, options: Options, name: str, stream_id: int, position: Position, first: int, tail: int
+) -> int:
+    """Return the offset of a position in a stream; of a time that of the first record at or after it, at most the tail."""
     if isinstance(position, str):
-        return at_word
+        return first if position == "earliest" else tail
     if isinstance(position, int):
         return position
     assert isinstance(position, datetime)
-    reader: ArrowReader = stream_reader(client, options, view.stream.stream_id, position)
+    reader = stream_reader(client, options, stream_id, position, name=name)
     return min(tail, await reader.find_start())

@@ -19,12 +19,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
 from rangelog.spark.options import Options, parse_options
+from rangelog.spark.stream_options import is_for_streaming, parse_stream_options
 from rangelog.spark.where import parse_where
-from rangelog_core.errors import RangelogError
+from rangelog_core.errors import ConfigInvalid, RangelogError
 
 if TYPE_CHECKING:
     from rangelog.spark.topic_planning import TopicSnapshot
@@ -37,6 +38,7 @@ _COLUMNS = [
     StructField("headers", MapType(StringType(), BinaryType(), valueContainsNull=True), nullable=False),
 ]
 _SHARD = StructField("shard", LongType(), nullable=False)
+_STREAM = StructField("stream", StringType(), nullable=False)
 
 
 @dataclass
@@ -105,8 +107,14 @@ class RangelogSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         """Check the options; take the snapshot of a topic, so that all copies have it."""
         super().__init__(options)
+        self._given = dict(options)
+        self._snapshot: TopicSnapshot | None = None
         try:
-            self._parsed = parse_options(options)
+            if is_for_streaming(self._given):
+                streaming = parse_stream_options(self._given)
+                self._parsed, self._has_names = streaming.read, streaming.has_names
+                return
+            self._parsed, self._has_names = parse_options(options), False
             self._snapshot = _snapshot(self._parsed) if self._parsed.topic else None
         except RangelogError as error:
             raise error.with_traceback(None) from None
@@ -119,11 +127,25 @@ class RangelogSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the read."""
         columns = _COLUMNS if self._parsed.payload else _COLUMNS[:2]
-        return StructType([_SHARD, *columns] if self._parsed.topic else columns)
+        columns = [_SHARD, *columns] if self._parsed.topic else columns
+        return StructType([_STREAM, *columns] if self._has_names else columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for the given options."""
+        if is_for_streaming(self._given):
+            raise ConfigInvalid(
+                f"some of these options are for spark.readStream only: {', '.join(sorted(self._given))}"
+            )
         return (FilteringReader if self._parsed.pushdown else RangelogReader)(self._parsed, self._snapshot)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a streaming query."""
+        from rangelog.spark.stream_source import RangelogStreamReader
+
+        try:
+            return RangelogStreamReader(parse_stream_options(self._given))
+        except RangelogError as error:
+            raise error.with_traceback(None) from None
 
 
 def _snapshot(options: Options) -> TopicSnapshot:

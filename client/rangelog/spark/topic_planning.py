@@ -60,7 +60,7 @@ async def take_snapshot(client: Client, options: Options) -> TopicSnapshot:
     """
     if isinstance(options.start, datetime) and isinstance(options.end, datetime) and options.start > options.end:
         raise InvalidArgument(f"start {options.start.isoformat()} is later than end {options.end.isoformat()}")
-    known = await _shard_map(client, options.topic, by_name(parse_topic_name(options.topic)))
+    known = await shard_map(client, options.topic, by_name(parse_topic_name(options.topic)))
     graph = ShardGraph(known.shards.values())
     start = await _cut(client, options.topic, known, graph, options.start)
     end = await _cut(client, options.topic, known, graph, options.end)
@@ -77,12 +77,12 @@ async def plan_snapshot(
 
     Raises TopicNotFound (it was deleted), OffsetTrimmed (a part of the snapshot was), Unavailable.
     """
-    known = await _shard_map(client, options.topic, by_id(snapshot.end.topic_id))
+    known = await shard_map(client, options.topic, by_id(snapshot.end.topic_id))
     parts = ShardGraph(known.shards.values()).between(snapshot.start.offsets, snapshot.end.offsets)
 
     async def plan_shard(shard: ShardInfo, start: int, end: int) -> list[ShardSpan]:
         with errors_of_shard(options.topic, shard.shard_id):
-            view = await _view(client, options.topic, shard, start)
+            view = await view_of(client, options.topic, shard, start)
         spans = await divide(client, view, start, end, selection, limits_of(options))
         return [ShardSpan(shard.shard_id, shard.stream_id, *span) for span in spans]
 
@@ -107,7 +107,8 @@ def plan_shards(options: Options, snapshot: TopicSnapshot, selection: Selection)
 # ---- inside
 
 
-async def _shard_map(client: Client, topic: str, reference: pb.TopicReference) -> TopicShards:
+async def shard_map(client: Client, topic: str, reference: pb.TopicReference) -> TopicShards:
+    """Return all shards of a topic. Raises TopicNotFound, TopicKindForbids, Unavailable."""
     try:
         listed = await TopicCalls(client.metadata.pd).shards(reference, pb.SHARD_SELECTION_ALL)
     except TopicNotFound:
@@ -144,7 +145,7 @@ async def _check_acked(client: Client, topic: str, shard: ShardInfo, offset: int
     raise OffsetOutOfRange(f"{where} is beyond the end; the shard ends at {proved.offset}", offset=proved.offset)
 
 
-async def _view(client: Client, topic: str, shard: ShardInfo, start: int) -> StreamView:
+async def view_of(client: Client, topic: str, shard: ShardInfo, start: int) -> StreamView:
     """Return the ranges of a shard from an offset on. Raises OffsetTrimmed, StreamNotFound."""
     if shard.truncated:
         first = shard.end_offset or 0

@@ -1,0 +1,161 @@
+"""Offsets of streaming queries: their text for checkpoints, how far a micro-batch goes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rangelog import Cut, errors
+from rangelog._topics.shard_graph import ShardGraph
+from rangelog._topics.values import ShardInfo
+from rangelog.spark.admission import advance, share_out
+from rangelog.spark.following import Ends, go_on, until
+from rangelog.spark.offsets import QueryOffsets, StreamOffset
+from rangelog.spark.stream_options import StreamOptions, parse_stream_options
+from rangelog_core.key_ranges import KEY_SPACE, KeyRange
+
+
+def shards_of_a_split() -> list[ShardInfo]:
+    """Shard 0 has ended at 100 and became shards 1 and 2."""
+    middle = KEY_SPACE.high // 2
+    halves = (KeyRange(0, middle), KeyRange(middle, KEY_SPACE.high))
+    return [
+        ShardInfo(0, KEY_SPACE, 10, 1, 2, successors=(1, 2), end_offset=100),
+        *(ShardInfo(number, half, 10 + number, 2, predecessors=(0,)) for number, half in enumerate(halves, 1)),
+    ]
+
+
+def options(**given: Any) -> StreamOptions:
+    """Of a query on two streams."""
+    return parse_stream_options({"pd": "a:1", "stream": "a,b", **given})
+
+
+def at(stream_id: int, first: int, offset: int) -> StreamOffset:
+    """A position."""
+    return StreamOffset(stream_id, first, offset)
+
+
+def test_offsets_survive_their_text() -> None:
+    """As JSON of plain values, the same for equal offsets."""
+    offsets = QueryOffsets({"b": at(7, 0, 250), "a": at(3, 5, 5)}, {"default/rides": Cut(3, {0: 120, 1: 80})}, 17)
+    text = json.dumps(offsets.to_dict())
+    assert QueryOffsets.from_dict(json.loads(text)) == offsets
+    assert json.loads(text) == {
+        "rangelog": 1,
+        "skipped": 17,
+        "streams": {"a": {"id": 3, "from": 5, "offset": 5}, "b": {"id": 7, "from": 0, "offset": 250}},
+        "topics": {"default/rides": {"id": 3, "cut": {"0": 120, "1": 80}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kept", "error", "text"),
+    [
+        ({"index": 3}, errors.InvalidArgument, "not one of rangelog"),
+        ([], errors.InvalidArgument, "not one of rangelog"),
+        ({"rangelog": 2, "streams": {}}, errors.UnsupportedVersion, "version 2"),
+        ({"rangelog": "1"}, errors.InvalidArgument, "'rangelog' is no number"),
+        ({"rangelog": 1, "streams": []}, errors.InvalidArgument, "streams are damaged"),
+        ({"rangelog": 1, "streams": {"a": 3}}, errors.InvalidArgument, "streams are damaged"),
+        ({"rangelog": 1, "streams": {"a": {"id": 3, "from": 0}}}, errors.InvalidArgument, "'offset' is no number"),
+        ({"rangelog": 1, "streams": {"a": {"id": 3, "from": 0, "offset": -1}}}, errors.InvalidArgument, "'offset'"),
+        ({"rangelog": 1, "topics": {"t": {"id": 3, "cut": {"x": 1}}}}, errors.InvalidArgument, "have no cut"),
+        ({"rangelog": 1, "topics": {"t": {"id": 3, "cut": {}}}}, errors.InvalidArgument, "1 to"),
+    ],
+)
+def test_checkpoints_that_are_not_read(kept: Any, error: type[Exception], text: str) -> None:
+    """Of other sources, of later versions, damaged."""
+    with pytest.raises(error, match=text):
+        QueryOffsets.from_dict(kept)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_budget_is_shared_out(seed: int) -> None:
+    """Not more than it, all of it, nothing that does not wait; and in the end everything has been read."""
+    draw = random.Random(seed)
+    waiting = {key: draw.choice([0, 1, 3, 1_000, 123_456]) for key in range(draw.randrange(1, 8))}
+    budget = draw.choice([1, 2, 10, 999, 10_000])
+    for _ in range(1_000_000):
+        shared = share_out(waiting, budget)
+        assert sum(shared.values()) == min(budget, sum(waiting.values()))
+        assert all(0 <= shared[key] <= count for key, count in waiting.items())
+        waiting = {key: count - shared[key] for key, count in waiting.items()}
+        if not any(waiting.values()):
+            return
+    raise AssertionError("something is never read")
+
+
+def test_how_far_a_batch_goes() -> None:
+    """Up to the ends, or as far as the budget reaches."""
+    start = QueryOffsets({"a": at(1, 0, 10), "b": at(2, 0, 0)})
+    ends = Ends({"a": at(1, 0, 110), "b": at(2, 0, 300)}, {})
+    assert go_on(options(), start, ends, None).streams == {"a": at(1, 0, 110), "b": at(2, 0, 300)}
+    assert go_on(options(), start, ends, 100).streams == {"a": at(1, 0, 35), "b": at(2, 0, 75)}
+    assert until(ends, go_on(options(), start, ends, None), QueryOffsets({"a": at(1, 0, 50), "b": at(2, 0, 300)})) == (
+        QueryOffsets({"a": at(1, 0, 50), "b": at(2, 0, 300)})
+    )
+
+
+def test_what_was_trimmed_unread_is_an_error_or_counted() -> None:
+    """With failOnDataLoss=false the query goes on at the first record that is left."""
+    start = QueryOffsets({"a": at(1, 0, 10), "b": at(2, 0, 0)}, skipped=1)
+    ends = Ends({"a": at(1, 30, 110), "b": at(2, 0, 5)}, {})
+    with pytest.raises(errors.OffsetTrimmed, match=r"records 10 to 29 were trimmed .* failOnDataLoss=false"):
+        go_on(options(), start, ends, None)
+    found = go_on(options(failOnDataLoss="false"), start, ends, None)
+    assert (found.streams["a"], found.skipped) == (at(1, 0, 110), 21)
+
+
+def test_streams_of_other_ids_and_names() -> None:
+    """A name that was used again is another stream; a checkpoint of other streams is not one of this query."""
+    start = QueryOffsets({"a": at(1, 0, 10), "b": at(2, 0, 0)})
+    with pytest.raises(errors.StreamNotFound, match="'a' of the checkpoint was deleted"):
+        go_on(options(), start, Ends({"a": at(9, 0, 110), "b": at(2, 0, 5)}, {}), None)
+    with pytest.raises(errors.InvalidArgument, match="the checkpoint is one of stream 'a'"):
+        go_on(options(stream="b,c"), start, Ends({"b": at(2, 0, 5), "c": at(3, 0, 5)}, {}), None)
+
+
+def test_a_pattern_takes_new_streams_from_their_beginnings() -> None:
+    """And a deleted one is an error unless losses are accepted."""
+    by_pattern = parse_stream_options({"pd": "a:1", "streamPattern": "a|b"})
+    start = QueryOffsets({"a": at(1, 0, 10)})
+    found = go_on(by_pattern, start, Ends({"a": at(1, 0, 10), "b": at(2, 3, 5)}, {}), None)
+    assert found.streams == {"a": at(1, 0, 10), "b": at(2, 3, 5)}
+    gone = Ends({"b": at(2, 3, 5)}, {})
+    with pytest.raises(errors.StreamNotFound, match="'a', which the query reads, was deleted"):
+        go_on(by_pattern, found, gone, None)
+    assert go_on(replace(by_pattern, fails_on_loss=False), found, gone, None).streams == {"b": at(2, 3, 5)}
+
+
+def test_a_cut_goes_through_a_split() -> None:
+    """Its parent first, to its end; then its children; never more than the budget."""
+    graph = ShardGraph(shards_of_a_split())
+    ends = {1: 30, 2: 40}
+    assert advance(graph, {0: 5}, ends, 10) == {0: 15}
+    assert advance(graph, {0: 90}, ends, 10) == {1: 0, 2: 0}
+    assert advance(graph, {0: 90}, ends, 24) == {1: 6, 2: 8}
+    assert advance(graph, {0: 0}, ends, 1 << 62) == {1: 30, 2: 40}
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ({"stream": "a", "start": "5"}, errors.ConfigInvalid, "option start is for spark.read"),
+        ({"streamPattern": "("}, errors.ConfigInvalid, "no regular expression"),
+        ({"streamPattern": "a", "stream": "b"}, errors.ConfigInvalid, "one of the options"),
+        ({"stream": "a,b c"}, errors.InvalidArgument, "b c"),
+        ({"stream": "a", "maxRecordsPerTrigger": "0"}, errors.ConfigInvalid, "maxRecordsPerTrigger"),
+        ({"stream": "a", "maxBytesPerTrigger": "x"}, errors.ConfigInvalid, "maxBytesPerTrigger"),
+        ({"stream": "a", "failOnDataLoss": "maybe"}, errors.ConfigInvalid, "failOnDataLoss"),
+        ({"stream": "a", "startingOffsets": "never"}, errors.ConfigInvalid, "startingOffsets"),
+        ({"stream": "a", "maxOffsetsPerTrigger": "5"}, errors.ConfigInvalid, "unknown option 'maxoffsetspertrigger'"),
+    ],
+)
+def test_options_that_are_refused(given: dict[str, str], error: type[Exception], text: str) -> None:
+    """By name."""
+    with pytest.raises(error, match=text):
+        parse_stream_options({"pd": "a:1", **given})
