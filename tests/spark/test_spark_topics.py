@@ -346,5 +346,5 @@ def test_the_examples_of_the_documentation(
         assert "127.0.0.1:7100" in code
         exec(compile(code.replace("127.0.0.1:7100", topic_cluster.connect_string), "docs/api/spark.md", "exec"), {})
     printed = capsys.readouterr().out
-    said = ["60 records", "15 records", "1000 records", "1200 records"]
+    said = ["60 records", "15 records", "1000 records", "1200 records", "[100, 100, 50] records", "[30] records"]
     assert [line for line in printed.splitlines() if line.endswith(" records")] == said, printed

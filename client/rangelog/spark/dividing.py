@@ -16,7 +16,7 @@ from typing import NamedTuple
 from rangelog._client import Client
 from rangelog._read.hot import HotRange
 from rangelog._read.stream_view import StreamView
-from rangelog.spark.filters import ALL_TIMES_MS, Selection, Window
+from rangelog.spark.filters import ALL_TIMES_MS, Interval, Selection
 from rangelog_core.errors import RangelogError
 from rangelog_core.limits import MIB
 from rangelog_proto.v1 import common_pb2
@@ -36,7 +36,7 @@ class Limits(NamedTuple):
     bytes: int = 64 * MIB
 
 
-class Piece(NamedTuple):
+class PlannedPart(NamedTuple):
     """Offsets [start, end) that are read together or not at all. `bytes`: an estimate, as stored."""
 
     start: int
@@ -48,7 +48,7 @@ async def divide(
     client: Client, view: StreamView, start: int, end: int, selection: Selection, limits: Limits
 ) -> list[tuple[int, int]]:
     """Return the spans of [start, end). Raises Unavailable where the placement driver does not answer."""
-    low, high = Window(start, end).meet(selection.offsets)
+    low, high = Interval(start, end).meet(selection.offsets)
     if low >= high:
         return []
     ranges = [each for each in view.ranges if each.start_offset < high and _end(each, end) > low]
@@ -56,13 +56,13 @@ async def divide(
     turns = asyncio.Semaphore(ASKED_AT_ONCE)
     sampled = {each.index for each in ranges[:: max(1, len(ranges) // SAMPLES_MAX)][:SAMPLES_MAX]}
 
-    async def of_range(source: common_pb2.Range) -> list[list[Piece]]:
-        window = Window(source.start_offset, _end(source, end)).meet(Window(low, high))
-        tiered = window.meet(Window(0, source.tiered_end_offset))
+    async def of_range(source: common_pb2.Range) -> list[list[PlannedPart]]:
+        window = Interval(source.start_offset, _end(source, end)).meet(Interval(low, high))
+        tiered = window.meet(Interval(0, source.tiered_end_offset))
         cold = _cold_pieces(groups.get(source.index, ()), tiered, selection)
         async with turns:
             warm = await _hot_piece(
-                client, source, window.meet(Window(tiered.end, end)), selection, source.index in sampled
+                client, source, window.meet(Interval(tiered.end, end)), selection, source.index in sampled
             )
         return [cold, warm]
 
@@ -73,26 +73,26 @@ async def divide(
     return [(each.start, each.end) for each in (join(spans, limits) if len(spans) > PARTITIONS_PLENTY else spans)]
 
 
-def cut(pieces: Sequence[Piece], limits: Limits, mean: float = 0.0) -> list[Piece]:
+def cut(pieces: Sequence[PlannedPart], limits: Limits, mean: float = 0.0) -> list[PlannedPart]:
     """Return pieces of one range as spans: neighbours are joined while they fit, and what does not fit is cut.
 
     `mean`: bytes of a record, for pieces of unknown size.
     """
     sized = [each if each.bytes else each._replace(bytes=mean * (each.end - each.start)) for each in pieces]
-    spans: list[Piece] = []
+    spans: list[PlannedPart] = []
     for piece in join(sized, limits):
         count = piece.end - piece.start
         parts = max(-(-count // limits.records), min(count, int(-(-piece.bytes // limits.bytes))), 1)
         step = max(1, -(-count // parts))
         for low in range(piece.start, piece.end, step):
             high = min(low + step, piece.end)
-            spans.append(Piece(low, high, piece.bytes * (high - low) / count))
+            spans.append(PlannedPart(low, high, piece.bytes * (high - low) / count))
     return spans
 
 
-def join(pieces: Sequence[Piece], limits: Limits) -> list[Piece]:
+def join(pieces: Sequence[PlannedPart], limits: Limits) -> list[PlannedPart]:
     """Return pieces with neighbours joined while they fit into one span."""
-    joined: list[Piece] = []
+    joined: list[PlannedPart] = []
     for piece in pieces:
         last = joined[-1] if joined else None
         if (
@@ -101,7 +101,7 @@ def join(pieces: Sequence[Piece], limits: Limits) -> list[Piece]:
             and piece.end - last.start <= limits.records
             and last.bytes + piece.bytes <= limits.bytes
         ):
-            joined[-1] = Piece(last.start, piece.end, last.bytes + piece.bytes)
+            joined[-1] = PlannedPart(last.start, piece.end, last.bytes + piece.bytes)
         else:
             joined.append(piece)
     return joined
@@ -116,28 +116,28 @@ class _Group(NamedTuple):
     start: int
     end: int
     bytes: float
-    times_ms: Window
+    times_ms: Interval
 
 
 def _end(source: common_pb2.Range, end: int) -> int:
     return source.end_offset if source.state == common_pb2.RANGE_STATE_SEALED else end
 
 
-def _cold_pieces(groups: Sequence[_Group], window: Window, selection: Selection) -> list[Piece]:
+def _cold_pieces(groups: Sequence[_Group], window: Interval, selection: Selection) -> list[PlannedPart]:
     """Return what is wanted of the part of a range that is in the object store."""
-    pieces: list[Piece] = []
+    pieces: list[PlannedPart] = []
     position = window.low
     for group in groups:
-        low, high = Window(group.start, group.end).meet(Window(position, window.end))
+        low, high = Interval(group.start, group.end).meet(Interval(position, window.end))
         if low >= high:
             continue
         if low > position:
-            pieces.append(Piece(position, low, 0.0))
+            pieces.append(PlannedPart(position, low, 0.0))
         if not selection.is_of_time or not group.times_ms.meet(selection.times_ms).is_empty:
-            pieces.append(Piece(low, high, group.bytes * (high - low) / (group.end - group.start)))
+            pieces.append(PlannedPart(low, high, group.bytes * (high - low) / (group.end - group.start)))
         position = high
     if position < window.end:
-        pieces.append(Piece(position, window.end, 0.0))
+        pieces.append(PlannedPart(position, window.end, 0.0))
     return pieces
 
 
@@ -162,32 +162,32 @@ def _groups_of(one: common_pb2.Object) -> list[_Group]:
     share = one.size_bytes / max(1, one.end_offset - one.start_offset)
     if not one.row_groups:
         is_told = one.timestamp_ms_min or one.timestamp_ms_max
-        times_ms = Window(one.timestamp_ms_min, one.timestamp_ms_max + 1) if is_told else ALL_TIMES_MS
+        times_ms = Interval(one.timestamp_ms_min, one.timestamp_ms_max + 1) if is_told else ALL_TIMES_MS
         return [_Group(one.start_offset, one.end_offset, float(one.size_bytes), times_ms)]
     return [
         _Group(
             each.start_offset,
             each.start_offset + each.count,
             share * each.count,
-            Window(each.timestamp_ms_min, each.timestamp_ms_max + 1),
+            Interval(each.timestamp_ms_min, each.timestamp_ms_max + 1),
         )
         for each in one.row_groups
     ]
 
 
 async def _hot_piece(
-    client: Client, source: common_pb2.Range, window: Window, selection: Selection, is_sampled: bool
-) -> list[Piece]:
+    client: Client, source: common_pb2.Range, window: Interval, selection: Selection, is_sampled: bool
+) -> list[PlannedPart]:
     """Return what is wanted of the part of a range that only its replicas have."""
     if window.is_empty:
         return []
     hot = HotRange(client.connections, source)
     if selection.is_of_time:
         try:
-            window = window.meet(Window(*await hot.time_span(*selection.times_ms, window.end)))
+            window = window.meet(Interval(*await hot.time_span(*selection.times_ms, window.end)))
         except RangelogError:
             pass
     if window.is_empty:
         return []
     record_bytes = await hot.record_bytes(window.low, window.end) if is_sampled else None
-    return [Piece(window.low, window.end, (record_bytes or 0.0) * (window.end - window.low))]
+    return [PlannedPart(window.low, window.end, (record_bytes or 0.0) * (window.end - window.low))]

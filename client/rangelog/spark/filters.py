@@ -38,16 +38,16 @@ _COMPARISONS: dict[str, Callable[..., pa.Array]] = {
 }
 
 
-class Window(NamedTuple):
+class Interval(NamedTuple):
     """Values from `low` to below `end`."""
 
     low: int
     end: int
 
-    def meet(self, other: Window) -> Window:
+    def meet(self, other: Interval) -> Interval:
         """Return what both have; empty as (n, n)."""
         low = max(self.low, other.low)
-        return Window(low, max(low, min(self.end, other.end)))
+        return Interval(low, max(low, min(self.end, other.end)))
 
     def has(self, value: int) -> bool:
         """Whether a value lies in it."""
@@ -67,8 +67,8 @@ class Condition(NamedTuple):
     values: tuple[Any, ...]
 
 
-ALL_OFFSETS = Window(0, OFFSET_MAX + 1)
-ALL_TIMES_MS = Window(-TIME_MS_MAX, TIME_MS_MAX)
+ALL_OFFSETS = Interval(0, OFFSET_MAX + 1)
+ALL_TIMES_MS = Interval(-TIME_MS_MAX, TIME_MS_MAX)
 
 
 @dataclass
@@ -76,8 +76,8 @@ class Selection:
     """The filters of one read. A plain value, so that Spark can send it to the workers."""
 
     conditions: list[Condition] = field(default_factory=list)
-    offsets: Window = ALL_OFFSETS
-    times_ms: Window = ALL_TIMES_MS
+    offsets: Interval = ALL_OFFSETS
+    times_ms: Interval = ALL_TIMES_MS
 
     def take(self, filters: Iterable[Filter]) -> list[Filter]:
         """Add those filters, all of which must hold, that can be applied here; return the others."""
@@ -110,7 +110,7 @@ class Selection:
             self.offsets = self.offsets.meet(_window(condition))
         elif condition.column == "timestamp":
             low, end = _window(condition)
-            self.times_ms = self.times_ms.meet(Window(low // 1000, -(-end // 1000)))  # of µs
+            self.times_ms = self.times_ms.meet(Interval(low // 1000, -(-end // 1000)))  # of µs
 
     # ---- inside
 
@@ -146,21 +146,21 @@ def plain(column: str, value: Any) -> Any:
     return None
 
 
-def _window(condition: Condition) -> Window:
+def _window(condition: Condition) -> Interval:
     values = condition.values
     if not values:
-        return Window(0, 0)
+        return Interval(0, 0)
     low, high = min(values), max(values)
     match condition.kind:
         case "GreaterThan":
-            return Window(low + 1, _ABOVE_ALL)
+            return Interval(low + 1, _ABOVE_ALL)
         case "GreaterThanOrEqual":
-            return Window(low, _ABOVE_ALL)
+            return Interval(low, _ABOVE_ALL)
         case "LessThan":
-            return Window(-_ABOVE_ALL, high)
+            return Interval(-_ABOVE_ALL, high)
         case "LessThanOrEqual":
-            return Window(-_ABOVE_ALL, high + 1)
-    return Window(low, high + 1)
+            return Interval(-_ABOVE_ALL, high + 1)
+    return Interval(low, high + 1)
 
 
 def _holds(batch: pa.RecordBatch, condition: Condition) -> pa.Array:

@@ -74,7 +74,10 @@ class Producing:
                 if time.monotonic() > deadline:
                     raise RequestTimeout(f"only {done} of {self.total} flights were acked in {_PRODUCE_TIMEOUT_S:g} s")
                 await asyncio.sleep(_POLL_S)
-            for _, step in steps:  # the flights were faster than the brokers' restarts: the group still has to read them
+            for (
+                _,
+                step,
+            ) in steps:  # the flights were faster than the brokers' restarts: the group still has to read them
                 await step()
             await asyncio.gather(*self._restarts)
         finally:

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from rangelog.arrow import SCHEMA
-from rangelog.spark.filters import ALL_OFFSETS, ALL_TIMES_MS, Selection, Window
+from rangelog.spark.filters import ALL_OFFSETS, ALL_TIMES_MS, Interval, Selection
 
 EPOCH = datetime(2026, 1, 31, 12, tzinfo=UTC)
 KEYS = (b"a", b"b", b"", None)
@@ -130,7 +130,7 @@ def test_windows() -> None:
     until = LessThan(("timestamp",), EPOCH + timedelta(microseconds=3_001))
     assert selection.take([at, until, GreaterThanOrEqual(("offset",), 7), LessThan(("offset",), 9)]) == []
     epoch_ms = int(EPOCH.timestamp()) * 1000
-    assert selection.times_ms == Window(epoch_ms + 1, epoch_ms + 4)
-    assert selection.offsets == Window(7, 9)
+    assert selection.times_ms == Interval(epoch_ms + 1, epoch_ms + 4)
+    assert selection.offsets == Interval(7, 9)
     assert selection.take([EqualTo(("offset",), 20)]) == []
     assert selection.offsets.is_empty

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rangelog import errors
-from rangelog.spark.filters import Condition, Window
+from rangelog.spark.filters import Condition, Interval
 from rangelog.spark.options import parse_options
 from rangelog.spark.where import parse_where
 
@@ -27,7 +27,7 @@ def test_conditions() -> None:
         Condition("key", "In", (b"it's", b"\x00\xff")),
         Condition("shard", "EqualTo", (3,)),
     ]
-    assert selection.offsets == Window(10, 20)
+    assert selection.offsets == Interval(10, 20)
     assert parse_where("  ", of_topic=False).conditions == []
     assert parse_where("timestamp = '2026-01-31T12:00:00'", of_topic=False).conditions[0].values == (NOON_US,)
 
