@@ -9,7 +9,7 @@ import click
 from pdctl.cluster import cluster, task
 from pdctl.groups.checkpoint import checkpoint
 from pdctl.groups.group import group
-from pdctl.objects import object_group
+from pdctl.manifests import object_group
 from pdctl.ranges import range_group
 from pdctl.servers import server
 from pdctl.session import PdctlGroup, Session
