@@ -4,7 +4,7 @@
     object_key(7, 3, 1000, 2000, 42) -> "streams/7/ranges/00000003/00000000000000001000-00000000000000002000-42.parquet"
 
 The key of an object is never reused, because its object id is not. Sorted by name, a range's objects are sorted by offset.
-Manifests are in a folder of their own: to list them shows the name of every stream in the store, however many objects there are.
+Manifests are in a folder of their own: to list them shows the name of every stream in the store.
 """
 
 from __future__ import annotations
@@ -37,3 +37,14 @@ def manifest_prefix(stream_id: int) -> str:
 def manifest_key(stream_id: int, label: str) -> str:
     """Return the key of a stream's manifest. `label` is for people: the manifest has the exact name."""
     return f"{manifest_prefix(stream_id)}{label[:LABEL_LENGTH_MAX]}.json"
+
+
+def stream_of_key(key: str) -> int | None:
+    """Return the id of the stream that an object belongs to; None: the key is not an object's.
+
+    >>> stream_of_key(object_key(7, 3, 1000, 2000, 42)), stream_of_key("probe/x")
+    (7, None)
+    """
+    folder, _, rest = key.partition("/")
+    number = rest.partition("/")[0]
+    return int(number) if folder == "streams" and number.isdecimal() else None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.objects import object_group
 from pdctl.output import Shown, emit_data, emit_list, field, printable
 from pdctl.session import Session, output_option, session_of
 from pdctl.units import show_bytes, show_time
@@ -46,7 +45,7 @@ _STREAM_COLUMNS = [
 ]
 
 
-@object_group.command()
+@click.command()
 @click.argument("stream", metavar="STREAM|NAMESPACE/TOPIC")
 @click.option("--urls", is_flag=True, help="With the path or URL of each object, by the cluster's tier_url.")
 @click.option("--url-prefix", metavar="PREFIX", help="The same, with this before each key: where you see the tier.")
@@ -79,7 +78,7 @@ def manifest(session: Session, stream: str, urls: bool, url_prefix: str | None, 
     _emit(document, rows, output, "key" if prefix is None else "url", f"{stream} has no objects yet")
 
 
-@object_group.command()
+@click.command()
 @click.option("--tier-url", metavar="URL", help="The object store: file:///… or s3://… Else the cluster's own.")
 @output_option
 @session_of

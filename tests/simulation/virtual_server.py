@@ -14,6 +14,7 @@ import rangelog._append.failover_seal
 import rangelog.protocol.appender
 import rangelog_server.agent.directives.copy
 import rangelog_server.runtime
+import rangelog_server.tier.manifests
 import rangelog_server.tier.upload
 from rangelog_core.errors import RangelogError
 from rangelog_server.agent.registration import RolledBack
@@ -242,6 +243,7 @@ def virtual_servers() -> Iterator[None]:
         mock.patch.object(runtime, "Compaction", HastyCompaction),
         mock.patch.object(runtime.Runtime, "_write_endpoint", lambda *_: None),
         mock.patch.object(rangelog_server.tier.upload, "SingleThread", _Worker),
+        mock.patch.object(rangelog_server.tier.manifests, "SingleThread", _Worker),
         mock.patch.object(rangelog_server.agent.directives.copy, "FETCH_BYTES", 16 * 1024),  # segments are small here
         mock.patch.object(rangelog._append.failover_seal, "FETCH_BYTES_MAX", 32 * 1024),
         mock.patch.object(rangelog.protocol.appender, "FRAME_PAYLOAD_BYTES_MAX", 64 * 1024),
