@@ -1,6 +1,7 @@
 """Every object key, in one place.
 
-    manifest_key(7, "flights")       -> "manifests/7-flights.json"
+    manifest_key(7, "flights") -> "manifests/7/flights.json"
+    manifest_key(9, "shop/orders/0") -> "manifests/9/shop/orders/0.json"
     object_key(7, 3, 1000, 2000, 42) -> "streams/7/ranges/00000003/00000000000000001000-00000000000000002000-42.parquet"
 
 The key of an object is never reused, because its object id is not. Sorted by name, a range's objects are sorted by offset.
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 MANIFESTS = "manifests/"
 """The common prefix of all manifests."""
-LABEL_LENGTH_MAX = 200
 
 
 def object_key(stream_id: int, range_index: int, start_offset: int, end_offset: int, object_id: int) -> str:
@@ -31,12 +31,12 @@ def range_prefix(stream_id: int, range_index: int) -> str:
 
 def manifest_prefix(stream_id: int) -> str:
     """Return the start of the key of a stream's manifest, for who does not know the stream's name."""
-    return f"{MANIFESTS}{stream_id}-"
+    return f"{MANIFESTS}{stream_id}/"
 
 
-def manifest_key(stream_id: int, label: str) -> str:
-    """Return the key of a stream's manifest. `label` is for people: the manifest has the exact name."""
-    return f"{manifest_prefix(stream_id)}{label[:LABEL_LENGTH_MAX]}.json"
+def manifest_key(stream_id: int, name: str) -> str:
+    """Return the key of the manifest of a stream, or of the stream of a shard: namespace/topic/shard id."""
+    return f"{manifest_prefix(stream_id)}{name}.json"
 
 
 def stream_of_key(key: str) -> int | None:

@@ -131,7 +131,11 @@ class VirtualServer:
                 for problem in store.open().problems:
                     self.notes(f"damage: {problem.split(' (')[0].rstrip('0123456789/ ')}")
                 self.store = store
-                directory: Any = SimpleNamespace(path=self._temporary, temporary_directory=self._temporary)
+                manifests = self._temporary / f"manifests-{self.name}"
+                manifests.mkdir(exist_ok=True)
+                directory: Any = SimpleNamespace(
+                    path=self._temporary, temporary_directory=self._temporary, manifest_directory=manifests
+                )
                 try:
                     await Runtime(self._settings(), directory, identity, store).run()
                 except RolledBack:

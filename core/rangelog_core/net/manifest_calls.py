@@ -44,11 +44,9 @@ async def fetch_manifest(
     )
 
 
-def manifest_label(found: StreamManifest) -> str:
-    """Return what people call the stream, in a form that is part of a file's name."""
-    if found.shard is None:
-        return found.stream
-    return f"{found.shard.topic.replace('/', '.')}.shard-{found.shard.shard_id}"
+def manifest_name(found: StreamManifest) -> str:
+    """Return the name of a stream in the key of its manifest: of a shard's, namespace/topic/shard id."""
+    return found.stream if found.shard is None else f"{found.shard.topic}/{found.shard.shard_id}"
 
 
 async def _describe(pd: PdClient, timeout_s: float, *, name: str = "", stream_id: int = 0) -> common_pb2.Stream:

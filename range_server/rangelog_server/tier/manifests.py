@@ -28,7 +28,7 @@ from rangelog_core.errors import (
     UnsupportedVersion,
 )
 from rangelog_core.manifest import StreamManifest, parse_manifest
-from rangelog_core.net.manifest_calls import fetch_manifest, manifest_label
+from rangelog_core.net.manifest_calls import fetch_manifest, manifest_name
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.object_keys import manifest_key, manifest_prefix, stream_of_key
 from rangelog_server.tier.single_thread import SingleThread
@@ -82,9 +82,9 @@ class ManifestUpkeep:
         if self._task is not None:
             return
         with suppress(OSError):
-            for left in self._directory.iterdir():
-                if left.name.isdecimal():
-                    self.changed(int(left.name))
+            for name in sorted(each.name for each in self._directory.iterdir()):
+                if name.isdecimal():
+                    self.changed(int(name))
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
@@ -220,6 +220,6 @@ def _read(objects: ObjectStore, stream_id: int) -> _Stored | None:
 def _put(objects: ObjectStore, stored: _Stored | None, found: StreamManifest) -> None:
     """Store a manifest in place of the one that was read. Raises PreconditionFailed, Unavailable."""
     if stored is None:
-        objects.put_if_absent(manifest_key(found.stream_id, manifest_label(found)), found.to_bytes())
+        objects.put_if_absent(manifest_key(found.stream_id, manifest_name(found)), found.to_bytes())
     else:
         objects.replace(stored.key, found.to_bytes(), stored.etag)

@@ -138,7 +138,7 @@ async def test_the_stream_of_a_shard(store: FileStore, tmp_path: Path) -> None:
     await upkeep.idle()
     found = stored(store)
     assert found is not None and found.shard == ShardOfTopic("shop/orders", 4, 2)
-    assert [info.key for info in store.list("manifests/")] == ["manifests/7-shop.orders.shard-2.json"]
+    assert [info.key for info in store.list("manifests/")] == ["manifests/7/shop/orders/2.json"]
     await upkeep.work.close()
 
 
