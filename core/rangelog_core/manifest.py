@@ -2,7 +2,7 @@
 
 What holds: a manifest names the objects that the placement driver has committed and whose span ends beyond the trim offset, by
 start offset, and no others. Rows below `trim_offset` may still be in the first of them: a reader leaves them out. Each commit
-and each trim raises the `generation`, so of two manifests of a stream the one with the higher generation is the later one.
+and each trim raises the `revision`, so of two manifests of a stream the one with the higher revision is the later one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION_KEY = "rangelog.manifest_version"
 
 
 @dataclass(frozen=True, slots=True)
-class ShardOfTopic:
+class ManifestShard:
     """The shard that a stream is behind, and its topic by name and id."""
 
     topic: str
@@ -49,7 +49,7 @@ class StreamManifest:
 
     stream: str
     stream_id: int
-    shard: ShardOfTopic | None
+    shard: ManifestShard | None
     trim_offset: int
     written_ms: int
     objects: tuple[ManifestObject, ...]
@@ -72,7 +72,7 @@ class StreamManifest:
         return sum(end - start for start, end in self.tiered)
 
     @property
-    def generation(self) -> int:
+    def revision(self) -> int:
         """A number that each commit and each trim raises: a trim takes away at most as many records as it passes over."""
         return 2 * self.trim_offset + self.record_count
 
@@ -84,7 +84,7 @@ class StreamManifest:
             "stream_id": self.stream_id,
             "folder": stream_prefix(self.stream_id),
             "shard": asdict(self.shard) if self.shard is not None else None,
-            "generation": self.generation,
+            "revision": self.revision,
             "written_ms": self.written_ms,
             "trim_offset": self.trim_offset,
             "tiered": [{"start_offset": start, "end_offset": end} for start, end in self.tiered],
@@ -117,12 +117,12 @@ def parse_manifest(data: bytes, what: str) -> StreamManifest:
         found = StreamManifest(
             stream=document["stream"],
             stream_id=document["stream_id"],
-            shard=ShardOfTopic(**_known(ShardOfTopic, shard)) if shard is not None else None,
+            shard=ManifestShard(**_known(ManifestShard, shard)) if shard is not None else None,
             trim_offset=document["trim_offset"],
             written_ms=document["written_ms"],
             objects=tuple(ManifestObject(**_known(ManifestObject, each)) for each in document["objects"]),
         )
-        if type(version) is not int or version < MANIFEST_VERSIONS.lowest or document["generation"] != found.generation:
+        if type(version) is not int or version < MANIFEST_VERSIONS.lowest or document["revision"] != found.revision:
             raise ValueError("the fields contradict each other")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Corruption(
@@ -131,7 +131,7 @@ def parse_manifest(data: bytes, what: str) -> StreamManifest:
     return found
 
 
-def _known(kind: type[ShardOfTopic | ManifestObject], fields: dict[str, Any]) -> dict[str, Any]:
+def _known(kind: type[ManifestShard | ManifestObject], fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that this program knows: a later one may have added some."""
     names: Iterable[str] = kind.__dataclass_fields__
     return {name: fields[name] for name in names}

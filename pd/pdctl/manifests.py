@@ -130,7 +130,7 @@ async def _topic_document(pd: PdClient, topic: TopicName, timeout_s: float) -> d
     """Return the manifests of a topic's shards, by id; those of shards whose stream is gone are left out."""
     from pdctl.topics import calls
     from pdctl.topics.views import key_range_view
-    from rangelog_core.manifest import VERSION_KEY, ShardOfTopic
+    from rangelog_core.manifest import VERSION_KEY, ManifestShard
     from rangelog_core.net.manifest_calls import fetch_manifest
     from rangelog_core.versions import MANIFEST_VERSIONS
 
@@ -138,7 +138,7 @@ async def _topic_document(pd: PdClient, topic: TopicName, timeout_s: float) -> d
 
     async def one(shard_id: int) -> dict[str, Any] | None:
         row = listed.shards[shard_id]
-        shard = ShardOfTopic(str(topic), listed.topic.topic_id, shard_id)
+        shard = ManifestShard(str(topic), listed.topic.topic_id, shard_id)
         try:
             found = await fetch_manifest(pd, timeout_s, stream_id=row.stream_id, shard=shard)
         except StreamNotFound:
@@ -205,7 +205,7 @@ def _streams(url: str) -> list[dict[str, Any]]:
 def _stream_row(found: StreamManifest, key: str) -> dict[str, Any]:
     document = found.document()
     shard = dataclasses.asdict(found.shard) if found.shard is not None else {"topic": None, "shard_id": None}
-    kept = ("stream", "stream_id", "folder", "generation", "trim_offset", "record_count", "size_bytes", "written_ms")
+    kept = ("stream", "stream_id", "folder", "revision", "trim_offset", "record_count", "size_bytes", "written_ms")
     return {
         **{name: document[name] for name in kept},
         "topic": shard["topic"],

@@ -186,7 +186,7 @@ async def trim_and_delete(client: Client, tier: Tier, known: StreamManifest) -> 
         if gone & left != gone:
             found = tier.stored(known.stream_id)
             assert found is not None and not gone & {each.key for each in found.objects}
-            assert found.trim_offset == cut and found.generation > known.generation
+            assert found.trim_offset == cut and found.revision > known.revision
         return not gone & left
 
     await tier.until(deleted, "what was trimmed stays")

@@ -10,7 +10,7 @@ import time
 
 from rangelog_core.ids import shard_of_stream_name
 from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
-from rangelog_core.manifest import ManifestObject, ShardOfTopic, StreamManifest
+from rangelog_core.manifest import ManifestObject, ManifestShard, StreamManifest
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.topic_names import TopicName
@@ -23,7 +23,7 @@ async def fetch_manifest(
     *,
     name: str = "",
     stream_id: int = 0,
-    shard: ShardOfTopic | None = None,
+    shard: ManifestShard | None = None,
 ) -> StreamManifest:
     """Return the manifest of a stream by name or by id. The topic of a shard's stream is looked up, unless `shard` is given.
 
@@ -71,14 +71,14 @@ async def _committed(pd: PdClient, timeout_s: float, stream: common_pb2.Stream) 
         request.from_offset = page.objects[-1].end_offset
 
 
-async def _shard(pd: PdClient, timeout_s: float, stream_name: str) -> ShardOfTopic | None:
+async def _shard(pd: PdClient, timeout_s: float, stream_name: str) -> ManifestShard | None:
     ids = shard_of_stream_name(stream_name)
     if ids is None:
         return None
     topic_id, shard_id = ids
     request = topic_pb2.DescribeTopicRequest(topic=topic_pb2.TopicReference(topic_id=topic_id))
     topic = (await TopicClient(pd).describe_topic(request, timeout_s=timeout_s)).topic
-    return ShardOfTopic(str(TopicName(topic.namespace, topic.name)), topic_id, shard_id)
+    return ManifestShard(str(TopicName(topic.namespace, topic.name)), topic_id, shard_id)
 
 
 def _object(found: common_pb2.Object) -> ManifestObject:

@@ -54,11 +54,11 @@ _log = structlog.get_logger("tier")
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A manifest in the store; generation None: it is damaged."""
+    """A manifest in the store; revision None: it is damaged."""
 
     key: str
     etag: str
-    generation: int | None
+    revision: int | None
 
 
 class ManifestUpkeep:
@@ -184,7 +184,7 @@ class ManifestUpkeep:
                     return 0
                 await self._worker.run(functools.partial(objects.delete, stored.key))
                 continue  # a commit meanwhile may have found the manifest that is gone now
-            if stored is not None and stored.generation == found.generation:
+            if stored is not None and stored.revision == found.revision:
                 return len(found.objects)
             if loop.time() - began > WRITTEN_WITHIN_S:
                 continue
@@ -211,7 +211,7 @@ def _read(objects: ObjectStore, stream_id: int) -> _Stored | None:
         with suppress(ObjectNotFound):  # deleted meanwhile
             data, etag = objects.get_with_etag(info.key)
             try:
-                return _Stored(info.key, etag, parse_manifest(data, f"the manifest {info.key}").generation)
+                return _Stored(info.key, etag, parse_manifest(data, f"the manifest {info.key}").revision)
             except Corruption:
                 return _Stored(info.key, etag, None)
     return None

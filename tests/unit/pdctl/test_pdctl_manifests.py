@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rangelog.tier import open_object_store
-from rangelog_core.manifest import ShardOfTopic, StreamManifest, parse_manifest
+from rangelog_core.manifest import ManifestShard, StreamManifest, parse_manifest
 from rangelog_core.object_keys import manifest_key
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
@@ -45,7 +45,7 @@ def test_a_manifest_names_the_live_objects(run: PdctlOverGrpc, servers: InProces
     servers.stream("s")
     stream_id = servers.ranges("s", 4).stream_id
     empty = run.json("object", "manifest", "s")
-    assert (empty["objects"], empty["tiered"], empty["generation"]) == ([], [], 0)
+    assert (empty["objects"], empty["tiered"], empty["revision"]) == ([], [], 0)
     tier(servers, stream_id, 0, 0, 10)
     tier(servers, stream_id, 3, 30, 40)
     tier(servers, stream_id, 1, 10, 14)
@@ -60,7 +60,7 @@ def test_a_manifest_names_the_live_objects(run: PdctlOverGrpc, servers: InProces
     spans = [(each["start_offset"], each["end_offset"]) for each in found["objects"]]
     assert spans == [(0, 10), (10, 14), (14, 20), (30, 40)]
     assert found["tiered"] == [{"start_offset": 0, "end_offset": 20}, {"start_offset": 30, "end_offset": 40}]
-    assert (found["generation"], found["record_count"], found["size_bytes"]) == (30, 30, 4 * 1234)
+    assert (found["revision"], found["record_count"], found["size_bytes"]) == (30, 30, 4 * 1234)
     assert found["objects"][1].items() >= {"record_count": 4, "digest": DIGEST, "timestamp_ms_max": 2}.items()
     listed = run.json("object", "list", "s")
     assert [each["key"] for each in found["objects"]] == [each["key"] for each in listed]
@@ -70,7 +70,7 @@ def test_a_manifest_names_the_live_objects(run: PdctlOverGrpc, servers: InProces
     assert [(each["start_offset"], each["end_offset"]) for each in later["objects"]] == [(14, 20), (30, 40)]
     assert later["tiered"] == [{"start_offset": 15, "end_offset": 20}, {"start_offset": 30, "end_offset": 40}]
     assert (later["trim_offset"], later["record_count"]) == (15, 15)
-    assert later["generation"] > found["generation"]
+    assert later["revision"] > found["revision"]
 
 
 def test_forms_of_a_manifest(run: PdctlOverGrpc, servers: InProcessPd) -> None:
@@ -120,7 +120,7 @@ def test_streams_of_a_store(run: PdctlOverGrpc, servers: InProcessPd, tmp_path: 
     url = f"file://{tmp_path}/tier"
     assert "there is no directory" in run.fails(2, "object", "streams", "--tier-url", url)
     store = open_object_store(url)
-    shard = ShardOfTopic("shop/orders", 4, 1)
+    shard = ManifestShard("shop/orders", 4, 1)
     for stream_id, name, of in ((7, "flights", None), (9, "_topic-4-shard-1", shard)):
         made = StreamManifest(name, stream_id, of, 0, 1, ())
         store.put_if_absent(manifest_key(stream_id, name), made.to_bytes())

@@ -13,7 +13,7 @@ import pytest
 from rangelog.tier.file_store import FileStore
 from rangelog_core.errors import OutcomeUnknown, StreamNotFound, TopicNotFound, Unavailable
 from rangelog_core.ids import shard_stream_name
-from rangelog_core.manifest import ShardOfTopic, StreamManifest, parse_manifest
+from rangelog_core.manifest import ManifestShard, StreamManifest, parse_manifest
 from rangelog_core.object_keys import manifest_key, object_key
 from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
 from rangelog_server.tier import manifests
@@ -124,7 +124,7 @@ async def test_each_commit_is_in_the_manifest(store: FileStore, tmp_path: Path) 
         found = stored(store)
         assert found is not None and (found.stream, found.stream_id, found.shard) == ("flights", STREAM, None)
         assert [each.key for each in found.objects] == [each.key for each in driver.objects]
-        assert found.generation == 10 * count
+        assert found.revision == 10 * count
     assert [info.key for info in store.list("manifests/")] == [manifest_key(STREAM, "flights")]
     await upkeep.work.close()
 
@@ -137,7 +137,7 @@ async def test_the_stream_of_a_shard(store: FileStore, tmp_path: Path) -> None:
     commit(upkeep, driver)
     await upkeep.idle()
     found = stored(store)
-    assert found is not None and found.shard == ShardOfTopic("shop/orders", 4, 2)
+    assert found is not None and found.shard == ManifestShard("shop/orders", 4, 2)
     assert [info.key for info in store.list("manifests/")] == ["manifests/7/shop/orders/2.json"]
     await upkeep.work.close()
 
@@ -156,7 +156,7 @@ async def test_a_killed_server_writes_what_it_left(store: FileStore, tmp_path: P
     (tmp_path / "m" / "not-a-stream").unlink()
     await following.idle()
     found = stored(store)
-    assert found is not None and found.generation == 10
+    assert found is not None and found.revision == 10
     await killed.work.close()
     await following.work.close()
 
@@ -221,12 +221,12 @@ async def test_many_servers_at_once(store: FileStore, tmp_path: Path, seed: int)
     chance = random.Random(seed)
     driver = PlayedDriver()
     servers = [Upkeep(driver, store, tmp_path / f"m{number}") for number in range(3)]
-    generations: list[int] = []
+    revisions: list[int] = []
 
     def look() -> None:
         found = stored(store)
         if found is not None:
-            generations.append(found.generation)
+            revisions.append(found.revision)
             live = {each.key for each in driver.objects}
             assert {each.key for each in found.objects} <= live, "never one that was not committed"
 
@@ -247,7 +247,7 @@ async def test_many_servers_at_once(store: FileStore, tmp_path: Path, seed: int)
     look()
     found = stored(store)
     assert found is not None and found.trim_offset <= driver.stream.trim_offset
-    assert generations == sorted(generations)
+    assert revisions == sorted(revisions)
     assert found.objects[-1].end_offset == driver.objects[-1].end_offset
     for server in servers:
         await server.work.close()
