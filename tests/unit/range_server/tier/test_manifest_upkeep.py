@@ -30,6 +30,9 @@ class PlayedDriver:
         self.objects: list[common_pb2.Object] = []
         self.gone = False
         self.before_listing: Callable[[], Awaitable[None]] | None = None
+        self.stale: list[common_pb2.Object] | None = (
+            None  # what the listing in progress shows, whatever is committed since
+        )
         self.error: Exception | None = None
         self.asked = 0
 
@@ -53,7 +56,10 @@ class PlayedDriver:
         if self.before_listing is not None:
             interrupt, self.before_listing = self.before_listing, None
             await interrupt()
-        found = [each for each in self.objects if each.end_offset > request.from_offset]
+        objects = self.objects if self.stale is None else self.stale
+        found = [each for each in objects if each.end_offset > request.from_offset]
+        if len(found) <= 2:
+            self.stale = None
         return pd_pb2.ListObjectsResponse(objects=found[:2], more=len(found) > 2)
 
     async def call_service(self, stub: Any, method: Any, request: Any, timeout_s: float) -> Any:
@@ -193,19 +199,14 @@ async def test_a_late_manifest_does_not_replace_a_later_one(store: FileStore, tm
     """A server asks the placement driver, is overtaken by another one, and then begins anew: also for the first manifest."""
     driver = PlayedDriver()
     slow, fast = (Upkeep(driver, store, tmp_path / name) for name in ("slow", "fast"))
-    for count in (1, 2):
+    for count in (1, 2, 3):
         driver.commit()
-        asked = driver.objects[:]
+        before = driver.objects[:]
 
-        async def overtaken(asked: list[common_pb2.Object] = asked) -> None:
+        async def overtaken(before: list[common_pb2.Object] = before) -> None:
             driver.commit()
-            assert await fast.work._write(STREAM) == len(asked) + 1
-            later, driver.objects = driver.objects, asked  # the slow one's answer is from before
-
-            async def again() -> None:
-                driver.objects = later
-
-            driver.before_listing = again
+            assert await fast.work._write(STREAM) == len(before) + 1
+            driver.stale = before
 
         driver.before_listing = overtaken
         assert await slow.work._write(STREAM) == 2 * count
@@ -213,6 +214,48 @@ async def test_a_late_manifest_does_not_replace_a_later_one(store: FileStore, tm
         assert found is not None and len(found.objects) == 2 * count
     await slow.work.close()
     await fast.work.close()
+
+
+async def test_a_deletion_does_not_take_a_later_manifest_along(store: FileStore, tmp_path: Path) -> None:
+    """Between the look at the placement driver and the deletion another server commits: its manifest is there in the end."""
+    driver = PlayedDriver()
+    fast = Upkeep(driver, store, tmp_path / "fast")
+    driver.commit()
+    await fast.work._write(STREAM)
+    driver.stream.trim_offset = 10
+    loop = asyncio.get_running_loop()
+
+    class Interrupted(FileStore):
+        """Another server commits and writes the manifest before the first deletion."""
+
+        def delete(self, key: str) -> None:
+            if len(driver.objects) == 1:
+                driver.commit()
+                assert asyncio.run_coroutine_threadsafe(fast.work._write(STREAM), loop).result(10) == 1
+            super().delete(key)
+
+    slow = Upkeep(driver, Interrupted(tmp_path / "store"), tmp_path / "slow")
+    await slow.work.write_before_deletion([driver.objects[0].key])
+    found = stored(store)
+    assert found is not None and [each.key for each in found.objects] == [driver.objects[1].key]
+    await slow.work.close()
+    await fast.work.close()
+
+
+async def test_a_commit_in_progress_stays_noted(store: FileStore, tmp_path: Path) -> None:
+    """A manifest that is written during a commit need not have it: the stream's file stays until one has."""
+    driver = PlayedDriver()
+    upkeep = Upkeep(driver, store, tmp_path / "m")
+    upkeep.work.start()
+    with upkeep.work.committing(STREAM):
+        driver.commit()
+        upkeep.work.changed(STREAM)
+        async with asyncio.timeout(10):
+            while STREAM not in upkeep.work._rests:
+                await asyncio.sleep(0.002)
+        assert stored(store) is not None and upkeep.left() == ["7"]
+    await upkeep.idle()
+    await upkeep.work.close()
 
 
 @pytest.mark.parametrize("seed", range(8))
