@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 
+from rangelog_core.errors import Unavailable
 from rangelog_core.ids import shard_of_stream_name
 from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
 from rangelog_core.manifest import ManifestObject, ManifestShard, StreamManifest
@@ -40,7 +41,7 @@ async def fetch_manifest(
         shard=shard,
         trim_offset=now.trim_offset,
         written_ms=time.time_ns() // 1_000_000,
-        objects=tuple(_object(each) for each in found if each.end_offset > now.trim_offset),
+        objects=tuple(each for each in found if each.end_offset > now.trim_offset),
     )
 
 
@@ -51,10 +52,13 @@ def manifest_name(found: StreamManifest) -> str:
 
 async def _describe(pd: PdClient, timeout_s: float, *, name: str = "", stream_id: int = 0) -> common_pb2.Stream:
     request = pd_pb2.ListRangesRequest(name=name, stream_id=stream_id, last_only=True, page_size=1)
-    return (await pd.list_ranges(request, timeout_s=timeout_s)).stream
+    response = await pd.list_ranges(request, timeout_s=timeout_s)
+    if not response.HasField("stream"):
+        raise Unavailable("the placement driver lists the ranges without their stream: upgrade it")
+    return response.stream
 
 
-async def _committed(pd: PdClient, timeout_s: float, stream: common_pb2.Stream) -> list[common_pb2.Object]:
+async def _committed(pd: PdClient, timeout_s: float, stream: common_pb2.Stream) -> list[ManifestObject]:
     """Return the committed objects that end beyond the trim offset, by start offset."""
     request = pd_pb2.ListObjectsRequest(
         stream_id=stream.stream_id,
@@ -62,10 +66,10 @@ async def _committed(pd: PdClient, timeout_s: float, stream: common_pb2.Stream) 
         page_size=OBJECT_PAGE_SIZE_MAX,
         state=common_pb2.OBJECT_STATE_COMMITTED,
     )
-    found: list[common_pb2.Object] = []
+    found: list[ManifestObject] = []
     while True:
         page = await pd.list_objects(request, timeout_s=timeout_s)
-        found += page.objects
+        found += map(_object, page.objects)  # page by page: a server's event loop is not held up by many
         if not page.more or not page.objects:
             return found
         request.from_offset = page.objects[-1].end_offset
