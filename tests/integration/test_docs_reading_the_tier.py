@@ -137,8 +137,11 @@ class Tier:
         if sum(each["record_count"] for each in wanted) < count:
             return None
         found = [self.stored(each["stream_id"]) for each in wanted]
-        same = [each is not None and each.document()["objects"] for each in found]
-        return [each for each in found if each] if same == [each["objects"] for each in wanted] else None
+        if [each and (each.revision, each.document()["objects"]) for each in found] != [
+            (each["revision"], each["objects"]) for each in wanted
+        ]:
+            return None
+        return [each for each in found if each is not None]
 
 
 async def examples_hold(cluster: Cluster, tier_url: str, tmp_path: Path, page: Path) -> None:
@@ -175,8 +178,15 @@ async def examples_hold(cluster: Cluster, tier_url: str, tmp_path: Path, page: P
         await trim_and_delete(client, tier, found[0])
 
 
+def trimmed(found: StreamManifest | None) -> int | None:
+    """The trim offset in a manifest."""
+    return found.trim_offset if found is not None else None
+
+
 async def trim_and_delete(client: Client, tier: Tier, known: StreamManifest) -> None:
-    """What is trimmed is in the manifest no more by the time that it is deleted; with the stream the manifest goes."""
+    """A trim is in the manifest soon, whether objects are deleted for it or not; with the stream the manifest goes."""
+    await client.trim_stream("flights", TRIM_OFFSET + 10)
+    await tier.until(lambda: trimmed(tier.stored(known.stream_id)) == TRIM_OFFSET + 10, "a trim is not in the manifest")
     cut = known.objects[1].end_offset
     await client.trim_stream("flights", cut)
     gone = {each.key for each in known.objects[:2]}

@@ -68,6 +68,7 @@ class Agent:
             "copy_replica": copier.copy_replica,
             "upload_range": self._tier.upload_range,
             "delete_objects": self._tier.delete_objects,
+            "write_manifests": self._tier.write_manifests,
         }
         self._news = asyncio.Event()
         self._tasks = DirectiveRunner(executors, self._news.set)

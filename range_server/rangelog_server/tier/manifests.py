@@ -1,4 +1,4 @@
-"""The manifests in the object store: each is written again after a commit of its stream, and before objects are deleted.
+"""The manifests in the object store: each is written again after a commit or a trim of its stream, and before deletions.
 
 What holds: nothing here delays or fails a commit. A manifest is read before the placement driver is asked, and replaced only if
 it is still the one that was read; so on a store with If-Match no manifest is replaced by an earlier one. A stream without live
@@ -99,8 +99,7 @@ class ManifestUpkeep:
     def committing(self, stream_id: int) -> Iterator[None]:
         """Note a commit of the stream in the directory; after it, carried out or not, have the manifest written."""
         self._committing[stream_id] = self._committing.get(stream_id, 0) + 1
-        with suppress(OSError):  # the manifest is then written by this process only
-            self._file(stream_id).touch()
+        self._touch(stream_id)
         try:
             yield
         finally:
@@ -108,6 +107,11 @@ class ManifestUpkeep:
             if not self._committing[stream_id]:
                 del self._committing[stream_id]
             self.changed(stream_id)
+
+    def noted(self, stream_id: int) -> None:
+        """Note a change of the stream in the directory, and have the manifest written soon."""
+        self._touch(stream_id)
+        self.changed(stream_id)
 
     def changed(self, stream_id: int) -> None:
         """Have the manifest of a stream written soon."""
@@ -126,7 +130,7 @@ class ManifestUpkeep:
         except Exception as error:  # whatever it is, the objects are to go
             self._failed(error)
         for stream_id in sorted(left):
-            self.changed(stream_id)
+            self.noted(stream_id)
 
     # ---- inside
 
@@ -200,6 +204,10 @@ class ManifestUpkeep:
         except StreamNotFound:
             return None
         return found if found.objects else None
+
+    def _touch(self, stream_id: int) -> None:
+        with suppress(OSError):  # the manifest is then written by this process only
+            self._file(stream_id).touch()
 
     def _file(self, stream_id: int) -> Path:
         return self._directory / str(stream_id)

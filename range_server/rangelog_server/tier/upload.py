@@ -113,6 +113,12 @@ class Uploader:
         for key in directive.delete_objects.keys:
             await self._run(functools.partial(objects.delete, key))
 
+    async def write_manifests(self, directive: pb.Directive) -> None:
+        """Have the manifests of streams written that were trimmed or deleted; from here on it is this server's task."""
+        if self._manifests is not None:
+            for stream_id in directive.write_manifests.stream_ids:
+                self._manifests.noted(stream_id)
+
     # ---- inside
 
     async def _upload_span(

@@ -33,7 +33,6 @@ def of_magic(magic: bytes) -> VersionRange:
 
 
 CODE = formats.FORMATS | {
-    "manifest": versions.MANIFEST_VERSIONS,
     "frame": only(frame.VERSION),
     "log sidecar": only(entry._SIDECAR_MAGIC[-1]),
     "replica state": state.STATE_VERSIONS,
