@@ -124,7 +124,7 @@ def parse_manifest(data: bytes, what: str) -> StreamManifest:
         )
         if type(version) is not int or version < MANIFEST_VERSIONS.lowest or document["revision"] != found.revision:
             raise ValueError("the fields contradict each other")
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise Corruption(
             f"{what} is not a manifest: it was changed or cut; the next commit or trim replaces it"
         ) from error
