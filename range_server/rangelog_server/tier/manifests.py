@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import heapq
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -70,6 +71,7 @@ class ManifestUpkeep:
         self._directory = directory
         self._worker = SingleThread("manifests")
         self._due: dict[int, float] = {}  # stream → when its manifest is to be written
+        self._order: list[tuple[float, int]] = []  # a heap of these, with entries that are outdated
         self._committing: dict[int, int] = {}  # stream → commits in progress
         self._rests: dict[int, float] = {}  # stream → when the next manifest may be written
         self._failures: dict[int, int] = {}
@@ -115,9 +117,9 @@ class ManifestUpkeep:
 
     def changed(self, stream_id: int) -> None:
         """Have the manifest of a stream written soon."""
-        now = asyncio.get_running_loop().time()
-        self._due.setdefault(stream_id, max(now + DELAY_S, self._rests.get(stream_id, 0.0)))
-        self._news.set()
+        if stream_id not in self._due:
+            now = asyncio.get_running_loop().time()
+            self._schedule(stream_id, max(now + DELAY_S, self._rests.get(stream_id, 0.0)))
 
     async def write_before_deletion(self, keys: Iterable[str]) -> None:
         """Write the manifests of the streams whose objects are about to be deleted; those that fail are written later."""
@@ -134,10 +136,24 @@ class ManifestUpkeep:
 
     # ---- inside
 
+    def _schedule(self, stream_id: int, due: float) -> None:
+        self._due[stream_id] = due
+        heapq.heappush(self._order, (due, stream_id))
+        self._news.set()
+
+    def _first(self) -> int | None:
+        """Return the stream that is due first; None: there is none."""
+        while self._order:
+            due, stream_id = self._order[0]
+            if self._due.get(stream_id) == due:
+                return stream_id
+            heapq.heappop(self._order)
+        return None
+
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            stream_id = min(self._due, key=self._due.__getitem__, default=None)
+            stream_id = self._first()
             if stream_id is None or self._due[stream_id] > loop.time():
                 self._news.clear()
                 with suppress(TimeoutError):
@@ -152,7 +168,7 @@ class ManifestUpkeep:
             except Exception as error:
                 self._failed(error)
                 failures = self._failures[stream_id] = self._failures.get(stream_id, 0) + 1
-                self._due.setdefault(stream_id, loop.time() + min(DELAY_S * 2**failures, RETRY_DELAY_S_MAX))
+                self._schedule(stream_id, loop.time() + min(DELAY_S * 2 ** min(failures, 10), RETRY_DELAY_S_MAX))
             else:
                 self._written(stream_id, loop.time() + DELAY_S + DELAY_PER_OBJECT_S * count)
 
@@ -164,7 +180,7 @@ class ManifestUpkeep:
             self._rests = {each: until for each, until in self._rests.items() if until > now}
         self._rests[stream_id] = rests_until
         if stream_id in self._due:
-            self._due[stream_id] = max(self._due[stream_id], rests_until)
+            self._schedule(stream_id, max(self._due[stream_id], rests_until))
         elif stream_id not in self._committing:
             with suppress(OSError):
                 self._file(stream_id).unlink(missing_ok=True)
