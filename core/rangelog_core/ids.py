@@ -15,7 +15,7 @@ INTERNAL_NAME_START = "_"
 """Where internal names start. `check_name` allows no such start."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
-_SHARD_STREAM = re.compile(rf"{INTERNAL_NAME_START}topic-([0-9]{{1,20}})-shard-[0-9]{{1,20}}\Z")
+_SHARD_STREAM = re.compile(rf"{INTERNAL_NAME_START}topic-([0-9]{{1,20}})-shard-([0-9]{{1,20}})\Z")
 
 
 class ReplicaId(NamedTuple):
@@ -52,8 +52,18 @@ def topic_of_stream_name(name: str) -> int | None:
     >>> topic_of_stream_name(shard_stream_name(1, 2)), topic_of_stream_name(side_log_name(1, 2))
     (1, None)
     """
+    found = shard_of_stream_name(name)
+    return found[0] if found is not None else None
+
+
+def shard_of_stream_name(name: str) -> tuple[int, int] | None:
+    """Return the ids of the topic and the shard whose stream has this name; None: it is no shard's.
+
+    >>> shard_of_stream_name(shard_stream_name(1, 2))
+    (1, 2)
+    """
     found = _SHARD_STREAM.match(name)
-    return int(found[1]) if found else None
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def side_log_name(topic_id: int, shard_id: int) -> str:

@@ -1,11 +1,17 @@
 """Every object key, in one place.
 
+    manifest_key(7, "flights") -> "manifests/7/flights.json"
+    manifest_key(9, "shop/orders/0") -> "manifests/9/shop/orders/0.json"
     object_key(7, 3, 1000, 2000, 42) -> "streams/7/ranges/00000003/00000000000000001000-00000000000000002000-42.parquet"
 
-A key is never reused, because its object id is not. Sorted by name, a range's objects are sorted by offset.
+The key of an object is never reused, because its object id is not. Sorted by name, a range's objects are sorted by offset.
+Manifests are in a folder of their own: to list them shows the name of every stream in the store.
 """
 
 from __future__ import annotations
+
+MANIFESTS = "manifests/"
+"""The common prefix of all manifests."""
 
 
 def object_key(stream_id: int, range_index: int, start_offset: int, end_offset: int, object_id: int) -> str:
@@ -21,3 +27,24 @@ def stream_prefix(stream_id: int) -> str:
 def range_prefix(stream_id: int, range_index: int) -> str:
     """Return the common prefix of a range's keys."""
     return f"{stream_prefix(stream_id)}ranges/{range_index:08d}/"
+
+
+def manifest_prefix(stream_id: int) -> str:
+    """Return the start of the key of a stream's manifest, for who does not know the stream's name."""
+    return f"{MANIFESTS}{stream_id}/"
+
+
+def manifest_key(stream_id: int, name: str) -> str:
+    """Return the key of the manifest of a stream, or of the stream of a shard: namespace/topic/shard id."""
+    return f"{manifest_prefix(stream_id)}{name}.json"
+
+
+def stream_of_key(key: str) -> int | None:
+    """Return the id of the stream that an object belongs to; None: the key is not an object's.
+
+    >>> stream_of_key(object_key(7, 3, 1000, 2000, 42)), stream_of_key("probe/x")
+    (7, None)
+    """
+    folder, _, rest = key.partition("/")
+    number = rest.partition("/")[0]
+    return int(number) if folder == "streams" and number.isdecimal() else None

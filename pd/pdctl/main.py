@@ -9,6 +9,7 @@ import click
 from pdctl.cluster import cluster, task
 from pdctl.groups.checkpoint import checkpoint
 from pdctl.groups.group import group
+from pdctl.manifests import manifest, streams
 from pdctl.objects import object_group
 from pdctl.ranges import range_group
 from pdctl.servers import server
@@ -100,6 +101,8 @@ _NOUNS = (
     cluster, server, stream, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table, transaction,
     task,
 )  # fmt: skip
+for _verb in (manifest, streams):
+    object_group.add_command(_verb)
 for _noun in _NOUNS:
     main.add_command(_noun)
 

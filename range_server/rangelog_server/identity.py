@@ -92,6 +92,11 @@ class DataDirectory:
         """The directory in which objects are built; emptied at each start."""
         return self.path / "tmp"
 
+    @property
+    def manifest_directory(self) -> Path:
+        """The directory with one empty file for each stream whose manifest is to be written."""
+        return self.path / "manifests"
+
     def boot(self, name: str) -> DirectoryIdentity:
         """Return the identity for this start, with `boot` raised and flushed.
 
@@ -107,6 +112,7 @@ class DataDirectory:
             identity = DirectoryIdentity(found.name, found.incarnation, found.boot + 1, found.salt)
         self.log_directory.mkdir(mode=0o700, exist_ok=True)
         self.temporary_directory.mkdir(mode=0o700, exist_ok=True)
+        self.manifest_directory.mkdir(mode=0o700, exist_ok=True)
         for left in self.temporary_directory.iterdir():
             left.unlink()
         replace_file(self._io, self.path / _FILE, [pack_identity(identity)])

@@ -123,6 +123,22 @@ def test_memory_is_not_filled_from_beyond_the_end(store: ObjectStore, start: int
             store.read_into("none", 0, view, lambda: False)
 
 
+def test_replace(store: ObjectStore) -> None:
+    """An object is replaced by who names its etag; who is late, or names one that is gone, is refused and changes nothing."""
+    with pytest.raises(ObjectNotFound):
+        store.get_with_etag("key")
+    with pytest.raises(PreconditionFailed):
+        store.replace("key", b"no", "0" * 32)
+    store.put_if_absent("key", b"first")
+    data, etag = store.get_with_etag("key")
+    assert data == b"first" and etag == store.head("key").etag
+    store.replace("key", b"second", etag)
+    with pytest.raises(PreconditionFailed) as caught:
+        store.replace("key", b"late", etag)
+    assert "changed meanwhile" in caught.value.message
+    assert store.get("key") == b"second"
+
+
 def test_memory_is_filled_piece_by_piece_until_it_is_stopped(store: ObjectStore) -> None:
     """Exactly the bytes asked for; a request that was given up in the middle spoils none that comes after it."""
     data = os.urandom(3 * PIECE_BYTES + 5)

@@ -6,6 +6,8 @@ from typing import Any
 
 from rangelog_core.batch import decode_records
 from rangelog_core.errors import RangelogError
+from rangelog_core.manifest import parse_manifest
+from rangelog_core.object_keys import MANIFESTS
 from rangelog_proto.v1 import common_pb2
 from rangelog_server.ranges.reading import make_plan, read_batches
 from tests.simulation.virtual_cluster import VirtualCluster
@@ -40,6 +42,29 @@ def check_copies(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes],
                     if record.offset < end and record.offset in log:
                         identity = record.value.partition(b"|")[0]
                         assert log[record.offset] == identity, f"{server.name} holds another record at {record.offset}"
+
+
+def manifest_problem(cluster: VirtualCluster) -> str:
+    """Return what the manifests in the store lack; empty: they name every live object.
+
+    One that names what was never committed fails the run.
+    """
+    state: Any = cluster.state
+    named: dict[int, set[str]] = {}
+    for key, data in cluster.objects.objects.items():
+        if key.startswith(MANIFESTS):
+            found = parse_manifest(data, key)
+            named[found.stream_id] = {each.key for each in found.objects}
+    uncommitted = {each.key for each in state.objects.values() if not each.committed_ms and not each.size_bytes}
+    for stream_id, keys in named.items():
+        assert not keys & uncommitted, f"the manifest of stream {stream_id} names what was never committed"
+    for stream_id, stream in state.streams.items():
+        for each in state.ranges.of(stream_id).values():
+            for one in state.objects_of(stream_id, each.index):
+                live = one.state == common_pb2.OBJECT_STATE_COMMITTED and one.end_offset > stream.trim_offset
+                if live and one.key not in named.get(stream_id, ()):
+                    return f"the manifest of stream {stream_id} lacks {one.key}"
+    return ""
 
 
 def check_objects(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes], *, fields: bool = True) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from rangelog_core.errors import RangelogError
 from rangelog_core.ids import is_internal_name
 from rangelog_proto.v1 import common_pb2
-from tests.simulation.checking import check_copies, check_objects
+from tests.simulation.checking import check_copies, check_objects, manifest_problem
 from tests.simulation.load import Load
 from tests.simulation.probes import probes
 from tests.simulation.scenario_behind import Behind
@@ -195,7 +195,7 @@ def _not_healed(cluster: VirtualCluster) -> str:
         for each in state.ranges.of(stream_id).values():
             if each.state == common_pb2.RANGE_STATE_SEALED and (problem := _not_whole(cluster, stream.config, each)):
                 return problem
-    return ""
+    return manifest_problem(cluster)
 
 
 def _not_whole(cluster: VirtualCluster, config: common_pb2.StreamConfig, each: common_pb2.Range) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,6 +65,23 @@ class VirtualObjects:
     def get(self, key: str) -> bytes:
         """The whole object."""
         return self.get_range(key, 0, self.head(key).size_bytes)
+
+    def get_with_etag(self, key: str) -> tuple[bytes, str]:
+        """The whole object, and the checksum of what was read."""
+        self._maybe_unavailable()
+        data = self._object(key)
+        return data, hashlib.sha256(data).hexdigest()
+
+    def replace(self, key: str, data: bytes, etag: str) -> None:
+        """Overwrite what still has this checksum."""
+        self._maybe_unavailable()
+        if hashlib.sha256(self.objects.get(check_key(key), b"")).hexdigest() != etag:
+            self.counts["object changed meanwhile"] += 1
+            raise PreconditionFailed(f"object {key} was changed meanwhile")
+        self.objects[key] = data
+        if self.chance.random() < self.trouble:
+            self.counts["object stored, answer lost"] += 1
+            raise Unavailable("no answer")
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Some bytes of it."""

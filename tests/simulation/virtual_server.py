@@ -14,6 +14,7 @@ import rangelog._append.failover_seal
 import rangelog.protocol.appender
 import rangelog_server.agent.directives.copy
 import rangelog_server.runtime
+import rangelog_server.tier.manifests
 import rangelog_server.tier.upload
 from rangelog_core.errors import RangelogError
 from rangelog_server.agent.registration import RolledBack
@@ -130,7 +131,11 @@ class VirtualServer:
                 for problem in store.open().problems:
                     self.notes(f"damage: {problem.split(' (')[0].rstrip('0123456789/ ')}")
                 self.store = store
-                directory: Any = SimpleNamespace(path=self._temporary, temporary_directory=self._temporary)
+                manifests = self._temporary / f"manifests-{self.name}"
+                manifests.mkdir(exist_ok=True)
+                directory: Any = SimpleNamespace(
+                    path=self._temporary, temporary_directory=self._temporary, manifest_directory=manifests
+                )
                 try:
                     await Runtime(self._settings(), directory, identity, store).run()
                 except RolledBack:
@@ -242,6 +247,7 @@ def virtual_servers() -> Iterator[None]:
         mock.patch.object(runtime, "Compaction", HastyCompaction),
         mock.patch.object(runtime.Runtime, "_write_endpoint", lambda *_: None),
         mock.patch.object(rangelog_server.tier.upload, "SingleThread", _Worker),
+        mock.patch.object(rangelog_server.tier.manifests, "SingleThread", _Worker),
         mock.patch.object(rangelog_server.agent.directives.copy, "FETCH_BYTES", 16 * 1024),  # segments are small here
         mock.patch.object(rangelog._append.failover_seal, "FETCH_BYTES_MAX", 32 * 1024),
         mock.patch.object(rangelog.protocol.appender, "FRAME_PAYLOAD_BYTES_MAX", 64 * 1024),

@@ -15,7 +15,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,11 +59,14 @@ def page_examples(text: str) -> list[Example]:
 class PageRunner:
     """Runs the examples of one page on a cluster, in an empty directory."""
 
-    def __init__(self, page: Path, connect_string: str, directory: Path) -> None:
+    def __init__(
+        self, page: Path, connect_string: str, directory: Path, replaced: Mapping[str, str] | None = None
+    ) -> None:
+        """Prepare. `replaced`: what stands in the page for something of the reader's own, and what is there instead."""
         self._page = page
-        self._connect_string = connect_string
+        self._replaced = {ADDRESS: connect_string} | dict(replaced or {})
         self._directory = directory
-        self._names: dict[str, Any] = {"__name__": "__main__"}
+        self.names: dict[str, Any] = {"__name__": "__main__"}
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("RANGELOG_")}
         self._environment |= {
             "RANGELOG_PD": connect_string,
@@ -81,21 +84,23 @@ class PageRunner:
                 if example.prints is not None:
                     assert printed == example.prints, f"{self._page.name}, line {example.line} prints {printed}"
         finally:
-            if "client" in self._names:
-                await self._names["client"].close()
+            if "client" in self.names:
+                await self.names["client"].close()
         return len(examples)
 
     async def _python(self, example: Example) -> str:
-        code = "\n" * (example.line - 1) + example.code.replace(ADDRESS, self._connect_string)
+        code = "\n" * (example.line - 1) + example.code
+        for text, ours in self._replaced.items():
+            code = code.replace(text, ours)
         compiled = compile(code, str(self._page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             if compiled.co_flags & inspect.CO_COROUTINE:
-                work = eval(compiled, self._names)
+                work = eval(compiled, self.names)
                 assert isinstance(work, Awaitable)
                 await work
             else:  # a blocking program: members of groups that are open meanwhile go on
-                await asyncio.to_thread(exec, compiled, self._names)
+                await asyncio.to_thread(exec, compiled, self.names)
         return output.getvalue()
 
     async def _console(self, example: Example) -> str:

@@ -1,11 +1,12 @@
 """An object store in a local directory: the default of the local cluster, and durable.
 
 What holds: an object is written to a temporary file, flushed, then linked under its name, which fails if the name is taken;
-so it appears whole, once, and survives a power cut.
+so it appears whole, once, and survives a power cut. One that is replaced is whole before and after.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
@@ -19,6 +20,7 @@ from rangelog.tier.object_store import ObjectInfo, check_key, check_span, fill, 
 from rangelog_core.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, StorageFull, Unavailable
 
 _ASIDE = ".aside"
+_REPLACE_LOCK = "replace.lock"
 _ASIDE_AGE_S_MAX = 86_400.0
 _ENOSPC = (28, 122)
 
@@ -37,7 +39,7 @@ class FileStore:
         oldest = time.time() - _ASIDE_AGE_S_MAX
         for aside in (self._root / _ASIDE).iterdir():
             with suppress(OSError):  # another process was first, or this one has read access only
-                if aside.stat().st_mtime < oldest:
+                if aside.name != _REPLACE_LOCK and aside.stat().st_mtime < oldest:
                     aside.unlink()
 
     def _path(self, key: str) -> Path:
@@ -51,26 +53,42 @@ class FileStore:
         """Store bytes or a file under a new key."""
         path = self._path(key)
         source_size(source)
-        aside = self._root / _ASIDE / uuid.uuid4().hex
-        with _mapped(self._named(key)):
-            _make_directories(aside.parent)  # another program may have removed the directory
+        with _mapped(self._named(key)), self._written_aside(source) as aside:
+            path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                with aside.open("wb") as target:
-                    if isinstance(source, bytes):
-                        target.write(source)
-                    else:
-                        with source.open("rb") as origin:
-                            shutil.copyfileobj(origin, target, 1 << 20)
-                    target.flush()
-                    os.fsync(target.fileno())
-                path.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    os.link(aside, path)
-                except FileExistsError:
-                    raise PreconditionFailed(f"object {key} exists already") from None
-                self._flush_directories(path.parent)
-            finally:
-                aside.unlink(missing_ok=True)
+                os.link(aside, path)
+            except FileExistsError:
+                raise PreconditionFailed(f"object {key} exists already") from None
+            self._flush_directories(path.parent)
+
+    @contextmanager
+    def _written_aside(self, source: bytes | Path) -> Iterator[Path]:
+        """Write bytes or a file to a temporary file, durably; remove that at the end, unless it was moved."""
+        aside = self._root / _ASIDE / uuid.uuid4().hex
+        _make_directories(aside.parent)  # another program may have removed the directory
+        try:
+            with aside.open("wb") as target:
+                if isinstance(source, bytes):
+                    target.write(source)
+                else:
+                    with source.open("rb") as origin:
+                        shutil.copyfileobj(origin, target, 1 << 20)
+                target.flush()
+                os.fsync(target.fileno())
+            yield aside
+        finally:
+            aside.unlink(missing_ok=True)
+
+    def replace(self, key: str, data: bytes, etag: str) -> None:
+        """Overwrite the object that still has this etag. Raises PreconditionFailed, Unavailable."""
+        path = self._path(key)
+        with _mapped(self._named(key)), self._written_aside(data) as aside:
+            with (aside.parent / _REPLACE_LOCK).open("ab") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not path.is_file() or _etag(path.stat()) != etag:
+                    raise PreconditionFailed(f"object {key} was changed meanwhile")
+                aside.replace(path)
+            _flush_directory(path.parent)
 
     def _flush_directories(self, directory: Path) -> None:
         """Flush all directories up to the root: each is an entry in its parent, which its creator may not have flushed yet."""
@@ -82,6 +100,11 @@ class FileStore:
         """Return the whole object. Raises ObjectNotFound, Unavailable."""
         with _mapped(self._named(key)):
             return self._path(key).read_bytes()
+
+    def get_with_etag(self, key: str) -> tuple[bytes, str]:
+        """Return the whole object and the etag of these bytes. Raises ObjectNotFound, Unavailable."""
+        with _mapped(self._named(key)), self._path(key).open("rb") as source:
+            return source.read(), _etag(os.fstat(source.fileno()))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Return exactly `length` bytes from `start` on. Raises ObjectNotFound, InvalidArgument (too long), Unavailable."""
@@ -106,14 +129,15 @@ class FileStore:
             found = self._path(key).stat()
         if not stat.S_ISREG(found.st_mode):
             raise ObjectNotFound(f"there is no object {self._named(key)}")
-        return ObjectInfo(key, found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}")
+        return ObjectInfo(key, found.st_size, _etag(found))
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the objects whose keys start with `prefix`, by key. Raises Unavailable."""
+        folder = self._root / prefix.rpartition("/")[0]
         with _mapped(self._named(prefix)):
             keys = sorted(
                 path.relative_to(self._root).as_posix()
-                for path in self._root.rglob("*")
+                for path in (folder.rglob("*") if folder.is_dir() else ())
                 if path.is_file() and path.relative_to(self._root).parts[0] != _ASIDE
             )
         for key in keys:
@@ -128,6 +152,10 @@ class FileStore:
 
     def close(self) -> None:
         """Do nothing: there are no connections."""
+
+
+def _etag(found: os.stat_result) -> str:
+    return f"{found.st_ino:x}-{found.st_mtime_ns:x}"
 
 
 def _make_directories(directory: Path) -> None:

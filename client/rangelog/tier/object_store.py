@@ -1,7 +1,8 @@
 """The interface of an object store, and its checks. Blocking; safe to use from several threads.
 
-What holds for every implementation: an object appears whole or not at all; `put_if_absent` has exactly one winner; a
-missing object is ObjectNotFound, a failing store is Unavailable, never the other way round.
+What holds for every implementation: an object appears whole or not at all; `put_if_absent` has exactly one winner, and so has
+`replace` among those that name one etag; a missing object is ObjectNotFound, a failing store is Unavailable, never the other
+way round.
 """
 
 from __future__ import annotations
@@ -42,6 +43,16 @@ class ObjectStore(Protocol):
 
     def get(self, key: str) -> bytes:
         """Return the whole object. Raises ObjectNotFound, Unavailable."""
+
+    def get_with_etag(self, key: str) -> tuple[bytes, str]:
+        """Return the whole object and the etag of these bytes. Raises ObjectNotFound, Unavailable."""
+
+    def replace(self, key: str, data: bytes, etag: str) -> None:
+        """Overwrite the object that still has this etag. Only manifests are overwritten, objects with records never are.
+
+        A store that ignores If-Match overwrites whatever is there. Raises PreconditionFailed when the object was changed or is
+        gone, Unavailable.
+        """
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Return exactly `length` bytes from `start` on. Raises ObjectNotFound, InvalidArgument (too long), Unavailable."""

@@ -55,6 +55,28 @@ def open_object_store(url: str) -> ObjectStore:
     raise ConfigInvalid(f"bad tier URL: write {_FILE_FORM} or {_S3_FORM}")
 
 
+def store_location(url: str) -> str:
+    """Return where other programs find the objects of a store: its directory, or s3://bucket/prefix.
+
+    Raises:
+        ConfigInvalid: The URL is not valid.
+
+    Example:
+        >>> store_location("s3://my-bucket/logs?region=eu-central-1"), store_location("file:///var/lib/tier")
+        ('s3://my-bucket/logs', '/var/lib/tier')
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # unbalanced brackets
+        raise ConfigInvalid(f"bad tier URL: write {_FILE_FORM} or {_S3_FORM}") from None
+    if parts.scheme == "file":
+        return str(_directory(parts))
+    if parts.scheme == "s3":
+        _s3_options(parts)
+        return f"s3://{parts.netloc}/{parts.path.strip('/')}".rstrip("/")
+    raise ConfigInvalid(f"bad tier URL: write {_FILE_FORM} or {_S3_FORM}")
+
+
 def _directory(parts: SplitResult) -> Path:
     path = unquote(parts.path)
     extra = parts.netloc not in ("", "localhost") or parts.query or parts.fragment

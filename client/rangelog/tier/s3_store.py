@@ -1,7 +1,7 @@
 """An object store with the S3 protocol, by boto3. Credentials come from boto3's own chain, never from the URL.
 
-What holds: `put_if_absent` sends If-None-Match, on multipart uploads at their completion; every call has timeouts and
-boto3's standard retries; every failure is a RangelogError, in one line that names what to check.
+What holds: `put_if_absent` sends If-None-Match, on multipart uploads at their completion, and `replace` If-Match; every call
+has timeouts and boto3's standard retries; every failure is a RangelogError, in one line that names what to check.
 """
 
 from __future__ import annotations
@@ -130,6 +130,20 @@ class S3Store:
         with self._mapped(key):
             data: bytes = self._client.get_object(Bucket=self._bucket, Key=self._key(key))["Body"].read()
         return data
+
+    def get_with_etag(self, key: str) -> tuple[bytes, str]:
+        """Return the whole object and the etag of these bytes. Raises ObjectNotFound, Unavailable."""
+        with self._mapped(key):
+            answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key))
+            return answer["Body"].read(), answer["ETag"].strip('"')
+
+    def replace(self, key: str, data: bytes, etag: str) -> None:
+        """Overwrite the object that still has this etag. Raises PreconditionFailed, Unavailable."""
+        try:
+            with self._mapped(key):
+                self._client.put_object(Bucket=self._bucket, Key=self._key(key), Body=data, IfMatch=f'"{etag}"')
+        except (PreconditionFailed, ObjectNotFound) as error:
+            raise PreconditionFailed(f"object {key} in {self._where} was changed meanwhile") from error
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Return exactly `length` bytes from `start` on. Raises ObjectNotFound, InvalidArgument (too long), Unavailable."""

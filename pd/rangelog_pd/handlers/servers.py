@@ -54,6 +54,9 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
             raise PreconditionFailed(f"range server {request.server} is not registered in this incarnation")
         send_complete = driver.view.heartbeat(request, now_ms, wall_ms)
         deleted = driver.tasks.report(request.tasks)
+        for report in request.tasks:
+            if report.done:
+                driver.view.upkeep.manifests.done(report.task_id)
         tier, grace_ms = bool(driver.settings.tier_url), driver.settings.delete_grace_ms
         planner = Planner(state, driver.view, tier, now_ms, time_ms, grace_ms)
         directives = planner.directives(request.server, request.incarnation)

@@ -40,6 +40,7 @@ _BOUNDS = {
     "drop_replica": DIRECTIVES_MAX,
     "copy_replica": COPIES_MAX,
     "upload_range": UPLOADS_MAX,
+    "write_manifests": 1,
     "delete_objects": 1,
 }
 """The bound of each kind, most urgent first. Directives above the bound wait."""
@@ -72,6 +73,7 @@ class Planner:
                 told = True
             view.attention.settle(key, told=told, done=done)
         if self.tier:
+            wanted["write_manifests"] += self._manifests(server)
             wanted["delete_objects"] += self._deletions(server)
         directives = [directive for kind in _BOUNDS for directive in wanted[kind]][:DIRECTIVES_MAX]
         for directive in directives:
@@ -204,18 +206,32 @@ class Planner:
         gone = [each for object_id in oldest if self._may_be_deleted(each := self.state.objects[object_id])]
         if not gone:
             return []
-        alive = [
-            name
-            for name, registered in self.state.servers.items()
-            if self.view.health(self.state, name, registered.server.incarnation, self.now_ms) is ServerHealth.ALIVE
-        ]
-        if not alive or min(alive) != server:
+        if self._first_alive("") != server:
             return []
         chosen = gone[:DELETE_OBJECTS_MAX]
         ids = [each.object_id for each in chosen]
         directive = pd_pb2.Directive(task_id=f"delete-{ids[0]}-{ids[-1]}-{len(ids)}@{server}")
         directive.delete_objects.CopyFrom(pd_pb2.DeleteObjects(keys=[each.key for each in chosen], object_ids=ids))
         return [directive]
+
+    def _manifests(self, server: str) -> list[pd_pb2.Directive]:
+        """Return the directive to write manifests, which the first living server that knows them carries out."""
+        name, stream_ids = self.view.upkeep.manifests.batch(self.time_ms)
+        if not stream_ids or self._first_alive("manifest") != server:
+            return []
+        directive = pd_pb2.Directive(task_id=f"{name}@{server}")
+        directive.write_manifests.CopyFrom(pd_pb2.WriteManifests(stream_ids=stream_ids))
+        return [directive]
+
+    def _first_alive(self, knows: str) -> str | None:
+        """Return the first living server by name, of those that have reported a format, unless that is empty."""
+        alive = [
+            name
+            for name, registered in self.state.servers.items()
+            if self.view.health(self.state, name, registered.server.incarnation, self.now_ms) is ServerHealth.ALIVE
+            and (not knows or any(each.format == knows for each in registered.server.formats))
+        ]
+        return min(alive, default=None)
 
     def _may_be_deleted(self, found: common_pb2.Object) -> bool:
         """Whether a tombstone is old enough, and, for an abandoned upload, no server can still be uploading it."""

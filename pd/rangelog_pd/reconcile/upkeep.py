@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.due_queue import DueQueue
+from rangelog_pd.reconcile.manifest_queue import ManifestQueue
 from rangelog_pd.reconcile.sizes import StreamSizes
 from rangelog_pd.state.indexes import Hosting
 from rangelog_pd.state.store import State
@@ -42,6 +43,7 @@ class Upkeep:
         self.blocked: dict[RangeKey, None] = {}
         """Sealed ranges for which there is no candidate at the moment."""
         self.sizes = StreamSizes()
+        self.manifests = ManifestQueue()
 
     def forget(self) -> None:
         """Start over in another term of leadership."""
@@ -94,6 +96,7 @@ class Upkeep:
         self.repairs = dict(state.short)
         self.blocked = {}
         self.sizes = StreamSizes()
+        self.manifests.clear()
         for name, view in self._view.servers.items():
             view.attention.clear()
             view.reported.clear()
@@ -152,7 +155,11 @@ class Upkeep:
         if not isinstance(after, common_pb2.Stream):
             if isinstance(before, common_pb2.Stream):
                 self.sizes.forget_stream(before.stream_id)
+                if before.config.tiered:
+                    self.manifests.put(before.stream_id)
             return
+        if isinstance(before, common_pb2.Stream) and after.trim_offset > before.trim_offset and after.config.tiered:
+            self.manifests.put(after.stream_id)
         trim_ms = state.due.trims.get(after.stream_id)
         if trim_ms is not None:
             self.trims.put(after.stream_id, trim_ms)

@@ -542,7 +542,7 @@ class HeartbeatResponse(_message.Message):
     def __init__(self, directives: _Optional[_Iterable[_Union[Directive, _Mapping]]] = ..., send_complete: bool = ...) -> None: ...
 
 class Directive(_message.Message):
-    __slots__ = ("task_id", "stream_id", "range_index", "seal_replica", "upload_range", "drop_replica", "copy_replica", "delete_objects")
+    __slots__ = ("task_id", "stream_id", "range_index", "seal_replica", "upload_range", "drop_replica", "copy_replica", "delete_objects", "write_manifests")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -551,6 +551,7 @@ class Directive(_message.Message):
     DROP_REPLICA_FIELD_NUMBER: _ClassVar[int]
     COPY_REPLICA_FIELD_NUMBER: _ClassVar[int]
     DELETE_OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    WRITE_MANIFESTS_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     stream_id: int
     range_index: int
@@ -559,7 +560,8 @@ class Directive(_message.Message):
     drop_replica: DropReplica
     copy_replica: CopyReplica
     delete_objects: DeleteObjects
-    def __init__(self, task_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., seal_replica: _Optional[_Union[SealReplica, _Mapping]] = ..., upload_range: _Optional[_Union[UploadRange, _Mapping]] = ..., drop_replica: _Optional[_Union[DropReplica, _Mapping]] = ..., copy_replica: _Optional[_Union[CopyReplica, _Mapping]] = ..., delete_objects: _Optional[_Union[DeleteObjects, _Mapping]] = ...) -> None: ...
+    write_manifests: WriteManifests
+    def __init__(self, task_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., seal_replica: _Optional[_Union[SealReplica, _Mapping]] = ..., upload_range: _Optional[_Union[UploadRange, _Mapping]] = ..., drop_replica: _Optional[_Union[DropReplica, _Mapping]] = ..., copy_replica: _Optional[_Union[CopyReplica, _Mapping]] = ..., delete_objects: _Optional[_Union[DeleteObjects, _Mapping]] = ..., write_manifests: _Optional[_Union[WriteManifests, _Mapping]] = ...) -> None: ...
 
 class SealReplica(_message.Message):
     __slots__ = ("epoch", "start_offset", "end_offset")
@@ -608,6 +610,12 @@ class DeleteObjects(_message.Message):
     keys: _containers.RepeatedScalarFieldContainer[str]
     object_ids: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., object_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class WriteManifests(_message.Message):
+    __slots__ = ("stream_ids",)
+    STREAM_IDS_FIELD_NUMBER: _ClassVar[int]
+    stream_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, stream_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListServersRequest(_message.Message):
     __slots__ = ()

@@ -58,7 +58,9 @@ class Agent:
         self._process_id = new_process_id()
         self._pd = PdClient(settings.pd, token=settings.token)
         self._connections = DataConnections(token=settings.token, client_name=f"range-server {identity.name}")
-        self._tier = Uploader(self._pd, identity, store, directory.temporary_directory, settings.tier_url)
+        self._tier = Uploader(
+            self._pd, identity, store, directory.temporary_directory, settings.tier_url, directory.manifest_directory
+        )
         copier = Copier(store, self._connections, identity)
         executors: dict[str, Executor] = {
             "seal_replica": partial(seal_replica, store),
@@ -66,6 +68,7 @@ class Agent:
             "copy_replica": copier.copy_replica,
             "upload_range": self._tier.upload_range,
             "delete_objects": self._tier.delete_objects,
+            "write_manifests": self._tier.write_manifests,
         }
         self._news = asyncio.Event()
         self._tasks = DirectiveRunner(executors, self._news.set)

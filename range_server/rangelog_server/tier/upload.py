@@ -28,6 +28,7 @@ from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.read_faults import ReadFault
 from rangelog_server.ranges.reading import is_current, make_plan, read_batches
 from rangelog_server.ranges.store import Store
+from rangelog_server.tier.manifests import ManifestUpkeep
 from rangelog_server.tier.single_thread import SingleThread
 from rangelog_server.wal.log import Wal
 
@@ -53,7 +54,15 @@ _Result = TypeVar("_Result")
 class Uploader:
     """The uploads and deletions of one range server. For the event loop; the work itself runs on a thread."""
 
-    def __init__(self, pd: PdClient, identity: DirectoryIdentity, store: Store, temporary: Path, url: str) -> None:
+    def __init__(
+        self,
+        pd: PdClient,
+        identity: DirectoryIdentity,
+        store: Store,
+        temporary: Path,
+        url: str,
+        manifests: Path | None = None,
+    ) -> None:
         self._pd = pd
         self._identity = identity
         self._store = store
@@ -64,6 +73,7 @@ class Uploader:
         self._warming: asyncio.Future[None] | None = None
         self._spoiled: dict[tuple[int, int], int] = {}  # range → the object whose key holds a conflicting object
         self._worker = SingleThread("tier")
+        self._manifests = ManifestUpkeep(pd, self._object_store, manifests) if manifests is not None else None
 
     def learned_url(self, url: str) -> None:
         """Use the placement driver's URL of the object store, unless the setting has one."""
@@ -71,9 +81,13 @@ class Uploader:
             self._url, self._objects = url, None
         if self._url:
             self._warming = asyncio.ensure_future(self._worker.run(_warm_up))
+            if self._manifests is not None:
+                self._manifests.start()
 
     async def close(self) -> None:
-        """Stop; a job on the thread ends by itself."""
+        """Stop; a job on a thread ends by itself."""
+        if self._manifests is not None:
+            await self._manifests.close()
         self._worker.close()
         if self._warming is not None:
             self._warming.cancel()
@@ -92,10 +106,18 @@ class Uploader:
             position = await self._upload_span(objects, hosted, action, position)
 
     async def delete_objects(self, directive: pb.Directive) -> None:
-        """Delete objects that the state no longer holds. Raises Unavailable."""
+        """Delete objects that the state no longer holds, after the manifests that may name them. Raises Unavailable."""
         objects = await self._object_store()
+        if self._manifests is not None:
+            await self._manifests.write_before_deletion(directive.delete_objects.keys)
         for key in directive.delete_objects.keys:
             await self._run(functools.partial(objects.delete, key))
+
+    async def write_manifests(self, directive: pb.Directive) -> None:
+        """Have the manifests of streams written that were trimmed or deleted; from here on it is this server's task."""
+        if self._manifests is not None:
+            for stream_id in directive.write_manifests.stream_ids:
+                self._manifests.noted(stream_id)
 
     # ---- inside
 
@@ -123,7 +145,11 @@ class Uploader:
             raise
         finally:
             path.unlink(missing_ok=True)
-        await self._commit(prepared, written, action.epoch)
+        if self._manifests is None:
+            await self._commit(prepared, written, action.epoch)
+        else:
+            with self._manifests.committing(prepared.stream_id):
+                await self._commit(prepared, written, action.epoch)
         _log.info("uploaded", range=str(hosted), key=prepared.key, size_bytes=written.size_bytes)
         return end_offset
 

@@ -20,7 +20,14 @@ BACKOFF_S_MAX = 10.0
 WITHDRAWN_AFTER_HEARTBEATS = 4
 DONE_AGAIN_AFTER_S = 5.0
 """A directive that is repeated so long after it was reported as done is carried out again."""
-CONCURRENT_MAX = {"upload_range": 1, "copy_replica": 2, "delete_objects": 1, "seal_replica": 16, "drop_replica": 16}
+CONCURRENT_MAX = {
+    "upload_range": 1,
+    "copy_replica": 2,
+    "delete_objects": 1,
+    "write_manifests": 1,
+    "seal_replica": 16,
+    "drop_replica": 16,
+}
 
 _log = structlog.get_logger("agent")
 

@@ -68,6 +68,37 @@ def test_one_winner(tmp_path: Path) -> None:
     assert store.get("key") == b"%d" % won[0]
 
 
+def test_replace_has_one_winner(tmp_path: Path) -> None:
+    """Of many that replace the same content, one wins; who names another content, or none that is there, is refused."""
+    store = open_object_store(f"file://{tmp_path}")
+    store.put_if_absent("a/key", b"first")
+    data, etag = store.get_with_etag("a/key")
+    assert data == b"first" and etag == store.head("a/key").etag
+    won: list[int] = []
+
+    def replace(number: int) -> None:
+        try:
+            store.replace("a/key", b"%d" % number, etag)
+            won.append(number)
+        except PreconditionFailed:
+            pass
+
+    threads = [threading.Thread(target=replace, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1 and store.get("a/key") == b"%d" % won[0]
+    store.replace("a/key", b"third", store.get_with_etag("a/key")[1])
+    assert store.get("a/key") == b"third" and [info.key for info in store.list("a/")] == ["a/key"]
+    store.delete("a/key")
+    for gone in (etag, ""):
+        with pytest.raises(PreconditionFailed):
+            store.replace("a/key", b"late", gone)
+    with pytest.raises(ObjectNotFound):
+        store.get_with_etag("a/key")
+
+
 @pytest.mark.parametrize("key", ["", "/a", "a/../b", "..", "a//b", "a\n", "x" * 2000])
 def test_bad_keys(tmp_path: Path, key: str) -> None:
     """A key cannot leave the store."""
