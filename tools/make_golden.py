@@ -125,9 +125,11 @@ def messages() -> dict[Opcode, Message]:
             last=True,
             doubtful=True,
         ),
-        Opcode.LOOKUP_TIMESTAMP: data_pb2.LookupTimestamp(**of, timestamp_ms=-5, known_end_offset=2000),
+        Opcode.LOOKUP_TIMESTAMP: data_pb2.LookupTimestamp(
+            **of, timestamp_ms=-5, known_end_offset=2000, before_timestamp_ms=-4
+        ),
         Opcode.LOOKUP_TIMESTAMP_REPLY: data_pb2.LookupTimestampReply(
-            found=True, offset=1000, confirm_offset=1003, readable_end_offset=1002
+            found=True, offset=1000, confirm_offset=1003, readable_end_offset=1002, until_offset=1001
         ),
         Opcode.SEAL: data_pb2.Seal(**of, epoch=12, start_offset=900),
         Opcode.SEAL_REPLY: data_pb2.SealReply(
