@@ -179,7 +179,7 @@ def test_partitions_are_in_order(read: Callable[..., DataFrame], scaled: Produce
     frame = read("scaled")
     assert frame.rdd.getNumPartitions() == len(scaled.hot_dropped())
     parts = read("scaled", records_per_partition=500).select("shard", "offset").rdd.glom().collect()
-    assert max(map(len, parts)) == 500
+    assert max(map(len, parts)) <= 500
     for part in parts:
         (shard,) = {row.shard for row in part}
         first = part[0].offset
