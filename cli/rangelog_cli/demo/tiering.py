@@ -29,15 +29,20 @@ async def wait_tiered(metadata: StreamMetadata, bar: Bar) -> list[common_pb2.Ran
     return [found for found in await metadata.ranges() if found.state == common_pb2.RANGE_STATE_SEALED]
 
 
+def older_half(sealed: list[common_pb2.Range]) -> set[int]:
+    """The indexes of the ranges that end within the first half of the sealed offsets; the first range always."""
+    middle = sealed[-1].end_offset // 2
+    return {sealed[0].index} | {found.index for found in sealed if found.end_offset <= middle}
+
+
 async def drop_older_half(metadata: StreamMetadata, sealed: list[common_pb2.Range]) -> tuple[int, int]:
     """Make hot retention short enough for the older half, and endless again. Returns (dropped, still hot) sealed ranges.
 
     Hot retention counts from the commit of a range's object: what was tiered by the time the older half was complete goes.
     """
-    middle = sealed[-1].end_offset // 2 if sealed else 0
-    older = {found.index for found in sealed if found.end_offset <= middle}
-    if not older:
-        return 0, len(sealed)
+    if not sealed:
+        return 0, 0
+    older = older_half(sealed)
     tiered_ms = max(found.tiered_ms for found in sealed if found.index in older)
     await metadata.set_hot_retention(max(1, int(time.time() * 1000) - tiered_ms), str(uuid.uuid4()))
 

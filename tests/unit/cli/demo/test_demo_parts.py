@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rangelog_cli.demo import ack_log, command, comparison, flights, report, report_parts, timeline, verify
+from rangelog_cli.demo import ack_log, command, comparison, flights, report, report_parts, tiering, timeline, verify
+from rangelog_proto.v1 import common_pb2
 from tests.unit.cli.demo.test_topic_scene import whole_outcome
 
 
@@ -154,3 +155,14 @@ def test_spark_and_pandas_must_agree_on_every_carrier() -> None:
     ):
         assert not verify.answers_match(verify.join_answers(same | {carrier: answer}, pandas))
     assert not verify.answers_match([])
+
+
+@pytest.mark.parametrize(
+    ("ends", "older"),
+    [([10], {0}), ([60, 100], {0}), ([40, 50, 100], {0, 1}), ([10, 20, 90, 100], {0, 1})],
+    ids=["one range", "a long first range", "exactly half", "a long third range"],
+)
+def test_the_older_half_has_a_range_at_least(ends: list[int], older: set[int]) -> None:
+    """However the kills divide the stream, one range is read from the object store alone."""
+    sealed = [common_pb2.Range(index=index, end_offset=end) for index, end in enumerate(ends)]
+    assert tiering.older_half(sealed) == older
