@@ -81,6 +81,11 @@ _OWNER = "rangelog_broker.transactions.transaction_owner"
 _INQUIRIES = "rangelog_broker.transactions.inquiries"
 
 
+def _sink(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
+    """Only in the seeds that have Spark's sink."""
+    return Mutant(name, harm, (Edit(f"rangelog._sink.{module}", old, new),), first_seed=6, every=8)
+
+
 def _table(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
     """Only in the seeds that have a table."""
     return Mutant(name, harm, (Edit(module, old, new),), first_seed=1, every=8)
@@ -458,4 +463,26 @@ MUTANTS: tuple[Mutant, ...] = (
            "                self.reached[each.shard_id] = each.offset\n", "                pass\n"),
     _topic("watermark-unsettled", "a time is noted while earlier records are in flight", "rangelog._produce.time_notes",
            "                    await self._settled()\n", "                    pass\n"),
+    # ---- Spark's sink
+    _sink("sink-undecided", "a driver's decision is not carried out by the next one", "committer",
+          "        if pending is not None and not self._control_log.done:\n", "        if False:\n"),
+    _sink("sink-from-the-start", "who carries a decision out does not look what is there", "committer",
+          "await self._copied(pending, target.next_offset), {})", "0, {})"),
+    _sink("sink-looks-before-the-fence", "who carries a decision out looks before the former writer is fenced", "committer",
+          "        await target.open()\n        if target.stream_id",
+          "        known = self._control_log.last\n"
+          "        ends = await self._client.end_offset(self._target_name)\n"
+          "        early = await Committer._copied(self, known, ends) if known is not None else 0\n"
+          "        self._copied = lambda *_: asyncio.sleep(0, early)\n"
+          "        await target.open()\n        if target.stream_id"),
+    _sink("sink-done-unacked", "a decision counts as carried out before it is acked", "committer",
+          "        await target.flush()\n", "        pass\n"),
+    _sink("sink-number-again", "the last batch of work is not known to be committed", "decision",
+          "return self.last is not None and number <=", "return self.last is not None and number <"),
+    _sink("sink-undurable", "what is appended is not decided durably before", "committer",
+          "        await control.flush()\n        self._control_log.note(", "        self._control_log.note("),
+    _sink("staging-whole-stream", "a task's span begins where its staging stream does", "staging",
+          "self._start = self._writer.next_offset", "self._start = 0"),
+    _sink("staging-unacked", "a span is handed over before it is acked", "staging",
+          "        await self._writer.flush()\n", ""),
 )  # fmt: skip

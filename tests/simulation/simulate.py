@@ -154,8 +154,8 @@ async def _read_all(clients: Clients) -> dict[str, tuple[Life, list[tuple[int, b
             finals[life.label] = life, None
             continue
         final = await clients.read_all(life)
-        check_copies(cluster, life.stream_id, dict(final))
-        check_objects(cluster, life.stream_id, dict(final))
+        check_copies(cluster, life.stream_id, dict(final), fields=not life.own_fields)
+        check_objects(cluster, life.stream_id, dict(final), fields=not life.own_fields)
         finals[life.label] = life, final
     return finals
 

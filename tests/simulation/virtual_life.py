@@ -59,6 +59,8 @@ class Life:
     """Readers that follow, and where they are."""
     deleting: bool = False
     deleted: bool = False
+    own_fields: bool = False
+    """Its batches have header fields of their own, not those that the simulation draws."""
 
     @property
     def trimmed(self) -> int:

@@ -35,10 +35,15 @@ _clients: dict[tuple[int, str, str | None, str | None], rangelog.sync.Client] = 
 
 def client_for(options: Options) -> rangelog.sync.Client:
     """Return this process's client for a cluster; never one that was made before a fork."""
-    key = (os.getpid(), options.pd, options.token, options.tier_url)
+    return client_of(options.pd, options.token, options.tier_url)
+
+
+def client_of(pd: str, token: str | None, tier_url: str | None = None) -> rangelog.sync.Client:
+    """As `client_for`, by its settings."""
+    key = (os.getpid(), pd, token, tier_url)
     client = _clients.get(key)
     if client is None:
-        client = _clients[key] = rangelog.sync.connect(options.pd, token=options.token, tier_url=options.tier_url)
+        client = _clients[key] = rangelog.sync.connect(pd, token=token, tier_url=tier_url)
     return client
 
 

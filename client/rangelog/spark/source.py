@@ -19,10 +19,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
 from rangelog.spark.options import Options, parse_options
+from rangelog.spark.sink_options import parse_sink_options
 from rangelog.spark.stream_options import is_for_streaming, parse_stream_options
 from rangelog.spark.where import parse_where
 from rangelog_core.errors import ConfigInvalid, RangelogError
@@ -102,22 +111,14 @@ class FilteringReader(RangelogReader):
 
 
 class RangelogSource(DataSource):
-    """The batch data source with the format name `rangelog`. Spark makes it at `load()`, and copies it for each action."""
+    """The data source with the format name `rangelog`. Spark makes it at `load()`, and copies it for each action."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        """Check the options; take the snapshot of a topic, so that all copies have it."""
+        """Keep the options: whether they are of a read or a write, the next call shows."""
         super().__init__(options)
         self._given = dict(options)
+        self._read: tuple[Options, bool] | None = None
         self._snapshot: TopicSnapshot | None = None
-        try:
-            if is_for_streaming(self._given):
-                streaming = parse_stream_options(self._given)
-                self._parsed, self._has_names = streaming.read, streaming.has_names
-                return
-            self._parsed, self._has_names = parse_options(options), False
-            self._snapshot = _snapshot(self._parsed) if self._parsed.topic else None
-        except RangelogError as error:
-            raise error.with_traceback(None) from None
 
     @classmethod
     def name(cls) -> str:
@@ -125,10 +126,26 @@ class RangelogSource(DataSource):
         return "rangelog"
 
     def schema(self) -> StructType:
-        """The columns of the read."""
-        columns = _COLUMNS if self._parsed.payload else _COLUMNS[:2]
-        columns = [_SHARD, *columns] if self._parsed.topic else columns
-        return StructType([_STREAM, *columns] if self._has_names else columns)
+        """The columns of the read. Spark asks at `load()`: check the options, and take the snapshot that all copies have."""
+        try:
+            options, has_names = self._begin_read()
+        except RangelogError as error:
+            raise error.with_traceback(None) from None
+        columns = _COLUMNS if options.payload else _COLUMNS[:2]
+        columns = [_SHARD, *columns] if options.topic else columns
+        return StructType([_STREAM, *columns] if has_names else columns)
+
+    def _begin_read(self) -> tuple[Options, bool]:
+        """Return the options, and whether rows say of which stream they are."""
+        if self._read is None:
+            if is_for_streaming(self._given):
+                streaming = parse_stream_options(self._given)
+                self._read = (streaming.read, streaming.has_names)
+            else:
+                options = parse_options(self._given)
+                self._snapshot = _snapshot(options) if options.topic else None
+                self._read = (options, False)
+        return self._read
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for the given options."""
@@ -136,7 +153,11 @@ class RangelogSource(DataSource):
             raise ConfigInvalid(
                 f"some of these options are for spark.readStream only: {', '.join(sorted(self._given))}"
             )
-        return (FilteringReader if self._parsed.pushdown else RangelogReader)(self._parsed, self._snapshot)
+        try:
+            options, _ = self._begin_read()
+        except RangelogError as error:
+            raise error.with_traceback(None) from None
+        return (FilteringReader if options.pushdown else RangelogReader)(options, self._snapshot)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
@@ -144,6 +165,24 @@ class RangelogSource(DataSource):
 
         try:
             return RangelogStreamReader(parse_stream_options(self._given))
+        except RangelogError as error:
+            raise error.with_traceback(None) from None
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the sink of `df.write`."""
+        from rangelog.spark.sink import BatchSink, sink_of
+
+        try:
+            return BatchSink(sink_of(parse_sink_options(self._given, streaming=False), schema, overwrite=overwrite))
+        except RangelogError as error:
+            raise error.with_traceback(None) from None
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return the sink of a streaming query."""
+        from rangelog.spark.sink import StreamSink, sink_of
+
+        try:
+            return StreamSink(sink_of(parse_sink_options(self._given, streaming=True), schema, overwrite=overwrite))
         except RangelogError as error:
             raise error.with_traceback(None) from None
 

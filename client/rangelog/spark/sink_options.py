@@ -1,0 +1,54 @@
+"""The options of a sink, checked. A plain value, so that Spark can send it to the workers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rangelog_core.errors import ConfigInvalid
+from rangelog_core.ids import check_name
+
+_KNOWN = ("pd", "stream", "token", "write_id")
+_OF_SPARK = ("path", "checkpointlocation", "queryname")
+_WRITE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The options of one write.
+
+    Attributes:
+        pd: Addresses of the placement drivers; default: RANGELOG_PD.
+        stream: The stream's name; it must exist.
+        token: The cluster's token, if it requires one.
+        write_id: Of `df.write`: a name of the write. To run a write again by the same name appends nothing if it was committed
+            before, and completes it if it was cut off. "": each run is a write of its own.
+    """
+
+    pd: str
+    stream: str
+    token: str | None
+    write_id: str = ""
+
+
+def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    """Return the options of these strings. Raises ConfigInvalid, which names the option; InvalidArgument for a bad name."""
+    options = {name.lower(): value for name, value in given.items()}
+    known = [name for name in _KNOWN if not (streaming and name == "write_id")]
+    for name in options:
+        if name not in known and name not in _OF_SPARK:
+            raise ConfigInvalid(
+                f"unknown option {name!r} to write with format rangelog: choose from {', '.join(known)}"
+            )
+    pd = options.get("pd") or os.environ.get("RANGELOG_PD", "")
+    if not pd:
+        raise ConfigInvalid("no placement driver is given: .option('pd', 'host:port,…') or set RANGELOG_PD")
+    stream = options.get("stream") or options.get("path", "")
+    if not stream:
+        raise ConfigInvalid("no stream is given: .option('stream', NAME)")
+    write_id = options.get("write_id", "")
+    if write_id and not _WRITE_ID.fullmatch(write_id):
+        raise ConfigInvalid(f"option write_id is up to 100 letters, digits, '.', '_' and '-', not {write_id[:100]!r}")
+    return SinkOptions(pd=pd, stream=check_name("stream", stream), token=options.get("token"), write_id=write_id)

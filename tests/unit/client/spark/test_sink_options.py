@@ -1,0 +1,43 @@
+"""The options of a sink: what is taken, and what is refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangelog.spark.sink_options import SinkOptions, parse_sink_options
+from rangelog_core.errors import ConfigInvalid, InvalidArgument
+
+
+def test_options_are_read_whatever_their_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Spark passes them; the placement driver may be in the environment."""
+    given = {"PD": "h:1", "Stream": "s", "token": "t", "write_id": "day-1"}
+    assert parse_sink_options(given, streaming=False) == SinkOptions("h:1", "s", "t", "day-1")
+    monkeypatch.setenv("RANGELOG_PD", "e:2")
+    streaming = {"path": "s", "checkpointLocation": "/c", "queryName": "q"}
+    assert parse_sink_options(streaming, streaming=True) == SinkOptions("e:2", "s", None)
+
+
+@pytest.mark.parametrize(
+    ("given", "streaming", "said"),
+    [
+        ({"pd": "h:1"}, False, "no stream is given"),
+        ({"stream": "s"}, False, "no placement driver is given"),
+        ({"pd": "h:1", "stream": "s", "start": "0"}, False, "unknown option 'start' to write"),
+        ({"pd": "h:1", "stream": "s", "write_id": "x"}, True, "unknown option 'write_id'"),
+        ({"pd": "h:1", "stream": "s", "write_id": "a b"}, False, "write_id is up to 100 letters"),
+        ({"pd": "h:1", "topic": "n/t"}, True, "unknown option 'topic'"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], streaming: bool, said: str
+) -> None:
+    """Before anything is written."""
+    monkeypatch.delenv("RANGELOG_PD", raising=False)
+    with pytest.raises(ConfigInvalid, match=said):
+        parse_sink_options(given, streaming=streaming)
+
+
+def test_a_bad_name_is_an_invalid_argument() -> None:
+    """As everywhere."""
+    with pytest.raises(InvalidArgument, match="bad stream name"):
+        parse_sink_options({"pd": "h:1", "stream": "a/b"}, streaming=True)
