@@ -76,6 +76,18 @@ async def test_an_order_waits_for_the_rest_of_a_run_that_a_takeover_appends(benc
     assert second.closed is None
 
 
+async def test_nothing_goes_between_the_batches_of_a_run(bench: Bench) -> None:
+    """A former owner died inside the run: the next one finishes it before it takes a producer's batch, unasked."""
+    first = await bench.open()
+    for sequence, value in enumerate((b"a", b"b", b"c")):
+        await stage(bench, first, sequence, value)
+    place, data = run_of(KEY, 0, first._side.staging.batches(KEY), 0)[0]
+    await first._append_merged(place, data)
+    second = await bench.open()
+    await bench.replies.produce(second, Producer(8, 0, 0), b"x")
+    assert await bench.cluster.read(bench.topic_id, 0) == [b"a", b"b", b"c", b"x"]
+
+
 async def test_what_is_staged_between_the_two_fences_of_a_takeover_is_not_lost(bench: Bench) -> None:
     """The side log is created while the next owner claims the shard: it reads it all the same."""
     first = await bench.open()
