@@ -11,12 +11,15 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rangelog import Client, Writer
 from rangelog._sink.committer import Committer
-from rangelog._sink.decision import Decision, mark_extension
+from rangelog._sink.decision import ControlLog, Decision, mark_extension
 from rangelog._sink.staging import Output, Staging
+from rangelog._sink.target import Note, StreamTarget
 from rangelog_core.batch import encode_batch
 from rangelog_core.errors import RangelogError, WriterFenced
 from tests.simulation import virtual_streams
@@ -42,86 +45,133 @@ DIES = 0.04
 TASK_S = 6.0
 ATTEMPTS = 40
 """Of the last driver, in the calm."""
+Row = tuple[bytes | None, bytes]
+"""Key and value."""
 
 
-class _Committer(Committer):
-    """Counts what it finds."""
+class DyingCommitter(Committer):
+    """Dies between two steps."""
 
-    def __init__(self, clients: Clients, client: Client, life: Life) -> None:
-        super().__init__(client, life.name, life.stream_id, f"of-{life.name}")
-        self._clients = clients
+    mortality: Mortality
 
-    async def _copied(self, pending: Decision, end: int) -> int:
-        copied = await super()._copied(pending, end)
-        if not copied:
-            self._clients.cluster.note(CORNER_CASES[2])
-        else:
-            self._clients.cluster.note(CORNER_CASES[3 if copied < pending.batches else 4])
-        return copied
-
-    async def _decide(self, control: Writer, target: Writer, number: int, outputs: Sequence[Output]) -> Decision:
-        decision = await super()._decide(control, target, number, outputs)
-        await self._may_die()
+    async def _decide(self, control: Writer, number: int, outputs: Sequence[Output]) -> Decision:
+        decision = await super()._decide(control, number, outputs)
+        await self.mortality.may_die()
         return decision
 
-    async def _submit(self, target: Writer, data: bytes) -> None:
-        await super()._submit(target, data)
-        if self._clients.chance.random() < 0.5:
-            await target.flush()
-        await self._may_die()
+
+class _Target(StreamTarget):
+    """Counts what it finds, and dies between two batches."""
+
+    mortality: Mortality
+
+    async def copied(self, decided: Decision, log: ControlLog) -> int:
+        copied = await super().copied(decided, log)
+        note_copied(self.mortality.clients, decided, copied)
+        return copied
+
+    async def append(self, copied: int, batches: AsyncIterator[bytes], note: Note) -> None:
+        async def dying() -> AsyncIterator[bytes]:
+            async for data in batches:
+                yield data
+                if self.mortality.clients.chance.random() < 0.5:
+                    await self._open.flush()
+                await self.mortality.may_die()
+
+        await super().append(copied, dying(), note)
 
     @property
-    def target_end(self) -> int:
-        """One past the last record of the target that this committer appended."""
-        return self._target.next_offset if self._target is not None else 0
+    def end(self) -> int:
+        """One past the last record that was appended here; 0 if it is not open."""
+        return self._writer.next_offset if self._writer is not None else 0
 
-    async def _may_die(self) -> None:
-        """Die between two steps."""
+
+def note_copied(clients: Clients, decided: Decision, copied: int) -> None:
+    """Count what a driver finds of a decision that is not known to be carried out."""
+    clients.cluster.note(CORNER_CASES[2] if not copied else CORNER_CASES[3 if copied < decided.batches else 4])
+
+
+@dataclass
+class Mortality:
+    """Kills the process whose code runs, if it is a driver's."""
+
+    clients: Clients
+
+    async def may_die(self) -> None:
+        """Between two steps."""
         process = here()
-        if process.name.startswith("driver") and self._clients.chance.random() < DIES:
-            self._clients.kill(process.name)
+        if "driver" in process.name and self.clients.chance.random() < DIES:
+            self.clients.kill(process.name)
             await asyncio.sleep(0)
 
 
-class _Sink:
-    """One query's."""
+class Query:
+    """A query's drivers and tasks. What it writes, and where to, is its subclasses'."""
 
-    def __init__(self, clients: Clients, life: Life) -> None:
-        self._clients, self._life = clients, life
-        life.own_fields = True
+    def __init__(self, clients: Clients, name: str) -> None:
+        """`name`: of its processes and staging streams."""
+        self.clients = clients
+        self.name = name
         self._chance, self._note = clients.chance, clients.cluster.note
         self._next = 0
-        self._groups: list[list[list[Append]]] = []
+        self._groups: list[list[list[Row]]] = []
         """By micro-batch: the records of each group, which stay together and in order."""
         self._tasks = 0
 
-    async def drive(self) -> None:
+    def committer(self, client: Client) -> Committer:
+        """Return a driver's."""
+        raise NotImplementedError
+
+    def make_groups(self, number: int) -> list[list[Row]]:
+        """Return the records of a micro-batch."""
+        raise NotImplementedError
+
+    def committed(self, number: int, committer: Committer, *, appended: bool) -> None:
+        """A commit has returned."""
+
+    async def run(self) -> None:
+        """Start drivers, one after the other and sometimes two at a time, and kill them; then settle what is left half-way."""
+        clients, chance = self.clients, self._chance
+        drivers: list[str] = []
+        while not clients.stopping and len(drivers) < DRIVERS:
+            driver = f"{self.name}-driver{len(drivers)}"
+            drivers.append(driver)
+            clients.start(driver, _quietly(self._drive()))
+            until = clients.loop.now + chance.expovariate(1 / DRIVER_S)
+            while clients.lives_on(driver) and clients.loop.now < until:
+                await asyncio.sleep(0.1)
+            if clients.lives_on(driver) and not clients.stopping:
+                if chance.random() < 0.3:
+                    clients.loop.call_later(chance.uniform(0.1, 2.0), partial(clients.kill, driver))
+                else:
+                    clients.kill(driver)
+        for driver in drivers:
+            while clients.lives_on(driver):
+                await asyncio.sleep(0.1)
+        await self._finish()
+
+    async def _drive(self) -> None:
         """A driver that runs until it is killed."""
-        client = await self._clients.client()
-        committer = _Committer(self._clients, client, self._life)
-        while not self._clients.stopping and self._next < MICRO_BATCHES:
+        committer = self.committer(await self.clients.client())
+        while not self.clients.stopping and self._next < MICRO_BATCHES:
             if not await self._micro_batch(committer, self._next):
                 await asyncio.sleep(self._chance.uniform(0.0, 0.2))
         await committer.close()
 
-    async def finish(self) -> None:
-        """The last driver, in the calm: commits what is left half-way, and checks all."""
-        client = await self._clients.client()
-        committer = _Committer(self._clients, client, self._life)
+    async def _finish(self) -> None:
+        """The last driver, in the calm."""
+        committer = self.committer(await self.clients.client())
         number = max(0, min(self._next, len(self._groups) - 1))
         for _ in range(ATTEMPTS):
             if await self._micro_batch(committer, number):
                 break
         else:
-            self._clients.cluster.fail("a sink's last driver cannot commit in the calm")
+            self.clients.cluster.fail("a sink's last driver cannot commit in the calm")
         await committer.close()
-        self._check([value async for value in _values(client, self._life)])
 
-    # ---- a micro-batch
-
-    async def _micro_batch(self, committer: _Committer, number: int) -> bool:
+    async def _micro_batch(self, committer: Committer, number: int) -> bool:
         """Run its tasks and commit it; return whether that is done."""
-        outputs = [await self._task(number, place, groups) for place, groups in enumerate(self._planned(number))]
+        outputs = [await self._task(place, groups) for place, groups in enumerate(self._planned(number))]
         done = [output for output in outputs if output is not None]
         if len(done) < len(outputs):
             return False
@@ -131,48 +181,34 @@ class _Sink:
             self._note(f"commit of a sink: {type(error).__name__}")
             return False
         self._note(CORNER_CASES[0 if appended else 1])
-        end = committer.target_end
-        if appended and end:
-            self._clients.check_durable(self._life, end - 1, f"micro-batch {number} was committed")
+        self.committed(number, committer, appended=appended)
         if self._chance.random() < 0.8:  # else the checkpoint does not hear of it
             self._next = max(self._next, number + 1)
         return True
 
-    def _planned(self, number: int) -> list[list[list[Append]]]:
+    def _planned(self, number: int) -> list[list[list[Row]]]:
         """The groups of each task: those of one micro-batch are the same, the tasks are not."""
         while len(self._groups) <= number:
-            self._groups.append(
-                [self._group(len(self._groups), place) for place in range(self._chance.randrange(1, 5))]
-            )
+            self._groups.append(self.make_groups(len(self._groups)))
         groups = list(self._groups[number])
         self._chance.shuffle(groups)
-        tasks: list[list[list[Append]]] = [[] for _ in range(self._chance.randrange(1, 4))]
+        tasks: list[list[list[Row]]] = [[] for _ in range(self._chance.randrange(1, 4))]
         for group in groups:
             self._chance.choice(tasks).append(group)
         return tasks
 
-    def _group(self, number: int, place: int) -> list[Append]:
-        life, writer = self._life, f"k{number}.{place}"
-        now = self._clients.loop.now
-        records = [
-            Append(life.identity_of(writer, sequence), writer, sequence, -1, now)
-            for sequence in range(1, self._chance.randrange(2, 9))
-        ]
-        life.appends += records
-        return records
-
-    async def _task(self, number: int, place: int, groups: list[list[Append]]) -> Output | None:
+    async def _task(self, place: int, groups: list[list[Row]]) -> Output | None:
         """Run one task, a second attempt beside the first one if that is late; None if both fail."""
         for _ in range(2):
             self._tasks += 1
             ended: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
             work = self._attempt(place, groups, ended)
-            name = f"e{self._tasks}"
+            name = f"{self.name}-task{self._tasks}"
             beside = self._chance.random() < 0.7
-            if self._clients.start(name, work, here().name if beside else "") is None:
+            if self.clients.start(name, work, here().name if beside else "") is None:
                 return None
             if not beside and self._chance.random() < 0.1:
-                self._clients.loop.call_later(self._chance.uniform(0.0, 0.1), self._clients.kill, name)
+                self.clients.loop.call_later(self._chance.uniform(0.0, 0.1), self.clients.kill, name)
             hurried = self._chance.random() < 0.1
             with contextlib.suppress(TimeoutError, RangelogError):
                 async with asyncio.timeout(0.01 if hurried else TASK_S):
@@ -180,7 +216,7 @@ class _Sink:
             ended.add_done_callback(lambda done: done.cancelled() or done.exception())
         return None
 
-    async def _attempt(self, place: int, groups: list[list[Append]], ended: asyncio.Future[Output]) -> None:
+    async def _attempt(self, place: int, groups: list[list[Row]], ended: asyncio.Future[Output]) -> None:
         """One attempt of a task."""
         chance = self._chance
         attempt = chance.getrandbits(64)
@@ -190,11 +226,11 @@ class _Sink:
         while at < len(records):
             part = records[at : at + chance.randrange(1, 5)]
             at += len(part)
-            batches.append(_encoded(attempt, len(batches), part, chance.randrange(0, 3_000)))
+            batches.append(_encoded(attempt, len(batches), part))
         if not batches or chance.random() < 0.5:
             _tell(ended, Output(attempt, len(records), tuple(batches)))
             return
-        staging = Staging(await self._clients.client(), f"of-{self._life.name}-{place}", attempt)
+        staging = Staging(await self.clients.client(), f"of-{self.name}-{place}", attempt)
         try:
             for data in batches:
                 await staging.add([data])
@@ -206,17 +242,55 @@ class _Sink:
         finally:
             await staging.close()
 
-    # ---- judging
 
-    def _check(self, found: list[bytes]) -> None:
+class _ToStream(Query):
+    """A query that writes a stream; its values begin with identities."""
+
+    def __init__(self, clients: Clients, life: Life) -> None:
+        super().__init__(clients, life.name)
+        self._life = life
+        life.own_fields = True
+
+    def committer(self, client: Client) -> Committer:
+        """See Query."""
+        target = _Target(client, self._life.name, self._life.stream_id, "control")
+        made = DyingCommitter(client, f"of-{self.name}-control", target)
+        made.mortality = target.mortality = Mortality(self.clients)
+        return made
+
+    def make_groups(self, number: int) -> list[list[Row]]:
+        """See Query."""
+        return [self._group(number, place) for place in range(self._chance.randrange(1, 5))]
+
+    def committed(self, number: int, committer: Committer, *, appended: bool) -> None:
+        """What was appended is on two disks."""
+        assert isinstance(committer.target, _Target)
+        if appended and committer.target.end:
+            self.clients.check_durable(
+                self._life, committer.target.end - 1, f"micro-batch {number} of a sink was committed"
+            )
+
+    def _group(self, number: int, place: int) -> list[Row]:
+        life, writer = self._life, f"k{number}.{place}"
+        rows: list[Row] = []
+        for sequence in range(1, self._chance.randrange(2, 9)):
+            identity = life.identity_of(writer, sequence)
+            life.appends.append(Append(identity, writer, sequence, -1, self.clients.loop.now))
+            rows.append((None, identity + b"|" + bytes(self._chance.randrange(0, 3_000))))
+        return rows
+
+    async def check(self) -> None:
         """Each record once, in order of micro-batches, of groups that stay together."""
+        client = await self.clients.client()
+        reader = client.reader(self.name, timeout_s=60.0)
+        found = [record.value.partition(b"|")[0] async for record in reader]
         places = {
-            each.identity: (number, place, at)
+            value.partition(b"|")[0]: (number, place, at)
             for number, groups in enumerate(self._groups)
             for place, group in enumerate(groups)
-            for at, each in enumerate(group)
+            for at, (_, value) in enumerate(group)
         }
-        fail = self._clients.cluster.fail
+        fail = self.clients.cluster.fail
         if len(found) != len(set(found)) or len(found) != len(places):
             fail(f"a sink's target has {len(found)} records, {len(set(found))} of them different, not {len(places)}")
         numbers = [places[identity][0] for identity in found]
@@ -228,37 +302,15 @@ class _Sink:
 
 
 async def keep(clients: Clients, name: str) -> None:
-    """Make the target; start drivers, one after the other and sometimes two at a time, and kill them."""
-    chance = clients.chance
-    sink = _Sink(clients, await virtual_streams.create(clients, name))
-    drivers = 0
-    while not clients.stopping and drivers < DRIVERS:
-        drivers += 1
-        driver = f"driver{drivers}"
-        clients.start(driver, _quietly(sink.drive()))
-        until = clients.loop.now + chance.expovariate(1 / DRIVER_S)
-        while clients.lives_on(driver) and clients.loop.now < until:
-            await asyncio.sleep(0.1)
-        if clients.lives_on(driver) and not clients.stopping:
-            if chance.random() < 0.3:
-                later = chance.uniform(0.1, 2.0)
-                clients.loop.call_later(later, lambda name=driver: clients.kill(name))
-            else:
-                clients.kill(driver)
-    for number in range(1, drivers + 1):
-        while clients.lives_on(f"driver{number}"):
-            await asyncio.sleep(0.1)
-    await sink.finish()
+    """Make a stream, and have a query write it."""
+    query = _ToStream(clients, await virtual_streams.create(clients, name))
+    await query.run()
+    await query.check()
 
 
 async def _quietly(work: Coroutine[Any, Any, None]) -> None:
     with contextlib.suppress(RangelogError):  # of connecting: as if it had been killed before it began
         await work
-
-
-async def _values(client: Client, life: Life) -> AsyncIterator[bytes]:
-    async for record in client.reader(life.name, timeout_s=60.0):
-        yield record.value.partition(b"|")[0]
 
 
 def _tell(ended: asyncio.Future[Output], result: Output | RangelogError) -> None:
@@ -270,13 +322,15 @@ def _tell(ended: asyncio.Future[Output], result: Output | RangelogError) -> None
         ended.set_exception(result)
 
 
-def _encoded(attempt: int, number: int, records: list[Append], padding: int) -> bytes:
+def _encoded(attempt: int, number: int, rows: list[Row]) -> bytes:
+    keys = [key for key, _ in rows]
     return encode_batch(
         stream_id=0,
         range_index=0,
         epoch=0,
         base_offset=0,
-        timestamps_ms=[int(WALL_S * 1000)] * len(records),
-        values=[each.identity + b"|" + bytes(padding) for each in records],
+        timestamps_ms=[int(WALL_S * 1000)] * len(rows),
+        values=[value for _, value in rows],
+        keys=keys if any(key is not None for key in keys) else None,
         extension=mark_extension(attempt, number),
     )

@@ -33,6 +33,7 @@ from tests.simulation.virtual_time import WORLD, Process
 from tests.simulation.virtual_topic_ambushes import TopicAmbushes
 from tests.simulation.virtual_topic_planning import TopicDriver
 from tests.simulation.virtual_topic_reading import TopicReading
+from tests.simulation.virtual_topic_sink import ToTopic, has_sink
 from tests.simulation.virtual_transactions import Transactions
 from tests.simulation.virtual_watermarks import VirtualWatermarks
 
@@ -402,6 +403,8 @@ async def keep(clients: Clients, name: str) -> None:
     for number in range(PROGRAMS):
         clients.start(f"x-{name}-{number}", topics.transactions.run(f"x{number}"))
     topics.trims.topic_id = topics.topic_id
+    if has_sink(clients.cluster.seed):
+        clients.start(f"s-{name}", ToTopic(clients, topics.transactions, topics.topic_id).run())
     clients.start(f"e-{name}", topics.scale())
     topics.trims.start(f"{NAMESPACE}/{name}")
     clients.start(f"v-{name}", topics.watermarks.look())
@@ -413,7 +416,8 @@ async def keep(clients: Clients, name: str) -> None:
     await topics.supervise()
     programs = (f"x-{name}-{number}" for number in range(PROGRAMS))
     producers = (f"d-{name}-{number}" for number in range(PRODUCERS))
-    for role in (*producers, *programs, f"e-{name}", f"i-{name}"):
+    sinks = [f"s-{name}"] if has_sink(clients.cluster.seed) else []
+    for role in (*producers, *programs, *sinks, f"e-{name}", f"i-{name}"):
         while clients.lives_on(role):
             await asyncio.sleep(0.2)
     await topics.ambushes.splits_end()

@@ -111,7 +111,7 @@ def test_options_are_checked(spark: SparkSession, cluster: Cluster) -> None:
         write(frame, cluster, "no-such", strem="x")
     with pytest.raises(Exception, match="'no-such'"):
         write(frame, cluster, "no-such")
-    with pytest.raises(Exception, match="a stream cannot be overwritten"):
+    with pytest.raises(Exception, match="a stream or topic cannot be overwritten"):
         writer = frame.write.format("rangelog").option("pd", cluster.connect_string).option("stream", "no-such")
         writer.mode("overwrite").save()
     with pytest.raises(Exception, match="write_id is up to 100 letters"):

@@ -2,8 +2,8 @@
 
 What holds:
 - The decisions are in the control stream, whose writer is this committer alone: to open it fences an earlier committer.
-- Whoever appends a decision's next batch is the target's writer, and has since read the target from the decision's start. So
-  no batch is appended twice, and none is left out, whoever dies between any two steps.
+- Whoever appends a decision's next batch is the target's only writer, and has since seen what is there of the decision. So no
+  batch is appended twice, and none is left out, whoever dies between any two steps.
 - A decision is appended whole before the next is made.
 """
 
@@ -12,21 +12,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from rangelog._append.writer import Writer
 from rangelog._client import Client
-from rangelog._sink.decision import DECISION, DONE, ControlLog, Decision, Joining, Mark, StagedSpan, split
+from rangelog._sink.decision import DECISION, DONE, ControlLog, Decision, Joining, StagedSpan, split
 from rangelog._sink.staging import Output, open_writer
-from rangelog_core.batch import check_batch
-from rangelog_core.batch_extension import Tag, decode_producer
+from rangelog._sink.target import StreamTarget, Target
+from rangelog._sink.topic_target import TopicTarget
 from rangelog_core.errors import (
-    OffsetTrimmed,
     OutcomeUnknown,
     PreconditionFailed,
+    ProducerFenced,
     RangelogError,
-    StreamNotFound,
     Unavailable,
     WriterFenced,
 )
@@ -43,24 +42,22 @@ _log = logging.getLogger("rangelog.sink")
 
 
 class Committer:
-    """Commits the work of one sink, by name, to one stream. Use it from one event loop; `close` it.
+    """Commits the work of one sink to one stream or topic. Use it from one event loop; `close` it.
 
     Example:
         ```python
-        committer = Committer(client, "flights", (await client.describe_stream("flights")).stream_id, "copy-1")
+        committer = to_stream(client, "flights", (await client.describe_stream("flights")).stream_id, "copy-1")
         await committer.commit(0, [output])
         ```
     """
 
-    def __init__(self, client: Client, target: str, target_id: int, name: str) -> None:
-        """`name`: of the sink; `control_name` and the staging streams are named after it."""
+    def __init__(self, client: Client, control_name: str, target: Target) -> None:
+        """Make it with `to_stream` or `to_topic`."""
         self._client = client
-        self._target_name = target
-        self._target_id = target_id
-        self.control_name = f"{name}-control"
+        self.control_name = control_name
+        self.target = target
         self._lock = asyncio.Lock()
         self._control: Writer | None = None
-        self._target: Writer | None = None
         self._control_log = ControlLog()
         self._untrimmed_bytes = self._untrimmed_decisions = 0
 
@@ -75,9 +72,9 @@ class Committer:
             timeout_s: Limit in seconds for tries after failures.
 
         Raises:
-            WriterFenced: Another committer of this sink, or another writer of the target, goes on taking them.
-            StreamNotFound: The target is not the stream any more that it was.
-            OffsetTrimmed: The target was trimmed so far that what an earlier commit appended cannot be seen.
+            WriterFenced, ProducerFenced: Another committer of this sink, or another writer of the target, goes on taking them.
+            StreamNotFound, TopicNotFound: The target is not the one any more that it was.
+            OffsetTrimmed, PreconditionFailed: What an earlier commit has appended cannot be seen any more.
             Unavailable: The cluster does not answer in time.
         """
         deadline = time.monotonic() + timeout_s
@@ -86,9 +83,9 @@ class Committer:
             while True:
                 try:
                     return await self._commit(number, outputs)
-                except (WriterFenced, Unavailable, OutcomeUnknown) as error:
+                except (WriterFenced, ProducerFenced, Unavailable, OutcomeUnknown) as error:
                     await self._leave()
-                    fenced += isinstance(error, WriterFenced)
+                    fenced += isinstance(error, WriterFenced | ProducerFenced)
                     if fenced > _FENCED_MAX or time.monotonic() > deadline:
                         raise
                     _log.info("commit %d of %s: again after %s", number, self.control_name, error)
@@ -108,38 +105,35 @@ class Committer:
     # ---- the steps
 
     async def _commit(self, number: int, outputs: Sequence[Output]) -> bool:
-        if self._control is None or self._target is None:
-            await self._open()
-        assert self._control is not None
-        assert self._target is not None
+        control = self._control or await self._open()
         if self._control_log.has(number):
             return False
-        decision = await self._decide(self._control, self._target, number, outputs)
+        decision = await self._decide(control, number, outputs)
         kept = {output.attempt: output.batches for output in outputs if output.staged is None}
-        await self._copy(self._target, decision, 0, kept)
-        await self._finish(decision)
+        await self._carry_out(control, decision, 0, kept)
         return True
 
-    async def _open(self) -> None:
-        """Become the writer of both streams, the control stream first, and carry out what was decided before."""
-        self._control_log = ControlLog()
-        self._control = control = await open_writer(self._client, self.control_name)
-        begin = (await self._client.describe_stream(self.control_name)).trim_offset
-        if begin < control.next_offset:
-            span = (self.control_name, control.stream_id, begin, control.next_offset)
-            async for chunk in self._client.internal.records(*span):
-                for record in chunk:
-                    self._control_log.note(record.offset, record.key, record.value)
-        self._target = target = self._client.writer(self._target_name)
-        await target.open()
-        if target.stream_id != self._target_id:
-            raise StreamNotFound(f"stream {self._target_name!r} was deleted and made anew since the sink began")
-        pending = self._control_log.last
-        if pending is not None and not self._control_log.done:
-            await self._copy(target, pending, await self._copied(pending, target.next_offset), {})
-            await self._finish(pending)
+    async def _open(self) -> Writer:
+        """Become the writer of both, the control stream first, and carry out what was decided before."""
+        self._control_log = log = ControlLog()
+        control = await open_writer(self._client, self.control_name)
+        try:
+            begin = (await self._client.describe_stream(self.control_name)).trim_offset
+            if begin < control.next_offset:
+                span = (self.control_name, control.stream_id, begin, control.next_offset)
+                async for chunk in self._client.internal.records(*span):
+                    for record in chunk:
+                        log.note(record.offset, record.key, record.value)
+            await self.target.open()
+            if log.last is not None and not log.done:
+                await self._carry_out(control, log.last, await self.target.copied(log.last, log), {})
+        except BaseException:
+            await control.close(flush=False)
+            raise
+        self._control = control
+        return control
 
-    async def _decide(self, control: Writer, target: Writer, number: int, outputs: Sequence[Output]) -> Decision:
+    async def _decide(self, control: Writer, number: int, outputs: Sequence[Output]) -> Decision:
         """Make the decision durable."""
         spans: list[StagedSpan] = []
         for output in outputs:
@@ -153,37 +147,43 @@ class Committer:
                     self._untrimmed_bytes += len(value)
                 span = (self.control_name, control.stream_id, start, control.next_offset)
                 spans.append(StagedSpan(output.attempt, *span, len(output.batches), output.records))
-        decision = Decision(number, target.next_offset, tuple(spans))
+        decision = Decision(number, self.target.start, tuple(spans))
         value = decision.encode()
         offset = control.append_nowait(value, key=DECISION)
         await control.flush()
         self._control_log.note(offset, DECISION, value)
         return decision
 
-    async def _copy(self, target: Writer, decision: Decision, copied: int, kept: dict[int, tuple[bytes, ...]]) -> None:
-        """Append the decision's batches but the first `copied`, and return once they are acked. `kept`: by attempt."""
+    async def _carry_out(
+        self, control: Writer, decision: Decision, copied: int, kept: dict[int, tuple[bytes, ...]]
+    ) -> None:
+        """Append the decision's batches but the first `copied`; note that, once they are acked. `kept`: batches by attempt."""
+
+        async def note(key: bytes, value: bytes) -> None:
+            control.append_nowait(value, key=key)
+            await control.flush()
+
+        await self.target.append(copied, self._batches(decision, copied, kept), note)
+        await self._finish(control, decision)
+
+    async def _batches(
+        self, decision: Decision, copied: int, kept: dict[int, tuple[bytes, ...]]
+    ) -> AsyncIterator[bytes]:
+        """Yield the decision's batches but the first `copied`."""
         at = 0
         for span in decision.spans:
             first, at = at, at + span.batches
             if at <= copied:
                 continue
-            skipped = max(0, copied - first)
             taken = 0
             async for data in _each(kept[span.attempt]) if span.attempt in kept else self._staged(span):
                 taken += 1
-                if taken > skipped:
-                    await self._submit(target, data)
+                if first + taken > copied:
+                    yield data
             if taken != span.batches:
                 raise PreconditionFailed(
                     f"{span.stream} holds {taken} of {span.batches} staged batches of {span.attempt:#x}"
                 )
-        await target.flush()
-
-    async def _submit(self, target: Writer, data: bytes) -> None:
-        header = check_batch(data)
-        await target.ready()
-        acked = target.submit_batch(data, header)
-        acked.add_done_callback(lambda done: done.cancelled() or done.exception())  # `flush` raises it
 
     async def _staged(self, span: StagedSpan) -> AsyncIterator[bytes]:
         joining = Joining()
@@ -193,38 +193,14 @@ class Committer:
                 if data is not None:
                     yield data
 
-    async def _copied(self, pending: Decision, end: int) -> int:
-        """Return how many batches of a decision the target has up to its end."""
-        trimmed = (await self._client.describe_stream(self._target_name)).trim_offset
-        start = max(trimmed, pending.target_from)
-        marks: list[Mark] = []
-        if start < end:
-            headers = self._client.internal.batch_headers(self._target_name, self._target_id, start, end)
-            async for chunk in headers:
-                for each in chunk:
-                    field = each.fields.get(Tag.PRODUCER)
-                    if field is not None:
-                        producer = decode_producer(field)
-                        marks.append((producer.producer_id, producer.sequence))
-        copied = pending.copied(marks, cut=trimmed > pending.target_from)
-        if copied is None:
-            raise OffsetTrimmed(
-                f"stream {self._target_name!r} was trimmed up to {trimmed} while batch {pending.number} was being appended "
-                f"from {pending.target_from} on: whether it was there cannot be seen. Stream {self.control_name!r} has the "
-                "decision: delete it, and the batch is appended (again)",
-                offset=trimmed,
-            )
-        return copied
-
-    async def _finish(self, decision: Decision) -> None:
+    async def _finish(self, control: Writer, decision: Decision) -> None:
         """Note that a decision is carried out, and trim what it does not need any more. To lose the note costs a look."""
-        assert self._control is not None
         self._control_log.done = True
-        self._control.append_nowait(b"", key=DONE)
+        control.append_nowait(b"", key=DONE)
         self._untrimmed_decisions += 1
         ends = {span.stream: span.end for span in decision.spans if span.stream != self.control_name}
         if self._untrimmed_bytes > _TRIM_BYTES or self._untrimmed_decisions >= _TRIM_DECISIONS:
-            await self._control.flush()
+            await control.flush()
             ends[self.control_name] = self._control_log.last_offset
             self._untrimmed_bytes = self._untrimmed_decisions = 0
         await asyncio.gather(*(self._trim(stream, end) for stream, end in ends.items()))
@@ -236,14 +212,25 @@ class Committer:
             _log.info("%s is not trimmed to %d: %s", stream, end, error)
 
     async def _leave(self) -> None:
-        writers = [self._control, self._target]
-        self._control = self._target = None
-        for writer in writers:
-            if writer is not None:
-                with suppress(RangelogError):
-                    await writer.close(flush=False)
+        control, self._control = self._control, None
+        if control is not None:
+            with suppress(RangelogError):
+                await control.close(flush=False)
+        await self.target.leave()
 
 
-async def _each(batches: Iterable[bytes]) -> AsyncIterator[bytes]:
+def to_stream(client: Client, target: str, stream_id: int, name: str) -> Committer:
+    """Return the committer of the sink `name` to a stream, by its name and id."""
+    control_name = f"{name}-control"
+    return Committer(client, control_name, StreamTarget(client, target, stream_id, control_name))
+
+
+def to_topic(client: Client, target: str, topic_id: int, name: str) -> Committer:
+    """Return the committer of the sink `name` to a topic, by its name and id."""
+    control_name = f"{name}-control"
+    return Committer(client, control_name, TopicTarget(client, target, topic_id, control_name))
+
+
+async def _each(batches: Sequence[bytes]) -> AsyncIterator[bytes]:
     for data in batches:
         yield data

@@ -4,6 +4,7 @@ A control stream has one writer, so its decisions are in order. Its records, tol
 
     b"piece", b"batch"   parts of encoded record batches: those of tasks whose output was small
     b"decision"          JSON: the batch of work, and the spans of staged batches that are appended for it, in order
+    b"chunk"             JSON: batches of the last decision, and the transaction that is about to commit them to a topic
     b"done"              the last decision is carried out
 
 What holds: a batch of work has one decision, whatever its tasks return when it is run again. Every staged batch carries a
@@ -16,12 +17,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
 from rangelog_core.errors import Corruption, InvalidArgument, UnsupportedVersion
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 
-PIECE, BATCH, DECISION, DONE = b"piece", b"batch", b"decision", b"done"
+PIECE, BATCH, DECISION, CHUNK, DONE = b"piece", b"batch", b"decision", b"chunk", b"done"
 _VERSION = 1
 _PIECE_BYTES_MAX = RECORD_SIZE_BYTES_MAX // 2
 _BATCH_BYTES_MAX = 16 * RECORD_SIZE_BYTES_MAX
@@ -77,17 +79,12 @@ class Decision:
     @classmethod
     def decode(cls, data: bytes) -> Decision:
         """Raises Corruption, UnsupportedVersion."""
+        body = _body(data)
         try:
-            body = json.loads(data)
-            version = body["version"]
-            if version == _VERSION:
-                spans = tuple(_span(each) for each in body["spans"])
-                return cls(_whole(body["number"]), _whole(body["target_from"]), spans)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            spans = tuple(_span(each) for each in body["spans"])
+            return cls(_whole(body["number"]), _whole(body["target_from"]), spans)
+        except (ValueError, KeyError, TypeError) as error:
             raise Corruption(f"a decision of a sink does not decode: {error!r}") from error
-        raise UnsupportedVersion(
-            f"a decision of a sink has version {version!r}, this program reads {_VERSION}: upgrade it"
-        )
 
     def copied(self, marks: Iterable[Mark], *, cut: bool = False) -> int | None:
         """Return how many of its batches are in the target, which has these marks; None if that cannot be seen.
@@ -112,12 +109,40 @@ class Decision:
         return copied
 
 
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The batches [first, end) of a decision, and the number of the transaction that commits them."""
+
+    first: int
+    end: int
+    producer_id: int
+    transaction: int
+
+    def encode(self) -> bytes:
+        """Return the value of its record."""
+        return json.dumps(
+            {"version": _VERSION, "chunk": [self.first, self.end, self.producer_id, self.transaction]}
+        ).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Chunk:
+        """Raises Corruption, UnsupportedVersion."""
+        body = _body(data)
+        try:
+            first, end, producer_id, transaction = (_whole(each) for each in body["chunk"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise Corruption(f"a chunk of a sink's decision does not decode: {error!r}") from error
+        return cls(first, end, producer_id, transaction)
+
+
 class ControlLog:
     """The fold of a control stream's records."""
 
     def __init__(self) -> None:
         self.last: Decision | None = None
         self.last_offset = 0
+        self.chunk: Chunk | None = None
+        """Of the last decision: the transaction that was about to begin last."""
         self.done = True
         """Whether the last decision is known to be carried out."""
 
@@ -127,7 +152,9 @@ class ControlLog:
             decision = Decision.decode(value)
             if self.last is not None and decision.number <= self.last.number:
                 raise Corruption(f"a sink decided on {decision.number} after {self.last.number}")
-            self.last, self.last_offset, self.done = decision, offset, False
+            self.last, self.last_offset, self.chunk, self.done = decision, offset, None, False
+        elif key == CHUNK:
+            self.chunk = Chunk.decode(value)
         elif key == DONE:
             self.done = True
         elif key not in (PIECE, BATCH):
@@ -164,6 +191,20 @@ class Joining:
         whole = b"".join(self._pieces)
         self._pieces, self._size_bytes = [], 0
         return whole
+
+
+def _body(data: bytes) -> dict[str, Any]:
+    """Return the fields of a record of this version."""
+    try:
+        body = json.loads(data)
+        version = body["version"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Corruption(f"a record of a sink does not decode: {error!r}") from error
+    if version != _VERSION:
+        raise UnsupportedVersion(
+            f"a record of a sink has version {version!r}, this program reads {_VERSION}: upgrade it"
+        )
+    return body  # type: ignore[no-any-return]
 
 
 def _whole(value: object) -> int:

@@ -44,7 +44,7 @@ PARTICIPANTS_MAX = 1_000
 PINGS_PER_TIMEOUT = 3
 
 _T = TypeVar("_T")
-_COMMITTED = (
+COMMITTED_STATES = (
     transaction_pb2.TRANSACTION_STATE_WAITING,
     transaction_pb2.TRANSACTION_STATE_COMMITTING,
     transaction_pb2.TRANSACTION_STATE_COMMITTED,
@@ -330,7 +330,7 @@ class Transaction:
             return None
         if state == transaction_pb2.TRANSACTION_STATE_UNKNOWN:
             raise TransactionNotFound(f"transaction {self.number} is finished and forgotten: a later one was begun")
-        is_committed = state in _COMMITTED
+        is_committed = state in COMMITTED_STATES
         if self._stage is not _Stage.OPEN:  # otherwise records may be under way: `commit` or `abort` waits for them
             self._set(_Stage.COMMITTED if is_committed else _Stage.ABORTED)
         return is_committed

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from rangelog._produce.producer import TopicProducer
 from rangelog._produce.wire import StageWire
 from rangelog._transact.begun_ahead import BegunAhead
-from rangelog._transact.transaction import Transaction
+from rangelog._transact.transaction import COMMITTED_STATES, Transaction
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, RangelogError, WriterClosed
 from rangelog_core.ids import check_name
 from rangelog_core.net.owner_calls import OwnerCalls, journal_of
@@ -120,6 +120,18 @@ class Transactional:
         if self.current is not None:
             raise PreconditionFailed(f"transaction {self.current.number} is {self.current.stage}: end it first")
         return Transaction(self)
+
+    async def was_committed(self, number: int) -> bool:
+        """Return whether a transaction of an earlier instance was committed. For the package's own use.
+
+        After `open` that does not change any more. It is known until a later transaction is begun. Raises Unavailable,
+        RequestTimeout.
+        """
+        name = transaction_pb2.TransactionName()
+        name.CopyFrom(self.name)
+        name.number = number
+        request = pb.DescribeTransactionRequest(name=name)
+        return (await self.call(lambda stub: stub.DescribeTransaction, request)).result.state in COMMITTED_STATES
 
     # ---- for the package's own use: see transaction.Program
 

@@ -1,12 +1,13 @@
-"""The sink: `df.write.format("rangelog")` and `df.writeStream.format("rangelog")` to a stream, each record exactly once.
+"""The sink: `df.write` and `df.writeStream`, `.format("rangelog")`, to a stream or topic, each record exactly once.
 
 Tasks encode their rows in parallel. A task whose output is small hands it to the commit; others stage it in a stream of their
 own, by partition, and hand over the span. The commit, in the driver, decides which spans make the micro-batch and appends
 them in order of partitions: `rangelog._sink`.
 
 What holds: a micro-batch of a query, by the query's id and the batch's number, is appended once, whichever tasks ran twice and
-wherever the driver died. A reader may see the first part of a micro-batch before the rest. A stream has one writer, so a
-sink's commit fences any other writer of its stream.
+wherever the driver died. In a topic a micro-batch of up to 16 MiB appears as a whole, a larger one in several transactions;
+of a stream a reader may see the first part of one before the rest. A stream has one writer, so a sink's commit fences any
+other writer of its stream.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 import rangelog.sync
-from rangelog._sink.committer import Committer
+from rangelog._sink.committer import Committer, to_stream, to_topic
 from rangelog._sink.staging import Output, Staging
 from rangelog.spark.encoding import Encoder, check_schema
 from rangelog.spark.reading import client_of
 from rangelog.spark.sink_options import SinkOptions
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
-from rangelog_core.errors import ConfigInvalid, RangelogError, StreamNotFound
+from rangelog_core.errors import ConfigInvalid, RangelogError, StreamNotFound, TopicKindForbids
 from rangelog_core.limits import MIB
 
 INLINE_BYTES_MAX = 1 * MIB
 """A task's output up to this goes through the driver; above it into a staging stream."""
 _STAGED_AT_ONCE_BYTES = 4 * MIB
 _COMMITTERS_MAX = 16
-_committers: dict[tuple[int, str, str | None, int, str], Committer] = {}
-"""Of this process, by cluster, stream and sink: Spark calls each commit of a query in the same process."""
+_committers: dict[tuple[int, str, str | None, str], Committer] = {}
+"""Of this process, by cluster and sink: Spark calls each commit of a query in the same process."""
 
 
 @dataclass
@@ -55,7 +56,7 @@ class _Sink:
     """What all parts of one write know. Spark sends it from the driver to the workers, so it holds plain values only."""
 
     options: SinkOptions
-    stream_id: int
+    target_id: int
     codec: int
 
     def client(self) -> rangelog.sync.Client:
@@ -64,7 +65,8 @@ class _Sink:
 
     def name(self, query: str) -> str:
         """What the streams of a query's, or a write's, sink are named after."""
-        return f"spark-sink-{self.stream_id}-{hashlib.sha256(query.encode()).hexdigest()[:16]}"
+        kind = "topic" if self.options.topic else "stream"
+        return f"spark-sink-{kind}-{self.target_id}-{hashlib.sha256(query.encode()).hexdigest()[:16]}"
 
     def write(self, iterator: Iterator[pa.RecordBatch], query: str) -> TaskOutput:
         """Encode and stage what one attempt of a task has."""
@@ -96,10 +98,14 @@ class _Sink:
 
     def committer(self, query: str) -> Committer:
         """This process's committer of a query."""
-        key = (os.getpid(), self.options.pd, self.options.token, self.stream_id, query)
+        key = (os.getpid(), self.options.pd, self.options.token, self.name(query))
         found = _committers.pop(key, None)
         if found is None:
-            found = Committer(self.client().asynchronous, self.options.stream, self.stream_id, self.name(query))
+            client, options = self.client().asynchronous, self.options
+            if options.topic:
+                found = to_topic(client, options.topic, self.target_id, self.name(query))
+            else:
+                found = to_stream(client, options.stream, self.target_id, self.name(query))
             while len(_committers) >= _COMMITTERS_MAX:  # the one that was used longest ago
                 self.client().run(_committers.pop(next(iter(_committers))).close())
         _committers[key] = found
@@ -182,11 +188,17 @@ class BatchSink(DataSourceArrowWriter):
 
 
 def sink_of(options: SinkOptions, schema: StructType, *, overwrite: bool) -> _Sink:
-    """Return what the parts of a write share. Raises ConfigInvalid, StreamNotFound."""
+    """Return what the parts of a write share. Raises ConfigInvalid, StreamNotFound, TopicNotFound, TopicKindForbids."""
     if overwrite:
         raise ConfigInvalid(
-            "a stream cannot be overwritten: use mode('append'), and delete or trim the stream first if need be"
+            "a stream or topic cannot be overwritten: use mode('append'), and trim or truncate it first if need be"
         )
     check_schema(schema)
-    stream = client_of(options.pd, options.token).describe_stream(options.stream)
+    client = client_of(options.pd, options.token)
+    if options.topic:
+        topic = client.topics.describe(options.topic)
+        if topic.kind != "records":
+            raise TopicKindForbids(f"topic {options.topic!r} is a {topic.kind}: only records can be written by Spark")
+        return _Sink(options, topic.topic_id, CODEC_NONE)
+    stream = client.describe_stream(options.stream)
     return _Sink(options, stream.stream_id, CODEC_ZSTD if stream.compression == "zstd" else CODEC_NONE)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from rangelog_core.errors import ConfigInvalid
 from rangelog_core.ids import check_name
+from rangelog_core.topic_names import parse_topic_name
 
-_KNOWN = ("pd", "stream", "token", "write_id")
+_KNOWN = ("pd", "stream", "topic", "token", "write_id")
 _OF_SPARK = ("path", "checkpointlocation", "queryname")
 _WRITE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
@@ -21,7 +22,8 @@ class SinkOptions:
 
     Attributes:
         pd: Addresses of the placement drivers; default: RANGELOG_PD.
-        stream: The stream's name; it must exist.
+        stream: The stream's name; it must exist. "" where a topic is written.
+        topic: The topic's name, "namespace/name"; it must exist. "" where a stream is written.
         token: The cluster's token, if it requires one.
         write_id: Of `df.write`: a name of the write. To run a write again by the same name appends nothing if it was committed
             before, and completes it if it was cut off. "": each run is a write of its own.
@@ -29,6 +31,7 @@ class SinkOptions:
 
     pd: str
     stream: str
+    topic: str
     token: str | None
     write_id: str = ""
 
@@ -46,9 +49,20 @@ def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOpti
     if not pd:
         raise ConfigInvalid("no placement driver is given: .option('pd', 'host:port,…') or set RANGELOG_PD")
     stream = options.get("stream") or options.get("path", "")
-    if not stream:
-        raise ConfigInvalid("no stream is given: .option('stream', NAME)")
+    topic = options.get("topic", "")
+    if not stream and not topic:
+        raise ConfigInvalid("no stream is given: .option('stream', NAME), or .option('topic', NAME)")
+    if stream and topic:
+        raise ConfigInvalid(
+            f"both a stream and a topic are given: {stream[:100]!r} and {topic[:100]!r}; give one of them"
+        )
     write_id = options.get("write_id", "")
     if write_id and not _WRITE_ID.fullmatch(write_id):
         raise ConfigInvalid(f"option write_id is up to 100 letters, digits, '.', '_' and '-', not {write_id[:100]!r}")
-    return SinkOptions(pd=pd, stream=check_name("stream", stream), token=options.get("token"), write_id=write_id)
+    return SinkOptions(
+        pd=pd,
+        stream=check_name("stream", stream) if stream else "",
+        topic=str(parse_topic_name(topic)) if topic else "",
+        token=options.get("token"),
+        write_id=write_id,
+    )

@@ -11,10 +11,11 @@ from rangelog_core.errors import ConfigInvalid, InvalidArgument
 def test_options_are_read_whatever_their_case(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Spark passes them; the placement driver may be in the environment."""
     given = {"PD": "h:1", "Stream": "s", "token": "t", "write_id": "day-1"}
-    assert parse_sink_options(given, streaming=False) == SinkOptions("h:1", "s", "t", "day-1")
+    assert parse_sink_options(given, streaming=False) == SinkOptions("h:1", "s", "", "t", "day-1")
     monkeypatch.setenv("RANGELOG_PD", "e:2")
     streaming = {"path": "s", "checkpointLocation": "/c", "queryName": "q"}
-    assert parse_sink_options(streaming, streaming=True) == SinkOptions("e:2", "s", None)
+    assert parse_sink_options({"topic": "t"}, streaming=True).topic == "default/t"
+    assert parse_sink_options(streaming, streaming=True) == SinkOptions("e:2", "s", "", None)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_options_are_read_whatever_their_case(monkeypatch: pytest.MonkeyPatch) -
         ({"pd": "h:1", "stream": "s", "start": "0"}, False, "unknown option 'start' to write"),
         ({"pd": "h:1", "stream": "s", "write_id": "x"}, True, "unknown option 'write_id'"),
         ({"pd": "h:1", "stream": "s", "write_id": "a b"}, False, "write_id is up to 100 letters"),
-        ({"pd": "h:1", "topic": "n/t"}, True, "unknown option 'topic'"),
+        ({"pd": "h:1", "topic": "n/t", "stream": "s"}, True, "both a stream and a topic"),
     ],
 )
 def test_what_is_wrong_is_named(

@@ -1,0 +1,112 @@
+"""A topic as the target of a sink: staged batches become transactions of one transactional id, each of some MiB.
+
+What holds:
+- Before a transaction is begun, the control stream says which batches it holds and its number. Transactions are of one id, one
+  after the other, so of all of them only the outcome of the last one that was noted can be unknown.
+- `open` begins a new epoch of the id: what the former writer left open is aborted, and its late calls are refused. Then the
+  last one noted is committed or never will be.
+- A batch of work that fits into one transaction appears as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+
+from rangelog._client import Client
+from rangelog._sink.decision import CHUNK, Chunk, ControlLog, Decision
+from rangelog._sink.target import Note
+from rangelog._transact.transaction import Transaction
+from rangelog._transact.transactional import Transactional
+from rangelog_core.batch import decode_records
+from rangelog_core.errors import PreconditionFailed, RangelogError, TopicNotFound, Unavailable
+from rangelog_core.limits import MIB
+from rangelog_core.record import Record
+
+CHUNK_BYTES = 16 * MIB
+"""Encoded batches of one transaction: they are held in memory."""
+
+
+class TopicTarget:
+    """See the module."""
+
+    def __init__(self, client: Client, name: str, topic_id: int, control_name: str) -> None:
+        """`control_name`: also the transactional id."""
+        self._client = client
+        self._name = name
+        self._topic_id = topic_id
+        self._id = control_name
+        self._program: Transactional | None = None
+
+    async def open(self) -> None:
+        """See Target."""
+        topic = await self._client.topics.describe(self._name)
+        if topic.topic_id != self._topic_id:
+            raise TopicNotFound(f"topic {self._name!r} was deleted and made anew since the sink began")
+        self._program = self._client.transactional(self._id)
+        await self._program.open()
+
+    @property
+    def start(self) -> int:
+        """Nothing: what is there is known by the transactions that are noted."""
+        return 0
+
+    async def copied(self, decided: Decision, log: ControlLog) -> int:
+        """See Target. Raises PreconditionFailed if the coordinator has forgotten the transactional id."""
+        chunk = log.chunk
+        if chunk is None:
+            return 0
+        program = self._open
+        if chunk.producer_id != program.name.producer_id:
+            raise PreconditionFailed(
+                f"the transactional id {self._id!r} was idle for so long that it was forgotten: whether the batches from "
+                f"{chunk.first} to {chunk.end} of {decided.number} were committed cannot be seen. Stream {self._id!r} has the "
+                "decision: delete it, and the batch is appended (again)"
+            )
+        return chunk.end if await program.was_committed(chunk.transaction) else chunk.first
+
+    async def append(self, copied: int, batches: AsyncIterator[bytes], note: Note) -> None:
+        """See Target. Raises Unavailable where a transaction was aborted: append what is left again."""
+        gathered: list[bytes] = []
+        size_bytes = 0
+        async for data in batches:
+            if gathered and size_bytes + len(data) > CHUNK_BYTES:
+                await self._transact(copied, gathered, note)
+                copied += len(gathered)
+                gathered, size_bytes = [], 0
+            gathered.append(data)
+            size_bytes += len(data)
+        if gathered:
+            await self._transact(copied, gathered, note)
+
+    async def leave(self) -> None:
+        """See Target."""
+        program, self._program = self._program, None
+        if program is not None:
+            with suppress(RangelogError):
+                await program.leave()
+
+    async def _transact(self, first: int, batches: Sequence[bytes], note: Note) -> None:
+        """Commit some batches, the decision's from `first` on."""
+        program = self._open
+        chunk = Chunk(first, first + len(batches), program.name.producer_id, program.name.number + 1)
+        await note(CHUNK, chunk.encode())
+        try:
+            async with program.transaction() as transaction:
+                if transaction.number != chunk.transaction:
+                    raise Unavailable(f"transaction {chunk.transaction} of {self._id!r} was aborted before it was used")
+                for data in batches:
+                    for record in decode_records(data):
+                        await self._submit(transaction, record)
+        except PreconditionFailed as error:  # it was open for too long, or a shard ended under it
+            raise Unavailable(f"transaction {chunk.transaction} of {self._id!r} was aborted: {error}") from error
+
+    async def _submit(self, transaction: Transaction, record: Record) -> None:
+        await transaction.submit(
+            self._name, record.value, key=record.key, headers=record.headers, timestamp=record.timestamp_ms
+        )
+
+    @property
+    def _open(self) -> Transactional:
+        assert self._program is not None, "the target is not open"
+        return self._program
