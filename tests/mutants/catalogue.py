@@ -6,31 +6,7 @@ code. What is not here: `two-disks` is the promise's own bound, not a choice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Edit:
-    """In this module, this text becomes that."""
-
-    module: str
-    old: str
-    new: str
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One wrong choice, and what it would do to people."""
-
-    name: str
-    harm: str
-    edits: tuple[Edit, ...]
-    first_seed: int = 0
-    every: int = 1
-    """The seeds that are tried: where only some have what it is about."""
-    test: str = ""
-    """The file of the test that catches it, where the moments that must meet are too rare for seeds."""
-
+from tests.mutants.mutant import Edit, Mutant
 
 _QUORUM = "rangelog.protocol.quorum"
 _RECOVERY = "rangelog.protocol.recovery"
@@ -64,9 +40,12 @@ def _topic(name: str, harm: str, module: str, old: str, new: str, *, first_seed:
 
 
 def _rare(name: str, harm: str, module: str, old: str, new: str, test: str) -> Mutant:
-    return Mutant(name, harm, (Edit(module, old, new),), test=f"tests/unit/broker/{test}")
+    return Mutant(
+        name, harm, (Edit(module, old, new),), test=test if test.startswith("tests/") else f"tests/unit/broker/{test}"
+    )
 
 
+_COMMITTER_TEST = "tests/unit/client/sink/test_committer.py"
 _LOSES = 192
 """Every so many seeds a topic loses records in one way: tests/simulation/virtual_retention.py."""
 _SHARDS = "rangelog_broker.shards"
@@ -465,22 +444,29 @@ MUTANTS: tuple[Mutant, ...] = (
            "                    await self._settled()\n", "                    pass\n"),
     # ---- Spark's sink
     _sink("sink-undecided", "a driver's decision is not carried out by the next one", "committer",
-          "        if pending is not None and not self._control_log.done:\n", "        if False:\n"),
+          "            if log.last is not None and not log.done:\n", "            if False:\n"),
     _sink("sink-from-the-start", "who carries a decision out does not look what is there", "committer",
-          "await self._copied(pending, target.next_offset), {})", "0, {})"),
-    _sink("sink-looks-before-the-fence", "who carries a decision out looks before the former writer is fenced", "committer",
-          "        await target.open()\n        if target.stream_id",
-          "        known = self._control_log.last\n"
-          "        ends = await self._client.end_offset(self._target_name)\n"
-          "        early = await Committer._copied(self, known, ends) if known is not None else 0\n"
-          "        self._copied = lambda *_: asyncio.sleep(0, early)\n"
-          "        await target.open()\n        if target.stream_id"),
-    _sink("sink-done-unacked", "a decision counts as carried out before it is acked", "committer",
-          "        await target.flush()\n", "        pass\n"),
+          "await self.target.copied(log.last, log), {})", "0, {})"),
+    _sink("sink-looks-before-the-fence", "who carries a decision out looks before the former writer is fenced", "target",
+          "        await writer.open()\n",
+          "        self.known_end = await self._client.end_offset(self._name)\n        await writer.open()\n").and_also(
+          "rangelog._sink.target", "decided.target_from), self._open.next_offset", "decided.target_from), self.known_end"),
+    _sink("sink-done-unacked", "a decision counts as carried out before it is acked", "target",
+          "        await writer.flush()\n", "        pass\n"),
     _sink("sink-number-again", "the last batch of work is not known to be committed", "decision",
           "return self.last is not None and number <=", "return self.last is not None and number <"),
     _sink("sink-undurable", "what is appended is not decided durably before", "committer",
           "        await control.flush()\n        self._control_log.note(", "        self._control_log.note("),
+    _rare("sink-chunk-unasked", "a transaction whose outcome is not known is sent again", "rangelog._sink.topic_target",
+          "return chunk.end if await program.was_committed(chunk.transaction) else chunk.first", "return chunk.first",
+          _COMMITTER_TEST),
+    _rare("sink-chunk-believed", "a transaction that was about to begin is taken for committed", "rangelog._sink.topic_target",
+          "return chunk.end if await program.was_committed(chunk.transaction) else chunk.first", "return chunk.end",
+          _COMMITTER_TEST),
+    _rare("sink-chunk-noted-late", "a transaction is noted when it is committed", "rangelog._sink.topic_target",
+          "        await note(CHUNK, chunk.encode())\n        try:\n", "        try:\n", _COMMITTER_TEST).and_also(
+          "rangelog._sink.topic_target", "            await transaction.commit()\n",
+          "            await transaction.commit()\n            await note(CHUNK, chunk.encode())\n"),
     _sink("staging-whole-stream", "a task's span begins where its staging stream does", "staging",
           "self._start = self._writer.next_offset", "self._start = 0"),
     _sink("staging-unacked", "a span is handed over before it is acked", "staging",

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from tests.mutants.catalogue import Edit, Mutant
+from tests.mutants.mutant import Edit, Mutant
 
 
 class StaleMutant(Exception):

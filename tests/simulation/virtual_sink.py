@@ -108,6 +108,9 @@ class Mortality:
 class Query:
     """A query's drivers and tasks. What it writes, and where to, is its subclasses'."""
 
+    driver_s = DRIVER_S
+    """How long a driver lives on average."""
+
     def __init__(self, clients: Clients, name: str) -> None:
         """`name`: of its processes and staging streams."""
         self.clients = clients
@@ -137,7 +140,7 @@ class Query:
             driver = f"{self.name}-driver{len(drivers)}"
             drivers.append(driver)
             clients.start(driver, _quietly(self._drive()))
-            until = clients.loop.now + chance.expovariate(1 / DRIVER_S)
+            until = clients.loop.now + chance.expovariate(1 / self.driver_s)
             while clients.lives_on(driver) and clients.loop.now < until:
                 await asyncio.sleep(0.1)
             if clients.lives_on(driver) and not clients.stopping:

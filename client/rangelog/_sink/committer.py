@@ -30,6 +30,7 @@ from rangelog_core.errors import (
     WriterFenced,
 )
 from rangelog_core.limits import MIB
+from rangelog_core.stream_config import StreamConfig
 
 COMMIT_TIMEOUT_S = 120.0
 _FENCED_MAX = 3
@@ -37,7 +38,8 @@ _FENCED_MAX = 3
 _RETRY_S = 0.2
 _TRIM_BYTES = 8 * MIB
 _TRIM_DECISIONS = 64
-"""The control stream is trimmed after so much: what the next committer reads."""
+"""The control stream is trimmed after so much, by whole ranges: what the next committer reads."""
+_CONTROL = StreamConfig(tiered=False, range_size_bytes_max=_TRIM_BYTES)
 _log = logging.getLogger("rangelog.sink")
 
 
@@ -116,7 +118,7 @@ class Committer:
     async def _open(self) -> Writer:
         """Become the writer of both, the control stream first, and carry out what was decided before."""
         self._control_log = log = ControlLog()
-        control = await open_writer(self._client, self.control_name)
+        control = await open_writer(self._client, self.control_name, _CONTROL)
         try:
             begin = (await self._client.describe_stream(self.control_name)).trim_offset
             if begin < control.next_offset:
@@ -206,8 +208,11 @@ class Committer:
         await asyncio.gather(*(self._trim(stream, end) for stream, end in ends.items()))
 
     async def _trim(self, stream: str, end: int) -> None:
+        """Trim what is sealed of a stream below `end`."""
         try:
-            await self._client.trim_stream(stream, end)
+            info = await self._client.describe_stream(stream)
+            if min(end, info.next_offset) > info.trim_offset:
+                await self._client.trim_stream(stream, min(end, info.next_offset))
         except RangelogError as error:
             _log.info("%s is not trimmed to %d: %s", stream, end, error)
 

@@ -17,7 +17,7 @@ from rangelog_core.errors import StreamExists, StreamNotFound
 from rangelog_core.limits import MIB
 from rangelog_core.stream_config import StreamConfig
 
-STAGING = StreamConfig(tiered=False, range_size_bytes_max=64 * MIB)
+_STAGING = StreamConfig(tiered=False, range_size_bytes_max=64 * MIB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Staging:
     async def add(self, batches: Sequence[bytes]) -> None:
         """Append encoded batches. Raises WriterFenced once another attempt has begun, and as `Client.writer`."""
         if self._writer is None:
-            self._writer = await open_writer(self._client, self._stream)
+            self._writer = await open_writer(self._client, self._stream, _STAGING)
             self._start = self._writer.next_offset
         for data in batches:
             for key, value in split(data):
@@ -67,14 +67,14 @@ class Staging:
             await self._writer.close(flush=False)
 
 
-async def open_writer(client: Client, stream: str) -> Writer:
+async def open_writer(client: Client, stream: str, config: StreamConfig) -> Writer:
     """Return the writer of a stream of the sink, made if it does not exist. Raises as `Writer.open`, OutcomeUnknown."""
     writer = client.writer(stream)
     try:
         await writer.open()
     except StreamNotFound:
         with suppress(StreamExists):
-            await client.create_stream(stream, STAGING)
+            await client.create_stream(stream, config)
         writer = client.writer(stream)
         await writer.open()
     return writer

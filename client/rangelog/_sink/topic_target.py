@@ -92,12 +92,14 @@ class TopicTarget:
         chunk = Chunk(first, first + len(batches), program.name.producer_id, program.name.number + 1)
         await note(CHUNK, chunk.encode())
         try:
-            async with program.transaction() as transaction:
-                if transaction.number != chunk.transaction:
-                    raise Unavailable(f"transaction {chunk.transaction} of {self._id!r} was aborted before it was used")
-                for data in batches:
-                    for record in decode_records(data):
-                        await self._submit(transaction, record)
+            transaction = program.transaction()  # after an error `open` aborts it
+            await transaction.begin()
+            if transaction.number != chunk.transaction:
+                raise Unavailable(f"transaction {chunk.transaction} of {self._id!r} was aborted before it was used")
+            for data in batches:
+                for record in decode_records(data):
+                    await self._submit(transaction, record)
+            await transaction.commit()
         except PreconditionFailed as error:  # it was open for too long, or a shard ended under it
             raise Unavailable(f"transaction {chunk.transaction} of {self._id!r} was aborted: {error}") from error
 
