@@ -119,10 +119,14 @@ def test_options_are_checked(spark: SparkSession, cluster: Cluster) -> None:
 
 
 class Copying:
-    """A query that copies one stream into another, by its checkpoint."""
+    """A query that copies a stream into another one or a topic, by its checkpoint."""
 
-    def __init__(self, spark: SparkSession, cluster: Cluster, folder: Path, source: str, target: str) -> None:
-        self.spark, self.cluster, self.folder, self.source, self.target = spark, cluster, folder, source, target
+    def __init__(
+        self, spark: SparkSession, cluster: Cluster, folder: Path, source: str, target: str, topic: str = ""
+    ) -> None:
+        self.spark, self.cluster, self.source = spark, cluster, source
+        self.target = {"topic": topic} if topic else {"stream": target}
+        self.checkpoint = folder / "checkpoint"
 
     def start(self, **trigger: Any) -> StreamingQuery:
         """Start it; by default it ends with what is acked now."""
@@ -134,7 +138,7 @@ class Copying:
             .load(self.source)
         )
         writer = frame.writeStream.format("rangelog").option("pd", self.cluster.connect_string)
-        writer = writer.option("stream", self.target).option("checkpointLocation", str(self.folder / "checkpoint"))
+        writer = writer.options(**self.target).option("checkpointLocation", str(self.checkpoint))
         return writer.trigger(**(trigger or {"availableNow": True})).start()
 
     def run(self) -> None:
@@ -142,20 +146,55 @@ class Copying:
         query = self.start()
         assert query.awaitTermination(120)
 
+    def forget_the_last_commit(self) -> None:
+        """As if the driver had died between the sink's commit and the checkpoint's: Spark then runs that batch again."""
+        commits = list((self.checkpoint / "commits").iterdir())
+        newest = max(int(path.name) for path in commits if path.name.isdigit())
+        for path in commits:
+            if path.name.lstrip(".").split(".")[0] == str(newest):
+                path.unlink()
+
 
 def test_a_query_copies_each_record_once(
     spark: SparkSession, cluster: Cluster, client: rangelog.sync.Client, streams: Streams, tmp_path: Path
 ) -> None:
-    """Over micro-batches and restarts, also one whose commit the checkpoint has lost: Spark then runs that batch again."""
+    """Over micro-batches and restarts, also after a commit that the checkpoint has lost."""
     filled = streams.fill("sink-query-source", 2_000)
     client.create_stream("sink-query-target")
     copying = Copying(spark, cluster, tmp_path, "sink-query-source", "sink-query-target")
     copying.run()
     assert rows_of(client, "sink-query-target") == filled.rows
-    commits = sorted((tmp_path / "checkpoint" / "commits").iterdir(), key=lambda path: path.name)
-    newest = max(int(path.name) for path in commits if path.name.isdigit())
-    for path in commits:
-        if path.name.lstrip(".").split(".")[0] == str(newest):
-            path.unlink()
+    copying.forget_the_last_commit()
     copying.run()
     assert rows_of(client, "sink-query-target") == filled.rows
+
+
+def test_a_query_writes_a_topic(
+    spark: SparkSession, cluster: Cluster, client: rangelog.sync.Client, streams: Streams, tmp_path: Path
+) -> None:
+    """Each record once, those of a key in their order, over restarts and a lost commit of the checkpoint."""
+    filled = streams.fill("sink-topic-source", 1_500)
+    client.topics.create("sink-topic", shards=3)
+    copying = Copying(spark, cluster, tmp_path, "sink-topic-source", "", topic="sink-topic")
+    copying.run()
+    copying.forget_the_last_commit()
+    copying.run()
+    found = list(client.topic_reader("sink-topic", follow=True, end=client.topics.cut("sink-topic", "tail")))
+    assert sorted((r.timestamp_ms, r.key, r.value, dict(r.headers)) for r in found) == sorted(
+        (stamp, key, value, headers) for _, stamp, key, value, headers in filled.rows
+    )
+    for key in {row[2] for row in filled.rows} - {None}:
+        stamps = [r.timestamp_ms for r in found if r.key == key]
+        assert stamps == sorted(stamps)
+
+
+def test_a_table_and_an_unknown_topic_are_refused(
+    spark: SparkSession, cluster: Cluster, client: rangelog.sync.Client
+) -> None:
+    """In one sentence, before anything runs."""
+    client.tables.create("sink-table")
+    frame = spark.range(1).selectExpr("'a' AS value")
+    for topic, said in (("sink-table", "only records can be written"), ("no-such", "no-such")):
+        with pytest.raises(Exception, match=said):
+            writer = frame.write.format("rangelog").option("pd", cluster.connect_string).option("topic", topic)
+            writer.mode("append").save()

@@ -36,8 +36,10 @@ async def read_back(client: Client, stream: str, flights: Sequence[Flight], bar:
     return comparison
 
 
-async def ask_spark(directory: Path, pds: str, stream: str, count: int) -> list[CarrierRow]:
+async def ask_spark(directory: Path, pds: str, stream: str, count: int) -> tuple[list[CarrierRow], list[CarrierRow]]:
     """Run the query in Spark, and in pandas over the first `count` flights; return one row per carrier.
+
+    The second list is of the topic into which Spark has copied the stream.
 
     Raises Unavailable when the Spark job fails, RequestTimeout when it takes too long.
     """
@@ -57,8 +59,9 @@ async def ask_spark(directory: Path, pds: str, stream: str, count: int) -> list[
         job.kill()
     if job.returncode != 0:
         raise Unavailable(f"the Spark job ended with exit code {job.returncode}: {job.last_words()}")
-    found = {row[0]: row[1:] for row in json.loads(output.read_text())["rows"]}
-    return join_answers(found, expected)
+    answers = json.loads(output.read_text())
+    rows, copied = (join_answers({row[0]: row[1:] for row in answers[name]}, expected) for name in ("rows", "copied"))
+    return rows, copied
 
 
 def ask_pandas(count: int) -> dict[str, tuple[int, float, float]]:

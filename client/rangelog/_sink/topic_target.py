@@ -5,11 +5,14 @@ What holds:
   after the other, so of all of them only the outcome of the last one that was noted can be unknown.
 - `open` begins a new epoch of the id: what the former writer left open is aborted, and its late calls are refused. Then the
   last one noted is committed or never will be.
-- A batch of work that fits into one transaction appears as a whole.
+- A batch of work that fits into one transaction appears as a whole. When `append` returns its records are in their shards,
+  unless a broker has just died.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
@@ -25,6 +28,8 @@ from rangelog_core.record import Record
 
 CHUNK_BYTES = 16 * MIB
 """Encoded batches of one transaction: they are held in memory."""
+MERGED_S = 5.0
+PAUSE_S = (0.002, 0.1)
 
 
 class TopicTarget:
@@ -78,6 +83,7 @@ class TopicTarget:
             size_bytes += len(data)
         if gathered:
             await self._transact(copied, gathered, note)
+            await self._until_merged()
 
     async def leave(self) -> None:
         """See Target."""
@@ -102,6 +108,15 @@ class TopicTarget:
             await transaction.commit()
         except PreconditionFailed as error:  # it was open for too long, or a shard ended under it
             raise Unavailable(f"transaction {chunk.transaction} of {self._id!r} was aborted: {error}") from error
+
+    async def _until_merged(self) -> None:
+        """Wait a while for the last transaction's records to be in their shards: who reads next expects them."""
+        program, deadline = self._open, time.monotonic() + MERGED_S
+        pause_s = PAUSE_S[0]
+        with suppress(RangelogError):  # it is committed, whatever this answers
+            while not await program.is_merged(program.name.number) and time.monotonic() < deadline:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_S[1])
 
     async def _submit(self, transaction: Transaction, record: Record) -> None:
         await transaction.submit(

@@ -122,16 +122,24 @@ class Transactional:
         return Transaction(self)
 
     async def was_committed(self, number: int) -> bool:
-        """Return whether a transaction of an earlier instance was committed. For the package's own use.
+        """Return whether a transaction of an earlier instance was committed. For the package's own use, as the next one.
 
         After `open` that does not change any more. It is known until a later transaction is begun. Raises Unavailable,
         RequestTimeout.
         """
+        return await self._state(number) in COMMITTED_STATES
+
+    async def is_merged(self, number: int) -> bool:
+        """Return whether all records of a committed transaction are in their shards. Raises Unavailable, RequestTimeout."""
+        return await self._state(number) == transaction_pb2.TRANSACTION_STATE_COMMITTED
+
+    async def _state(self, number: int) -> transaction_pb2.TransactionState:
         name = transaction_pb2.TransactionName()
         name.CopyFrom(self.name)
         name.number = number
         request = pb.DescribeTransactionRequest(name=name)
-        return (await self.call(lambda stub: stub.DescribeTransaction, request)).result.state in COMMITTED_STATES
+        answer: pb.DescribeTransactionResponse = await self.call(lambda stub: stub.DescribeTransaction, request)
+        return answer.result.state
 
     # ---- for the package's own use: see transaction.Program
 

@@ -1,0 +1,95 @@
+"""A driver and its tasks' processes killed in mid-query: what the sink appended equals what the source has, exactly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import rangelog.sync
+from rangelog_cli.local.processes import Cluster, wait_until
+from tests.spark.conftest import Streams
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+DRIVER = Path(__file__).parent / "copying_driver.py"
+RECORDS = 4_000
+KILLS_AT = [300, 1_200]
+"""So many records in the target, before the driver is killed."""
+ENDS_S = 120.0
+
+
+class Driver:
+    """One run of the driver, in a process group of its own."""
+
+    def __init__(self, cluster: Cluster, folder: Path, kind: str, source: str, target: str) -> None:
+        arguments = [cluster.connect_string, source, kind, target, str(folder / "checkpoint")]
+        self.log = folder / "driver.log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(DRIVER), *arguments], stdout=log, stderr=log, start_new_session=True
+            )
+
+    def kill(self) -> None:
+        """Kill the driver, its JVM and their Python workers."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def kill_workers(self) -> int:
+        """Kill the processes in which tasks run; return how many."""
+        killed = 0
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                command = (path / "cmdline").read_bytes()
+                if b"pyspark.daemon" in command and os.getpgid(int(path.name)) == self.process.pid:
+                    os.kill(int(path.name), signal.SIGKILL)
+                    killed += 1
+        return killed
+
+
+def target_of(client: rangelog.sync.Client, kind: str, name: str) -> Callable[[], list[tuple[bytes | None, bytes]]]:
+    """Make it; return what reads it."""
+    if kind == "stream":
+        client.create_stream(name)
+        return lambda: [(each.key, each.value) for each in client.reader(name)]
+    client.topics.create(name, shards=2)
+    return lambda: [(each.key, each.value) for each in client.topic_reader(name)]
+
+
+@pytest.mark.parametrize("kind", ["stream", "topic"])
+def test_killed_drivers_and_workers_lose_and_repeat_nothing(
+    cluster: Cluster, client: rangelog.sync.Client, streams: Streams, tmp_path: Path, kind: str
+) -> None:
+    """The driver is killed twice and the workers once, each in the midst of the copy."""
+    source, name = f"kills-{kind}-source", f"kills-{kind}"
+    filled = streams.fill(source, RECORDS)
+    found = target_of(client, kind, name)
+    for count in KILLS_AT:
+        driver = Driver(cluster, tmp_path, kind, source, name)
+        try:
+            wait_until(lambda count=count: len(found()) >= count, ENDS_S, f"the driver is slow: {driver.log}")
+        finally:
+            driver.kill()
+    before = len(found())
+    assert before < RECORDS, "the driver was done before it was killed"
+    driver = Driver(cluster, tmp_path, kind, source, name)
+    try:
+        wait_until(lambda: len(found()) > before, ENDS_S, f"the driver is slow: {driver.log}")
+        assert driver.kill_workers()
+        driver.process.wait(ENDS_S)
+    finally:
+        driver.kill()
+    assert driver.process.returncode == 0, driver.log.read_text()[-2_000:]
+    wanted = [(key, value) for _, _, key, value, _ in filled.rows]
+    if kind == "topic":
+        wait_until(lambda: len(found()) >= RECORDS, 30.0, "the last transaction is not merged")
+        assert sorted(found(), key=repr) == sorted(wanted, key=repr)
+    else:
+        assert found() == wanted
