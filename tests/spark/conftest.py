@@ -37,8 +37,8 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One placement driver and three range servers, with a tier in a directory."""
-    with Cluster.open(tmp_path_factory.mktemp("spark"), pds=1, range_servers=3, env=SETTINGS) as running:
+    """One placement driver, three range servers and two brokers, with a tier in a directory."""
+    with Cluster.open(tmp_path_factory.mktemp("spark"), pds=1, range_servers=3, brokers=2, env=SETTINGS) as running:
         wait_healthy(running)
         yield running
 
