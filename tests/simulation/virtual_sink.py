@@ -16,9 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rangelog import Client, Writer
-from rangelog._sink.committer import Committer
+from rangelog._sink.committer import SinkCommitter
 from rangelog._sink.decision import ControlLog, Decision, mark_extension
-from rangelog._sink.staging import Output, Staging
+from rangelog._sink.staging import Output, TaskStaging
 from rangelog._sink.target import Note, StreamTarget
 from rangelog_core.batch import encode_batch
 from rangelog_core.errors import RangelogError, WriterFenced
@@ -49,7 +49,7 @@ Row = tuple[bytes | None, bytes]
 """Key and value."""
 
 
-class DyingCommitter(Committer):
+class DyingCommitter(SinkCommitter):
     """Dies between two steps."""
 
     mortality: Mortality
@@ -121,7 +121,7 @@ class Query:
         """By micro-batch: the records of each group, which stay together and in order."""
         self._tasks = 0
 
-    def committer(self, client: Client) -> Committer:
+    def committer(self, client: Client) -> SinkCommitter:
         """Return a driver's."""
         raise NotImplementedError
 
@@ -129,7 +129,7 @@ class Query:
         """Return the records of a micro-batch."""
         raise NotImplementedError
 
-    def committed(self, number: int, committer: Committer, *, appended: bool) -> None:
+    def committed(self, number: int, committer: SinkCommitter, *, appended: bool) -> None:
         """A commit has returned."""
 
     async def run(self) -> None:
@@ -172,7 +172,7 @@ class Query:
             self.clients.cluster.fail("a sink's last driver cannot commit in the calm")
         await committer.close()
 
-    async def _micro_batch(self, committer: Committer, number: int) -> bool:
+    async def _micro_batch(self, committer: SinkCommitter, number: int) -> bool:
         """Run its tasks and commit it; return whether that is done."""
         outputs = [await self._task(place, groups) for place, groups in enumerate(self._planned(number))]
         done = [output for output in outputs if output is not None]
@@ -233,7 +233,7 @@ class Query:
         if not batches or chance.random() < 0.5:
             _tell(ended, Output(attempt, len(records), tuple(batches)))
             return
-        staging = Staging(await self.clients.client(), f"of-{self.name}-{place}", attempt)
+        staging = TaskStaging(await self.clients.client(), f"of-{self.name}-{place}", attempt)
         try:
             for data in batches:
                 await staging.add([data])
@@ -254,7 +254,7 @@ class _ToStream(Query):
         self._life = life
         life.own_fields = True
 
-    def committer(self, client: Client) -> Committer:
+    def committer(self, client: Client) -> SinkCommitter:
         """See Query."""
         target = _Target(client, self._life.name, self._life.stream_id, "control")
         made = DyingCommitter(client, f"of-{self.name}-control", target)
@@ -265,7 +265,7 @@ class _ToStream(Query):
         """See Query."""
         return [self._group(number, place) for place in range(self._chance.randrange(1, 5))]
 
-    def committed(self, number: int, committer: Committer, *, appended: bool) -> None:
+    def committed(self, number: int, committer: SinkCommitter, *, appended: bool) -> None:
         """What was appended is on two disks."""
         assert isinstance(committer.target, _Target)
         if appended and committer.target.end:

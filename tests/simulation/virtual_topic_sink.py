@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from rangelog import Client
-from rangelog._sink.committer import Committer
+from rangelog._sink.committer import SinkCommitter
 from rangelog._sink.decision import ControlLog, Decision
 from rangelog._sink.target import Note
 from rangelog._sink.topic_target import TopicTarget
@@ -58,7 +58,7 @@ class ToTopic(Query):
         self._topic_id = topic_id
         self._noted: list[Noted] = []
 
-    def committer(self, client: Client) -> Committer:
+    def committer(self, client: Client) -> SinkCommitter:
         """See Query."""
         target = _Target(client, self._transactions.topic, self._topic_id, "of-sink-control")
         made = DyingCommitter(client, "of-sink-control", target)
@@ -75,6 +75,6 @@ class ToTopic(Query):
             noted.records.append((key, b"sink %s %d" % (key, number)))
         return [[record] for record in noted.records]
 
-    def committed(self, number: int, committer: Committer, *, appended: bool) -> None:
+    def committed(self, number: int, committer: SinkCommitter, *, appended: bool) -> None:
         """See Query."""
         self._noted[number].outcome = True

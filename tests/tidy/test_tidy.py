@@ -48,7 +48,7 @@ TOPIC_METADATA = (
     ),
     *(
         f"client/rangelog/{name}/"
-        for name in ("_consume", "_produce", "_table", "_topics", "_transact", "spark", "testing")
+        for name in ("_consume", "_produce", "_sink", "_table", "_topics", "_transact", "spark", "testing")
     ),
     "pd/",
     "cli/",

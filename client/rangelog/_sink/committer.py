@@ -19,7 +19,7 @@ from rangelog._append.writer import Writer
 from rangelog._client import Client
 from rangelog._sink.decision import DECISION, DONE, ControlLog, Decision, Joining, StagedSpan, split
 from rangelog._sink.staging import Output, open_writer
-from rangelog._sink.target import StreamTarget, Target
+from rangelog._sink.target import SinkTarget, StreamTarget
 from rangelog._sink.topic_target import TopicTarget
 from rangelog_core.errors import (
     OutcomeUnknown,
@@ -43,7 +43,7 @@ _CONTROL = StreamConfig(tiered=False, range_size_bytes_max=_TRIM_BYTES)
 _log = logging.getLogger("rangelog.sink")
 
 
-class Committer:
+class SinkCommitter:
     """Commits the work of one sink to one stream or topic. Use it from one event loop; `close` it.
 
     Example:
@@ -53,7 +53,7 @@ class Committer:
         ```
     """
 
-    def __init__(self, client: Client, control_name: str, target: Target) -> None:
+    def __init__(self, client: Client, control_name: str, target: SinkTarget) -> None:
         """Make it with `to_stream` or `to_topic`."""
         self._client = client
         self.control_name = control_name
@@ -224,16 +224,16 @@ class Committer:
         await self.target.leave()
 
 
-def to_stream(client: Client, target: str, stream_id: int, name: str) -> Committer:
+def to_stream(client: Client, target: str, stream_id: int, name: str) -> SinkCommitter:
     """Return the committer of the sink `name` to a stream, by its name and id."""
     control_name = f"{name}-control"
-    return Committer(client, control_name, StreamTarget(client, target, stream_id, control_name))
+    return SinkCommitter(client, control_name, StreamTarget(client, target, stream_id, control_name))
 
 
-def to_topic(client: Client, target: str, topic_id: int, name: str) -> Committer:
+def to_topic(client: Client, target: str, topic_id: int, name: str) -> SinkCommitter:
     """Return the committer of the sink `name` to a topic, by its name and id."""
     control_name = f"{name}-control"
-    return Committer(client, control_name, TopicTarget(client, target, topic_id, control_name))
+    return SinkCommitter(client, control_name, TopicTarget(client, target, topic_id, control_name))
 
 
 async def _each(batches: Sequence[bytes]) -> AsyncIterator[bytes]:

@@ -110,7 +110,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class SinkChunk:
     """The batches [first, end) of a decision, and the number of the transaction that commits them."""
 
     first: int
@@ -125,7 +125,7 @@ class Chunk:
         ).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> Chunk:
+    def decode(cls, data: bytes) -> SinkChunk:
         """Raises Corruption, UnsupportedVersion."""
         body = _body(data)
         try:
@@ -141,7 +141,7 @@ class ControlLog:
     def __init__(self) -> None:
         self.last: Decision | None = None
         self.last_offset = 0
-        self.chunk: Chunk | None = None
+        self.chunk: SinkChunk | None = None
         """Of the last decision: the transaction that was about to begin last."""
         self.done = True
         """Whether the last decision is known to be carried out."""
@@ -154,7 +154,7 @@ class ControlLog:
                 raise Corruption(f"a sink decided on {decision.number} after {self.last.number}")
             self.last, self.last_offset, self.chunk, self.done = decision, offset, None, False
         elif key == CHUNK:
-            self.chunk = Chunk.decode(value)
+            self.chunk = SinkChunk.decode(value)
         elif key == DONE:
             self.done = True
         elif key not in (PIECE, BATCH):

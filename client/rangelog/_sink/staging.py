@@ -30,7 +30,7 @@ class Output:
     staged: StagedSpan | None = None
 
 
-class Staging:
+class TaskStaging:
     """One attempt's span in its staging stream. `close` it."""
 
     def __init__(self, client: Client, stream: str, attempt: int) -> None:

@@ -20,11 +20,11 @@ Note = Callable[[bytes, bytes], Awaitable[None]]
 """Appends a record to the control stream, by its key and value, and returns once it is acked."""
 
 
-class Target(Protocol):
+class SinkTarget(Protocol):
     """What a committer appends to, for one writer at a time."""
 
     async def open(self) -> None:
-        """Become the only writer. Raises as `Committer.commit`."""
+        """Become the only writer. Raises as `SinkCommitter.commit`."""
 
     @property
     def start(self) -> int:
@@ -52,7 +52,7 @@ class StreamTarget:
         self._writer: Writer | None = None
 
     async def open(self) -> None:
-        """See Target."""
+        """See SinkTarget."""
         self._writer = writer = self._client.writer(self._name)
         await writer.open()
         if writer.stream_id != self._stream_id:
@@ -64,7 +64,7 @@ class StreamTarget:
         return self._open.next_offset
 
     async def copied(self, decided: Decision, log: ControlLog) -> int:
-        """See Target. Raises OffsetTrimmed if that cannot be seen any more."""
+        """See SinkTarget. Raises OffsetTrimmed if that cannot be seen any more."""
         trimmed = (await self._client.describe_stream(self._name)).trim_offset
         start, end = max(trimmed, decided.target_from), self._open.next_offset
         marks: list[Mark] = []
@@ -86,7 +86,7 @@ class StreamTarget:
         return copied
 
     async def append(self, copied: int, batches: AsyncIterator[bytes], note: Note) -> None:
-        """See Target."""
+        """See SinkTarget."""
         writer = self._open
         async for data in batches:
             header = check_batch(data)
@@ -96,7 +96,7 @@ class StreamTarget:
         await writer.flush()
 
     async def leave(self) -> None:
-        """See Target."""
+        """See SinkTarget."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with suppress(RangelogError):

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from rangelog._client import Client
-from rangelog._sink.decision import CHUNK, Chunk, ControlLog, Decision
+from rangelog._sink.decision import CHUNK, ControlLog, Decision, SinkChunk
 from rangelog._sink.target import Note
 from rangelog._transact.transaction import Transaction
 from rangelog._transact.transactional import Transactional
@@ -44,7 +44,7 @@ class TopicTarget:
         self._program: Transactional | None = None
 
     async def open(self) -> None:
-        """See Target."""
+        """See SinkTarget."""
         topic = await self._client.topics.describe(self._name)
         if topic.topic_id != self._topic_id:
             raise TopicNotFound(f"topic {self._name!r} was deleted and made anew since the sink began")
@@ -57,7 +57,7 @@ class TopicTarget:
         return 0
 
     async def copied(self, decided: Decision, log: ControlLog) -> int:
-        """See Target. Raises PreconditionFailed if the coordinator has forgotten the transactional id."""
+        """See SinkTarget. Raises PreconditionFailed if the coordinator has forgotten the transactional id."""
         chunk = log.chunk
         if chunk is None:
             return 0
@@ -71,7 +71,7 @@ class TopicTarget:
         return chunk.end if await program.was_committed(chunk.transaction) else chunk.first
 
     async def append(self, copied: int, batches: AsyncIterator[bytes], note: Note) -> None:
-        """See Target. Raises Unavailable where a transaction was aborted: append what is left again."""
+        """See SinkTarget. Raises Unavailable where a transaction was aborted: append what is left again."""
         gathered: list[bytes] = []
         size_bytes = 0
         async for data in batches:
@@ -86,7 +86,7 @@ class TopicTarget:
             await self._until_merged()
 
     async def leave(self) -> None:
-        """See Target."""
+        """See SinkTarget."""
         program, self._program = self._program, None
         if program is not None:
             with suppress(RangelogError):
@@ -95,7 +95,7 @@ class TopicTarget:
     async def _transact(self, first: int, batches: Sequence[bytes], note: Note) -> None:
         """Commit some batches, the decision's from `first` on."""
         program = self._open
-        chunk = Chunk(first, first + len(batches), program.name.producer_id, program.name.number + 1)
+        chunk = SinkChunk(first, first + len(batches), program.name.producer_id, program.name.number + 1)
         await note(CHUNK, chunk.encode())
         try:
             transaction = program.transaction()  # after an error `open` aborts it

@@ -26,8 +26,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 import rangelog.sync
-from rangelog._sink.committer import Committer, to_stream, to_topic
-from rangelog._sink.staging import Output, Staging
+from rangelog._sink.committer import SinkCommitter, to_stream, to_topic
+from rangelog._sink.staging import Output, TaskStaging
 from rangelog.spark.encoding import Encoder, check_schema
 from rangelog.spark.reading import client_of
 from rangelog.spark.sink_options import SinkOptions
@@ -39,7 +39,7 @@ INLINE_BYTES_MAX = 1 * MIB
 """A task's output up to this goes through the driver; above it into a staging stream."""
 _STAGED_AT_ONCE_BYTES = 4 * MIB
 _COMMITTERS_MAX = 16
-_committers: dict[tuple[int, str, str | None, str], Committer] = {}
+_committers: dict[tuple[int, str, str | None, str], SinkCommitter] = {}
 """Of this process, by cluster and sink: Spark calls each commit of a query in the same process."""
 
 
@@ -74,7 +74,7 @@ class _Sink:
         assert context is not None
         attempt = secrets.randbits(64)
         encoder = Encoder(attempt, self.codec)
-        staging: Staging | None = None
+        staging: TaskStaging | None = None
         kept: list[bytes] = []
         size = 0
         try:
@@ -85,7 +85,7 @@ class _Sink:
                     if size > (INLINE_BYTES_MAX if staging is None else _STAGED_AT_ONCE_BYTES):
                         if staging is None:
                             stream = f"{self.name(query)}-{context.partitionId()}"
-                            staging = Staging(self.client().asynchronous, stream, attempt)
+                            staging = TaskStaging(self.client().asynchronous, stream, attempt)
                         self.client().run(staging.add(kept))
                         kept, size = [], 0
             if staging is None:
@@ -96,7 +96,7 @@ class _Sink:
             if staging is not None:
                 self.client().run(staging.close())
 
-    def committer(self, query: str) -> Committer:
+    def committer(self, query: str) -> SinkCommitter:
         """This process's committer of a query."""
         key = (os.getpid(), self.options.pd, self.options.token, self.name(query))
         found = _committers.pop(key, None)

@@ -12,9 +12,9 @@ import pytest
 
 from rangelog import Client, StreamConfig, TopicConfig
 from rangelog._sink import topic_target
-from rangelog._sink.committer import Committer, to_stream, to_topic
+from rangelog._sink.committer import SinkCommitter, to_stream, to_topic
 from rangelog._sink.decision import mark_extension
-from rangelog._sink.staging import Output, Staging
+from rangelog._sink.staging import Output, TaskStaging
 from rangelog.errors import OffsetTrimmed, StreamNotFound, TopicNotFound, WriterFenced
 from rangelog.testing import FakeCluster
 from rangelog_core.batch import encode_batch
@@ -45,7 +45,7 @@ def output(*batches: Sequence[str]) -> Output:
 async def staged(client: Client, stream: str, *batches: Sequence[str]) -> Output:
     """As `output`, in a staging stream."""
     made = output(*batches)
-    staging = Staging(client, stream, made.attempt)
+    staging = TaskStaging(client, stream, made.attempt)
     try:
         await staging.add(made.batches)
         return await staging.finish(made.records)
@@ -67,7 +67,7 @@ async def target(client: Client, kind: str, name: str) -> int:
     return (await client.topics.create(name, TopicConfig())).topic_id
 
 
-def committer(client: Client, kind: str, name: str, target_id: int) -> Committer:
+def committer(client: Client, kind: str, name: str, target_id: int) -> SinkCommitter:
     """A driver's."""
     return (to_stream if kind == "stream" else to_topic)(client, name, target_id, f"of-{name}")
 
@@ -107,7 +107,7 @@ def until(work: Coroutine[Any, Any, object], steps: int) -> Generator[Any, Any, 
     raise AssertionError
 
 
-async def nothing(_: Committer) -> None:
+async def nothing(_: SinkCommitter) -> None:
     """What a process does that is killed."""
 
 
@@ -123,7 +123,7 @@ async def test_a_driver_that_dies_at_any_step(cluster: FakeCluster, kind: str, m
             target_id = await target(first, kind, name)
             dying = committer(first, kind, name, target_id)
             tasks = [output("a"), await staged(first, f"of-{name}-1", ["b", "c"], "d"), output("e")]
-            with mock.patch.object(Committer, "_leave", nothing):
+            with mock.patch.object(SinkCommitter, "_leave", nothing):
                 ended = await until(dying.commit(0, tasks), step)
             following = committer(second, kind, name, target_id)
             again = [await staged(second, f"of-{name}-1", "a"), output(["b"], ["c", "d"]), output("e")]
@@ -180,7 +180,7 @@ async def test_a_trimmed_target_may_hide_what_was_appended(cluster: FakeCluster)
             async with client.writer("t") as writer:
                 begin = writer.next_offset
             dying = to_stream(client, "t", target_id, name)
-            with mock.patch.object(Committer, "_finish", side_effect=Died), pytest.raises(Died):
+            with mock.patch.object(SinkCommitter, "_finish", side_effect=Died), pytest.raises(Died):
                 await dying.commit(0, [output("a", "b"), output("c")])
             await client.seal_stream("t")
             await client.trim_stream("t", begin + trim_offset)
@@ -198,7 +198,7 @@ async def test_a_task_that_was_followed_by_another_attempt_stages_nothing_more(c
     """And a span that was handed over before stays as it is."""
     async with cluster.client() as client:
         done = await staged(client, "staging", "a")
-        late = Staging(client, "staging", 7)
+        late = TaskStaging(client, "staging", 7)
         await late.add(output("b").batches)
         again = await staged(client, "staging", "c")
         await late.add(output("d").batches)
