@@ -1,7 +1,7 @@
 """The job `mirror`: a Kafka topic into a stream, by Spark's Kafka source and the sink of rangelog, each record exactly once.
 
 Key, value, headers and timestamp are kept. A record without a value gets an empty one and the header `kafka-null-value`: a
-value of rangelog is never null. Of several headers with one name the last is kept, and a header without a value gets an empty one.
+value of rangelog is never null. Of several headers with one name the last is kept; a header without a value gets an empty one.
 Records of one Kafka partition stay in order within a micro-batch and over them.
 """
 

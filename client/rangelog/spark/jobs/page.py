@@ -82,20 +82,27 @@ def check_writable(path: str | None) -> Path | None:
         raise InvalidArgument(f"{path} is a folder: name a file")
     if not folder.is_dir():
         raise InvalidArgument(f"{path} cannot be written: there is no folder {folder}: make it first")
-    if not os.access(file if file.exists() else folder, os.W_OK):
-        raise InvalidArgument(f"{path} cannot be written: check its permissions")
+    try:
+        _beside(file).touch()
+        _beside(file).unlink()
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be written ({error.strerror}): check its folder") from None
     return file
 
 
 def write_whole(file: Path, text: str) -> None:
     """Write a file; another program sees its old content or the new one. Raises OSError."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary = _beside(file)
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(file)
-    except OSError:
+    except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _beside(file: Path) -> Path:
+    return file.with_name(f".{file.name}.{os.getpid()}")
 
 
 def show_time(wall_ms: int | None) -> str:

@@ -247,7 +247,7 @@ def _add_volumes(sizes: DataFrame, volumes: dict[str, StreamVolume]) -> None:
     days = sizes.selectExpr("stream", "ms", "key", "size", "CAST(floor(ms / 86400000) AS INT) AS day")
     found = days.sparkSession.sql(
         """SELECT stream, CAST(date_from_unix_date(day) AS STRING) AS day, grouping(day) AS is_total, count(*) AS records,
-        sum(size) AS bytes, approx_count_distinct(key) AS keys, min(ms) AS oldest, max(ms) AS newest
+        sum(size) AS bytes, approx_count_distinct(key, 0.01) AS keys, min(ms) AS oldest, max(ms) AS newest
         FROM {days} GROUP BY stream, day GROUPING SETS ((stream, day), (stream))""",
         days=days,
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rangelog.spark.environment import create_session
+from rangelog_core.errors import RangelogError, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,14 +19,19 @@ if TYPE_CHECKING:
 DEBUG_ENV = "RANGELOG_DEBUG"
 _SUBMITTED_ENV = "PYSPARK_GATEWAY_PORT"
 """spark-submit starts the program with it: then master, memory and packages are chosen already."""
-_LOGGING = """rootLogger.level = {level}
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
+_LOGGING = """rootLogger.level = warn
+rootLogger.appenderRef.only.ref = only
+appender.only.name = only
 """
+_SILENT = "appender.only.type = Null\n"
+_SHOWN = """appender.only.type = Console
+appender.only.target = SYSTEM_ERR
+appender.only.layout.type = PatternLayout
+appender.only.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_TOLD_BYTES = 20_000
+_TROUBLE = re.compile(r"unresolved dependency|not found|Exception|[Ee]rror|refused|Unable", re.MULTILINE)
 
 
 def open_session(app_name: str, master: str | None, packages: str | None, config: Mapping[str, str]) -> SparkSession:
@@ -37,6 +45,7 @@ def open_session(app_name: str, master: str | None, packages: str | None, config
 
     Raises:
         MissingExtra: pyspark or Java is missing.
+        Unavailable: Spark does not start.
     """
     if os.environ.get(_SUBMITTED_ENV):
         from pyspark.sql import SparkSession
@@ -45,16 +54,51 @@ def open_session(app_name: str, master: str | None, packages: str | None, config
         for name, value in config.items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
-    level = "warn" if os.environ.get(DEBUG_ENV) else "off"  # what fails is said by the command, in one line
+    is_debugged = bool(os.environ.get(DEBUG_ENV))
     with tempfile.TemporaryDirectory(prefix="rangelog-spark-") as folder:  # the JVM reads it while it starts
         logging = Path(folder) / "log4j2.properties"
-        logging.write_text(_LOGGING.format(level=level))
+        logging.write_text(_LOGGING + (_SHOWN if is_debugged else _SILENT))
         settings = {
             "spark.master": master or "local[*]",
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
         }
         if packages:
             settings["spark.jars.packages"] = packages
-        session = create_session(app_name, **(settings | dict(config)))
-        session.sparkContext.setLogLevel(level.upper())
+        settings |= dict(config)
+        if is_debugged:
+            session = create_session(app_name, **settings)
+            session.sparkContext.setLogLevel("WARN")
+            return session
+        session = _start_quietly(app_name, settings)  # what fails is said by the command, in one line
+        session.sparkContext.setLogLevel("OFF")
+    _silence_pyspark()
     return session
+
+
+def _silence_pyspark() -> None:
+    """Errors of queries are raised; pyspark logs them with their traceback as well."""
+    from pyspark.logger import PySparkLogger
+
+    for name in _LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
+
+
+def _start_quietly(app_name: str, settings: Mapping[str, str]) -> SparkSession:
+    """Start a session whose JVM has no terminal: it says things that no setting turns off. Raises Unavailable."""
+    with tempfile.TemporaryFile() as told:
+        sys.stderr.flush()
+        kept = os.dup(2)
+        os.dup2(told.fileno(), 2)
+        try:
+            return create_session(app_name, **settings)
+        except RangelogError:
+            raise
+        except Exception as error:
+            told.seek(max(0, told.seek(0, os.SEEK_END) - _TOLD_BYTES))
+            lines = told.read().decode(errors="replace").splitlines()
+            reasons = [line.strip(" :\t") for line in lines if _TROUBLE.search(line)]
+            said = reasons[0] if reasons else " ".join(str(error).split())
+            raise Unavailable(f"Spark does not start: {said[:300]}: set {DEBUG_ENV}=1 for all of it") from error
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
