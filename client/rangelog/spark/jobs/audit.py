@@ -105,8 +105,9 @@ class AuditReport:
                 lines.append(f"  … and {len(each.findings) - len(shown)} more: see --json or --report")
             lines += [f"  {each.note}"] if each.note else []
         wrong = sum(bool(each.findings) for each in self.streams)
-        ending = "nothing is wrong" if not wrong else f"{wrong} of them are not as they should be"
-        return "\n".join([*lines, f"{len(self.streams)} streams: {ending}"])
+        ending = "nothing is wrong" if not wrong else f"something is wrong in {wrong}"
+        count = len(self.streams)
+        return "\n".join([*lines, f"{count} {'stream' if count == 1 else 'streams'}: {ending}"])
 
     def to_html(self) -> str:
         """Return one page that needs no other file."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from rangelog.spark.jobs.export_manifest import FILE_NAME, ExportManifest, Expor
 from rangelog.spark.jobs.fan_out import watched
 from rangelog.spark.jobs.job import EXIT_OK, Job, JobCall, JobTable
 from rangelog.spark.jobs.needed import need_format
-from rangelog.spark.jobs.spark_files import read_json, write_json
+from rangelog.spark.jobs.spark_files import delete, read_json, write_json
 from rangelog.spark.options import Options
 from rangelog.spark.planning import offset_of
 from rangelog_core.errors import (
@@ -36,11 +37,15 @@ from rangelog_core.errors import (
     InvalidArgument,
     OffsetOutOfRange,
     OffsetTrimmed,
+    RangelogError,
     StreamNotFound,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_NO_TEXT = "Invalid UTF8 byte sequence"
+"""What Spark says of bytes that are no text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,25 +183,35 @@ class _Run:
         write_json(self._spark, self._place, self._manifest.to_dict())
 
     def complete(self, pending: ExportSpan) -> list[ExportSpan]:
-        """Write the span of a run that died again. If it was trimmed since, its folder is emptied instead."""
-        try:
-            return [self.write(pending)]
-        except Exception as error:
-            from rangelog.spark.jobs.failures import explain
-
-            if not isinstance(explain(error), OffsetTrimmed):
-                raise
-            raise OffsetTrimmed(
-                f"records {pending.start} to {pending.end - 1} were being exported when a run ended, and were trimmed since: "
-                f"delete {self._options.url}/{pending.path}, and set pending to null in {self._place}"
-            ) from None
+        """Write the span of a run that died. If it was trimmed since, it is gone: its files are removed instead."""
+        first = self._cluster.client().describe_stream(self._options.stream).trim_offset
+        if pending.start < first and self._options.format != "delta":
+            self._undo(pending)
+            return []
+        return [self.write(pending)]
 
     def write(self, span: ExportSpan) -> ExportSpan:
-        """Write the pending span and note it."""
+        """Write the pending span and note it. What a failure leaves is removed, as far as that is possible."""
+        self.save()
+        try:
+            records = self._write_files(span)
+        except BaseException as error:
+            if self._options.format != "delta":  # what is in a table stays there
+                self._undo(span)
+            if isinstance(error, Exception) and _NO_TEXT in str(error):
+                raise InvalidArgument(
+                    f"a key, value or header of records {span.start} to {span.end - 1} is not UTF-8 text: export them with "
+                    "--value-as binary, and divide them by day"
+                ) from None
+            raise
+        done = self._manifest.finish(records, time.time_ns() // 1_000_000)
+        self.save()
+        return done
+
+    def _write_files(self, span: ExportSpan) -> int:
         from pyspark.sql import Observation
         from pyspark.sql.functions import count, lit
 
-        self.save()
         options = self._options
         known = self._cluster.to_options(stream=options.stream, start=str(span.start), end=str(span.end))
         frame = self._spark.read.format("rangelog").options(**known).load()
@@ -220,9 +235,13 @@ class _Run:
             raise Corruption(
                 f"{records:,} of {span.end - span.start:,} records were exported: run the audit on the stream"
             )
-        done = self._manifest.finish(records, time.time_ns() // 1_000_000)
-        self.save()
-        return done
+        return records
+
+    def _undo(self, span: ExportSpan) -> None:
+        with suppress(RangelogError):
+            delete(self._spark, f"{self._options.url}/{span.path}")
+            self._manifest.pending = None
+            self.save() if self._manifest.spans else delete(self._spark, self._place)
 
 
 def _format_options(options: ExportOptions, manifest: ExportManifest, span: ExportSpan) -> dict[str, Any]:

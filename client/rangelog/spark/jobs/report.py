@@ -123,7 +123,7 @@ class VolumeReport:
                 f"group {row['group']}  {row['topic']}  {row['records']:,} records behind, {row['seconds']:.0f} s, "
                 f"{row['members']} members"
             )
-        return "\n".join([*lines, *([self.note] if self.note else []), f"{len(self.streams)} streams"])
+        return "\n".join([*lines, *([self.note] if self.note else [])])
 
     def to_html(self) -> str:
         """Return one page that needs no other file."""

@@ -57,6 +57,15 @@ def write_json(spark: SparkSession, url: str, document: dict[str, Any]) -> None:
         raise Unavailable(f"{url} cannot be written: {_reason(error)}") from None
 
 
+def delete(spark: SparkSession, url: str) -> None:
+    """Remove a file, or a folder with all that is in it; idempotent. Raises Unavailable, ConfigInvalid."""
+    files, path = _opened(spark, url)
+    try:
+        files.delete(path, True)
+    except _java_errors() as error:
+        raise Unavailable(f"{url} cannot be removed: {_reason(error)}") from None
+
+
 def _opened(spark: SparkSession, url: str) -> tuple[Any, Any]:
     jvm = getattr(spark, "_jvm", None)
     if jvm is None:

@@ -29,7 +29,7 @@ def test_reports_as_pages_and_text() -> None:
     audit = AuditReport("a:1", 0, 1_000, [StreamAudit("s", 1, 0, 40, findings=findings)])
     assert not audit.is_good
     assert audit.to_html().count("t&lt;") == 30
-    assert "… and 10 more" in audit.to_text() and "1 of them are not" in audit.to_text()
+    assert "… and 10 more" in audit.to_text() and "1 stream: something is wrong in 1" in audit.to_text()
     assert audit.to_dict()["streams"][0]["findings"][0] == {
         "kind": "gap",
         "start": 0,
