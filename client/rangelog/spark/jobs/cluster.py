@@ -1,0 +1,71 @@
+"""Which cluster a job works on, and its client. A plain value, so that Spark can send it to the workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import rangelog.sync
+from rangelog.context import read_context
+from rangelog.spark.options import Options, parse_options
+from rangelog_core.errors import InvalidArgument, StreamNotFound
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """A cluster, as all jobs are told of it.
+
+    Attributes:
+        pd: Addresses of the placement drivers: "host:port,host:port".
+        token: The cluster's token, if it requires one.
+        tier_url: The object store's URL, where Spark reaches it by another URL than the cluster.
+
+    Example:
+        ```python
+        audit_streams(spark, ClusterAddress("127.0.0.1:7100"), prefix="flights")
+        ```
+    """
+
+    pd: str
+    token: str | None = None
+    tier_url: str | None = None
+
+    def client(self) -> rangelog.sync.Client:
+        """This process's client."""
+        from rangelog.spark.reading import client_of
+
+        return client_of(self.pd, self.token, self.tier_url)
+
+    def to_options(self, **more: str) -> dict[str, str]:
+        """Return the options of the data source `rangelog` that name this cluster, and more."""
+        known = {"pd": self.pd, "token": self.token, "tier_url": self.tier_url}
+        return {name: value for name, value in known.items() if value} | more
+
+    def to_sink_options(self, **more: str) -> dict[str, str]:
+        """As `to_options`, for a sink."""
+        return {name: value for name, value in self.to_options(**more).items() if name != "tier_url"}
+
+    def read_options(self, stream: str, **more: str) -> Options:
+        """Return the checked options of a read of one stream. Raises InvalidArgument."""
+        return parse_options(self.to_options(stream=stream, **more))
+
+    def stream_names(self, stream: str | None, prefix: str | None) -> list[str]:
+        """Return the names that a job is asked for: one, those with a prefix, or all. Raises StreamNotFound, Unavailable."""
+        client = self.client()
+        if stream is not None:
+            return [client.describe_stream(stream).name]
+        found = [each.name for each in client.list_streams(prefix or "")]
+        if not found and prefix:
+            raise StreamNotFound(f"no stream has a name that starts with {prefix!r}: see `pdctl stream list`")
+        return found
+
+
+def find_cluster(pd: str | None, token: str | None, tier_url: str | None) -> ClusterAddress:
+    """Return the cluster that a command names, or the one of `rangelog local`. Raises InvalidArgument."""
+    if not pd:
+        context = read_context()
+        if context is None:
+            raise InvalidArgument(
+                "which cluster? Pass --pd host:port,…, set RANGELOG_PD, or start one with `rangelog local`"
+            )
+        pd = ",".join(context.pd)
+    return ClusterAddress(pd, token or None, tier_url or None)

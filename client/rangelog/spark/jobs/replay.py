@@ -1,0 +1,187 @@
+"""The job `replay`: the records of a stream, changed by SQL, into another stream, each exactly once and over restarts.
+
+A streaming query from the source `rangelog` to the sink `rangelog`: the checkpoint has how far it is, the sink appends each
+micro-batch once. It ends with what was acked when it began, or follows. A name with a slash is a topic's.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rangelog.spark.encoding import check_schema
+from rangelog.spark.jobs.argument_types import count
+from rangelog.spark.jobs.cluster import ClusterAddress
+from rangelog.spark.jobs.console import Console
+from rangelog.spark.jobs.job import EXIT_OK, Job, JobCall, JobTable
+from rangelog.spark.jobs.running import check_checkpoint, run_query
+from rangelog_core.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+VIEW = "records"
+_LONG_EXAMPLE = """replay clicks --to clicks-eu --checkpoint s3a://lake/checkpoints/clicks-eu --follow \\
+    --sql "SELECT key, value, timestamp, headers FROM records WHERE key LIKE 'eu-%'\""""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """What to replay, and how.
+
+    Attributes:
+        source: The stream, or the topic "namespace/name".
+        target: The stream that it goes to; it must exist.
+        checkpoint: A folder of Spark's for this replay alone: a path or URL.
+        sql: A query over the view `records`, with the columns of a stream; its columns are value, key, timestamp, headers.
+        follow: Go on after what is acked now.
+        start: Where a new replay begins: "earliest", "latest", an offset or a time.
+        records_per_batch: Records of one micro-batch at most; 0: all.
+    """
+
+    source: str
+    target: str
+    checkpoint: str
+    sql: str = ""
+    follow: bool = False
+    start: str = "earliest"
+    records_per_batch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    """What a run has read: records, and the micro-batches that they came in."""
+
+    record_count: int
+    batch_count: int
+
+
+def replay_stream(
+    spark: SparkSession, cluster: ClusterAddress, options: ReplayOptions, *, console: Console | None = None
+) -> CopyResult:
+    """Replay from where the checkpoint is, to the end as of now; with `follow` until it is interrupted.
+
+    Raises:
+        InvalidArgument: An option is not valid, the SQL does not fit, or the checkpoint is of something else.
+        StreamNotFound: Source or target do not exist.
+        WriterFenced: The target has another writer.
+
+    Example:
+        ```python
+        options = ReplayOptions("clicks", "clicks-eu", "/checkpoints/clicks-eu", "SELECT * FROM records WHERE key LIKE 'eu%'")
+        replay_stream(spark, ClusterAddress("127.0.0.1:7100"), options)
+        ```
+    """
+    check_ends(cluster, options)
+    frame = transformed(spark, source_frame(spark, cluster, options), options.sql)
+    note = {"job": "replay", "from": options.source, "to": options.target, "to_id": _target_id(cluster, options.target)}
+    check_checkpoint(spark, options.checkpoint, note)
+    records, batches = run_query(
+        frame,
+        cluster.to_sink_options(**named(options.target)),
+        options.checkpoint,
+        follow=options.follow,
+        console=console or Console(quiet=True),
+        what=f"{options.source} to {options.target}",
+    )
+    return CopyResult(records, batches)
+
+
+def named(name: str) -> dict[str, str]:
+    """Return the option that names a stream or a topic."""
+    return {"topic" if "/" in name else "stream": name}
+
+
+def check_ends(cluster: ClusterAddress, options: ReplayOptions) -> None:
+    """Raise what is wrong with source and target before Spark is asked: InvalidArgument, StreamNotFound, Unavailable."""
+    if options.source == options.target:
+        raise InvalidArgument(f"{options.source!r} cannot be replayed into itself: name another stream with --to")
+    if not options.checkpoint:
+        raise InvalidArgument("no checkpoint is given: --checkpoint DIR")
+    client = cluster.client()
+    if "/" not in options.source:
+        client.describe_stream(options.source)
+    if "/" not in options.target:
+        client.describe_stream(options.target)
+
+
+def source_frame(spark: SparkSession, cluster: ClusterAddress, options: ReplayOptions) -> DataFrame:
+    """Return the streaming frame of the source."""
+    known = cluster.to_options(**named(options.source), startingOffsets=options.start)
+    if options.records_per_batch:
+        known["maxRecordsPerTrigger"] = str(options.records_per_batch)
+    return spark.readStream.format("rangelog").options(**known).load()
+
+
+def transformed(spark: SparkSession, frame: DataFrame, sql: str) -> DataFrame:
+    """Return what the SQL makes of a frame. Raises InvalidArgument if it does not fit Spark, or the sink."""
+    from pyspark.errors import PySparkException
+
+    from rangelog.spark.jobs.failures import explain
+
+    if not sql:
+        return frame
+    frame.createOrReplaceTempView(VIEW)
+    try:
+        made = spark.sql(sql)
+        schema = made.schema
+    except PySparkException as error:
+        raise InvalidArgument(f"--sql: {explain(error).message}") from None
+    if not made.isStreaming:
+        raise InvalidArgument(f"--sql: the query does not read the view {VIEW!r}")
+    check_schema(schema)
+    return made
+
+
+def _target_id(cluster: ClusterAddress, target: str) -> int:
+    return cluster.client().describe_stream(target).stream_id if "/" not in target else 0
+
+
+# ---- the command
+
+
+def register(jobs: JobTable) -> None:
+    """Add the job."""
+    jobs.add(
+        Job(
+            "replay",
+            "Append a stream's records, changed by SQL, to another stream, each exactly once.",
+            [
+                "replay clicks --to clicks-copy --checkpoint /data/checkpoints/clicks-copy",
+                _LONG_EXAMPLE,
+            ],
+            _arguments,
+            _run,
+            "Run again with the same checkpoint it goes on where it was, also after a crash. The target has one writer:\n"
+            "a replay fences any other.",
+        )
+    )
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="FROM", help="a stream, or a topic NAMESPACE/NAME")
+    parser.add_argument("--to", required=True, metavar="STREAM", dest="target")
+    parser.add_argument(
+        "--checkpoint", required=True, metavar="DIR", help="a folder for this replay alone, path or URL"
+    )
+    parser.add_argument("--sql", default="", metavar="'SELECT … FROM records'", help="what to append, as key, value, …")
+    parser.add_argument(
+        "--start", default="earliest", help="where a new replay begins: earliest, latest, offset or time"
+    )
+    parser.add_argument(
+        "--batch-records", type=count, default=0, metavar="N", help="records of one micro-batch at most"
+    )
+    parser.add_argument("--follow", action="store_true", help="go on with what comes after the end as of now")
+
+
+def _run(call: JobCall) -> int:
+    given = call.arguments
+    cluster = call.cluster()
+    options = ReplayOptions(
+        given.source, given.target, given.checkpoint, given.sql, given.follow, given.start, given.batch_records
+    )
+    check_ends(cluster, options)
+    result = replay_stream(call.session(), cluster, options, console=call.console)
+    call.emit({}, f"{result.record_count:,} records of {options.source} read in {result.batch_count} micro-batches")
+    return EXIT_OK

@@ -1,0 +1,537 @@
+"""The jobs on a real cluster: what they find, write and go on with; and what they say of bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import rangelog.sync
+from rangelog.spark.jobs import audit_tasks
+from rangelog.spark.jobs.audit import audit_streams
+from rangelog.spark.jobs.audit_plan import plan_stream
+from rangelog.spark.jobs.cluster import ClusterAddress
+from rangelog.spark.jobs.command import main
+from rangelog.spark.jobs.export import ExportOptions, export_stream
+from rangelog.spark.jobs.export_manifest import FILE_NAME
+from rangelog.spark.jobs.mirror import NULL_VALUE_HEADER, MirrorOptions, mirror_topic, to_records
+from rangelog.spark.jobs.replay import ReplayOptions, replay_stream
+from rangelog.spark.jobs.report import report_streams
+from rangelog_cli.local.ports import free_ports
+from rangelog_cli.local.processes import Cluster, wait_until
+from rangelog_core.errors import InvalidArgument, MissingExtra, StreamNotFound
+from tests.spark.conftest import START_MS, Filled, Streams
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+COUNT = 20_000
+SMALL_RANGES = {"range_size_bytes_max": 128 * 1024}
+
+
+@pytest.fixture(scope="module")
+def address(cluster: Cluster) -> ClusterAddress:
+    """The cluster, as jobs are told of it."""
+    return ClusterAddress(cluster.connect_string)
+
+
+@pytest.fixture(scope="module")
+def mixed(streams: Streams) -> Filled:
+    """A stream of several ranges, of which some are in the object store only and the last is open."""
+    filled = streams.fill("jobs-mixed", COUNT, hot_retention_seconds=1, **SMALL_RANGES)
+    streams.wait_for_drops("jobs-mixed", 2)
+    return filled
+
+
+@pytest.fixture(scope="module")
+def doubled(streams: Streams) -> Filled:
+    """A stream whose sealed ranges are hot and tiered."""
+    filled = streams.fill("jobs-doubled", COUNT, hot_retention_seconds=3_600, **SMALL_RANGES)
+    wait_until(lambda: len(objects_of(streams, "jobs-doubled")) >= 2, 60.0, "nothing is tiered")
+    return filled
+
+
+def objects_of(streams: Streams, name: str) -> list[Any]:
+    """The objects of a stream."""
+    client = streams.client
+    stream_id = client.describe_stream(name).stream_id
+    return list(client.run(client.asynchronous.metadata.objects(stream_id, 0)))
+
+
+def values_of(client: rangelog.sync.Client, name: str) -> list[bytes]:
+    """The values of a stream."""
+    return [record.value for record in client.reader(name)]
+
+
+@pytest.fixture
+def run(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], spark: SparkSession
+) -> Callable[..., tuple[int, str, str]]:
+    """The command, in this process: exit code, output, errors."""
+
+    def call(*argv: str, pd: str = cluster.connect_string) -> tuple[int, str, str]:
+        capsys.readouterr()
+        try:
+            code = main([*argv, "--pd", pd, "--quiet"])
+        except SystemExit as end:
+            code = int(end.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+# ---- audit
+
+
+def test_an_audit_of_a_sound_stream(
+    run: Any, address: ClusterAddress, spark: SparkSession, mixed: Filled, doubled: Filled, tmp_path: Path
+) -> None:
+    """Hot, tiered and doubled parts are read once each, compared where both are, and the page needs no other file."""
+    page, document = tmp_path / "audit.html", tmp_path / "audit.json"
+    code, out, _ = run("audit", "--prefix", "jobs-", "--report", str(page), "--json", str(document), "-o", "json")
+    found = json.loads(out)
+    assert code == 0, found
+    assert json.loads(document.read_text()) == found
+    by_name = {each["name"]: each for each in found["streams"]}
+    for name in ("jobs-mixed", "jobs-doubled"):
+        assert (by_name[name]["start"], by_name[name]["end"], by_name[name]["read_count"]) == (0, COUNT, COUNT)
+        assert by_name[name]["findings"] == []
+        assert by_name[name]["object_count"] >= 2
+    assert by_name["jobs-doubled"]["compared_count"] > COUNT // 4
+    assert by_name["jobs-mixed"]["compared_count"] < by_name["jobs-doubled"]["compared_count"]
+    # The same records have the same digest, whatever tier they come from: it goes by what they are, and in which order.
+    assert by_name["jobs-mixed"]["digest"] == by_name["jobs-doubled"]["digest"]
+    text = page.read_text()
+    assert "jobs-mixed" in text and "Nothing is wrong." in text
+    assert not re.search(r"<(script|link|img)|https?://", text)
+
+
+def test_an_audit_finds_a_damaged_object(run: Any, streams: Streams, cluster: Cluster, tmp_path: Path) -> None:
+    """A byte that flipped in the tier directory, and an object that is missing: each is named, and the exit code is 1."""
+    streams.fill("damaged-object", COUNT, hot_retention_seconds=1, **SMALL_RANGES)
+    streams.wait_for_drops("damaged-object", 3)
+    first, second = objects_of(streams, "damaged-object")[:2]
+    tier = next(cluster.directory.rglob(first.key)).parents[len(Path(first.key).parts) - 1]
+    data = bytearray((tier / first.key).read_bytes())
+    data[len(data) // 2] ^= 0x10
+    (tier / first.key).write_bytes(data)
+    kept = tmp_path / "kept"
+    shutil.move(tier / second.key, kept)
+    page = tmp_path / "audit.html"
+    code, out, _ = run("audit", "--stream", "damaged-object", "-o", "json", "--report", str(page))
+    (audited,) = json.loads(out)["streams"]
+    assert code == 1
+    kinds = Counter((each["kind"], each["key"]) for each in audited["findings"])
+    assert kinds[("damaged", first.key)] == 1
+    assert kinds[("unreadable", first.key)] == 1  # its records have no other copy
+    assert kinds[("missing", second.key)] == 1
+    assert audited["digest"] is None
+    assert first.key in page.read_text() and "Something is wrong." in page.read_text()
+    code, out, _ = run("audit", "--stream", "damaged-object")
+    assert code == 1 and first.key in out
+    data[len(data) // 2] ^= 0x10
+    (tier / first.key).write_bytes(data)
+    shutil.move(kept, tier / second.key)
+    assert run("audit", "--stream", "damaged-object")[0] == 0
+
+
+def test_an_audit_compares_the_tiers(address: ClusterAddress, doubled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hot copy that differs in one record is found, by its offset and column: here its reader shows another value."""
+    read = audit_tasks._Part._tables
+
+    def changed(self: Any, preference: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        for batch in read(self, preference, start, end):
+            rows = batch.to_pylist()
+            for row in rows:
+                if preference == "hot_only" and row["offset"] == 1_234:
+                    row["value"] = b"another"
+            yield pa.RecordBatch.from_pylist(rows, schema=batch.schema)
+
+    client = address.client()
+    plan = client.run(plan_stream(client.asynchronous, "jobs-doubled"))
+    piece = next(each for each in plan.pieces if each.copies == "both" and each.start <= 1_234 < each.end)
+    task = {"kind": "records", "stream": plan.name, "stream_id": plan.stream_id, "start": piece.start, "end": piece.end}
+    task["pieces"] = [asdict(piece)]
+    assert audit_tasks.run_audit_task(address, task)["findings"] == []
+    monkeypatch.setattr(audit_tasks._Part, "_tables", changed)
+    (found,) = audit_tasks.run_audit_task(address, task)["findings"]
+    assert (found["kind"], found["start"], found["key"]) == ("differs", 1_234, piece.key)
+    assert found["text"] == "hot and tiered copy differ at offset 1234: value"
+
+
+def test_an_audit_after_a_trim(address: ClusterAddress, spark: SparkSession, streams: Streams) -> None:
+    """What is trimmed is not missed; an empty stream is sound."""
+    streams.fill("trimmed-audit", 1_000, writers=2)
+    streams.client.trim_stream("trimmed-audit", 300)
+    streams.client.create_stream("trimmed-audit-empty")
+    report = audit_streams(spark, address, prefix="trimmed-audit")
+    assert report.is_good
+    assert [(each.name, each.start, each.end, each.read_count) for each in report.streams] == [
+        ("trimmed-audit", 300, 1_000, 700),
+        ("trimmed-audit-empty", 0, 0, 0),
+    ]
+
+
+# ---- replay
+
+
+@pytest.fixture
+def clicks(streams: Streams, request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """A stream of 1,000 records and an empty one, named after the test."""
+    name = request.node.name.replace("_", "-").split("[")[0][:60]
+    streams.fill(name, 1_000)
+    streams.client.create_stream(f"{name}-to")
+    yield name, f"{name}-to"
+    for each in (name, f"{name}-to"):
+        streams.client.delete_stream(each)
+
+
+def test_a_replay_goes_on_where_it_was(
+    run: Any, client: rangelog.sync.Client, clicks: tuple[str, str], tmp_path: Path
+) -> None:
+    """Each record once, over runs and new records, also when the checkpoint lost a commit."""
+    source, target = clicks
+    argv = ("replay", source, "--to", target, "--checkpoint", str(tmp_path / "c"), "--batch-records", "300")
+    code, out, err = run(*argv)
+    assert (code, out.strip()) == (0, f"1,000 records of {source} read in 4 micro-batches"), err
+    assert values_of(client, target) == values_of(client, source)
+    with client.writer(source) as writer:
+        writer.append_batch([b"more %d" % number for number in range(10)])
+    commits = sorted((tmp_path / "c" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    for path in (commits[-1], commits[-1].with_name(f".{commits[-1].name}.crc")):
+        path.unlink(missing_ok=True)
+    assert run(*argv)[0] == 0
+    assert values_of(client, target) == values_of(client, source)
+
+
+def test_a_replay_through_sql(
+    address: ClusterAddress, spark: SparkSession, client: rangelog.sync.Client, clicks: tuple[str, str], tmp_path: Path
+) -> None:
+    """The query chooses records and makes values."""
+    source, target = clicks
+    sql = "SELECT key, concat('<', CAST(value AS STRING), '>') AS value, timestamp FROM records WHERE key = 'key-1'"
+    replay_stream(spark, address, ReplayOptions(source, target, str(tmp_path / "c"), sql))
+    wanted = [(r.key, b"<" + r.value + b">", r.timestamp_ms) for r in client.reader(source) if r.key == b"key-1"]
+    assert [(r.key, r.value, r.timestamp_ms) for r in client.reader(target)] == wanted
+    assert wanted
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT nothing FROM records", "nothing"),
+        ("SELECT FROM WHERE", "--sql: Spark does not accept this"),
+        ("SELECT key FROM records", "the frame has no column 'value'"),
+        ("SELECT value, 1 AS amount FROM records", "column 'amount' cannot be written"),
+        ("SELECT 'a' AS value", "the query does not read the view 'records'"),
+        ("SELECT value FROM elsewhere", "elsewhere"),
+    ],
+)
+def test_sql_that_does_not_fit(run: Any, clicks: tuple[str, str], tmp_path: Path, sql: str, said: str) -> None:
+    """It is refused in one line, before a checkpoint is made."""
+    source, target = clicks
+    code, _, err = run("replay", source, "--to", target, "--checkpoint", str(tmp_path / "c"), "--sql", sql)
+    assert code == 2
+    assert said in err
+    assert len(err.splitlines()) == 1, err
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_checkpoint_of_another_replay(run: Any, streams: Streams, clicks: tuple[str, str], tmp_path: Path) -> None:
+    """With another source, or another target, it is refused: Spark itself would go on in the middle."""
+    source, target = clicks
+    checkpoint = str(tmp_path / "c")
+    assert run("replay", source, "--to", target, "--checkpoint", checkpoint)[0] == 0
+    streams.fill("another-source", 10)
+    streams.client.create_stream("another-target")
+    for argv, said in (
+        (("another-source", "--to", target), f"with from '{source}' in place of 'another-source'"),
+        ((source, "--to", "another-target"), f"with to '{target}' in place of 'another-target'"),
+    ):
+        code, _, err = run("replay", *argv, "--checkpoint", checkpoint)
+        assert (code, said in err) == (2, True), err
+    Path(checkpoint, "_rangelog_job.json").unlink()  # a checkpoint of a query that is no job's: the source knows it
+    code, _, err = run("replay", "another-source", "--to", target, "--checkpoint", checkpoint)
+    assert (code, f"the checkpoint is one of stream '{source}'" in err) == (2, True), err
+    assert values_of(streams.client, "another-target") == []
+
+
+def test_a_replay_to_a_topic_says_what_the_sink_says(run: Any, clicks: tuple[str, str], tmp_path: Path) -> None:
+    """The name of a topic goes to the sink as one."""
+    code, _, err = run("replay", clicks[0], "--to", "shop/no-such-topic", "--checkpoint", str(tmp_path / "c"))
+    assert code in (1, 2)
+    assert "topic" in err and len(err.splitlines()) == 1
+
+
+# ---- export
+
+
+def test_an_export_runs_again(
+    run: Any, spark: SparkSession, client: rangelog.sync.Client, streams: Streams, tmp_path: Path
+) -> None:
+    """Each record once: nothing is written twice, what is new is added, and what a run left half-written is written anew."""
+    filled = streams.fill("exported", 1_000)
+    folder = tmp_path / "out"
+    argv = ("export", "exported", "--to", str(folder), "--by", "day")
+    assert run(*argv)[:2] == (0, f"1,000 records written to {folder}: [0, 1000)\n")
+    assert run(*argv)[:2] == (0, f"0 records written to {folder}: nothing is new\n")
+    with client.writer("exported") as writer:
+        writer.append_batch([b"more"] * 50)
+    document = json.loads((folder / FILE_NAME).read_text())
+    document["pending"] = {"start": 1_000, "end": 1_020, "path": "span=1000-1020", "record_count": 0, "written_ms": 0}
+    (folder / FILE_NAME).write_text(json.dumps(document))
+    (folder / "span=1000-1020").mkdir()
+    (folder / "span=1000-1020" / "part-of-a-dead-run.parquet").write_bytes(b"half")
+    (folder / f".{FILE_NAME}.crc").unlink(missing_ok=True)
+    code, out, err = run(*argv)
+    assert (code, out) == (0, f"50 records written to {folder}: [1000, 1020), [1020, 1050)\n"), err
+    frame = spark.read.parquet(str(folder))
+    rows = frame.selectExpr("offset", "unix_millis(timestamp)", "key", "value", "headers").orderBy("offset").collect()
+    assert [row[0] for row in rows] == list(range(1_050))
+    shown = [(offset, stamp, key and bytes(key), bytes(value)) for offset, stamp, key, value, _ in rows[:1_000]]
+    assert shown == [each[:4] for each in filled.rows]
+    assert {name: bytes(each) for name, each in rows[3][4].items()} == filled.rows[3][4]
+    assert str(frame.orderBy("offset").first().day) == "2013-01-01"
+    spans = json.loads((folder / FILE_NAME).read_text())["spans"]
+    assert [(each["start"], each["end"], each["record_count"]) for each in spans] == [
+        (0, 1_000, 1_000), (1_000, 1_020, 20), (1_020, 1_050, 30),
+    ]  # fmt: skip
+
+
+def test_an_export_of_a_part_as_csv(
+    address: ClusterAddress, spark: SparkSession, streams: Streams, tmp_path: Path
+) -> None:
+    """Text as text, with its quotes and line ends; or bytes in base64; divided by key; by times."""
+    streams.client.create_stream("exported-csv")
+    texts = ["plain", 'a "quoted", one', "two\nlines", "", "ü"]
+    with streams.client.writer("exported-csv") as writer:
+        for number, text in enumerate(texts):
+            writer.append(
+                text.encode(), key=b"k%d" % (number % 2), headers={"h": b"v"}, timestamp=START_MS + number * 1_000
+            )
+    options = ExportOptions("exported-csv", str(tmp_path / "text"), format="csv", by="key", start="1")
+    assert export_stream(spark, address, options).record_count == 4
+    reader = spark.read.option("header", True).option("multiLine", True).option("escape", '"').option("emptyValue", "")
+    rows = reader.csv(str(tmp_path / "text")).orderBy("offset").collect()
+    assert [(row["offset"], row["value"] or "", row.by_key, row.headers) for row in rows] == [
+        (str(number), texts[number], f"k{number % 2}", '{"h":"v"}') for number in range(1, 5)
+    ]
+    assert rows[0].timestamp == "2013-01-01T00:26:41.000Z"
+    whole = ExportOptions(
+        "exported-csv", str(tmp_path / "b"), format="csv", value_as="binary", end="2013-01-01T00:26:42Z"
+    )
+    assert export_stream(spark, address, whole).record_count == 2
+    assert reader.csv(str(tmp_path / "b")).orderBy("offset").first().value == "cGxhaW4="
+
+
+def test_an_export_that_does_not_fit(run: Any, spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
+    """Values that are no text, a folder with another export, a missing format, a bad part: one line each."""
+    streams.client.create_stream("exported-odd")
+    with streams.client.writer("exported-odd") as writer:
+        writer.append(b"\xff\xfe")
+    folder = str(tmp_path / "odd")
+    code, _, err = run("export", "exported-odd", "--to", folder, "--value-as", "string")
+    assert (code, "is not UTF-8 text" in err, len(err.splitlines())) == (2, True, 1), err
+    assert list(Path(folder).glob("[!.]*")) == []  # nothing stays of it
+    assert run("export", "exported-odd", "--to", folder)[0] == 0
+    code, _, err = run("export", "exported-odd", "--to", folder, "--value-as", "string")
+    assert (code, "holds an export with value_as 'binary', not 'string'" in err) == (2, True), err
+    code, _, err = run("export", "exported-odd", "--to", str(tmp_path / "delta"), "--format", "delta")
+    assert (code, "--packages io.delta:delta-spark_2.13:VERSION" in err) == (1, True), err
+    for more, said in (
+        (("--start", "7"), "offset 7 is beyond the end"),
+        (("--start", "soon"), "option start is 'earliest', an offset, or a time"),
+        (("--end", "0", "--start", "1"), "start 1 is beyond end 0"),
+    ):
+        code, _, err = run("export", "exported-odd", "--to", str(tmp_path / "part"), *more)
+        assert (code, said in err, len(err.splitlines())) == (2 if "7" not in more else 1, True, 1), err
+    code, _, err = run("export", "exported-odd", "--to", "nosuch://place/x")
+    assert (code, "no place that Spark can write to" in err) == (2, True), err
+
+
+# ---- report
+
+
+def test_a_report(run: Any, mixed: Filled, tmp_path: Path) -> None:
+    """Volumes by day and key are those of the records; the page has them."""
+    page = tmp_path / "report.html"
+    code, out, err = run("report", "--stream", "jobs-mixed", "-o", "json", "--keys", "3", "--html", str(page))
+    assert code == 0, err
+    (found,) = json.loads(out)["streams"]
+    assert (found["record_count"], found["end"], found["key_count"]) == (COUNT, COUNT, 7)
+    sizes = [len(key or b"") + len(value) for _, _, key, value, _ in mixed.rows]
+    assert found["payload_bytes"] == sum(sizes)
+    assert found["oldest_ms"] == START_MS
+    assert found["newest_ms"] == mixed.rows[-1][1]
+    assert found["tiered_bytes"] > 0 and found["hot_bytes"] > 0
+    assert found["days"] == [{"day": "2013-01-01", "record_count": COUNT, "payload_bytes": sum(sizes)}]
+    by_key: Counter[bytes | None] = Counter()
+    for (_, _, key, _, _), size in zip(mixed.rows, sizes, strict=True):
+        by_key[key] += size
+    heaviest = sorted(by_key.items(), key=lambda each: -each[1])[:3]
+    assert [(each["key"], each["payload_bytes"]) for each in found["keys"]] == [
+        (key.decode() if key else None, size) for key, size in heaviest
+    ]
+    assert "2013-01-01" in page.read_text()
+    code, out, _ = run("report", "--stream", "jobs-mixed")
+    assert code == 0 and "20,000 records" in out
+
+
+def test_a_report_of_nothing(address: ClusterAddress, spark: SparkSession, streams: Streams) -> None:
+    """An empty stream has no records, and no group is behind."""
+    streams.client.create_stream("report-empty")
+    report = report_streams(spark, address, stream="report-empty")
+    assert [(each.record_count, each.oldest_ms, each.days) for each in report.streams] == [(0, None, [])]
+    assert report.groups == [] and report.note == ""
+
+
+# ---- mirror
+
+
+def test_what_kafka_has_becomes_a_record(
+    spark: SparkSession, cluster: Cluster, client: rangelog.sync.Client, address: ClusterAddress
+) -> None:
+    """Key, value, headers and time come through the sink; null values and repeated headers as documented."""
+    schema = (
+        "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+        "headers array<struct<key: string, value: binary>>"
+    )
+    at = "timestamp_millis(1357000000123)"
+    rows = spark.sql(
+        f"""SELECT * FROM VALUES
+        (X'6b', X'76', 't', 0, 0L, {at}, 0, array(named_struct('key', 'a', 'value', X'01'))),
+        (NULL, NULL, 't', 0, 1L, {at}, 0, NULL),
+        (X'', X'', 't', 0, 2L, {at}, 0, array(named_struct('key', 'a', 'value', X'01'),
+            named_struct('key', 'b', 'value', NULL), named_struct('key', 'a', 'value', X'02')))
+        AS kafka (key, value, topic, partition, offset, timestamp, timestampType, headers)"""
+    )
+    frame = spark.createDataFrame(rows.collect(), schema).coalesce(1)
+    client.create_stream("mirrored")
+    writer = to_records(frame).write.format("rangelog").options(**address.to_sink_options(stream="mirrored"))
+    writer.mode("append").save()
+    assert [(r.key, r.value, r.timestamp_ms, dict(r.headers)) for r in client.reader("mirrored")] == [
+        (b"k", b"v", 1_357_000_000_123, {"a": b"\x01"}),
+        (None, b"", 1_357_000_000_123, {NULL_VALUE_HEADER: b""}),
+        (b"", b"", 1_357_000_000_123, {"b": b"", "a": b"\x02"}),
+    ]
+
+
+def test_a_mirror_without_its_package(
+    address: ClusterAddress, spark: SparkSession, client: rangelog.sync.Client, tmp_path: Path
+) -> None:
+    """It says what to pass, with the versions of this Spark."""
+    client.create_stream("mirror-lacks")
+    options = MirrorOptions("127.0.0.1:9", "t", "mirror-lacks", str(tmp_path / "c"))
+    with pytest.raises(MissingExtra, match=rf"spark-sql-kafka-0-10_2\.13:{re.escape(spark.version)}"):
+        mirror_topic(spark, address, options)
+
+
+# ---- bad input
+
+
+def test_an_unknown_stream_is_named(run: Any, address: ClusterAddress, spark: SparkSession, tmp_path: Path) -> None:
+    """By every job, in one line and with exit code 1."""
+    checkpoint = ("--checkpoint", str(tmp_path / "c"))
+    for argv in (
+        ("audit", "--stream", "no-such"),
+        ("audit", "--prefix", "no-such"),
+        ("report", "--stream", "no-such"),
+        ("export", "no-such", "--to", str(tmp_path / "o")),
+        ("replay", "no-such", "--to", "no-such-either", *checkpoint),
+        ("mirror", "--kafka", "127.0.0.1:9", "--topic", "t", "--to", "no-such", *checkpoint),
+    ):
+        code, out, err = run(*argv)
+        assert (code, out, "'no-such'" in err, len(err.splitlines())) == (1, "", True, 1), (argv, err)
+    with pytest.raises(StreamNotFound):
+        audit_streams(spark, address, stream="no-such")
+
+
+def test_options_are_checked_before_anything_is_read(run: Any, mixed: Filled, tmp_path: Path) -> None:
+    """Paths that cannot be written, and values that mean nothing: exit code 2."""
+    for argv, said in (
+        (("audit", "--stream", "jobs-mixed", "--report", str(tmp_path / "no" / "x.html")), "there is no folder"),
+        (("audit", "--stream", "jobs-mixed", "--json", str(tmp_path)), "is a folder"),
+        (("report", "--stream", "jobs-mixed", "--html", "/proc/version"), "cannot be written"),
+        (("report", "--stream", "jobs-mixed", "--keys", "-1"), "--keys is a number"),
+        (("replay", "jobs-mixed", "--to", "jobs-mixed", "--checkpoint", "c"), "into itself"),
+        (("audit", "--stream", "a b"), "bad stream name"),
+    ):
+        code, _, err = run(*argv)
+        assert (code, said in err, len(err.splitlines())) == (2, True, 1), (argv, err)
+
+
+def test_a_cluster_that_is_away(run: Any) -> None:
+    """One line, after the client's limit."""
+    code, _, err = run("audit", pd=f"127.0.0.1:{free_ports(1)[0]}")
+    assert (code, len(err.splitlines())) == (1, 1), err
+    assert "127.0.0.1" in err
+
+
+# ---- the command as a program
+
+
+def test_the_command_as_a_process(cluster: Cluster, mixed: Filled, tmp_path: Path) -> None:
+    """It prints its result and nothing else; a report that a program reads is JSON."""
+    env = os.environ | {"RANGELOG_PD": cluster.connect_string}
+    done = subprocess.run(
+        [sys.executable, "-m", "rangelog.spark.jobs", "audit", "--stream", "jobs-mixed", "-o", "json", "-q"],
+        capture_output=True, text=True, timeout=240, env=env, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout)["is_good"]
+    assert done.stderr == ""
+
+
+def test_an_interrupted_replay_ends_cleanly(
+    cluster: Cluster, client: rangelog.sync.Client, clicks: tuple[str, str], tmp_path: Path
+) -> None:
+    """Ctrl-C ends a replay that follows, without a traceback; the next run goes on."""
+    source, target = clicks
+    argv = [
+        sys.executable,
+        "-m",
+        "rangelog.spark.jobs",
+        "replay",
+        source,
+        "--to",
+        target,
+        "--checkpoint",
+        str(tmp_path / "c"),
+    ]
+    env = os.environ | {"RANGELOG_PD": cluster.connect_string}
+    with (tmp_path / "err").open("w") as file:
+        process = subprocess.Popen([*argv, "--follow"], stderr=file, env=env, start_new_session=True)
+    try:
+        wait_until(
+            lambda: client.end_offset(target) == 1_000 or process.poll() is not None, 200.0, "nothing is appended"
+        )
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+    finally:
+        err = (tmp_path / "err").read_text()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 130, err[-2000:]
+    assert "Traceback" not in err and "rangelog-spark: interrupted" in err
+    assert values_of(client, target) == values_of(client, source)
+
+
+def test_a_bad_mirror(address: ClusterAddress, spark: SparkSession, tmp_path: Path) -> None:
+    """What is wrong with the options is said before Kafka is looked for."""
+    with pytest.raises(InvalidArgument, match="--kafka is host:port"):
+        mirror_topic(spark, address, MirrorOptions("nowhere", "t", "s", str(tmp_path)))
