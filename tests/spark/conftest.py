@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import rangelog.sync
+from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.stream_config import StreamConfig
@@ -97,3 +98,9 @@ class Streams:
 def streams(client: rangelog.sync.Client) -> Streams:
     """Streams of that cluster."""
     return Streams(client)
+
+
+@pytest.fixture(scope="session")
+def address(cluster: Cluster) -> ClusterAddress:
+    """The cluster, as jobs are told of it."""
+    return ClusterAddress(cluster.connect_string)
