@@ -76,8 +76,11 @@ def test_hot_and_tiered_are_one_table(read: Any, mixed: Any, preference: str) ->
 
 
 def test_one_partition_per_range(read: Any, mixed: Any, streams: Any) -> None:
-    """The plan has a partition per range, and more when a range has more records than asked for in one."""
-    ranges = streams.hot_dropped("mixed")
+    """The plan has a partition per range that has records, and more when one has more of them than asked for in one."""
+    _, found = streams.client.run(streams.client.asynchronous.metadata.ranges("mixed", 0))
+    ranges = [
+        each for each in found if each.start_offset < COUNT
+    ]  # the last one may be empty: made when the one before was full
     assert len(ranges) > 3
     assert read("mixed").rdd.getNumPartitions() == len(ranges)
     frame = read("mixed", records_per_partition=1_000)
