@@ -179,7 +179,7 @@ class Transactions:
     async def settle(self, program: str | None = None) -> None:
         """Ask for what is in doubt, of one program or of all, until nothing is open."""
         for noted in self.noted:
-            if program not in (None, noted.program):
+            if program not in (None, noted.program) or noted.is_forgotten:
                 continue
             while noted.outcome is None and noted.transaction is not None and noted.transaction.number:
                 try:
