@@ -47,17 +47,19 @@ def test_a_copy_of_a_stream_is_that_stream(
 ) -> None:
     """Keys, values, headers and times come through, in order of the partitions; nothing of the sink stays."""
     source, copy = f"sink-source-{compression}", f"sink-copy-{compression}"
+    before = left(client)
     filled = streams.fill(source, 3_000, writers=3)
     client.create_stream(copy, StreamConfig(compression=compression))
     write(read(spark, cluster, source), cluster, copy)
     assert rows_of(client, copy) == filled.rows
-    assert left(client) == []
+    assert left(client) == before
 
 
 def test_large_tasks_are_staged_and_leave_nothing(
     spark: SparkSession, cluster: Cluster, client: rangelog.sync.Client
 ) -> None:
     """Tasks of several MiB, rows of the largest size among them, are appended in order of their partitions."""
+    before = left(client)
     client.create_stream("sink-large")
     frame = spark.range(0, 12, 1, 3).selectExpr(
         "CAST(id AS STRING) AS key", "CAST(repeat(CAST(id % 10 AS STRING), 1048574) AS BINARY) AS value"
@@ -66,7 +68,7 @@ def test_large_tasks_are_staged_and_leave_nothing(
     assert [(key, value) for _, _, key, value, _ in rows_of(client, "sink-large")] == [
         (b"%d" % number, b"%d" % (number % 10) * 1_048_574) for number in range(12)
     ]
-    assert left(client) == []
+    assert left(client) == before
 
 
 def test_a_named_write_is_done_once(spark: SparkSession, cluster: Cluster, client: rangelog.sync.Client) -> None:
