@@ -255,7 +255,6 @@ def _run(call: JobCall) -> int:
     given = call.arguments
     html_file, json_file = check_writable(given.report), check_writable(given.json)
     cluster = call.cluster()
-    cluster.stream_names(given.stream, given.prefix)  # what is wrong with them is said before Spark starts
     report = audit_streams(call.session(), cluster, stream=given.stream, prefix=given.prefix, console=call.console)
     if html_file is not None:
         write_whole(html_file, report.to_html())

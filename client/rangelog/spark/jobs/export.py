@@ -290,8 +290,7 @@ def _run(call: JobCall) -> int:
     cluster = call.cluster()
     fields = ("stream", "url", "format", "by", "value_as", "start", "end")
     options = ExportOptions(**{name: getattr(given, name) for name in fields}).checked()
-    read = cluster.read_options(options.stream, start=options.start, end=options.end)
-    cluster.client().describe_stream(read.stream)  # what is wrong with it is said before Spark starts
+    cluster.read_options(options.stream, start=options.start, end=options.end)  # checked before Spark starts
     result = export_stream(call.session(), cluster, options, console=call.console)
     spans = [f"[{each.start}, {each.end})" for each in result.written]
     text = f"{result.record_count:,} records written to {result.url}: {', '.join(spans) or 'nothing is new'}"

@@ -51,7 +51,10 @@ class JobCall:
         return find_cluster(given.pd, given.token, given.tier_url)
 
     def session(self, **config: str) -> SparkSession:
-        """The Spark session of this run, made at the first call; `config`: settings where the user has given none."""
+        """Make the Spark session of this run; `config`: settings where the user has given none.
+
+        Make it before the first call of the cluster: it starts a process, and gRPC does not bear a fork once it has called.
+        """
         from rangelog.spark.jobs.session import open_session
 
         given = self.arguments

@@ -174,7 +174,6 @@ def _run(call: JobCall) -> int:
         dict(given.kafka_option),
     )  # fmt: skip
     options.to_kafka()
-    cluster.client().describe_stream(options.target)
     result = mirror_topic(call.session(), cluster, options, console=call.console)
     call.emit({}, f"{result.record_count:,} records of {options.topic} read in {result.batch_count} micro-batches")
     return EXIT_OK

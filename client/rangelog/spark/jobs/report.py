@@ -324,7 +324,6 @@ def _run(call: JobCall) -> int:
         raise InvalidArgument(f"--keys is a number from 0 up, not {given.keys}")
     html_file = check_writable(given.html)
     cluster = call.cluster()
-    cluster.stream_names(given.stream, given.prefix)  # what is wrong with them is said before Spark starts
     report = report_streams(
         call.session(), cluster, stream=given.stream, prefix=given.prefix, keys=given.keys, console=call.console
     )
