@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rangelog._client import Client
 from rangelog._read.stream_view import StreamView, confirmed_end
+from rangelog.spark.jobs.argument_types import add_output
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.console import Console
 from rangelog.spark.jobs.export_frame import (
@@ -256,7 +257,7 @@ def _format_options(options: ExportOptions, manifest: ExportManifest, span: Expo
 # ---- the command
 
 
-def register(jobs: JobTable) -> None:
+def add_job(jobs: JobTable) -> None:
     """Add the job."""
     jobs.add(
         Job(
@@ -282,7 +283,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--start", default="earliest", help="an offset, a time such as 2026-01-31T12:00Z, or -1h")
     parser.add_argument("--end", default="latest", help="as --start")
     parser.add_argument("--value-as", choices=VALUE_FORMS, default="", help="default: string for csv, else binary")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="what to print; default: text")
+    add_output(parser)
 
 
 def _run(call: JobCall) -> int:

@@ -1,8 +1,8 @@
 """What a job tells the command of itself, and what the command hands to a job that runs.
 
-A module that is a job has a function `register(jobs)`, which adds one `Job`; its name stands in `command.JOB_MODULES`:
+A module that is a job has a function `add_job(jobs)`, which adds one `Job`; its name stands in `command.JOB_MODULES`:
 
-    def register(jobs: JobTable) -> None:
+    def add_job(jobs: JobTable) -> None:
         jobs.add(Job("count", "Count the records of a stream.", ["count flights"], _arguments, _run))
 """
 

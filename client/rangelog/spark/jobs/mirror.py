@@ -132,7 +132,7 @@ def mirror_topic(
 # ---- the command
 
 
-def register(jobs: JobTable) -> None:
+def add_job(jobs: JobTable) -> None:
     """Add the job."""
     jobs.add(
         Job(

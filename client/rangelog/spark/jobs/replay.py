@@ -144,7 +144,7 @@ def _target_id(cluster: ClusterAddress, target: str) -> int:
 # ---- the command
 
 
-def register(jobs: JobTable) -> None:
+def add_job(jobs: JobTable) -> None:
     """Add the job."""
     jobs.add(
         Job(
