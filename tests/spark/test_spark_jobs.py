@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 import rangelog.sync
-from rangelog.spark.jobs import audit_tasks
 from rangelog.spark.jobs.audit import audit_streams
-from rangelog.spark.jobs.audit_plan import plan_stream
 from rangelog.spark.jobs.cluster import ClusterAddress
-from rangelog.spark.jobs.command import main
 from rangelog.spark.jobs.export import ExportOptions, export_stream
 from rangelog.spark.jobs.export_manifest import FILE_NAME
 from rangelog.spark.jobs.replay import ReplayOptions, replay_stream
@@ -32,152 +25,19 @@ from rangelog_cli.local.ports import free_ports
 from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.errors import StreamNotFound
 from tests.spark.conftest import START_MS, Filled, Streams
+from tests.spark.job_fixtures import COUNT, mixed, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-COUNT = 20_000
-SMALL_RANGES = {"range_size_bytes_max": 128 * 1024}
-
-
-@pytest.fixture(scope="module")
-def mixed(streams: Streams) -> Filled:
-    """A stream of several ranges, of which some are in the object store only and the last is open."""
-    filled = streams.fill("jobs-mixed", COUNT, hot_retention_seconds=1, **SMALL_RANGES)
-    streams.wait_for_drops("jobs-mixed", 2)
-    return filled
-
-
-@pytest.fixture(scope="module")
-def doubled(streams: Streams) -> Filled:
-    """A stream whose sealed ranges are hot and tiered."""
-    filled = streams.fill("jobs-doubled", COUNT, hot_retention_seconds=3_600, **SMALL_RANGES)
-    wait_until(lambda: len(objects_of(streams, "jobs-doubled")) >= 2, 60.0, "nothing is tiered")
-    return filled
-
-
-def objects_of(streams: Streams, name: str) -> list[Any]:
-    """The objects of a stream."""
-    client = streams.client
-    stream_id = client.describe_stream(name).stream_id
-    return list(client.run(client.asynchronous.metadata.objects(stream_id, 0)))
+__all__ = ["mixed", "run"]
 
 
 def values_of(client: rangelog.sync.Client, name: str) -> list[bytes]:
     """The values of a stream."""
     return [record.value for record in client.reader(name)]
-
-
-@pytest.fixture
-def run(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], spark: SparkSession
-) -> Callable[..., tuple[int, str, str]]:
-    """The command, in this process: exit code, output, errors."""
-
-    def call(*argv: str, pd: str = cluster.connect_string) -> tuple[int, str, str]:
-        capsys.readouterr()
-        try:
-            code = main([*argv, "--pd", pd, "--quiet"])
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
-
-
-# ---- audit
-
-
-def test_an_audit_of_a_sound_stream(
-    run: Any, address: ClusterAddress, spark: SparkSession, mixed: Filled, doubled: Filled, tmp_path: Path
-) -> None:
-    """Hot, tiered and doubled parts are read once each, compared where both are, and the page needs no other file."""
-    page, document = tmp_path / "audit.html", tmp_path / "audit.json"
-    code, out, _ = run("audit", "--prefix", "jobs-", "--report", str(page), "--json", str(document), "-o", "json")
-    found = json.loads(out)
-    assert code == 0, found
-    assert json.loads(document.read_text()) == found
-    by_name = {each["name"]: each for each in found["streams"]}
-    for name in ("jobs-mixed", "jobs-doubled"):
-        assert (by_name[name]["start"], by_name[name]["end"], by_name[name]["read_count"]) == (0, COUNT, COUNT)
-        assert by_name[name]["findings"] == []
-        assert by_name[name]["object_count"] >= 2
-    assert by_name["jobs-doubled"]["compared_count"] > COUNT // 4
-    assert by_name["jobs-mixed"]["compared_count"] < by_name["jobs-doubled"]["compared_count"]
-    # The same records have the same digest, whatever tier they come from: it goes by what they are, and in which order.
-    assert by_name["jobs-mixed"]["digest"] == by_name["jobs-doubled"]["digest"]
-    text = page.read_text()
-    assert "jobs-mixed" in text and "Nothing is wrong." in text
-    assert not re.search(r"<(script|link|img)|https?://", text)
-
-
-def test_an_audit_finds_a_damaged_object(run: Any, streams: Streams, cluster: Cluster, tmp_path: Path) -> None:
-    """A byte that flipped in the tier directory, and an object that is missing: each is named, and the exit code is 1."""
-    streams.fill("damaged-object", COUNT, hot_retention_seconds=1, **SMALL_RANGES)
-    streams.wait_for_drops("damaged-object", 3)
-    first, second = objects_of(streams, "damaged-object")[:2]
-    tier = next(cluster.directory.rglob(first.key)).parents[len(Path(first.key).parts) - 1]
-    data = bytearray((tier / first.key).read_bytes())
-    data[len(data) // 2] ^= 0x10
-    (tier / first.key).write_bytes(data)
-    kept = tmp_path / "kept"
-    shutil.move(tier / second.key, kept)
-    page = tmp_path / "audit.html"
-    code, out, _ = run("audit", "--stream", "damaged-object", "-o", "json", "--report", str(page))
-    (audited,) = json.loads(out)["streams"]
-    assert code == 1
-    kinds = Counter((each["kind"], each["key"]) for each in audited["findings"])
-    assert kinds[("damaged", first.key)] == 1
-    assert kinds[("unreadable", first.key)] == 1  # its records have no other copy
-    assert kinds[("missing", second.key)] == 1
-    assert audited["digest"] is None
-    assert first.key in page.read_text() and "Something is wrong." in page.read_text()
-    code, out, _ = run("audit", "--stream", "damaged-object")
-    assert code == 1 and first.key in out
-    data[len(data) // 2] ^= 0x10
-    (tier / first.key).write_bytes(data)
-    shutil.move(kept, tier / second.key)
-    assert run("audit", "--stream", "damaged-object")[0] == 0
-
-
-def test_an_audit_compares_the_tiers(address: ClusterAddress, doubled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hot copy that differs in one record is found, by its offset and column: here its reader shows another value."""
-    read = audit_tasks._Part._tables
-
-    def changed(self: Any, preference: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        for batch in read(self, preference, start, end):
-            rows = batch.to_pylist()
-            for row in rows:
-                if preference == "hot_only" and row["offset"] == 1_234:
-                    row["value"] = b"another"
-            yield pa.RecordBatch.from_pylist(rows, schema=batch.schema)
-
-    client = address.client()
-    plan = client.run(plan_stream(client.asynchronous, "jobs-doubled"))
-    piece = next(each for each in plan.pieces if each.copies == "both" and each.start <= 1_234 < each.end)
-    task = {"kind": "records", "stream": plan.name, "stream_id": plan.stream_id, "start": piece.start, "end": piece.end}
-    task["pieces"] = [asdict(piece)]
-    assert audit_tasks.run_audit_task(address, task)["findings"] == []
-    monkeypatch.setattr(audit_tasks._Part, "_tables", changed)
-    (found,) = audit_tasks.run_audit_task(address, task)["findings"]
-    assert (found["kind"], found["start"], found["key"]) == ("differs", 1_234, piece.key)
-    assert found["text"] == "hot and tiered copy differ at offset 1234: value"
-
-
-def test_an_audit_after_a_trim(address: ClusterAddress, spark: SparkSession, streams: Streams) -> None:
-    """What is trimmed is not missed; an empty stream is sound."""
-    streams.fill("trimmed-audit", 1_000, writers=2)
-    streams.client.trim_stream("trimmed-audit", 300)
-    streams.client.create_stream("trimmed-audit-empty")
-    report = audit_streams(spark, address, prefix="trimmed-audit")
-    assert report.is_good
-    assert [(each.name, each.start, each.end, each.read_count) for each in report.streams] == [
-        ("trimmed-audit", 300, 1_000, 700),
-        ("trimmed-audit-empty", 0, 0, 0),
-    ]
 
 
 # ---- replay

@@ -1,4 +1,4 @@
-"""Types of arguments that several jobs have: what was typed as a value, or argparse's error."""
+"""Arguments that several jobs have, and their types: what was typed as a value, or argparse's error."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import argparse
 
 from rangelog.spark.options import number
 from rangelog_core.errors import InvalidArgument
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add the option -o text|json: how `JobCall.emit` prints a result."""
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="what to print; default: text")
 
 
 def setting(text: str) -> tuple[str, str]:

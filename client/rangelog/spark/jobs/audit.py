@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rangelog.spark.jobs.argument_types import add_output
 from rangelog.spark.jobs.audit_plan import Finding, StreamPlan, plan_stream
 from rangelog.spark.jobs.audit_tasks import run_audit_task
 from rangelog.spark.jobs.block_digests import Block, stream_digest
@@ -224,7 +225,7 @@ def _sentence(found: Finding) -> str:
 # ---- the command
 
 
-def register(jobs: JobTable) -> None:
+def add_job(jobs: JobTable) -> None:
     """Add the job."""
     jobs.add(
         Job(
@@ -248,14 +249,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--prefix", metavar="P", help="only streams whose names start with it")
     parser.add_argument("--report", metavar="FILE.html", help="write a page for people")
     parser.add_argument("--json", metavar="FILE", help="write what was found as JSON")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="what to print; default: text")
+    add_output(parser)
 
 
 def _run(call: JobCall) -> int:
     given = call.arguments
     html_file, json_file = check_writable(given.report), check_writable(given.json)
     cluster = call.cluster()
-    cluster.stream_names(given.stream, given.prefix)  # what is wrong with them is said before Spark starts
     report = audit_streams(call.session(), cluster, stream=given.stream, prefix=given.prefix, console=call.console)
     if html_file is not None:
         write_whole(html_file, report.to_html())

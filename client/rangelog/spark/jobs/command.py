@@ -23,14 +23,14 @@ from rangelog_core.errors import InvalidArgument
 
 PROGRAM = "rangelog-spark"
 JOB_MODULES = ("audit", "report", "export", "replay", "mirror")
-"""Modules of this package, one for each job: `register` of each adds it."""
+"""Modules of this package, one for each job: `add_job` of each adds it."""
 
 
 def job_table() -> JobTable:
     """Return all jobs."""
     table = JobTable()
     for name in JOB_MODULES:
-        importlib.import_module(f"rangelog.spark.jobs.{name}").register(table)
+        importlib.import_module(f"rangelog.spark.jobs.{name}").add_job(table)
     return table
 
 

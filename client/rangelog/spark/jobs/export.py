@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rangelog._client import Client
 from rangelog._read.stream_view import StreamView, confirmed_end
+from rangelog.spark.jobs.argument_types import add_output
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.console import Console
 from rangelog.spark.jobs.export_frame import (
@@ -37,7 +38,6 @@ from rangelog_core.errors import (
     InvalidArgument,
     OffsetOutOfRange,
     OffsetTrimmed,
-    RangelogError,
     StreamNotFound,
 )
 
@@ -216,8 +216,9 @@ class _Run:
         known = self._cluster.to_options(stream=options.stream, start=str(span.start), end=str(span.end))
         frame = self._spark.read.format("rangelog").options(**known).load()
         seen = Observation()
-        counted = frame.observe(seen, count(lit(1)).alias("records"))
-        writer = to_export(counted, options.format, options.by, options.value_as).write.format(options.format)
+        if options.format != "delta":  # which may have the span already, and then does not ask for the records
+            frame = frame.observe(seen, count(lit(1)).alias("records"))
+        writer = to_export(frame, options.format, options.by, options.value_as).write.format(options.format)
         writer = writer.options(**_format_options(options, self._manifest, span))
         column = division_column(options.by)
         if column is not None:
@@ -227,7 +228,7 @@ class _Run:
                 writer.mode("append").save(options.url)
             else:
                 writer.mode("overwrite").save(f"{options.url}/{span.path}")
-        records = int(seen.get["records"])
+        records = span.end - span.start if options.format == "delta" else int(seen.get["records"])
         now = self._cluster.client().describe_stream(options.stream)
         if now.stream_id != self._manifest.stream_id:
             raise StreamNotFound(f"stream {options.stream!r} was deleted and made anew during the export")
@@ -238,7 +239,7 @@ class _Run:
         return records
 
     def _undo(self, span: ExportSpan) -> None:
-        with suppress(RangelogError):
+        with suppress(Exception):  # of Spark's process perhaps, which an interrupt may have ended
             delete(self._spark, f"{self._options.url}/{span.path}")
             self._manifest.pending = None
             self.save() if self._manifest.spans else delete(self._spark, self._place)
@@ -256,7 +257,7 @@ def _format_options(options: ExportOptions, manifest: ExportManifest, span: Expo
 # ---- the command
 
 
-def register(jobs: JobTable) -> None:
+def add_job(jobs: JobTable) -> None:
     """Add the job."""
     jobs.add(
         Job(
@@ -282,7 +283,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--start", default="earliest", help="an offset, a time such as 2026-01-31T12:00Z, or -1h")
     parser.add_argument("--end", default="latest", help="as --start")
     parser.add_argument("--value-as", choices=VALUE_FORMS, default="", help="default: string for csv, else binary")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="what to print; default: text")
+    add_output(parser)
 
 
 def _run(call: JobCall) -> int:
@@ -290,8 +291,7 @@ def _run(call: JobCall) -> int:
     cluster = call.cluster()
     fields = ("stream", "url", "format", "by", "value_as", "start", "end")
     options = ExportOptions(**{name: getattr(given, name) for name in fields}).checked()
-    read = cluster.read_options(options.stream, start=options.start, end=options.end)
-    cluster.client().describe_stream(read.stream)  # what is wrong with it is said before Spark starts
+    cluster.read_options(options.stream, start=options.start, end=options.end)  # checked before Spark starts
     result = export_stream(call.session(), cluster, options, console=call.console)
     spans = [f"[{each.start}, {each.end})" for each in result.written]
     text = f"{result.record_count:,} records written to {result.url}: {', '.join(spans) or 'nothing is new'}"

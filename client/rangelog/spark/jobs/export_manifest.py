@@ -77,7 +77,7 @@ class ExportManifest:
 
     def begin(self, start: int, end: int) -> ExportSpan:
         """Note that a span is being written."""
-        self.pending = ExportSpan(start, end, "" if self.format == "delta" else f"span={start}-{end}")
+        self.pending = ExportSpan(start, end, folder_of(start, end, self.format))
         return self.pending
 
     def finish(self, record_count: int, written_ms: int) -> ExportSpan:
@@ -89,6 +89,11 @@ class ExportManifest:
         return done
 
 
+def folder_of(start: int, end: int, file_format: str) -> str:
+    """Return the folder of a span; "": it is in a table."""
+    return "" if file_format == "delta" else f"span={start}-{end}"
+
+
 def parse_manifest(document: dict[str, Any], url: str) -> ExportManifest:
     """Return the manifest of a JSON document. Raises Corruption, UnsupportedVersion."""
     version = document.get("rangelog.export_version")
@@ -96,9 +101,10 @@ def parse_manifest(document: dict[str, Any], url: str) -> ExportManifest:
         raise UnsupportedVersion(f"{url} has version {version}, this program reads {VERSION}: upgrade it")
     try:
         fields = {name: value for name, value in document.items() if name != "rangelog.export_version"}
-        spans = [_span(each) for each in fields.pop("spans")]
+        form = fields["format"]
+        spans = [_span(each, form) for each in fields.pop("spans")]
         pending = fields.pop("pending")
-        manifest = ExportManifest(**fields, spans=spans, pending=None if pending is None else _span(pending))
+        manifest = ExportManifest(**fields, spans=spans, pending=None if pending is None else _span(pending, form))
     except (KeyError, TypeError, ValueError) as error:
         raise Corruption(f"{url} is damaged: {error}: move it away, and export into another folder") from None
     if version != VERSION or any(one.end > other.start for one, other in pairwise(spans)):
@@ -106,8 +112,11 @@ def parse_manifest(document: dict[str, Any], url: str) -> ExportManifest:
     return manifest
 
 
-def _span(fields: dict[str, Any]) -> ExportSpan:
+def _span(fields: dict[str, Any], file_format: str) -> ExportSpan:
+    """Folders are overwritten and removed by these paths, so none but a span's own is taken."""
     span = ExportSpan(**fields)
-    if not (type(span.start) is type(span.end) is int and 0 <= span.start < span.end and isinstance(span.path, str)):
+    if not (type(span.start) is type(span.end) is int and 0 <= span.start < span.end):
         raise ValueError(f"{fields!r:.100} is no span")
+    if span.path != folder_of(span.start, span.end, file_format):
+        raise ValueError(f"{span.path!r:.100} is not the folder of a span")
     return span

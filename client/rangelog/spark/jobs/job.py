@@ -1,8 +1,8 @@
 """What a job tells the command of itself, and what the command hands to a job that runs.
 
-A module that is a job has a function `register(jobs)`, which adds one `Job`; its name stands in `command.JOB_MODULES`:
+A module that is a job has a function `add_job(jobs)`, which adds one `Job`; its name stands in `command.JOB_MODULES`:
 
-    def register(jobs: JobTable) -> None:
+    def add_job(jobs: JobTable) -> None:
         jobs.add(Job("count", "Count the records of a stream.", ["count flights"], _arguments, _run))
 """
 
@@ -51,7 +51,10 @@ class JobCall:
         return find_cluster(given.pd, given.token, given.tier_url)
 
     def session(self, **config: str) -> SparkSession:
-        """The Spark session of this run, made at the first call; `config`: settings where the user has given none."""
+        """Make the Spark session of this run; `config`: settings where the user has given none.
+
+        Make it before the first call of the cluster: it starts a process, and gRPC does not bear a fork once it has called.
+        """
         from rangelog.spark.jobs.session import open_session
 
         given = self.arguments

@@ -132,7 +132,7 @@ def mirror_topic(
 # ---- the command
 
 
-def register(jobs: JobTable) -> None:
+def add_job(jobs: JobTable) -> None:
     """Add the job."""
     jobs.add(
         Job(
@@ -174,7 +174,6 @@ def _run(call: JobCall) -> int:
         dict(given.kafka_option),
     )  # fmt: skip
     options.to_kafka()
-    cluster.client().describe_stream(options.target)
     result = mirror_topic(call.session(), cluster, options, console=call.console)
     call.emit({}, f"{result.record_count:,} records of {options.topic} read in {result.batch_count} micro-batches")
     return EXIT_OK

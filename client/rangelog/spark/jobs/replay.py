@@ -48,6 +48,13 @@ class ReplayOptions:
     start: str = "earliest"
     records_per_batch: int = 0
 
+    def check(self) -> None:
+        """Raise InvalidArgument for options that fit no cluster."""
+        if self.source == self.target:
+            raise InvalidArgument(f"{self.source!r} cannot be replayed into itself: name another stream with --to")
+        if not self.checkpoint:
+            raise InvalidArgument("no checkpoint is given: --checkpoint DIR")
+
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
@@ -94,16 +101,12 @@ def named(name: str) -> dict[str, str]:
 
 
 def check_ends(cluster: ClusterAddress, options: ReplayOptions) -> None:
-    """Raise what is wrong with source and target before Spark is asked: InvalidArgument, StreamNotFound, Unavailable."""
-    if options.source == options.target:
-        raise InvalidArgument(f"{options.source!r} cannot be replayed into itself: name another stream with --to")
-    if not options.checkpoint:
-        raise InvalidArgument("no checkpoint is given: --checkpoint DIR")
+    """Raise what is wrong with source and target before a query begins: InvalidArgument, StreamNotFound, Unavailable."""
+    options.check()
     client = cluster.client()
-    if "/" not in options.source:
-        client.describe_stream(options.source)
-    if "/" not in options.target:
-        client.describe_stream(options.target)
+    for name in (options.source, options.target):
+        if "/" not in name:
+            client.describe_stream(name)
 
 
 def source_frame(spark: SparkSession, cluster: ClusterAddress, options: ReplayOptions) -> DataFrame:
@@ -141,7 +144,7 @@ def _target_id(cluster: ClusterAddress, target: str) -> int:
 # ---- the command
 
 
-def register(jobs: JobTable) -> None:
+def add_job(jobs: JobTable) -> None:
     """Add the job."""
     jobs.add(
         Job(
@@ -181,7 +184,7 @@ def _run(call: JobCall) -> int:
     options = ReplayOptions(
         given.source, given.target, given.checkpoint, given.sql, given.follow, given.start, given.batch_records
     )
-    check_ends(cluster, options)
+    options.check()
     result = replay_stream(call.session(), cluster, options, console=call.console)
     call.emit({}, f"{result.record_count:,} records of {options.source} read in {result.batch_count} micro-batches")
     return EXIT_OK

@@ -11,6 +11,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rangelog.spark.jobs.argument_types import add_output
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.console import Console
 from rangelog.spark.jobs.fan_out import spread, watched
@@ -290,7 +291,7 @@ def key_text(key: bytes | bytearray | None) -> str | None:
 # ---- the command
 
 
-def register(jobs: JobTable) -> None:
+def add_job(jobs: JobTable) -> None:
     """Add the job."""
     jobs.add(
         Job(
@@ -315,7 +316,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help=f"heaviest keys of a stream; default: {KEYS_DEFAULT}",
     )
     parser.add_argument("--html", metavar="FILE", help="write a page for people")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="what to print; default: text")
+    add_output(parser)
 
 
 def _run(call: JobCall) -> int:
@@ -324,7 +325,6 @@ def _run(call: JobCall) -> int:
         raise InvalidArgument(f"--keys is a number from 0 up, not {given.keys}")
     html_file = check_writable(given.html)
     cluster = call.cluster()
-    cluster.stream_names(given.stream, given.prefix)  # what is wrong with them is said before Spark starts
     report = report_streams(
         call.session(), cluster, stream=given.stream, prefix=given.prefix, keys=given.keys, console=call.console
     )

@@ -74,9 +74,11 @@ def test_another_export_needs_a_folder_of_its_own(more: dict[str, Any], said: st
     [
         {"spans": None},
         {"spans": [{"start": 0}]},
-        {"spans": [{"start": 5, "end": 3, "path": "p"}]},
-        {"spans": [{"start": 0, "end": 3, "path": "p"}, {"start": 2, "end": 4, "path": "q"}]},
+        {"spans": [{"start": 5, "end": 3, "path": "span=5-3"}]},
+        {"spans": [{"start": 0, "end": 3, "path": "span=0-3"}, {"start": 2, "end": 4, "path": "span=2-4"}]},
         {"pending": 7},
+        {"pending": {"start": 10, "end": 12, "path": ""}},
+        {"pending": {"start": 10, "end": 12, "path": "../elsewhere"}},
         {"stranger": 1},
         {"rangelog.export_version": None},
     ],

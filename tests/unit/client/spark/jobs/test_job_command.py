@@ -134,6 +134,26 @@ def test_for_debugging_the_error_itself_is_raised(monkeypatch: pytest.MonkeyPatc
         running(monkeypatch, fail)
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["audit"],
+        ["report"],
+        ["export", "s", "--to", "/nowhere"],
+        ["replay", "s", "--to", "t", "--checkpoint", "/nowhere"],
+        ["mirror", "--kafka", "k:1", "--topic", "t", "--to", "s", "--checkpoint", "/nowhere"],
+    ],
+)
+def test_spark_starts_before_the_cluster_is_called(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, argv: list[str]
+) -> None:
+    """Spark is started by a fork, which gRPC does not bear once it has called: the child may abort, or hang."""
+    monkeypatch.setattr(JobCall, "session", lambda call: (_ for _ in ()).throw(Unavailable("Spark starts")))
+    monkeypatch.setattr(ClusterAddress, "client", lambda cluster: pytest.fail("the cluster was called first"))
+    assert main([*argv, "--pd", "a:1"]) == 1
+    assert capsys.readouterr().err == "rangelog-spark: Spark starts\n"
+
+
 def test_a_result_is_text_or_json(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """As `-o` says; the default is text."""
 
