@@ -24,28 +24,44 @@ SETTINGS = {
     "RANGELOG_PD_DELETE_GRACE_MS": "1000",  # a test waits for objects to be deleted
 }
 WARM = Path(__file__).with_name("warm")
+FAST_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUICK = {
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
-"""For short jobs: less is compiled, by Spark and by Java; one task after a shuffle."""
+"""For short jobs: less is compiled; one task after a shuffle."""
 START_MS = 1_357_000_000_000
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session as `rangelog.spark` makes it, but for settings and Python processes that start fast."""
-    from rangelog.spark import create_session
-
-    with pytest.MonkeyPatch.context() as patch:  # Java and its children have the environment of now
+@pytest.fixture(scope="session", autouse=True)
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the processes of Spark inherit, those of drivers that tests start as well: they start fast."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.delenv("RANGELOG_PD", raising=False)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(WARM), os.environ.get("PYTHONPATH", "")]))
         patch.setenv("RANGELOG_TEST_BYTECODE", str(tmp_path_factory.mktemp("bytecode")))
-        session = create_session("rangelog-tests", **{name.replace(".", "_"): value for name, value in QUICK.items()})
+        patch.setenv("SPARK_SUBMIT_OPTS", FAST_JAVA)
+        yield
+
+
+def slow_environment() -> dict[str, str]:
+    """The environment without what `quick` adds, as a user's is."""
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("RANGELOG_TEST_BYTECODE", "SPARK_SUBMIT_OPTS")
+    }
+    kept["PYTHONPATH"] = kept["PYTHONPATH"].removeprefix(str(WARM) + os.pathsep)
+    return kept
+
+
+@pytest.fixture(scope="session")
+def spark(quick: None) -> Iterator[SparkSession]:
+    """A session as `rangelog.spark` makes it, with settings for short jobs."""
+    from rangelog.spark import create_session
+
+    session = create_session("rangelog-tests", **{name.replace(".", "_"): value for name, value in QUICK.items()})
     yield session
     session.stop()
 

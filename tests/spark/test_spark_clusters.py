@@ -17,7 +17,7 @@ from rangelog.spark import write_archive
 from rangelog_cli.local.ports import LOOPBACK, free_ports
 from rangelog_cli.local.processes import Cluster, wait_until
 from tests.spark import standalone
-from tests.spark.conftest import Filled, Streams
+from tests.spark.conftest import Filled, Streams, slow_environment
 from tests.spark.standalone import SMALL, SPARK_HOME, Standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -147,7 +147,7 @@ def test_connected(
     with standalone.running("connect", server, machines.directory, machines.env) as (_, log):
         wait_until(lambda: standalone.listens(port), ENDS_S, f"the server does not listen: see {log}")
         client = [sys.executable, str(HERE / "connect_job.py"), cluster.connect_string, source.name, str(tmp_path)]
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        env = {name: value for name, value in slow_environment().items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         ends_well(*start(client, env | {"SPARK_REMOTE": f"sc://{LOOPBACK}:{port}"}))
     found = json.loads((tmp_path / "found.json").read_text())
     assert sorted(found["rows"]) == shown(source)

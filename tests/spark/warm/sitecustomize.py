@@ -23,9 +23,9 @@ def _import() -> None:
     import zstandard
 
     assert pandas and grpc_status and pyarrow.compute and pyspark.sql.streaming.datasource and zstandard
-    wrote = not sys.dont_write_bytecode
-    if not wrote:
-        sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["RANGELOG_TEST_BYTECODE"]
+    folder = os.environ.get("RANGELOG_TEST_BYTECODE") if sys.dont_write_bytecode else None
+    if folder:
+        sys.dont_write_bytecode, sys.pycache_prefix = False, folder
     import rangelog.spark.source
 
     if sys.orig_argv[2] == "pyspark.daemon":
@@ -33,7 +33,7 @@ def _import() -> None:
         import rangelog.spark.topic_planning
     import rangelog.spark.stream_source  # noqa: F401
 
-    if not wrote:
+    if folder:
         sys.dont_write_bytecode, sys.pycache_prefix = True, None
 
 
