@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,16 +23,45 @@ SETTINGS = {
     "RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024),
     "RANGELOG_PD_DELETE_GRACE_MS": "1000",  # a test waits for objects to be deleted
 }
+WARM = Path(__file__).with_name("warm")
+FAST_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK = {
+    "spark.driver.memory": "1g",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+"""For short jobs: less is compiled; one task after a shuffle."""
 START_MS = 1_357_000_000_000
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the processes of Spark inherit, those of drivers that tests start as well: they start fast."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("RANGELOG_PD", raising=False)
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(WARM), os.environ.get("PYTHONPATH", "")]))
+        patch.setenv("RANGELOG_TEST_BYTECODE", str(tmp_path_factory.mktemp("bytecode")))
+        patch.setenv("SPARK_SUBMIT_OPTS", FAST_JAVA)
+        yield
+
+
+def slow_environment() -> dict[str, str]:
+    """The environment without what `quick` adds, as a user's is."""
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("RANGELOG_TEST_BYTECODE", "SPARK_SUBMIT_OPTS")
+    }
+    kept["PYTHONPATH"] = kept["PYTHONPATH"].removeprefix(str(WARM) + os.pathsep)
+    return kept
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A session as `rangelog.spark` makes it."""
+def spark(quick: None) -> Iterator[SparkSession]:
+    """A session as `rangelog.spark` makes it, with settings for short jobs."""
     from rangelog.spark import create_session
 
-    os.environ.pop("RANGELOG_PD", None)
-    session = create_session("rangelog-tests", spark_driver_memory="1g")
+    session = create_session("rangelog-tests", **{name.replace(".", "_"): value for name, value in QUICK.items()})
     yield session
     session.stop()
 
@@ -39,7 +69,8 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One placement driver, three range servers and two brokers, with a tier in a directory."""
-    with Cluster.open(tmp_path_factory.mktemp("spark"), pds=1, range_servers=3, brokers=2, env=SETTINGS) as running:
+    directory = tmp_path_factory.mktemp("spark")
+    with Cluster.open(directory, pds=1, range_servers=3, brokers=2, env=SETTINGS) as running:
         wait_healthy(running)
         yield running
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,15 @@ def read(spark: SparkSession, cluster: Cluster) -> Iterator[Any]:
         return reader.options(**options).load()
 
     return load
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nobody(spark: SparkSession) -> Iterator[tuple[str, Future[Any]]]:
+    """An address where nobody listens, and a query that is asking there while the other tests run: it takes a while."""
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    with ThreadPoolExecutor(1) as thread:
+        frame = spark.read.format("rangelog").options(pd=address, stream="s")
+        yield address, thread.submit(lambda: frame.load().collect())
 
 
 def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
@@ -201,9 +211,9 @@ def test_bad_questions(
     assert said.count("  File ") <= 2
 
 
-def test_no_placement_driver(spark: SparkSession) -> None:
+def test_no_placement_driver(nobody: tuple[str, Future[Any]]) -> None:
     """Where no placement driver answers, the error says so, and where it looked."""
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    address, asked = nobody
     with pytest.raises(Exception, match=Unavailable.__name__) as caught:
-        spark.read.format("rangelog").options(pd=address, stream="s").load().collect()
+        asked.result(120)
     assert address in str(caught.value)

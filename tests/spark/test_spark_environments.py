@@ -15,6 +15,7 @@ import pytest
 from rangelog.spark import environment, prepare_environment
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import MissingExtra
+from tests.spark.conftest import slow_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -54,7 +55,7 @@ def stream(streams: Any) -> str:
 
 def run(code: str, stream: str, cluster: Cluster, directory: Path, **env: str | None) -> tuple[int, int, str]:
     """Run a script in a fresh process and return what it found: count, highest offset, Java's home."""
-    changed = os.environ | {"RANGELOG_PD": cluster.connect_string, "SPARK_LOCAL_IP": "127.0.0.1"} | env
+    changed = slow_environment() | {"RANGELOG_PD": cluster.connect_string, "SPARK_LOCAL_IP": "127.0.0.1"} | env
     variables = {name: value for name, value in changed.items() if value is not None}
     script = directory / "script.py"
     script.write_text(code)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-COUNT = 60_000
-LONG = 200_000
+COUNT = 20_000
+LONG = 80_000
 STEP_MS = 1_001
 START = datetime.fromtimestamp(START_MS / 1000, UTC)
 
@@ -56,16 +56,16 @@ def at(number: int) -> datetime:
 @pytest.mark.parametrize(
     ("where", "wanted"),
     [
-        ("offset >= 59990", lambda n, key: n >= 59_990),
-        ("offset IN (3, 40000, 99999999)", lambda n, key: n in (3, 40_000)),
+        ("offset >= 19990", lambda n, key: n >= 19_990),
+        ("offset IN (3, 15000, 99999999)", lambda n, key: n in (3, 15_000)),
         ("offset = 17 OR offset = 18", lambda n, key: n in (17, 18)),
-        (f"timestamp >= '{at(30_000).isoformat()}' AND offset < 30005", lambda n, key: 30_000 <= n < 30_005),
+        (f"timestamp >= '{at(10_000).isoformat()}' AND offset < 10005", lambda n, key: 10_000 <= n < 10_005),
         (f"timestamp < '{at(4).isoformat()}' AND value != X''", lambda n, key: n < 4 and n % 11),
         (f"timestamp = '{at(777).isoformat()}'", lambda n, key: n == 777),
-        ("key = CAST('key-3' AS BINARY) AND offset > 59000", lambda n, key: key == b"key-3" and n > 59_000),
+        ("key = CAST('key-3' AS BINARY) AND offset > 19000", lambda n, key: key == b"key-3" and n > 19_000),
         ("key IS NULL AND offset < 100", lambda n, key: key is None and n < 100),
         ("NOT (offset > 12)", lambda n, key: n <= 12),
-        ("offset > 70000", lambda n, key: False),
+        ("offset > 30000", lambda n, key: False),
     ],
 )
 def test_the_rows_are_those_of_the_filter(
@@ -79,12 +79,12 @@ def test_the_rows_are_those_of_the_filter(
 
 def test_the_plan_leaves_out_what_is_not_wanted(read: Any, timed: dict[str, Filled]) -> None:
     """Spark is given no partition of ranges outside of the conditions, whoever pushes them."""
-    window = f"timestamp >= '{at(30_000).isoformat()}' AND timestamp < '{at(36_000).isoformat()}'"
+    window = f"timestamp >= '{at(10_000).isoformat()}' AND timestamp < '{at(12_000).isoformat()}'"
     for filled in timed.values():
         whole = read(filled.name).rdd.getNumPartitions()
         for frame in (read(filled.name, pushdown=True).where(window), read(filled.name, where=window)):
             assert frame.rdd.getNumPartitions() <= whole / 4
-            assert frame.count() == 6_000
+            assert frame.count() == 2_000
 
 
 def test_a_data_frame_is_what_it_was_after_a_filtered_query(read: Any, timed: dict[str, Filled]) -> None:
@@ -93,7 +93,7 @@ def test_a_data_frame_is_what_it_was_after_a_filtered_query(read: Any, timed: di
         frame = read(filled.name)
         assert frame.where("offset < 10").count() == 10
         assert frame.count() == COUNT
-        assert frame.where("offset < 10").union(frame.where("offset >= 59995")).count() == 15
+        assert frame.where("offset < 10").union(frame.where("offset >= 19995")).count() == 15
         restricted = read(filled.name, where="offset >= 100 AND key IN ('key-1', X'6b65792d32')")
         expected = sum(1 for number, _, key, *_ in filled.rows if number >= 100 and key in (b"key-1", b"key-2"))
         assert restricted.where("offset < 5000").count() < expected
@@ -113,7 +113,7 @@ def test_positions_in_time(read: Any, timed: dict[str, Filled]) -> None:
 def test_partitions_by_bytes(read: Any, timed: dict[str, Filled]) -> None:
     """A smaller bound gives more partitions, and the same rows."""
     for filled in timed.values():
-        whole, many = read(filled.name), read(filled.name, bytes_per_partition="8k")
+        whole, many = read(filled.name), read(filled.name, bytes_per_partition="16k")
         assert many.rdd.getNumPartitions() > 2 * whole.rdd.getNumPartitions()
         assert many.count() == COUNT
 
@@ -144,7 +144,7 @@ def test_a_tenth_of_the_time_costs_a_tenth_of_the_bytes(
 ) -> None:
     """At most 15 %: what lies outside is not fetched."""
     name = f"long-{tiered}"
-    streams.fill(name, LONG, range_size_bytes_max=96 * 1024, hot_retention_seconds=0, tiered=tiered)
+    streams.fill(name, LONG, range_size_bytes_max=48 * 1024, hot_retention_seconds=0, tiered=tiered)
     if tiered:
         streams.client.seal_stream(name)
         streams.wait_for_drops(name, len(streams.hot_dropped(name)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,9 @@ from pyspark.errors import StreamingQueryException
 
 import rangelog.sync
 from rangelog import TopicConfig
-from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.stream_config import StreamConfig
-from tests.spark.conftest import SETTINGS, START_MS
+from tests.spark.conftest import START_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,31 +27,16 @@ ENDS_S = 120
 AT_99_SECONDS = (datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(seconds=99.5)).isoformat()
 
 
-@pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster with two brokers."""
-    with Cluster.open(tmp_path_factory.mktemp("live"), pds=1, range_servers=3, brokers=2, env=SETTINGS) as running:
-        wait_healthy(running)
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(live: Cluster) -> Iterator[rangelog.sync.Client]:
-    """A blocking client of it."""
-    with rangelog.sync.connect(live.connect_string) as connected:
-        yield connected
-
-
 class Queries:
     """Starts queries whose batches are kept, each with its rows."""
 
-    def __init__(self, spark: SparkSession, live: Cluster, folder: Path) -> None:
-        self.spark, self.live, self.folder = spark, live, folder
+    def __init__(self, spark: SparkSession, cluster: Cluster, folder: Path) -> None:
+        self.spark, self.cluster, self.folder = spark, cluster, folder
         self.batches: list[list[tuple[Any, ...]]] = []
 
     def load(self, **options: Any) -> DataFrame:
         """The streaming data frame."""
-        reader = self.spark.readStream.format("rangelog").option("pd", self.live.connect_string)
+        reader = self.spark.readStream.format("rangelog").option("pd", self.cluster.connect_string)
         return reader.options(**{"startingOffsets": "earliest", **options}).load()
 
     def start(self, frame: DataFrame, *columns: str, name: str = "checkpoint", **trigger: Any) -> StreamingQuery:
@@ -80,9 +64,9 @@ class Queries:
 
 
 @pytest.fixture
-def queries(spark: SparkSession, live: Cluster, tmp_path: Path) -> Queries:
+def queries(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> Queries:
     """With a folder of its own for checkpoints."""
-    return Queries(spark, live, tmp_path)
+    return Queries(spark, cluster, tmp_path)
 
 
 def append(client: rangelog.sync.Client, stream: str, numbers: range) -> None:
@@ -143,18 +127,18 @@ def test_a_query_that_goes_on_follows_what_is_appended(client: rangelog.sync.Cli
 
 def test_ranges_that_are_tiered_meanwhile(client: rangelog.sync.Client, queries: Queries) -> None:
     """What the query has not read yet moves to the object store; it reads it there."""
-    client.create_stream("moving", StreamConfig(range_size_bytes_max=64 * 1024, hot_retention_seconds=0))
-    append(client, "moving", range(4_000))
-    first = queries.run(queries.load(stream="moving", maxRecordsPerTrigger="1000"), "value")
-    append(client, "moving", range(4_000, 8_000))
-    client.seal_stream("moving")
+    client.create_stream("moving-query", StreamConfig(range_size_bytes_max=64 * 1024, hot_retention_seconds=0))
+    append(client, "moving-query", range(4_000))
+    first = queries.run(queries.load(stream="moving-query", maxRecordsPerTrigger="1000"), "value")
+    append(client, "moving-query", range(4_000, 8_000))
+    client.seal_stream("moving-query")
 
     def dropped() -> bool:
-        _, ranges = client.run(client.asynchronous.metadata.ranges("moving", 0))
+        _, ranges = client.run(client.asynchronous.metadata.ranges("moving-query", 0))
         return all(each.hot_dropped for each in ranges)
 
     wait_until(dropped, ENDS_S, "the hot copies stay")
-    rest = queries.run(queries.load(stream="moving"), "value")
+    rest = queries.run(queries.load(stream="moving-query"), "value")
     assert sorted(numbers_of(first + rest)) == list(range(8_000))
 
 
@@ -228,14 +212,16 @@ def failure(run: Callable[[], object]) -> str:
 
 def test_what_was_trimmed_unread(client: rangelog.sync.Client, queries: Queries) -> None:
     """An error that says what to do; with failOnDataLoss=false it is counted in the offsets."""
-    client.create_stream("trimmed")
-    append(client, "trimmed", range(100))
-    queries.run(queries.load(stream="trimmed"), "value")
-    append(client, "trimmed", range(100, 300))
-    client.seal_stream("trimmed")
-    client.trim_stream("trimmed", 250)
-    assert "records 100 to 249 were trimmed" in failure(lambda: queries.run(queries.load(stream="trimmed"), "value"))
-    rows = queries.run(queries.load(stream="trimmed", failOnDataLoss="false"), "value")
+    client.create_stream("trimmed-query")
+    append(client, "trimmed-query", range(100))
+    queries.run(queries.load(stream="trimmed-query"), "value")
+    append(client, "trimmed-query", range(100, 300))
+    client.seal_stream("trimmed-query")
+    client.trim_stream("trimmed-query", 250)
+    assert "records 100 to 249 were trimmed" in failure(
+        lambda: queries.run(queries.load(stream="trimmed-query"), "value")
+    )
+    rows = queries.run(queries.load(stream="trimmed-query", failOnDataLoss="false"), "value")
     assert sorted(numbers_of(rows)) == list(range(250, 300))
     kept = (queries.folder / "checkpoint" / "offsets" / "1").read_text().splitlines()[-1]
     assert json.loads(kept)["skipped"] == 150
@@ -264,10 +250,10 @@ def test_checkpoints_of_something_else(client: rangelog.sync.Client, queries: Qu
     assert "are of version 2" in failure(lambda: queries.run(queries.load(stream="one"), "value"))
 
 
-def test_options_of_the_other_kind_of_read(queries: Queries, spark: SparkSession, live: Cluster) -> None:
+def test_options_of_the_other_kind_of_read(queries: Queries, spark: SparkSession, cluster: Cluster) -> None:
     """Named, before anything runs."""
     with pytest.raises(Exception, match=r"option start is for spark\.read"):
         queries.run(queries.load(stream="s", start="5"), "value")
-    batch = spark.read.format("rangelog").option("pd", live.connect_string).option("stream", "s")
+    batch = spark.read.format("rangelog").option("pd", cluster.connect_string).option("stream", "s")
     with pytest.raises(Exception, match=r"for spark\.readStream only"):
         batch.option("failOnDataLoss", "false").load().count()

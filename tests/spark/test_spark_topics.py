@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,12 +13,11 @@ import pytest
 
 import rangelog.sync
 from rangelog import Cut, ProducerAck, TopicConfig, TopicConfigChange, errors
-from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.errors import RangelogError
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange
-from tests.spark.conftest import SETTINGS, START_MS
+from tests.spark.conftest import START_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,28 +33,12 @@ Row = tuple[int, int, int, bytes | None, bytes, dict[str, bytes]]
 """Shard, offset, ms, key, value, headers."""
 
 
-@pytest.fixture(scope="module")
-def topic_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster with two brokers."""
-    directory = tmp_path_factory.mktemp("spark-topics")
-    with Cluster.open(directory, pds=1, range_servers=3, brokers=2, env=SETTINGS) as running:
-        wait_healthy(running)
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(topic_cluster: Cluster) -> Iterator[rangelog.sync.Client]:
-    """A blocking client of it."""
-    with rangelog.sync.connect(topic_cluster.connect_string) as connected:
-        yield connected
-
-
 @pytest.fixture
-def read(spark: SparkSession, topic_cluster: Cluster) -> Callable[..., DataFrame]:
+def read(spark: SparkSession, cluster: Cluster) -> Callable[..., DataFrame]:
     """`read(topic, option=value, …)`: the topic as a data frame."""
 
     def load(topic: str, **options: Any) -> DataFrame:
-        reader = spark.read.format("rangelog").option("pd", topic_cluster.connect_string).option("topic", topic)
+        reader = spark.read.format("rangelog").option("pd", cluster.connect_string).option("topic", topic)
         return reader.options(**options).load()
 
     return load
@@ -192,11 +175,10 @@ def test_partitions_are_in_order(read: Callable[..., DataFrame], scaled: Produce
             last[key] = stamp
 
 
-def test_sql_over_a_topic(spark: SparkSession, topic_cluster: Cluster, scaled: Producer) -> None:
+def test_sql_over_a_topic(spark: SparkSession, cluster: Cluster, scaled: Producer) -> None:
     """Records are counted by key and by shard as in what was sent."""
     spark.sql(
-        "CREATE OR REPLACE TEMP VIEW scaled USING rangelog "
-        f"OPTIONS (pd '{topic_cluster.connect_string}', topic 'scaled')"
+        f"CREATE OR REPLACE TEMP VIEW scaled USING rangelog OPTIONS (pd '{cluster.connect_string}', topic 'scaled')"
     )
     found = spark.sql("SELECT shard, CAST(key AS string) AS name, count(*) FROM scaled GROUP BY 1, 2").collect()
     expected: dict[tuple[int, str | None], int] = {}
@@ -266,19 +248,17 @@ def test_an_empty_topic(read: Callable[..., DataFrame], client: rangelog.sync.Cl
     assert rows_of(read("empty")) == []
 
 
-def test_brokers_are_not_needed(
-    read: Callable[..., DataFrame], client: rangelog.sync.Client, topic_cluster: Cluster
-) -> None:
+def test_brokers_are_not_needed(read: Callable[..., DataFrame], client: rangelog.sync.Client, cluster: Cluster) -> None:
     """With all brokers dead each acked record is read, those of open ranges among them."""
     producer = Producer(client, "orphaned", shards=2, config=TopicConfig())
     producer.send(1_000)
-    for name in topic_cluster.brokers:
-        topic_cluster.kill(name)
+    for name in cluster.brokers:
+        cluster.kill(name)
     try:
         assert rows_of(read("orphaned")) == producer.expected()
     finally:
-        for name in topic_cluster.brokers:
-            topic_cluster.start_member(name)
+        for name in cluster.brokers:
+            cluster.start_member(name)
 
 
 @pytest.mark.parametrize(
@@ -317,14 +297,14 @@ def test_bad_questions(
 
 
 def test_a_topic_that_is_deleted(
-    read: Callable[..., DataFrame], client: rangelog.sync.Client, topic_cluster: Cluster
+    read: Callable[..., DataFrame], client: rangelog.sync.Client, cluster: Cluster
 ) -> None:
     """Reads and planned tasks end with an error that names it, also when its name is used again."""
     from rangelog.spark.source import RangelogSource
 
     Producer(client, "deleted", shards=2, config=TopicConfig()).send(1_000)
     frame = read("deleted")
-    source = RangelogSource({"pd": topic_cluster.connect_string, "topic": "deleted"})
+    source = RangelogSource({"pd": cluster.connect_string, "topic": "deleted"})
     reader = source.reader(source.schema())
     tasks = reader.partitions()
     assert sum(len(list(reader.read(task))) for task in tasks) >= 2
@@ -338,13 +318,13 @@ def test_a_topic_that_is_deleted(
 
 
 def test_the_examples_of_the_documentation(
-    spark: SparkSession, client: rangelog.sync.Client, topic_cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, client: rangelog.sync.Client, cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The examples of docs/api/spark.md run as they are printed there, and show what they say."""
     codes = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "api" / "spark.md").read_text(), re.DOTALL)
     for code in codes:
         assert "127.0.0.1:7100" in code
-        exec(compile(code.replace("127.0.0.1:7100", topic_cluster.connect_string), "docs/api/spark.md", "exec"), {})
+        exec(compile(code.replace("127.0.0.1:7100", cluster.connect_string), "docs/api/spark.md", "exec"), {})
     printed = capsys.readouterr().out
     said = ["60 records", "15 records", "1000 records", "1200 records", "[100, 100, 50] records", "[30] records"]
     assert [line for line in printed.splitlines() if line.endswith(" records")] == said, printed

@@ -1,6 +1,7 @@
 """rangelog in Spark: `spark.read.format("rangelog")`, found without registration. The only package that imports pyspark.
 
-Importing this package does not import pyspark: `create_session` prepares the environment first.
+Importing this package does not import pyspark: `create_session` prepares the environment first. In a process that has pyspark,
+as each of Spark's has, it raises MissingExtra at once if a package is missing that tasks need.
 
     spark = create_session()
     df = spark.read.format("rangelog").option("pd", "127.0.0.1:7100").option("stream", "flights").load()
@@ -8,6 +9,13 @@ Importing this package does not import pyspark: `create_session` prepares the en
 
 from __future__ import annotations
 
-from rangelog.spark.environment import create_session, prepare_environment
+import sys
 
-__all__ = ["create_session", "prepare_environment"]
+from rangelog.spark.archive import give_to, write_archive
+from rangelog.spark.environment import create_session, prepare_environment
+from rangelog.spark.needs import check_packages
+
+__all__ = ["create_session", "give_to", "prepare_environment", "write_archive"]
+
+if "pyspark" in sys.modules:
+    check_packages()
