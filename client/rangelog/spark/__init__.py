@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import sys
 
-from rangelog.spark.archive import give_to, write_archive
+from rangelog.spark.archive import give_to, register, write_archive
 from rangelog.spark.environment import create_session, prepare_environment
 from rangelog.spark.needs import check_packages
 
-__all__ = ["create_session", "give_to", "prepare_environment", "write_archive"]
+__all__ = ["create_session", "give_to", "prepare_environment", "register", "write_archive"]
 
 if "pyspark" in sys.modules:
     check_packages()

@@ -81,10 +81,26 @@ def give_to(session: SparkSession, path: str | Path) -> None:
         session.read.format("rangelog").option("pd", "127.0.0.1:7100").option("stream", "flights").load()
         ```
     """
-    from rangelog.spark.source import RangelogSource
-
     archive = str(write_archive(path).resolve())
     session.addArtifacts(archive, pyfile=True)
+    register(session)
+
+
+def register(session: SparkSession) -> None:
+    """Register the format in a session whose Python has rangelog from the archive: Spark finds installed packages by itself only.
+
+    Args:
+        session: A session, of either kind.
+
+    Example:
+        ```python
+        session = SparkSession.builder.getOrCreate()
+        register(session)
+        session.read.format("rangelog").option("pd", "127.0.0.1:7100").option("stream", "flights").load()
+        ```
+    """
+    from rangelog.spark.source import RangelogSource
+
     session.dataSource.register(RangelogSource)
 
 
