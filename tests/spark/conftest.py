@@ -104,14 +104,19 @@ class Streams:
     def __init__(self, client: rangelog.sync.Client) -> None:
         self.client = client
 
-    def fill(self, name: str, count: int, *, writers: int = 1, **config: object) -> Filled:
-        """Make a stream of `count` records, by so many writers one after the other: each begins a range."""
+    def fill(self, name: str, count: int, *, writers: int = 1, flushed_every: int = 0, **config: object) -> Filled:
+        """Make a stream of `count` records, by so many writers one after the other: each begins a range.
+
+        `flushed_every`: no batch has more records than this, however slow the machine is.
+        """
         self.client.create_stream(name, StreamConfig(**config))  # type: ignore[arg-type]
         rows = [row(number) for number in range(count)]
         for part in range(writers):
             with self.client.writer(name) as writer:
-                for _, stamp, key, value, headers in rows[part * count // writers : (part + 1) * count // writers]:
+                for number, stamp, key, value, headers in rows[part * count // writers : (part + 1) * count // writers]:
                     writer.submit(value, key=key, headers=headers, timestamp=stamp)
+                    if flushed_every and not (number + 1) % flushed_every:
+                        writer.flush()
                 writer.flush()
         return Filled(name, rows)
 

@@ -144,7 +144,8 @@ def test_connected(
         ),
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
     ]
-    with standalone.running("connect", server, machines.directory, machines.env) as (_, log):
+    env = machines.env | {"SPARK_DAEMON_MEMORY": "768m"}  # the server is the driver
+    with standalone.running("connect", server, machines.directory, env) as (_, log):
         wait_until(lambda: standalone.listens(port), ENDS_S, f"the server does not listen: see {log}")
         client = [sys.executable, str(HERE / "connect_job.py"), cluster.connect_string, source.name, str(tmp_path)]
         env = {name: value for name, value in slow_environment().items() if not name.startswith(("SPARK_", "PYSPARK_"))}

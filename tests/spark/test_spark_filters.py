@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 COUNT = 20_000
-LONG = 80_000
+LONG = 150_000
 STEP_MS = 1_001
 START = datetime.fromtimestamp(START_MS / 1000, UTC)
 
@@ -30,8 +30,10 @@ START = datetime.fromtimestamp(START_MS / 1000, UTC)
 @pytest.fixture(scope="module")
 def timed(streams: Any) -> dict[str, Filled]:
     """Two streams: one that is hot, and one of which most is only in the object store."""
-    hot = streams.fill("timed-hot", COUNT, range_size_bytes_max=64 * 1024, tiered=False)
-    tiered = streams.fill("timed-tiered", COUNT, range_size_bytes_max=64 * 1024, hot_retention_seconds=0)
+    hot = streams.fill("timed-hot", COUNT, flushed_every=200, range_size_bytes_max=64 * 1024, tiered=False)
+    tiered = streams.fill(
+        "timed-tiered", COUNT, flushed_every=200, range_size_bytes_max=64 * 1024, hot_retention_seconds=0
+    )
     streams.wait_for_drops("timed-tiered", 2)
     return {"hot": hot, "tiered": tiered}
 
@@ -113,7 +115,7 @@ def test_positions_in_time(read: Any, timed: dict[str, Filled]) -> None:
 def test_partitions_by_bytes(read: Any, timed: dict[str, Filled]) -> None:
     """A smaller bound gives more partitions, and the same rows."""
     for filled in timed.values():
-        whole, many = read(filled.name), read(filled.name, bytes_per_partition="16k")
+        whole, many = read(filled.name), read(filled.name, bytes_per_partition="8k")
         assert many.rdd.getNumPartitions() > 2 * whole.rdd.getNumPartitions()
         assert many.count() == COUNT
 
@@ -144,7 +146,7 @@ def test_a_tenth_of_the_time_costs_a_tenth_of_the_bytes(
 ) -> None:
     """At most 15 %: what lies outside is not fetched."""
     name = f"long-{tiered}"
-    streams.fill(name, LONG, range_size_bytes_max=48 * 1024, hot_retention_seconds=0, tiered=tiered)
+    streams.fill(name, LONG, flushed_every=200, range_size_bytes_max=64 * 1024, hot_retention_seconds=0, tiered=tiered)
     if tiered:
         streams.client.seal_stream(name)
         streams.wait_for_drops(name, len(streams.hot_dropped(name)))

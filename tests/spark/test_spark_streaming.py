@@ -179,17 +179,17 @@ def test_many_streams_and_a_pattern(client: rangelog.sync.Client, queries: Queri
 
 def test_a_topic_through_splits_and_merges(client: rangelog.sync.Client, queries: Queries) -> None:
     """All shards, those that end and those that follow them, each record once."""
-    client.topics.create("rides", TopicConfig(), shards=2, timeout_s=30)
-    produce(client, "rides", range(2_000))
-    bounded = queries.load(topic="rides", maxRecordsPerTrigger="700")
+    client.topics.create("loops", TopicConfig(), shards=2, timeout_s=30)
+    produce(client, "loops", range(2_000))
+    bounded = queries.load(topic="loops", maxRecordsPerTrigger="700")
     rows = queries.run(bounded, "shard", "offset", "value")
     assert max(len(batch) for batch in queries.batches) <= 700
-    client.topics.scale("rides", [0], 2, timeout_s=60)
-    produce(client, "rides", range(2_000, 3_000))
-    shards = [shard.shard_id for shard in client.topics.shards("rides")]
-    client.topics.scale("rides", shards[-2:], 1, timeout_s=60)
-    produce(client, "rides", range(3_000, 4_000))
-    rows += queries.run(queries.load(topic="rides", maxRecordsPerTrigger="700"), "shard", "offset", "value")
+    client.topics.scale("loops", [0], 2, timeout_s=60)
+    produce(client, "loops", range(2_000, 3_000))
+    shards = [shard.shard_id for shard in client.topics.shards("loops")]
+    client.topics.scale("loops", shards[-2:], 1, timeout_s=60)
+    produce(client, "loops", range(3_000, 4_000))
+    rows += queries.run(queries.load(topic="loops", maxRecordsPerTrigger="700"), "shard", "offset", "value")
     assert sorted(numbers_of(rows)) == list(range(4_000))
     assert len({row[:2] for row in rows}) == 4_000
     assert len({row[0] for row in rows}) >= 4

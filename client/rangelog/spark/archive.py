@@ -87,7 +87,7 @@ def give_to(session: SparkSession, path: str | Path) -> None:
 
 
 def register(session: SparkSession) -> None:
-    """Register the format in a session whose Python has rangelog from the archive: Spark finds installed packages by itself only.
+    """Register the format in a session whose Python has rangelog from the archive: Spark itself finds only what is installed.
 
     Args:
         session: A session, of either kind.
