@@ -14,8 +14,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from rangelog.spark import register
-
 
 def copy(session: SparkSession, pd: str, source: str, folder: Path, *, held: bool) -> None:
     """Copy the stream to "…-batch" and to "…-query"."""
@@ -62,7 +60,6 @@ def where(_: object) -> list[list[str]]:
 def main(pd: str, source: str, folder: Path, mode: str) -> None:
     """Run the copies; of whole ones, write what was read and where."""
     session = SparkSession.builder.getOrCreate()
-    register(session)
     if mode == "whole":
         frame = session.read.format("rangelog").options(pd=pd, stream=source).load()
         rows = frame.selectExpr("offset", "unix_millis(timestamp)", "hex(key)", "hex(value)").collect()

@@ -42,6 +42,11 @@ def archive(machines: Standalone) -> Path:
     return write_archive(machines.directory / "rangelog.zip")
 
 
+def at_driver(archive: Path) -> dict[str, str]:
+    """What a driver has besides: Spark plans reads in Python processes that do not get the files of a job."""
+    return {"PYTHONPATH": str(archive)}
+
+
 @pytest.fixture
 def source(streams: Streams, request: pytest.FixtureRequest) -> Filled:
     """A stream of several ranges, and two empty ones for its copies."""
@@ -101,7 +106,7 @@ def test_submitted(
 ) -> None:
     """Executors have rangelog from the archive alone; reads, writes and queries are those of a local session."""
     job = [str(HERE / "cluster_job.py"), cluster.connect_string, source.name, str(tmp_path), "whole"]
-    process, log = start(machines.submit("--py-files", str(archive), *job), machines.env)
+    process, log = start(machines.submit("--py-files", str(archive), *job), machines.env | at_driver(archive))
     ends_well(process, log)
     found = json.loads((tmp_path / "found.json").read_text())
     assert sorted(found["rows"]) == shown(source)
@@ -118,7 +123,7 @@ def test_an_executor_dies(
 ) -> None:
     """Killed in the middle of a task, of a batch and of a query: the copies have each record once, in order."""
     job = [str(HERE / "cluster_job.py"), cluster.connect_string, source.name, str(tmp_path), "held"]
-    process, log = start(machines.submit("--py-files", str(archive), *job), machines.env)
+    process, log = start(machines.submit("--py-files", str(archive), *job), machines.env | at_driver(archive))
     for copy in ("batch", "query"):
         mark = tmp_path / copy
         wait_until(lambda mark=mark: mark.exists() or process.poll() is not None, ENDS_S, f"no task stops: see {log}")
@@ -129,7 +134,7 @@ def test_an_executor_dies(
 
 
 def test_connected(
-    machines: Standalone, source: Filled, streams: Streams, cluster: Cluster, tmp_path: Path, start: Any
+    machines: Standalone, archive: Path, source: Filled, streams: Streams, cluster: Cluster, tmp_path: Path, start: Any
 ) -> None:
     """A client gives a server, and its executors, what they lack."""
     (port,) = free_ports(1)
@@ -144,7 +149,7 @@ def test_connected(
         ),
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
     ]
-    env = machines.env | {"SPARK_DAEMON_MEMORY": "768m"}  # the server is the driver
+    env = machines.env | at_driver(archive) | {"SPARK_DAEMON_MEMORY": "768m"}
     with standalone.running("connect", server, machines.directory, env) as (_, log):
         wait_until(lambda: standalone.listens(port), ENDS_S, f"the server does not listen: see {log}")
         client = [sys.executable, str(HERE / "connect_job.py"), cluster.connect_string, source.name, str(tmp_path)]
@@ -160,7 +165,7 @@ def test_a_package_is_missing(
 ) -> None:
     """A Python of workers without a compiled package says so in one sentence."""
     python = standalone.make_python(tmp_path / "python", without=["zstandard"])
-    env = machines.env | {"PYSPARK_PYTHON": str(python)}
+    env = machines.env | at_driver(archive) | {"PYSPARK_PYTHON": str(python)}
     job = [str(HERE / "cluster_job.py"), cluster.connect_string, "any", str(tmp_path), "whole"]
     process, log = start(machines.submit("--master", "local[1]", "--py-files", str(archive), *job), env)
     assert process.wait(ENDS_S) != 0

@@ -6,7 +6,7 @@ not in it (`rangelog.spark.needs`): the Python of the workers must have them.
 What holds: the same sources make the same bytes.
 
     python -m rangelog.spark.archive rangelog.zip
-    spark-submit --master spark://… --py-files rangelog.zip job.py
+    PYTHONPATH=rangelog.zip spark-submit --master spark://… --py-files rangelog.zip job.py
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def write_archive(path: str | Path) -> Path:
 def give_to(session: SparkSession, path: str | Path) -> None:
     """Write the archive, give it to a session's workers, and register the format in the session.
 
-    For a session on a cluster whose machines do not have rangelog, and for one of Spark Connect, whose server need not have it
-    either.
+    For a session on a cluster whose machines do not have rangelog, and for one of Spark Connect. For queries that follow a
+    stream, the archive has to be in the `PYTHONPATH` of the driver, or of the server, when it starts.
 
     Args:
         session: A session, of either kind.
@@ -87,7 +87,7 @@ def give_to(session: SparkSession, path: str | Path) -> None:
 
 
 def register(session: SparkSession) -> None:
-    """Register the format in a session whose Python has rangelog from the archive: Spark itself finds only what is installed.
+    """Register the format in a session whose driver was started without rangelog: Spark itself looks at its start only.
 
     Args:
         session: A session, of either kind.
