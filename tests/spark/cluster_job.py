@@ -54,7 +54,7 @@ def where(_: object) -> list[list[str]]:
     """In a task: which Python, where rangelog comes from, and all that is on the path."""
     import rangelog.spark.sink
 
-    return [[sys.prefix, str(rangelog.spark.sink.__file__), *sys.path]]
+    return [[sys.prefix, os.path.abspath(rangelog.spark.sink.__file__), *sys.path]]
 
 
 def main(pd: str, source: str, folder: Path, mode: str) -> None:

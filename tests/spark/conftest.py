@@ -76,8 +76,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def client(cluster: Cluster) -> Iterator[rangelog.sync.Client]:
-    """A blocking client of that cluster."""
+def client(spark: SparkSession, cluster: Cluster) -> Iterator[rangelog.sync.Client]:
+    """A blocking client of that cluster. Spark's process is there before it: gRPC does not bear a fork once it has called."""
     with rangelog.sync.connect(cluster.connect_string) as connected:
         yield connected
 

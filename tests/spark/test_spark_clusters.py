@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -133,40 +134,42 @@ def test_an_executor_dies(
     assert copies(streams, source) == [source.rows, source.rows]
 
 
-def test_connected(
-    machines: Standalone, archive: Path, source: Filled, streams: Streams, cluster: Cluster, tmp_path: Path, start: Any
-) -> None:
-    """A client gives a server, and its executors, what they lack."""
+@contextmanager
+def connect_server(machines: Standalone, archive: Path, *settings: str) -> Iterator[str]:
+    """Run a server of Spark Connect that plans with rangelog; yields its address."""
     (port,) = free_ports(1)
-    settings = [part for each in SMALL for part in ("--conf", each)]
-    server = [
-        *(str(SPARK_HOME / "bin" / "spark-submit"), "--master", machines.url, *settings),
-        *(
-            "--conf",
-            f"spark.connect.grpc.binding.port={port}",
-            "--conf",
-            f"spark.connect.grpc.binding.address={LOOPBACK}",
-        ),
-        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
-    ]
+    listening = (f"spark.connect.grpc.binding.port={port}", f"spark.connect.grpc.binding.address={LOOPBACK}")
+    conf = [part for each in (*SMALL, *listening) for part in ("--conf", each)]
+    main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    server = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", machines.url, *conf, *settings, *main]
     env = machines.env | at_driver(archive) | {"SPARK_DAEMON_MEMORY": "768m"}
     with standalone.running("connect", server, machines.directory, env) as (_, log):
         wait_until(lambda: standalone.listens(port), ENDS_S, f"the server does not listen: see {log}")
-        client = [sys.executable, str(HERE / "connect_job.py"), cluster.connect_string, source.name, str(tmp_path)]
-        env = {name: value for name, value in slow_environment().items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-        ends_well(*start(client, env | {"SPARK_REMOTE": f"sc://{LOOPBACK}:{port}"}))
+        yield f"sc://{LOOPBACK}:{port}"
+
+
+def test_connected(
+    machines: Standalone, archive: Path, source: Filled, streams: Streams, cluster: Cluster, tmp_path: Path, start: Any
+) -> None:
+    """A client gives a session what its tasks lack; for queries that follow, the server is started with it."""
+    env = {name: value for name, value in slow_environment().items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    given = ("--files", str(archive), "--conf", "spark.executorEnv.PYTHONPATH=rangelog.zip")
+    for mode, settings in (("batch", ()), ("query", given)):
+        with connect_server(machines, archive, *settings) as address:
+            client = [sys.executable, str(HERE / "connect_job.py"), cluster.connect_string, source.name]
+            ends_well(*start([*client, str(tmp_path), mode], env | {"SPARK_REMOTE": address}))
     found = json.loads((tmp_path / "found.json").read_text())
     assert sorted(found["rows"]) == shown(source)
     assert copies(streams, source) == [source.rows, source.rows]
 
 
 def test_a_package_is_missing(
-    machines: Standalone, archive: Path, cluster: Cluster, tmp_path: Path, start: Any
+    machines: Standalone, archive: Path, source: Filled, cluster: Cluster, tmp_path: Path, start: Any
 ) -> None:
     """A Python of workers without a compiled package says so in one sentence."""
     python = standalone.make_python(tmp_path / "python", without=["zstandard"])
     env = machines.env | at_driver(archive) | {"PYSPARK_PYTHON": str(python)}
-    job = [str(HERE / "cluster_job.py"), cluster.connect_string, "any", str(tmp_path), "whole"]
+    job = [str(HERE / "cluster_job.py"), cluster.connect_string, source.name, str(tmp_path), "whole"]
     process, log = start(machines.submit("--master", "local[1]", "--py-files", str(archive), *job), env)
     assert process.wait(ENDS_S) != 0
     said = f"the Python of this Spark process, {python}, lacks zstandard: install there"
