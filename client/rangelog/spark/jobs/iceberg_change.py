@@ -1,0 +1,311 @@
+"""One change of a table: which objects to add and to remove, which rows to hide, and the one snapshot that does it.
+
+Rows below the trim offset in an object that has later ones are hidden by an Iceberg file of deleted positions; the object
+itself is neither copied nor changed. Each partly trimmed object has one such file; a later trim replaces it.
+
+What holds: a snapshot is committed only on top of the one that the change was made from; pyiceberg's own retries, which would
+add the same files again on top of another snapshot, are off. So of two runs at once one fails with a conflict and looks again,
+and a run that is killed leaves the table as it was, or with the whole change.
+
+This module uses some private parts of pyiceberg, whose public interface writes no deleted positions: the extra `iceberg`
+therefore names a range of versions.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ValidationException
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+)
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles
+from pyiceberg.typedef import EMPTY_DICT, Record
+
+from rangelog.spark.jobs.iceberg_sources import LiveObject
+from rangelog.spark.jobs.iceberg_table import (
+    PATH_ID,
+    POSITION_ID,
+    TRIM_FILE,
+    TableState,
+    field_ids,
+    missing_columns,
+)
+from rangelog.tier.parquet import FORMAT_VERSION
+from rangelog_core.errors import Corruption
+from rangelog_core.limits import MIB
+from rangelog_core.versions import OBJECT_VERSIONS, unsupported
+
+_FOOTERS_AT_ONCE = 16
+_POSITIONS_AT_ONCE = 1 << 20
+_MERGED_BYTES = 8 * MIB
+_MERGED_COUNT = 100
+_POSITION = struct.Struct("<q")
+_POSITIONS_SCHEMA = pa.schema(
+    [
+        pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(PATH_ID)}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(POSITION_ID)}),
+    ]
+)
+
+
+@dataclass(slots=True)
+class TierChange:
+    """What a table lacks, what it has too much, and objects of which more rows are to be hidden than are so far.
+
+    `trims_gone`: the entries of files of deleted positions that no longer count.
+    """
+
+    added: list[LiveObject] = field(default_factory=list)
+    removed: list[DataFile] = field(default_factory=list)
+    trims_added: list[LiveObject] = field(default_factory=list)
+    trims_gone: list[ManifestEntry] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.trims_added or self.trims_gone)
+
+
+def plan_change(state: TableState, live: Iterable[LiveObject]) -> TierChange:
+    """Return what makes a table with this state a table of these objects."""
+    wanted = {each.url: each for each in live}
+    change = TierChange(
+        added=[each for url, each in wanted.items() if url not in state.objects],
+        removed=[file for url, file in state.objects.items() if url not in wanted],
+    )
+    hidden = {url: entry.data_file.record_count for url, entry in state.trims.items()}
+    change.trims_added = [each for url, each in wanted.items() if each.trimmed_count > hidden.get(url, 0)]
+    replaced = {each.url for each in change.trims_added}
+    change.trims_gone = [entry for url, entry in state.trims.items() if url not in wanted or url in replaced]
+    return change
+
+
+def commit_change(table: Table, state: TableState, change: TierChange) -> int:
+    """Commit the change as one snapshot on top of the state that it was made from; return the snapshot's id.
+
+    Raises FileNotFoundError (an object is gone meanwhile), Corruption, UnsupportedVersion (an object of a later program), and
+    the errors in CONFLICTS: another commit was first, or nobody knows.
+    """
+    files = _data_files(table, change.added)
+    properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})  # here, not in the stored table
+    transaction = table.transaction()
+    if table.name_mapping() is None:
+        mapping = table.schema().name_mapping.model_dump_json()
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+    if absent := missing_columns(table):
+        with transaction.update_schema() as update:
+            for name, kind in absent:
+                update.add_column(name, kind)
+    trims = [_write_trim(table, each) for each in change.trims_added]
+    producer = _TierSnapshot(_operation(change), transaction, table.io)
+    try:
+        producer.fill(files, change, state, trims)
+        producer.commit()
+        transaction.commit_transaction()
+    except (CommitFailedException, ValidationException):  # nothing was committed
+        for each in trims:
+            with suppress(OSError):
+                table.io.delete(each.file_path)
+        raise
+    except CommitStateUnknownException:
+        if table.refresh().snapshot_by_id(producer.snapshot_id) is None:
+            raise
+    return producer.snapshot_id
+
+
+class _TrimManifestWriter(ManifestWriterV2):
+    """Writes the manifest of files of deleted positions."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class _TierSnapshot(_OverwriteFiles):
+    """One snapshot that adds and removes objects and files of deleted positions."""
+
+    def fill(self, files: Iterable[DataFile], change: TierChange, state: TableState, trims: list[DataFile]) -> None:
+        """Take the change; `files`: the objects to add, `trims`: the new files of deleted positions."""
+        for file in files:
+            self.append_data_file(file)
+        if change.removed:
+            self.delete_by_predicate(AlwaysTrue())  # else no manifest of a table without partitions is looked at
+            for file in change.removed:
+                self.delete_data_file(file)
+        gone = {entry.data_file.file_path for entry in change.trims_gone}
+        self._trims_gone = change.trims_gone
+        self._trims_kept = [each for each in state.trims.values() if each.data_file.file_path not in gone]
+        self._trims_added = trims
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Drop manifests that name nothing any more, and merge small ones, so that readers open few."""
+        current = [
+            each
+            for each in manifests
+            if each.has_added_files() or each.has_existing_files() or each.added_snapshot_id == self.snapshot_id
+        ]
+        merger: Any = _ManifestMergeManager(_MERGED_BYTES, _MERGED_COUNT, True, self)
+        data = merger.merge_manifests([each for each in current if each.content == ManifestContent.DATA])
+        if self._trims_added or self._trims_gone:
+            return [*data, *self._trim_manifests()]
+        return [*data, *(each for each in current if each.content == ManifestContent.DELETES)]
+
+    def _trim_manifests(self) -> list[ManifestFile]:
+        entries = [
+            *((ManifestEntryStatus.EXISTING, each) for each in self._trims_kept),
+            *((ManifestEntryStatus.DELETED, each) for each in self._trims_gone),
+            *((ManifestEntryStatus.ADDED, ManifestEntry.from_args(data_file=each)) for each in self._trims_added),
+        ]
+        written = []
+        for spec_id in sorted({entry.data_file.spec_id for _, entry in entries}):
+            with self.new_trim_writer(spec_id) as writer:
+                for status, entry in entries:
+                    if entry.data_file.spec_id == spec_id:
+                        _WRITES[status](writer, entry)
+            written.append(writer.to_manifest_file())
+        return written
+
+    def new_trim_writer(self, spec_id: int) -> _TrimManifestWriter:
+        """Return a writer of a manifest of files of deleted positions."""
+        return _TrimManifestWriter(
+            self.spec(spec_id), self.schema(), self.new_manifest_output(), self.snapshot_id, self._compression
+        )
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        """Count the files of deleted positions as well, which pyiceberg's own does not know."""
+        added, gone = self._added_data_files, self._deleted_data_files
+        self._added_data_files = [*added, *self._trims_added]
+        self._deleted_data_files = gone | {each.data_file for each in self._trims_gone}
+        try:
+            return super()._summary(snapshot_properties)
+        finally:
+            self._added_data_files, self._deleted_data_files = added, gone
+
+
+_WRITES = {
+    ManifestEntryStatus.EXISTING: _TrimManifestWriter.existing,
+    ManifestEntryStatus.DELETED: _TrimManifestWriter.delete,
+    ManifestEntryStatus.ADDED: _TrimManifestWriter.add,
+}
+
+
+def _operation(change: TierChange) -> Operation:
+    if not change.added:
+        return Operation.DELETE
+    return Operation.OVERWRITE if change.removed or change.trims_added or change.trims_gone else Operation.APPEND
+
+
+def _data_files(table: Table, objects: list[LiveObject]) -> list[DataFile]:
+    """Return the entries of objects, each from its footer."""
+    columns = field_ids(table)
+    spec_id = table.spec().spec_id
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+        return list(pool.map(lambda each: _data_file(table.io, each, columns, spec_id), objects))
+
+
+def _data_file(io: FileIO, source: LiveObject, columns: dict[str, int], spec_id: int) -> DataFile:
+    """Return the entry of an object. Raises FileNotFoundError, Corruption, UnsupportedVersion."""
+    try:
+        with io.new_input(source.url).open() as stream:
+            footer = pq.read_metadata(stream)
+    except pa.ArrowInvalid as error:
+        raise Corruption(f"object {source.url} is not Parquet: run `pdctl object list`, and upload it again") from error
+    version = int((footer.metadata or {}).get(FORMAT_VERSION.encode(), b"0"))
+    if version > OBJECT_VERSIONS.highest:
+        raise unsupported(f"object {source.url}", version, OBJECT_VERSIONS, "this program")
+    count = source.end_offset - source.start_offset
+    if footer.num_rows != count or version < OBJECT_VERSIONS.lowest:
+        raise Corruption(
+            f"object {source.url} is not the one that was committed: it has {footer.num_rows} rows, not {count}"
+        )
+    lowest, highest = _bounds(footer, columns)
+    required = [columns[each] for each in ("offset", "timestamp", "value")]
+    flat = [*required, columns["key"]]
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=source.url,
+        file_format=FileFormat.PARQUET,
+        partition=_partition(source),
+        record_count=count,
+        file_size_in_bytes=source.size_bytes,
+        value_counts=dict.fromkeys(flat, count),
+        null_value_counts=dict.fromkeys(required, 0),
+        lower_bounds=lowest,
+        upper_bounds=highest,
+        split_offsets=[_start_of(footer.row_group(each)) for each in range(footer.num_row_groups)],
+    )
+    file.spec_id = spec_id
+    return file
+
+
+def _bounds(footer: Any, columns: dict[str, int]) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """Return the bounds of offset and timestamp by field id, as Iceberg writes them: 8 bytes each."""
+    places = {footer.schema.column(each).path: each for each in range(footer.num_columns)}
+    lowest, highest = {}, {}
+    for name in ("offset", "timestamp"):
+        groups = [footer.row_group(each).column(places[name]).statistics for each in range(footer.num_row_groups)]
+        if all(each is not None and each.has_min_max for each in groups):
+            lowest[columns[name]] = _POSITION.pack(min(each.min_raw for each in groups))
+            highest[columns[name]] = _POSITION.pack(max(each.max_raw for each in groups))
+    return lowest, highest
+
+
+def _start_of(group: Any) -> int:
+    """Return where a row group starts in the file: with the first page of its first column."""
+    first = group.column(0)
+    return int(first.dictionary_page_offset if first.has_dictionary_page else first.data_page_offset)
+
+
+def _partition(source: LiveObject) -> Record:
+    return Record() if source.shard_id is None else Record(source.shard_id)
+
+
+def _write_trim(table: Table, source: LiveObject) -> DataFile:
+    """Write the file that hides the trimmed rows of an object: the first ones, since rows are in order of offsets."""
+    count = source.trimmed_count
+    path = table.location_provider().new_data_location(f"{TRIM_FILE}{uuid.uuid4().hex}.parquet")
+    with (
+        table.io.new_output(path).create() as target,
+        pq.ParquetWriter(target, _POSITIONS_SCHEMA, compression="zstd", use_dictionary=["file_path"]) as writer,
+    ):
+        for start in range(0, count, _POSITIONS_AT_ONCE):
+            positions = pa.array(range(start, min(start + _POSITIONS_AT_ONCE, count)), pa.int64())
+            paths = pa.repeat(pa.scalar(source.url), len(positions))
+            writer.write_table(pa.table([paths, positions], schema=_POSITIONS_SCHEMA))
+    bounds = source.url.encode()
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=_partition(source),
+        record_count=count,
+        file_size_in_bytes=len(table.io.new_input(path)),
+        value_counts=dict.fromkeys((PATH_ID, POSITION_ID), count),
+        null_value_counts=dict.fromkeys((PATH_ID, POSITION_ID), 0),
+        lower_bounds={PATH_ID: bounds, POSITION_ID: _POSITION.pack(0)},
+        upper_bounds={PATH_ID: bounds, POSITION_ID: _POSITION.pack(count - 1)},
+    )
+    file.spec_id = table.spec().spec_id
+    return file
