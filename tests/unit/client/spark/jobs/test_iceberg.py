@@ -416,6 +416,21 @@ def test_a_column_that_a_table_lacks_is_added(
     assert sorted(catalog.load_table(NAME).scan().to_arrow()["body"].to_pylist())[0] == b"0 of 7"
 
 
+def test_snapshots_that_are_dropped_take_no_object_with_them(catalog: Catalog, tier: FakeTier) -> None:
+    """Earlier snapshots may go; the next run is as any other."""
+    for _ in range(3):
+        tier.add(20)
+        tier.trims[7] = tier.trims.get(7, 0) + 9
+        update(catalog, tier)
+    table = catalog.load_table(NAME)
+    table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in table.snapshots()[:-1]]).commit()
+    assert len(catalog.load_table(NAME).snapshots()) == 1 and table.properties["gc.enabled"] == "false"
+    assert all((tier.folder / each.key).exists() for each in tier.objects[7])
+    tier.add(20)
+    assert update(catalog, tier).added == 1
+    assert offsets(catalog) == tier.offsets()
+
+
 def test_tables_of_others_are_refused(catalog: Catalog, tier: FakeTier, tmp_path: Path) -> None:
     """Of another stream, of an earlier one of this name, of another tier, or of nobody we know."""
     tier.add(20)
