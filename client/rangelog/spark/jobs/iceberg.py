@@ -1,7 +1,7 @@
 """The job `iceberg`: tiered objects of streams or of a topic as Iceberg tables, where they are; a run brings them up to date.
 
-    python -m rangelog.spark.jobs.iceberg --pd 127.0.0.1:7100 --stream flights --catalog lake
-    python -m rangelog.spark.jobs.iceberg --prefix air. --catalog local --catalog-property type=sql …
+    rangelog-spark iceberg --pd 127.0.0.1:7100 --stream flights --catalog lake
+    rangelog-spark iceberg --prefix air. --catalog local --catalog-property type=sql …
 
 A run adds the objects that a table does not have, takes out those that were trimmed or deleted, and hides the trimmed rows of
 partly trimmed ones, in one snapshot; a run that finds nothing new makes none. Nothing is copied, and Spark is not needed.
@@ -14,18 +14,16 @@ be killed and repeated anywhere.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import rangelog.sync
-from rangelog.context import read_context
+from rangelog.spark.jobs.argument_types import add_output, setting
+from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.iceberg_sources import (
     LiveObject,
     TableSource,
@@ -36,6 +34,7 @@ from rangelog.spark.jobs.iceberg_sources import (
     table_name,
     tier_location,
 )
+from rangelog.spark.jobs.job import EXIT_OK, EXIT_WRONG, Job, JobCall, JobTable
 from rangelog_core.errors import (
     InvalidArgument,
     MissingExtra,
@@ -53,8 +52,6 @@ if TYPE_CHECKING:
 TRIES_MAX = 20
 _PAUSE_S = 0.1
 _MISSING_MAX = 5
-_PROGRAM = "rangelog-iceberg"
-_EXIT_OK, _EXIT_WRONG, _EXIT_USAGE, _EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ class RegisterResult:
 
 
 def register(
-    pd: str,
+    cluster: ClusterAddress,
     catalog: Catalog | str,
     *,
     stream: str | None = None,
@@ -109,13 +106,11 @@ def register(
     namespace: str | None = None,
     table: str | None = None,
     catalog_properties: Mapping[str, str] | None = None,
-    token: str | None = None,
-    tier_url: str | None = None,
 ) -> RegisterResult:
     """Bring the Iceberg tables of a stream, of all streams with a prefix, or of a topic up to date with the tier.
 
     Args:
-        pd: Addresses of the placement drivers.
+        cluster: The cluster; its `tier_url` is for readers of the table as well.
         catalog: A catalog of pyiceberg, or the name of one that it finds in its configuration.
         stream: The stream. Give exactly one of `stream`, `prefix` and `topic`.
         prefix: How the names of the streams start; "": all. Each becomes a table.
@@ -123,8 +118,6 @@ def register(
         namespace: The tables' namespace, parts parted by dots; default: a topic's own, `rangelog` for streams.
         table: The name of the table; default: that of the stream or topic, with `_` for `.` and `-`.
         catalog_properties: Properties of the catalog that `catalog` names, above those of the configuration.
-        token: The cluster's token, if it requires one.
-        tier_url: The object store, where this program and readers of the table reach it by another URL than the cluster.
 
     Returns:
         What was done. One stream's error does not stop the others of a prefix: see `failures`.
@@ -139,7 +132,7 @@ def register(
 
     Example:
         ```python
-        register("127.0.0.1:7100", "lake", topic="shop/orders")
+        register(ClusterAddress("127.0.0.1:7100"), "lake", topic="shop/orders")
         ```
     """
     if [stream, prefix, topic].count(None) != 2:
@@ -150,8 +143,8 @@ def register(
     if not all(parts) or table == "":
         raise InvalidArgument("a namespace is names parted by single dots, and a table needs a name")
     _need_pyiceberg()
-    with rangelog.sync.connect(pd, token=token, tier_url=tier_url) as client:
-        url = client.run(known_tier_url(client.asynchronous, tier_url))
+    with rangelog.sync.connect(cluster.pd, token=cluster.token, tier_url=cluster.tier_url) as client:
+        url = client.run(known_tier_url(client.asynchronous, cluster.tier_url))
         location = tier_location(url)
         sources = client.run(find_sources(client.asynchronous, stream=stream, prefix=prefix, topic=topic))
         opened = open_catalog(catalog, catalog_properties or {}, url)
@@ -231,7 +224,7 @@ def bring_up_to_date(
             live = look()
             change = plan_change(state, live)
             with catalog_errors(f"the catalog of table {full_name}, or its storage,"):
-                snapshot_id = commit_change(table, state, change) if change else None
+                snapshot_id = commit_change(table, source, state, change) if change else None
         except FileNotFoundError as error:  # trimmed and deleted meanwhile, or the table's own files are gone
             gone = str(error).splitlines()[0][:200]
             if attempt >= _MISSING_MAX:
@@ -263,111 +256,6 @@ def _report(
     )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the job's arguments to a parser; `pd`, `token`, `tier_url` and `output`, which all jobs have, are the caller's.
-
-    Example:
-        ```python
-        parser = argparse.ArgumentParser()
-        add_arguments(parser)
-        ```
-    """
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--stream", help="the stream")
-    what.add_argument("--prefix", help="all streams whose names start with this, a table each")
-    what.add_argument("--topic", metavar="NAMESPACE/NAME", help="the topic: all its shards in one table")
-    parser.add_argument(
-        "--catalog", default="default", metavar="NAME", help="the catalog, as pyiceberg's configuration has it"
-    )
-    parser.add_argument(
-        "--catalog-property", action="append", type=_property, metavar="NAME=VALUE",
-        help="a property of the catalog; repeatable",
-    )  # fmt: skip
-    parser.add_argument("--namespace", help="the tables' namespace; default: that of the topic, or `rangelog`")
-    parser.add_argument("--table", metavar="NAME", help="the table's name; default: that of the stream or topic")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the job with parsed arguments and print a line for each table; return 0, or 1 if a table failed.
-
-    Raises what `register` raises.
-
-    Example:
-        ```python
-        exit_code = run(parser.parse_args(["--pd", "127.0.0.1:7100", "--stream", "flights"]))
-        ```
-    """
-    result = register(
-        _pd_of(args),
-        args.catalog,
-        stream=args.stream,
-        prefix=args.prefix,
-        topic=args.topic,
-        namespace=args.namespace,
-        table=args.table,
-        catalog_properties=dict(args.catalog_property or []),
-        token=getattr(args, "token", None),
-        tier_url=getattr(args, "tier_url", None),
-    )
-    failures = {name: error.message for name, error in result.failures.items()}
-    if getattr(args, "output", "text") == "json":
-        document = {"tables": [asdict(each) for each in result.tables], "failures": failures}
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
-    else:
-        sys.stdout.write("".join(f"{each}\n" for each in result.tables))
-    for name, message in failures.items():
-        sys.stderr.write(f"{_PROGRAM}: {name}: {message}\n")
-    return _EXIT_WRONG if failures else _EXIT_OK
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the job as a command of its own; return its exit code.
-
-    Args:
-        argv: The arguments; None: those of the process.
-
-    Example:
-        ```python
-        assert main(["--pd", "127.0.0.1:7100", "--stream", "flights", "--catalog", "lake"]) == 0
-        ```
-    """
-    parser = argparse.ArgumentParser(prog=_PROGRAM, description="Keep Iceberg tables of tiered streams up to date.")
-    add_arguments(parser)
-    parser.add_argument("--pd", default=os.environ.get("RANGELOG_PD"), help="placement drivers; else RANGELOG_PD")
-    parser.add_argument("--token", default=os.environ.get("RANGELOG_TOKEN"), help="the cluster's token")
-    parser.add_argument("--tier-url", metavar="URL", help="the object store, where readers reach it by another URL")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="the form of the result")
-    args = parser.parse_args(argv)
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # log lines of libraries are not for the user
-    try:
-        return run(args)
-    except KeyboardInterrupt:
-        return _EXIT_INTERRUPTED
-    except RangelogError as error:
-        if os.environ.get("RANGELOG_DEBUG"):
-            raise
-        sys.stderr.write(f"{_PROGRAM}: {error.message}\n")
-        return _EXIT_USAGE if isinstance(error, InvalidArgument) else _EXIT_WRONG
-
-
-def _pd_of(args: argparse.Namespace) -> str:
-    if args.pd:
-        return str(args.pd)
-    context = read_context()
-    if context is None:
-        raise InvalidArgument(
-            "which cluster? Pass --pd host:port,…, set RANGELOG_PD, or start one with `rangelog local`"
-        )
-    return ",".join(context.pd)
-
-
-def _property(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not sign or not name.strip():
-        raise argparse.ArgumentTypeError(f"{text[:100]!r} is not NAME=VALUE")
-    return name.strip(), value
-
-
 def _need_pyiceberg() -> None:
     try:
         import pyarrow  # noqa: F401
@@ -376,5 +264,59 @@ def _need_pyiceberg() -> None:
         raise MissingExtra("Iceberg tables need pyiceberg: pip install 'rangelog[iceberg]'") from error
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+# ---- the command
+
+
+def add_job(jobs: JobTable) -> None:
+    """Add the job."""
+    jobs.add(
+        Job(
+            "iceberg",
+            "Keep Iceberg tables of the tiered part of streams or of a topic, without a copy; run again, it follows.",
+            [
+                "iceberg --stream flights --catalog lake",
+                "iceberg --topic shop/orders --catalog lake --namespace raw --table orders",
+                "iceberg --prefix air. --catalog lake --catalog-property uri=http://catalog:8181",
+            ],
+            _arguments,
+            _run,
+            "Spark is not started, and need not be installed; pyiceberg must be: pip install 'rangelog[iceberg]'.",
+        )
+    )
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--stream", metavar="NAME", help="the stream")
+    what.add_argument("--prefix", metavar="P", help="all streams whose names start with it, a table each")
+    what.add_argument("--topic", metavar="NAMESPACE/NAME", help="the topic: all its shards in one table")
+    parser.add_argument(
+        "--catalog", default="default", metavar="NAME", help="the catalog, as pyiceberg's configuration has it"
+    )
+    parser.add_argument(
+        "--catalog-property", action="append", type=setting, metavar="NAME=VALUE",
+        help="a property of the catalog; repeatable",
+    )  # fmt: skip
+    parser.add_argument("--namespace", help="the tables' namespace; default: that of the topic, or `rangelog`")
+    parser.add_argument("--table", metavar="NAME", help="the table's name; default: that of the stream or topic")
+    add_output(parser)
+
+
+def _run(call: JobCall) -> int:
+    given = call.arguments
+    result = register(
+        call.cluster(),
+        given.catalog,
+        stream=given.stream,
+        prefix=given.prefix,
+        topic=given.topic,
+        namespace=given.namespace,
+        table=given.table,
+        catalog_properties=dict(given.catalog_property or []),
+    )
+    failures = {name: error.message for name, error in result.failures.items()}
+    document = {"tables": [asdict(each) for each in result.tables], "failures": failures}
+    call.emit(document, "\n".join(str(each) for each in result.tables))
+    for name, message in failures.items():
+        call.console.print_line(f"rangelog-spark: {name}: {message}")
+    return EXIT_WRONG if failures else EXIT_OK

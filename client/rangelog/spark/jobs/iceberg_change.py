@@ -37,11 +37,12 @@ from pyiceberg.manifest import (
     ManifestWriterV2,
 )
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles
-from pyiceberg.typedef import EMPTY_DICT, Record
+from pyiceberg.typedef import EMPTY_DICT
 
-from rangelog.spark.jobs.iceberg_sources import LiveObject
+from rangelog.spark.jobs.iceberg_partitions import TIME_COLUMN, day_of, partition_of, spec_ids
+from rangelog.spark.jobs.iceberg_sources import LiveObject, TableSource
 from rangelog.spark.jobs.iceberg_table import (
     PATH_ID,
     POSITION_ID,
@@ -98,13 +99,13 @@ def plan_change(state: TableState, live: Iterable[LiveObject]) -> TierChange:
     return change
 
 
-def commit_change(table: Table, state: TableState, change: TierChange) -> int:
+def commit_change(table: Table, source: TableSource, state: TableState, change: TierChange) -> int:
     """Commit the change as one snapshot on top of the state that it was made from; return the snapshot's id.
 
     Raises FileNotFoundError (an object is gone meanwhile), Corruption, UnsupportedVersion (an object of a later program), and
     the errors in CONFLICTS: another commit was first, or nobody knows.
     """
-    files = _data_files(table, change.added)
+    footers = _read_footers(table, change.added)
     properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})  # here, not in the stored table
     transaction = table.transaction()
@@ -115,7 +116,10 @@ def commit_change(table: Table, state: TableState, change: TierChange) -> int:
         with transaction.update_schema() as update:
             for name, kind in absent:
                 update.add_column(name, kind)
-    trims = [_write_trim(table, each) for each in change.trims_added]
+    ids = spec_ids(table, transaction, need_second=any(each.day is None for each in footers))
+    files = [_data_file(table, source, each, ids[each.day is not None]) for each in footers]
+    known = state.objects | {each.file_path: each for each in files}
+    trims = [_write_trim(table, each, known[each.url]) for each in change.trims_added]
     producer = _TierSnapshot(_operation(change), transaction, table.io)
     try:
         producer.fill(files, change, state, trims)
@@ -148,8 +152,7 @@ class _TierSnapshot(_OverwriteFiles):
 
     def fill(self, files: Iterable[DataFile], change: TierChange, state: TableState, trims: list[DataFile]) -> None:
         """Take the change; `files`: the objects to add, `trims`: the new files of deleted positions."""
-        for file in files:
-            self.append_data_file(file)
+        self._objects = list(files)
         if change.removed:
             self.delete_by_predicate(AlwaysTrue())  # else no manifest of a table without partitions is looked at
             for file in change.removed:
@@ -160,10 +163,10 @@ class _TierSnapshot(_OverwriteFiles):
         self._trims_added = trims
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Drop manifests that name nothing any more, and merge small ones, so that readers open few."""
+        """Write what is added, drop manifests that name nothing any more, and merge small ones, so that readers open few."""
         current = [
             each
-            for each in manifests
+            for each in [*self._object_manifests(), *manifests]
             if each.has_added_files() or each.has_existing_files() or each.added_snapshot_id == self.snapshot_id
         ]
         merger: Any = _ManifestMergeManager(_MERGED_BYTES, _MERGED_COUNT, True, self)
@@ -171,6 +174,17 @@ class _TierSnapshot(_OverwriteFiles):
         if self._trims_added or self._trims_gone:
             return [*data, *self._trim_manifests()]
         return [*data, *(each for each in current if each.content == ManifestContent.DELETES)]
+
+    def _object_manifests(self) -> list[ManifestFile]:
+        """Write the manifests of the objects that are added, one for each partition spec."""
+        written = []
+        for spec_id in sorted({each.spec_id for each in self._objects}):
+            with self.new_manifest_writer(self.spec(spec_id)) as writer:
+                for file in self._objects:
+                    if file.spec_id == spec_id:
+                        writer.add(ManifestEntry.from_args(snapshot_id=self.snapshot_id, data_file=file))
+            written.append(writer.to_manifest_file())
+        return written
 
     def _trim_manifests(self) -> list[ManifestFile]:
         entries = [
@@ -194,14 +208,17 @@ class _TierSnapshot(_OverwriteFiles):
         )
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
-        """Count the files of deleted positions as well, which pyiceberg's own does not know."""
-        added, gone = self._added_data_files, self._deleted_data_files
-        self._added_data_files = [*added, *self._trims_added]
-        self._deleted_data_files = gone | {each.data_file for each in self._trims_gone}
-        try:
-            return super()._summary(snapshot_properties)
-        finally:
-            self._added_data_files, self._deleted_data_files = added, gone
+        """Count objects of both partition specs, and files of deleted positions, which pyiceberg's own does not know."""
+        metadata = self._transaction.table_metadata
+        specs, schema = metadata.specs(), metadata.schema()
+        counts = SnapshotSummaryCollector()
+        for file in (*self._objects, *self._trims_added):
+            counts.add_file(file, schema, specs[file.spec_id])
+        for file in (*self._deleted_data_files, *(each.data_file for each in self._trims_gone)):
+            counts.remove_file(file, schema, specs[file.spec_id])
+        before = metadata.current_snapshot()
+        summary = Summary(operation=self._operation, **counts.build(), **snapshot_properties)
+        return update_snapshot_summaries(summary, before.summary if before is not None else None)
 
 
 _WRITES = {
@@ -217,58 +234,75 @@ def _operation(change: TierChange) -> Operation:
     return Operation.OVERWRITE if change.removed or change.trims_added or change.trims_gone else Operation.APPEND
 
 
-def _data_files(table: Table, objects: list[LiveObject]) -> list[DataFile]:
-    """Return the entries of objects, each from its footer."""
-    columns = field_ids(table)
-    spec_id = table.spec().spec_id
+@dataclass(frozen=True, slots=True)
+class _ObjectFooter:
+    """What the footer of an object says. `lowest`, `highest`: of the columns that have bounds; `day`: see `day_of`."""
+
+    live: LiveObject
+    split_offsets: list[int]
+    lowest: dict[str, bytes]
+    highest: dict[str, bytes]
+    day: int | None
+
+
+def _read_footers(table: Table, objects: list[LiveObject]) -> list[_ObjectFooter]:
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        return list(pool.map(lambda each: _data_file(table.io, each, columns, spec_id), objects))
+        return list(pool.map(lambda each: _read_footer(table.io, each), objects))
 
 
-def _data_file(io: FileIO, source: LiveObject, columns: dict[str, int], spec_id: int) -> DataFile:
-    """Return the entry of an object. Raises FileNotFoundError, Corruption, UnsupportedVersion."""
+def _read_footer(io: FileIO, live: LiveObject) -> _ObjectFooter:
+    """Read the footer of an object. Raises FileNotFoundError, Corruption, UnsupportedVersion."""
     try:
-        with io.new_input(source.url).open() as stream:
+        with io.new_input(live.url).open() as stream:
             footer = pq.read_metadata(stream)
     except pa.ArrowInvalid as error:
-        raise Corruption(f"object {source.url} is not Parquet: run `pdctl object list`, and upload it again") from error
+        raise Corruption(f"object {live.url} is not Parquet: run `pdctl object list`, and upload it again") from error
     version = int((footer.metadata or {}).get(FORMAT_VERSION.encode(), b"0"))
     if version > OBJECT_VERSIONS.highest:
-        raise unsupported(f"object {source.url}", version, OBJECT_VERSIONS, "this program")
-    count = source.end_offset - source.start_offset
+        raise unsupported(f"object {live.url}", version, OBJECT_VERSIONS, "this program")
+    count = live.end_offset - live.start_offset
     if footer.num_rows != count or version < OBJECT_VERSIONS.lowest:
         raise Corruption(
-            f"object {source.url} is not the one that was committed: it has {footer.num_rows} rows, not {count}"
+            f"object {live.url} is not the one that was committed: it has {footer.num_rows} rows, not {count}"
         )
-    lowest, highest = _bounds(footer, columns)
+    lowest, highest = _bounds(footer)
+    times = [_POSITION.unpack(each[TIME_COLUMN])[0] if TIME_COLUMN in each else None for each in (lowest, highest)]
+    starts = [_start_of(footer.row_group(each)) for each in range(footer.num_row_groups)]
+    return _ObjectFooter(live, starts, lowest, highest, day_of(*times))
+
+
+def _data_file(table: Table, source: TableSource, footer: _ObjectFooter, spec_id: int) -> DataFile:
+    """Return the entry of an object."""
+    columns = field_ids(table)
+    live = footer.live
+    count = live.end_offset - live.start_offset
     required = [columns[each] for each in ("offset", "timestamp", "value")]
-    flat = [*required, columns["key"]]
     file = DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=source.url,
+        file_path=live.url,
         file_format=FileFormat.PARQUET,
-        partition=_partition(source),
+        partition=partition_of(source, live, footer.day),
         record_count=count,
-        file_size_in_bytes=source.size_bytes,
-        value_counts=dict.fromkeys(flat, count),
+        file_size_in_bytes=live.size_bytes,
+        value_counts=dict.fromkeys([*required, columns["key"]], count),
         null_value_counts=dict.fromkeys(required, 0),
-        lower_bounds=lowest,
-        upper_bounds=highest,
-        split_offsets=[_start_of(footer.row_group(each)) for each in range(footer.num_row_groups)],
+        lower_bounds={columns[name]: bound for name, bound in footer.lowest.items()},
+        upper_bounds={columns[name]: bound for name, bound in footer.highest.items()},
+        split_offsets=footer.split_offsets,
     )
     file.spec_id = spec_id
     return file
 
 
-def _bounds(footer: Any, columns: dict[str, int]) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """Return the bounds of offset and timestamp by field id, as Iceberg writes them: 8 bytes each."""
+def _bounds(footer: Any) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """Return the bounds of offset and timestamp, as Iceberg writes them: 8 bytes each."""
     places = {footer.schema.column(each).path: each for each in range(footer.num_columns)}
     lowest, highest = {}, {}
-    for name in ("offset", "timestamp"):
+    for name in ("offset", TIME_COLUMN):
         groups = [footer.row_group(each).column(places[name]).statistics for each in range(footer.num_row_groups)]
         if all(each is not None and each.has_min_max for each in groups):
-            lowest[columns[name]] = _POSITION.pack(min(each.min_raw for each in groups))
-            highest[columns[name]] = _POSITION.pack(max(each.max_raw for each in groups))
+            lowest[name] = _POSITION.pack(min(each.min_raw for each in groups))
+            highest[name] = _POSITION.pack(max(each.max_raw for each in groups))
     return lowest, highest
 
 
@@ -278,13 +312,12 @@ def _start_of(group: Any) -> int:
     return int(first.dictionary_page_offset if first.has_dictionary_page else first.data_page_offset)
 
 
-def _partition(source: LiveObject) -> Record:
-    return Record() if source.shard_id is None else Record(source.shard_id)
+def _write_trim(table: Table, live: LiveObject, of: DataFile) -> DataFile:
+    """Write the file that hides the trimmed rows of an object: the first ones, since rows are in order of offsets.
 
-
-def _write_trim(table: Table, source: LiveObject) -> DataFile:
-    """Write the file that hides the trimmed rows of an object: the first ones, since rows are in order of offsets."""
-    count = source.trimmed_count
+    It is in the partition of `of`, the object's entry, as Iceberg asks.
+    """
+    count = live.trimmed_count
     path = table.location_provider().new_data_location(f"{TRIM_FILE}{uuid.uuid4().hex}.parquet")
     with (
         table.io.new_output(path).create() as target,
@@ -292,14 +325,14 @@ def _write_trim(table: Table, source: LiveObject) -> DataFile:
     ):
         for start in range(0, count, _POSITIONS_AT_ONCE):
             positions = pa.array(range(start, min(start + _POSITIONS_AT_ONCE, count)), pa.int64())
-            paths = pa.repeat(pa.scalar(source.url), len(positions))
+            paths = pa.repeat(pa.scalar(live.url), len(positions))
             writer.write_table(pa.table([paths, positions], schema=_POSITIONS_SCHEMA))
-    bounds = source.url.encode()
+    bounds = live.url.encode()
     file = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES,
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=_partition(source),
+        partition=of.partition,
         record_count=count,
         file_size_in_bytes=len(table.io.new_input(path)),
         value_counts=dict.fromkeys((PATH_ID, POSITION_ID), count),
@@ -307,5 +340,5 @@ def _write_trim(table: Table, source: LiveObject) -> DataFile:
         lower_bounds={PATH_ID: bounds, POSITION_ID: _POSITION.pack(0)},
         upper_bounds={PATH_ID: bounds, POSITION_ID: _POSITION.pack(count - 1)},
     )
-    file.spec_id = table.spec().spec_id
+    file.spec_id = of.spec_id
     return file

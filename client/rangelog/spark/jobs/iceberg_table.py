@@ -4,8 +4,8 @@ What holds: a table is used only if its properties say that it was made for this
 partitions are the ones it was made with, and every file in it is an object of the tier. So nothing is added to, or removed
 from, a table that something else writes to.
 
-The columns are those of an object; files have no field ids, so a name mapping in the table has them. A topic's table has a
-column `shard` before them, which no file has: it is an identity partition, and readers take its value from the table.
+The columns are those of an object; files have no field ids, so a name mapping in the table has them. Before them are columns
+that no file has, `stream`, or `topic` and `shard`: identity partitions, whose values readers take from the table.
 """
 
 from __future__ import annotations
@@ -29,17 +29,15 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BinaryType, IcebergType, LongType, MapType, NestedField, StringType, TimestamptzType
 
+from rangelog.spark.jobs.iceberg_partitions import has_day, is_ours, partition_spec, source_columns
 from rangelog.spark.jobs.iceberg_sources import TableSource
 from rangelog_core.errors import ConfigInvalid, PreconditionFailed, RangelogError, Unauthorized, Unavailable
 from rangelog_core.object_keys import stream_of_key
 
-SHARD_COLUMN = "shard"
 TRIM_FILE = "rangelog-trim-"
 """How the names of our files of deleted positions begin."""
 PATH_ID, POSITION_ID = 2147483546, 2147483545
@@ -100,11 +98,11 @@ def open_table(catalog: Catalog, name: tuple[str, ...], source: TableSource, loc
         table = catalog.load_table(name)
     except NoSuchTableError:
         _make_namespace(catalog, name[:-1])
+        schema = table_schema(source)
+        spec = partition_spec(source, {each.name: each.field_id for each in schema.fields})
         properties = _SETTINGS | _identity(source, location)
         try:
-            table = catalog.create_table(
-                name, table_schema(source), partition_spec=_spec(source), properties=properties
-            )
+            table = catalog.create_table(name, schema, partition_spec=spec, properties=properties)
             made = True
         except TableAlreadyExistsError:  # a run at the same time was first
             table = catalog.load_table(name)
@@ -137,7 +135,7 @@ def read_state(table: Table) -> TableState:
 
 def table_schema(source: TableSource) -> Schema:
     """Return the columns of the table of a source."""
-    columns = [(SHARD_COLUMN, LongType(), False), *_COLUMNS] if source.kind == "topic" else list(_COLUMNS)
+    columns = [*((name, kind, False) for name, kind in source_columns(source)), *_COLUMNS]
     return Schema(
         *(NestedField(number, name, kind, required=needed) for number, (name, kind, needed) in enumerate(columns, 1))
     )
@@ -170,12 +168,6 @@ def _identity(source: TableSource, location: str) -> dict[str, str]:
     return {_KIND: source.kind, _NAME: source.name, _NUMBER: str(source.number), _TIER: location}
 
 
-def _spec(source: TableSource) -> PartitionSpec:
-    if source.kind == "topic":
-        return PartitionSpec(PartitionField(1, 1000, IdentityTransform(), SHARD_COLUMN))
-    return PartitionSpec()
-
-
 def _check_identity(table: Table, name: str, source: TableSource, location: str) -> None:
     found = table.properties
     whose = f"{found.get(_KIND)} {found.get(_NAME)}"
@@ -189,8 +181,9 @@ def _check_identity(table: Table, name: str, source: TableSource, location: str)
         )
     if found.get(_TIER) != location:
         _refuse(f"table {name} has its objects at {found.get(_TIER)}, not at {location}", "give --tier-url, or drop it")
-    expected = [each.name for each in _spec(source).fields]
-    if [each.name for each in table.spec().fields] != expected or table.format_version != 2:
+    columns = field_ids(table)
+    of_others = [each for each in table.specs().values() if not is_ours(each, source, columns)]
+    if of_others or not has_day(table.spec()) or table.format_version != 2:
         _refuse(f"the partitions or the format version of table {name} were changed", "drop it, and run this again")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +201,8 @@ def test_rows_have_all_columns_and_times_leave_files_out(catalog: Catalog, tier:
     tier.trims[7] = 10
     update(catalog, tier)
     table = catalog.load_table(NAME)
-    expected = [row for each in tier.live() for row in pq.read_table(each.url.removeprefix("file://")).to_pylist()][10:]
+    stored = [row for each in tier.live() for row in pq.read_table(each.url.removeprefix("file://")).to_pylist()]
+    expected = [{"stream": "flights", **row} for row in stored[10:]]
     assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["offset"]) == expected
     day = expected[100]["timestamp"].date()
     where = f"timestamp >= '{day}T00:00:00+00:00' and timestamp <= '{day}T23:59:59+00:00'"
@@ -212,6 +215,54 @@ def test_rows_have_all_columns_and_times_leave_files_out(catalog: Catalog, tier:
     assert sorted(polars.scan_iceberg(table).collect()["offset"]) == [row["offset"] for row in expected]
 
 
+def days_of(catalog: Catalog) -> dict[tuple[object, ...], int]:
+    """How many objects each partition has, by its values and the number of its spec."""
+    entries = catalog.load_table(NAME).inspect.files().to_pylist()
+    found: dict[tuple[object, ...], int] = {}
+    for each in entries:
+        key = (each["spec_id"], *each["partition"].values())
+        found[key] = found.get(key, 0) + (each["content"] == 0)
+    return found
+
+
+def test_an_object_of_one_day_is_in_the_partition_of_that_day(catalog: Catalog, tier: FakeTier) -> None:
+    """Others are in the table too, under a second spec that comes with the first of them; scans of days find all."""
+    half_day = DAY_MS // 2 // 20
+    tier.add(20, ms_per_record=half_day)  # noon to midnight of the first day
+    update(catalog, tier)
+    assert [each.fields[-1].name for each in catalog.load_table(NAME).specs().values()] == ["timestamp_day"]
+    tier.add(40, ms_per_record=half_day)  # the next day, to its last record
+    tier.add(30, ms_per_record=half_day)  # three quarters of a day
+    tier.add(20, ms_per_record=half_day)  # across midnight
+    tier.trims[7] = 5
+    update(catalog, tier)
+    first = date(2024, 10, 4)
+    with_day, without = 0, 1
+    day = timedelta(days=1)
+    assert days_of(catalog) == {
+        (with_day, "flights", first): 1,
+        (with_day, "flights", first + day): 1,
+        (with_day, "flights", first + 2 * day): 1,
+        (without, "flights", None): 1,
+    }
+    table = catalog.load_table(NAME)
+    assert table.spec().spec_id == with_day
+    for number, (objects, low, high) in enumerate([(1, 5, 20), (1, 20, 60), (2, 60, 100), (1, 100, 110)]):
+        start = datetime.combine(first + number * day, datetime.min.time(), UTC)
+        where = f"timestamp >= '{start.isoformat()}' and timestamp < '{(start + day).isoformat()}'"
+        assert offsets(catalog, where) == list(range(low, high))
+        assert len(list(table.scan(row_filter=where).plan_files())) == objects
+    tier.trims[7] = 95  # days leave the table, and the one across midnight loses some rows
+    assert update(catalog, tier).hidden_count == 5
+    assert offsets(catalog) == tier.offsets() and [key for key, count in days_of(catalog).items() if count] == [
+        (without, "flights", None)
+    ]
+    tier.add(5, ms_per_record=half_day)
+    update(catalog, tier)
+    assert sorted(polars.scan_iceberg(catalog.load_table(NAME)).collect()["offset"]) == tier.offsets()
+    assert len(catalog.load_table(NAME).specs()) == 2 and catalog.load_table(NAME).spec().spec_id == with_day
+
+
 def test_the_shards_of_a_topic_are_one_table(catalog: Catalog, tier: FakeTier) -> None:
     """The column `shard`, which no object has, tells them apart; each is trimmed by itself."""
     for stream_id in (3, 4, 5):
@@ -222,7 +273,7 @@ def test_the_shards_of_a_topic_are_one_table(catalog: Catalog, tier: FakeTier) -
     assert (done.added, done.partly_trimmed, done.hidden_count) == (4, 2, 20)
     table = catalog.load_table(NAME)
     rows = table.scan().to_arrow().to_pylist()
-    assert [*rows[0]][:2] == ["shard", "offset"]
+    assert [*rows[0]][:3] == ["topic", "shard", "offset"] and {row["topic"] for row in rows} == {"shop/orders"}
     for shard in tier.objects:
         assert sorted(row["offset"] for row in rows if row["shard"] == shard) == tier.offsets(shard)
         assert {row["value"].split(b" of ")[1] for row in rows if row["shard"] == shard} == {b"%d" % shard}
@@ -231,7 +282,7 @@ def test_the_shards_of_a_topic_are_one_table(catalog: Catalog, tier: FakeTier) -
     done = update(catalog, tier, ORDERS)
     assert (done.removed, done.partly_trimmed, done.hidden_count) == (2, 1, 14)
     rows = polars.scan_iceberg(catalog.load_table(NAME)).collect().rows()
-    assert sorted(row[:2] for row in rows) == [(each, offset) for each in (3, 5) for offset in tier.offsets(each)]
+    assert sorted(row[1:3] for row in rows) == [(each, offset) for each in (3, 5) for offset in tier.offsets(each)]
 
 
 class Steps:
@@ -409,9 +460,11 @@ def test_a_column_that_a_table_lacks_is_added(
         change.rename_column("value", "body")
     tier.add(20, version=2)
     update(catalog, tier)
-    assert {each.name for each in catalog.load_table(NAME).schema().fields} == {*OBJECT_SCHEMA.names, "body"} - {
-        "value"
-    }
+    assert {each.name for each in catalog.load_table(NAME).schema().fields} == {
+        "stream",
+        "body",
+        *OBJECT_SCHEMA.names,
+    } - {"value"}
     assert offsets(catalog) == tier.offsets()
     assert sorted(catalog.load_table(NAME).scan().to_arrow()["body"].to_pylist())[0] == b"0 of 7"
 
