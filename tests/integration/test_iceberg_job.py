@@ -17,7 +17,9 @@ from pyiceberg.catalog import Catalog, load_catalog
 
 import rangelog
 from rangelog import Client, StreamConfig, TopicConfig
-from rangelog.spark.jobs.iceberg import RegisteredTable, main, register
+from rangelog.spark.jobs import ClusterAddress
+from rangelog.spark.jobs.command import main
+from rangelog.spark.jobs.iceberg import RegisteredTable, register
 from rangelog.tier import open_object_store
 from rangelog_cli.demo.s3_server import BUCKET, CREDENTIALS, REGION, S3Server
 from rangelog_cli.local.processes import Cluster
@@ -46,10 +48,10 @@ class Lake:
         self.read_with: dict[str, str] = {}
 
     def command(self, *arguments: str) -> list[str]:
-        """The job as a command."""
+        """The job as a command: `rangelog-spark iceberg …`."""
         given = [f"--catalog-property={name}={value}" for name, value in self.properties.items()]
         pd = ["--pd", self.cluster.connect_string]
-        return [sys.executable, "-m", "rangelog.spark.jobs.iceberg", *pd, "--catalog", "lake", *given, *arguments]
+        return [sys.executable, "-m", "rangelog.spark.jobs", "iceberg", *pd, "--catalog", "lake", *given, *arguments]
 
     async def update(self, *arguments: str) -> RegisteredTable:
         """Run the command for one table."""
@@ -69,7 +71,7 @@ class Lake:
 
     def stream_rows(self, name: str) -> list[Row]:
         """The rows of a stream's table."""
-        return sorted(row(*each.values()) for each in self.rows(name))
+        return sorted(row(*list(each.values())[1:]) for each in self.rows(name))
 
 
 async def until(holds: Callable[[], Any], what: str) -> Any:
@@ -167,7 +169,7 @@ async def follow_a_topic(client: Client, lake: Lake) -> None:
     found = lake.rows("shop.new_orders")
     assert len(shards) > 2 and {each["shard"] for each in found} == shards
     for shard in shards:
-        rows = sorted(row(*list(each.values())[1:]) for each in found if each["shard"] == shard)
+        rows = sorted(row(*list(each.values())[2:]) for each in found if each["shard"] == shard)
         assert rows == sdk_rows([each for each in records if each.shard_id == shard])
     assert (await lake.update("--topic", "shop/new-orders")).snapshot_id is None
 
@@ -200,9 +202,10 @@ async def errors_are_sentences(
 ) -> None:
     """What cannot be done is said in one line; one stream of a prefix does not stop the others."""
     pd = lake.cluster.connect_string
+    cluster = ClusterAddress(pd)
 
     def registers(**what: Any) -> Any:
-        return asyncio.to_thread(register, pd, lake.catalog(), **what)
+        return asyncio.to_thread(register, cluster, lake.catalog(), **what)
 
     with pytest.raises(StreamNotFound):
         await registers(stream="nobody")
@@ -225,11 +228,13 @@ async def errors_are_sentences(
     await client.create_stream("air.c", STREAM_CONFIG)
     with pytest.raises(PreconditionFailed, match=r"of an earlier stream air.c, which was deleted: drop it"):
         await registers(stream="air.c")
-    code, out, said = await asyncio.to_thread(run, ["--pd", pd, "--stream", "flights", "--catalog-property", "type=no"])
+    code, out, said = await asyncio.to_thread(
+        run, ["iceberg", "--pd", pd, "--stream", "flights", "--catalog-property", "type=no"]
+    )
     assert (code, out) == (2, "") and said.count("\n") == 1, said
     away = {**lake.properties, "uri": "sqlite:////no/such/folder/catalog.db"}
     with pytest.raises(Unavailable, match="the catalog 'lake' does not answer"):
-        await asyncio.to_thread(register, pd, "lake", stream="flights", catalog_properties=away)
+        await asyncio.to_thread(register, cluster, "lake", stream="flights", catalog_properties=away)
 
 
 async def follow_the_page(client: Client, lake: Lake, folder: Path) -> None:
@@ -298,4 +303,4 @@ async def test_without_a_tier(cluster_factory: ClusterFactory, tmp_path: Path) -
     cluster = cluster_factory(pds=1)
     lake = Lake(tmp_path, cluster, f"file://{tmp_path}")
     with pytest.raises(PreconditionFailed, match="this cluster has no tier: give the placement drivers a tier_url"):
-        await asyncio.to_thread(register, cluster.connect_string, lake.catalog(), stream="flights")
+        await asyncio.to_thread(register, ClusterAddress(cluster.connect_string), lake.catalog(), stream="flights")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.io.pyarrow import PyArrowFile
+from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
@@ -504,14 +504,67 @@ def test_tables_of_others_are_refused(catalog: Catalog, tier: FakeTier, tmp_path
     assert offsets(catalog) == tier.offsets()
 
 
-def test_a_table_that_something_else_wrote_to_is_refused(catalog: Catalog, tier: FakeTier) -> None:
+def write_as_others(catalog: Catalog, **changes: Any) -> None:
+    """Append an entry to the table as another program would: that of its first object, with something changed."""
+    table = catalog.load_table(NAME)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    (manifest, *_) = snapshot.manifests(table.io)
+    known = manifest.fetch_manifest_entry(table.io)[0].data_file
+    fields = ("content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes")
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(DataFile.from_args(**{each: getattr(known, each) for each in fields} | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"file_path": "{tier}/compacted.parquet"}, "has a file that is not an object of the tier"),
+        ({"file_path": "file:///elsewhere/streams/7.parquet"}, "has a file that is not an object of the tier"),
+        ({}, "has the object .* twice"),
+        (
+            {"content": DataFileContent.POSITION_DELETES, "file_path": "file:///elsewhere/deletes.parquet"},
+            "has deletions that something else made",
+        ),
+    ],
+)
+def test_a_table_that_something_else_wrote_to_is_refused(
+    catalog: Catalog, tier: FakeTier, changes: dict[str, Any], said: str
+) -> None:
     """Rows of another origin would stay for ever, and what was rewritten would be added again."""
     tier.add(20)
     update(catalog, tier)
-    table = catalog.load_table(NAME)
-    table.append(table.scan(limit=3).to_arrow())
-    with pytest.raises(PreconditionFailed, match="has a file that is not an object of the tier"):
+    before = catalog.load_table(NAME).metadata
+    if "file_path" in changes:
+        changes = {**changes, "file_path": changes["file_path"].format(tier=tier.location)}
+    write_as_others(catalog, **changes)
+    assert catalog.load_table(NAME).metadata != before
+    with pytest.raises(PreconditionFailed, match=f"{said}.*: drop it, and run this again: the objects stay"):
         update(catalog, tier)
+    catalog.drop_table(NAME)
+    assert update(catalog, tier).made
+    assert offsets(catalog) == tier.offsets()
+
+
+def test_a_table_that_is_dropped_meanwhile_is_made_anew(catalog: Catalog, tier: FakeTier) -> None:
+    """Between the look at it and the commit, or made anew by another run: nothing is committed to what is not there."""
+    tier.add(20)
+    update(catalog, tier)
+    for others_are_first in (False, True):
+        tier.add(20)
+        looks: list[int] = []
+
+        def look(looks: list[int] = looks, others_are_first: bool = others_are_first) -> list[LiveObject]:
+            looks.append(1)
+            if len(looks) == 1:
+                catalog.drop_table(NAME)
+                if others_are_first:
+                    update(catalog, tier)
+            return tier.live()
+
+        done = bring_up_to_date(catalog, NAME, FLIGHTS, tier.location, look)
+        assert (len(looks), done.made, done.added) == (2, not others_are_first, 0 if others_are_first else 2)
+        assert offsets(catalog) == tier.offsets()
 
 
 def test_partitions_that_were_changed_are_refused(catalog: Catalog, tier: FakeTier) -> None:
