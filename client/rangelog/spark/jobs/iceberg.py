@@ -18,6 +18,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from rangelog.spark.jobs.iceberg_change import TierChange
 
 TRIES_MAX = 20
+PYICEBERG_LINE = "0.12."
+"""How its version begins; the extra `iceberg` in pyproject.toml asks for the same."""
 _PAUSE_S = 0.1
 _MISSING_MAX = 5
 
@@ -207,6 +210,8 @@ def bring_up_to_date(
         bring_up_to_date(catalog, ("rangelog", "flights"), source, "file:///var/lib/tier", lambda: objects)
         ```
     """
+    from pyiceberg.exceptions import NoSuchTableError
+
     from rangelog.spark.jobs.iceberg_change import commit_change, plan_change
     from rangelog.spark.jobs.iceberg_table import CONFLICTS, catalog_errors, open_table, read_state
 
@@ -229,7 +234,7 @@ def bring_up_to_date(
             gone = str(error).splitlines()[0][:200]
             if attempt >= _MISSING_MAX:
                 break
-        except CONFLICTS:
+        except (*CONFLICTS, NoSuchTableError):  # dropped meanwhile: made anew
             gone = ""
         else:
             return _report(full_name, source, made_by_us, snapshot_id, change, live)
@@ -257,11 +262,16 @@ def _report(
 
 
 def _need_pyiceberg() -> None:
+    """Raise MissingExtra unless there is a pyiceberg whose private classes are known."""
+    advice = "pip install 'rangelog[iceberg]'"
     try:
         import pyarrow  # noqa: F401
         import pyiceberg.io.pyarrow  # noqa: F401
     except ImportError as error:
-        raise MissingExtra("Iceberg tables need pyiceberg: pip install 'rangelog[iceberg]'") from error
+        raise MissingExtra(f"Iceberg tables need pyiceberg: {advice}") from error
+    found = version("pyiceberg")
+    if not found.startswith(PYICEBERG_LINE):
+        raise MissingExtra(f"Iceberg tables need pyiceberg {PYICEBERG_LINE}*, and {found} is installed: {advice}")
 
 
 # ---- the command

@@ -13,6 +13,7 @@ therefore names a range of versions.
 
 from __future__ import annotations
 
+import os
 import struct
 import uuid
 from collections.abc import Iterable
@@ -53,13 +54,15 @@ from rangelog.spark.jobs.iceberg_table import (
 )
 from rangelog.tier.parquet import FORMAT_VERSION
 from rangelog_core.errors import Corruption
-from rangelog_core.limits import MIB
+from rangelog_core.limits import KIB, MIB
 from rangelog_core.versions import OBJECT_VERSIONS, unsupported
 
 _FOOTERS_AT_ONCE = 16
 _POSITIONS_AT_ONCE = 1 << 20
 _MERGED_BYTES = 8 * MIB
 _MERGED_COUNT = 100
+_TAIL_BYTES = 64 * KIB
+_AUDIT = "see what `rangelog-spark audit` says of the stream"
 _POSITION = struct.Struct("<q")
 _POSITIONS_SCHEMA = pa.schema(
     [
@@ -252,23 +255,37 @@ def _read_footers(table: Table, objects: list[LiveObject]) -> list[_ObjectFooter
 
 def _read_footer(io: FileIO, live: LiveObject) -> _ObjectFooter:
     """Read the footer of an object. Raises FileNotFoundError, Corruption, UnsupportedVersion."""
+    data, size_bytes = _read_tail(io, live.url)
     try:
-        with io.new_input(live.url).open() as stream:
-            footer = pq.read_metadata(stream)
-    except pa.ArrowInvalid as error:
-        raise Corruption(f"object {live.url} is not Parquet: run `pdctl object list`, and upload it again") from error
-    version = int((footer.metadata or {}).get(FORMAT_VERSION.encode(), b"0"))
+        footer = pq.read_metadata(pa.BufferReader(data))
+        version = int((footer.metadata or {}).get(FORMAT_VERSION.encode(), b"0"))
+        lowest, highest = _bounds(footer)
+        starts = [_start_of(footer.row_group(each)) for each in range(footer.num_row_groups)]
+    except (ValueError, LookupError, OSError) as error:  # of the parser: everything is read
+        raise Corruption(f"the footer of object {live.url} is damaged: {_AUDIT}") from error
     if version > OBJECT_VERSIONS.highest:
         raise unsupported(f"object {live.url}", version, OBJECT_VERSIONS, "this program")
     count = live.end_offset - live.start_offset
-    if footer.num_rows != count or version < OBJECT_VERSIONS.lowest:
-        raise Corruption(
-            f"object {live.url} is not the one that was committed: it has {footer.num_rows} rows, not {count}"
-        )
-    lowest, highest = _bounds(footer)
+    if (footer.num_rows, size_bytes) != (count, live.size_bytes) or version < OBJECT_VERSIONS.lowest:
+        found, wanted = f"{footer.num_rows} rows in {size_bytes} bytes", f"{count} in {live.size_bytes}"
+        raise Corruption(f"object {live.url} is not the one that was committed: {found}, not {wanted}: {_AUDIT}")
     times = [_POSITION.unpack(each[TIME_COLUMN])[0] if TIME_COLUMN in each else None for each in (lowest, highest)]
-    starts = [_start_of(footer.row_group(each)) for each in range(footer.num_row_groups)]
     return _ObjectFooter(live, starts, lowest, highest, day_of(*times))
+
+
+def _read_tail(io: FileIO, url: str) -> tuple[bytes, int]:
+    """Return the end of a file, with the whole footer, and the file's size."""
+    with io.new_input(url).open() as stream:
+        stream.seek(0, os.SEEK_END)
+        size_bytes = stream.tell()
+        length = min(size_bytes, _TAIL_BYTES)
+        while True:
+            stream.seek(size_bytes - length)
+            data = stream.read(length)
+            needed = int.from_bytes(data[-8:-4], "little") + 8
+            if needed <= length or length == size_bytes:
+                return data, size_bytes
+            length = min(size_bytes, needed)
 
 
 def _data_file(table: Table, source: TableSource, footer: _ObjectFooter, spec_id: int) -> DataFile:

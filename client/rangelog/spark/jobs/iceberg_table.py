@@ -60,6 +60,8 @@ _SETTINGS = {
 }
 CONFLICTS = (CommitFailedException, CommitStateUnknownException, ValidationException)
 """Another commit was first, or nobody knows: read the table again."""
+_DENIALS_OF_S3 = ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
+"""As they stand in errors of pyarrow, which have no class."""
 _MESSAGE_LENGTH_MAX = 200
 _USER_OF_URL = re.compile(r"//[^/\s]*@")
 
@@ -85,6 +87,8 @@ def catalog_errors(what: str) -> Iterator[None]:
     except (NotInstalledError, ImportError, ValueError, TypeError, KeyError) as error:
         raise ConfigInvalid(f"{what} cannot be used: {_said(error)}; check the catalog's properties") from error
     except Exception as error:  # of its own library: sqlalchemy, requests, boto3
+        if any(each in str(error) for each in _DENIALS_OF_S3):
+            raise Unauthorized(f"{what} refuses this: {_said(error)}; check the credentials") from error
         raise Unavailable(f"{what} does not answer: {_said(error)}; run this again when it does") from error
 
 
