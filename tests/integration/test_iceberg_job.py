@@ -18,14 +18,14 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 
 import rangelog
-from rangelog import Client, StreamConfig, TopicConfig
+from rangelog import Client, Cut, StreamConfig, TopicConfig
 from rangelog.spark.jobs import ClusterAddress
 from rangelog.spark.jobs.command import main
 from rangelog.spark.jobs.iceberg import RegisteredTable, register
 from rangelog.tier import open_object_store
 from rangelog_cli.demo.s3_server import BUCKET, CREDENTIALS, REGION, S3Server
 from rangelog_cli.local.processes import Cluster
-from rangelog_core.errors import PreconditionFailed, StreamNotFound, TopicNotFound, Unavailable
+from rangelog_core.errors import ObjectNotFound, PreconditionFailed, StreamNotFound, TopicNotFound, Unavailable
 from rangelog_core.manifest import StreamManifest
 from rangelog_core.net.manifest_calls import fetch_manifest
 from tests.integration.conftest import ClusterFactory
@@ -164,6 +164,13 @@ async def follow_a_stream(client: Client, lake: Lake, tier_url: str) -> None:
         each.summary and each.summary.operation.value for each in lake.catalog().load_table(table).snapshots()
     ]
     assert operations == ["append", "append", *["delete"] * 4]
+    with lake.catalog().load_table(table).scan().to_duckdb("flights") as connection:
+        by_day = (
+            "SELECT stream, CAST(timezone('UTC', timestamp) AS DATE), count(*) FROM flights GROUP BY ALL ORDER BY ALL"
+        )
+        found = connection.execute(by_day).fetchall()
+    days = [each.timestamp.date() for each in await read(client.reader("flights", start="earliest"), 2 * ROUND - trim)]
+    assert found == [("flights", day, days.count(day)) for day in sorted(set(days))] and len(found) == 2
 
 
 async def follow_a_topic(client: Client, lake: Lake) -> None:
@@ -173,34 +180,56 @@ async def follow_a_topic(client: Client, lake: Lake) -> None:
     for part in range(2):
         async with client.producer("shop/new-orders") as producer:
             for number in range(200):
-                await producer.send(b"order %d %d" % (part, number), key=b"table %d" % (number % 9))
+                await producer.send(b"order %d %d" % (part, number), key=b"table %d" % (number % 97))
         if not part:
             await client.topics.scale("shop/new-orders", [0], 2)
+    current = {each.shard_id: 3 for each in await client.topics.shards("shop/new-orders")}
     await client.topics.seal("shop/new-orders")
     records = await read(client.topic_reader("shop/new-orders"), 400)
     shards = {each.shard_id for each in records}
+    assert len(records) == 400
 
     async def complete() -> RegisteredTable | None:
         done = await lake.update(topic="shop/new-orders")
         return done if done.record_count == len(records) else None
 
     await until(complete, "the topic is not tiered")
+    check_topic(lake, records)
+    assert len(shards) > 2 and (await lake.update(topic="shop/new-orders")).snapshot_id is None
+    cut = Cut((await client.topics.describe("shop/new-orders")).topic_id, current)
+    await client.topics.truncate("shop/new-orders", cut)
+    left = [each for each in records if each.offset >= current.get(each.shard_id, 1 << 60)]
+
+    async def truncated() -> RegisteredTable | None:
+        done = await lake.update(topic="shop/new-orders")
+        return done if done.record_count == len(left) else None
+
+    done = await until(truncated, "the topic is not truncated")
+    assert done.hidden_count == done.partly_trimmed * 3 and done.partly_trimmed == len(current)
+    found = await read(client.topic_reader("shop/new-orders"), len(left))
+    assert sorted(sdk_rows(found)) == sorted(sdk_rows(left)) != []
+    check_topic(lake, left)
+
+
+def check_topic(lake: Lake, records: Sequence[Any]) -> None:
+    """The topic's table has these records, each with its shard."""
     found = lake.rows("shop.new_orders")
-    assert len(shards) > 2 and {each["shard"] for each in found} == shards
-    for shard in shards:
+    assert {(each["topic"], each["shard"]) for each in found} == {
+        ("shop/new-orders", each.shard_id) for each in records
+    }
+    for shard in {each.shard_id for each in records}:
         rows = sorted(row(*list(each.values())[2:]) for each in found if each["shard"] == shard)
         assert rows == sdk_rows([each for each in records if each.shard_id == shard])
-    assert (await lake.update(topic="shop/new-orders")).snapshot_id is None
 
 
 async def follow_at_once(client: Client, lake: Lake, warehouse: Path) -> None:
     """Processes at once add each object once, and those that are killed in the middle leave nothing wrong."""
     await client.create_stream("busy", STREAM_CONFIG)
-    for number in range(3):
+    for number in range(2):
         await append(client, "busy", number * ROUND, ROUND)
         end = (number + 1) * ROUND
         await tiered(client, "busy", end)
-        await client.trim_stream("busy", 10 * number)
+        await client.trim_stream("busy", 10 + number)
         if number == 1:  # killed once it has written something
             before = len([*warehouse.rglob("*")])
             with subprocess.Popen(lake.command("--stream", "busy"), stdout=subprocess.DEVNULL) as process:
@@ -210,10 +239,10 @@ async def follow_at_once(client: Client, lake: Lake, warehouse: Path) -> None:
 
                 await until(written, "the job writes nothing")
                 process.send_signal(signal.SIGKILL)
-        await asyncio.gather(*(lake.update_by_command("--stream", "busy") for _ in range(3)))
+        await asyncio.gather(*(lake.update_by_command("--stream", "busy") for _ in range(2)))
         plan = [each.file.file_path for each in lake.catalog().load_table("rangelog.busy").scan().plan_files()]
         assert len(plan) == len(set(plan))
-        assert lake.stream_rows("rangelog.busy") == await expected(client, "busy", 10 * number, end)
+        assert lake.stream_rows("rangelog.busy") == await expected(client, "busy", 10 + number, end)
 
 
 async def errors_are_sentences(
@@ -316,6 +345,10 @@ async def test_on_s3(cluster_factory: ClusterFactory, tmp_path: Path, s3: S3Serv
     lake.read_with = {"s3.endpoint": s3.endpoint, "s3.region": REGION}
     async with await rangelog.connect(cluster.connect_string) as client:
         await follow_a_stream(client, lake, s3.tier_url)
+        lost = (await fetch_manifest(client.metadata.pd, 10, name="flights")).objects[-1].key
+        await asyncio.to_thread(open_object_store(s3.tier_url).delete, lost)
+        with pytest.raises(ObjectNotFound, match=f"a file of table rangelog.again is missing .*{lost}"):
+            await lake.update(stream="flights", table="again")
 
 
 async def test_without_a_tier(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
