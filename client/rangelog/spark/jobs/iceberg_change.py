@@ -59,7 +59,8 @@ from rangelog_core.versions import OBJECT_VERSIONS, unsupported
 
 _FOOTERS_AT_ONCE = 16
 _POSITIONS_AT_ONCE = 1 << 20
-_MERGED_BYTES = 8 * MIB
+_MERGED_BYTES = MIB // 2
+"""About 2,500 objects: in larger ones a reader would pass over many days to find one."""
 _MERGED_COUNT = 100
 _TAIL_BYTES = 64 * KIB
 _AUDIT = "see what `rangelog-spark audit` says of the stream"

@@ -32,6 +32,7 @@ from rangelog_core.errors import (
     Unavailable,
 )
 from tests.unit.client.spark.jobs.iceberg_tier import (
+    DAY_MS,
     FLIGHTS,
     NAME,
     FakeTier,
@@ -100,7 +101,7 @@ def test_a_run_that_is_killed_anywhere_can_be_repeated(
     update(new_catalog(tmp_path), tier)
     killed = 0
     for kill_at in range(40):
-        tier.add(20)
+        tier.add(20, ms_per_record=DAY_MS // 25)  # some of them span midnight
         tier.trims[7] = tier.trims.get(7, 0) + 13  # an object leaves the table in some rounds
         steps.left = kill_at
         with suppress(Killed):
@@ -121,6 +122,7 @@ def test_the_first_run_may_be_killed_anywhere(tmp_path: Path, tier: FakeTier, mo
     """While it makes the table."""
     steps = Steps(monkeypatch)
     tier.add(20)
+    tier.add(20, ms_per_record=DAY_MS // 10)  # of several days
     tier.trims[7] = 3
     for kill_at in range(40):
         place = tmp_path / str(kill_at)
@@ -140,7 +142,7 @@ def test_runs_at_once_add_each_object_once(tmp_path: Path, tier: FakeTier) -> No
     new_catalog(tmp_path)  # makes the tables of SQLite
     errors: list[BaseException] = []
     for _ in range(4):
-        tier.add(20)
+        tier.add(20, ms_per_record=DAY_MS // 25)  # some of them span midnight
         tier.trims[7] = tier.trims.get(7, -9) + 9
         ready = threading.Barrier(4)
 
