@@ -155,18 +155,22 @@ def register(
         failures: dict[str, RangelogError] = {}
         for source in sources:
             name = (*namespace_name(source, parts), table or table_name(source))
-
-            def look(source: TableSource = source) -> list[LiveObject]:
-                return client.run(live_objects(client.asynchronous, source, location))
-
             try:
-                done.append(bring_up_to_date(opened, name, source, location, look))
+                done.append(_register_one(client, opened, name, source, location))
             except RangelogError as error:
                 if prefix is None:
                     raise
                 if not isinstance(error, StreamNotFound):  # it was deleted meanwhile
                     failures[source.name] = error
         return RegisterResult(tuple(done), failures)
+
+
+def _register_one(
+    client: rangelog.sync.Client, catalog: Catalog, name: tuple[str, ...], source: TableSource, location: str
+) -> RegisteredTable:
+    return bring_up_to_date(
+        catalog, name, source, location, lambda: client.run(live_objects(client.asynchronous, source, location))
+    )
 
 
 def open_catalog(given: Catalog | str, properties: Mapping[str, str], tier_url: str) -> Catalog:
