@@ -142,9 +142,7 @@ def register(
         raise InvalidArgument("give exactly one of stream, prefix and topic")
     if prefix is not None and table is not None:
         raise InvalidArgument("streams with a prefix have a table each: leave out the table's name")
-    parts = tuple(namespace.split(".")) if namespace else ()
-    if not all(parts) or table == "":
-        raise InvalidArgument("a namespace is names parted by single dots, and a table needs a name")
+    parts = _namespace_parts(namespace, table)
     _need_pyiceberg()
     with rangelog.sync.connect(cluster.pd, token=cluster.token, tier_url=cluster.tier_url) as client:
         url = client.run(known_tier_url(client.asynchronous, cluster.tier_url))
@@ -163,6 +161,13 @@ def register(
                 if not isinstance(error, StreamNotFound):  # it was deleted meanwhile
                     failures[source.name] = error
         return RegisterResult(tuple(done), failures)
+
+
+def _namespace_parts(namespace: str | None, table: str | None) -> tuple[str, ...]:
+    parts = tuple(namespace.split(".")) if namespace else ()
+    if not all(parts) or table == "":
+        raise InvalidArgument("a namespace is names parted by single dots, and a table needs a name")
+    return parts
 
 
 def _register_one(
