@@ -140,9 +140,7 @@ def register(
     """
     if [stream, prefix, topic].count(None) != 2:
         raise InvalidArgument("give exactly one of stream, prefix and topic")
-    if prefix is not None and table is not None:
-        raise InvalidArgument("streams with a prefix have a table each: leave out the table's name")
-    parts = _namespace_parts(namespace, table)
+    parts = _namespace_parts(prefix, namespace, table)
     _need_pyiceberg()
     with rangelog.sync.connect(cluster.pd, token=cluster.token, tier_url=cluster.tier_url) as client:
         url = client.run(known_tier_url(client.asynchronous, cluster.tier_url))
@@ -163,7 +161,9 @@ def register(
         return RegisterResult(tuple(done), failures)
 
 
-def _namespace_parts(namespace: str | None, table: str | None) -> tuple[str, ...]:
+def _namespace_parts(prefix: str | None, namespace: str | None, table: str | None) -> tuple[str, ...]:
+    if prefix is not None and table is not None:
+        raise InvalidArgument("streams with a prefix have a table each: leave out the table's name")
     parts = tuple(namespace.split(".")) if namespace else ()
     if not all(parts) or table == "":
         raise InvalidArgument("a namespace is names parted by single dots, and a table needs a name")
