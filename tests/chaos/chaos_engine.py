@@ -22,6 +22,8 @@ from tests.chaos import (
     chaos_partitions,  # noqa: F401 - registers its kinds
     chaos_reading,
     chaos_report,
+    chaos_spark,  # noqa: F401 - registers its kinds
+    chaos_spark_check,
     chaos_storms,  # noqa: F401 - registers its kinds
     chaos_topic_check,
     chaos_vanished,  # noqa: F401 - registers its kinds
@@ -32,7 +34,6 @@ from tests.chaos.chaos_health import ONCE_MORE, Examination
 from tests.chaos.chaos_outcome import Injected, Run
 from tests.support.log_report import Report
 
-HEALED_WITHIN_S = 60.0
 HEALTHY_AT_START_S = 60.0
 CALM_S = (0.3, 1.0)
 POLL_S = 0.1
@@ -81,7 +82,7 @@ def _inject(system: System, fault: Fault, run: Run) -> Injected:
         fault.heal()
     entry.healed_ns = time.monotonic_ns()
     try:
-        entry.last_problem = wait_healed(system, HEALED_WITHIN_S)
+        entry.last_problem = wait_healed(system, fault.heals_within_s)
     except Unhealed as error:
         raise Unhealed(f"after {fault.name} ({entry.hit}): {error}") from None
     entry.healthy_ns = time.monotonic_ns()
@@ -118,7 +119,7 @@ def run(
     """The whole of it. Nothing is left running or mounted, whatever happens; what went wrong is in the result."""
     began, faults = time.monotonic(), Run(seed)
     verdict: chaos_check.Verdict | None = None
-    topic = chaos_topic_check.TopicVerdict()
+    topic, copies = chaos_topic_check.TopicVerdict(), chaos_spark_check.CopyVerdict()
     with System(directory, network=network) as system:
         say(
             f"network: {system.network.kind}; disks: {system.disks.kind}; strace: {'yes' if system.can_trace else 'no'}"
@@ -140,12 +141,17 @@ def run(
             verdict = chaos_check.judge(system.load, back)
         except Exception as error:
             faults.problems.append(f"at the end: {type(error).__name__}: {error}")
+        try:
+            copies = chaos_spark_check.judge(system.spark)
+            faults.problems += copies.problems
+        except Exception as error:
+            faults.problems.append(f"spark, at the end: {type(error).__name__}: {error}")
         if verdict is None or not verdict.clean or faults.problems:
             system.cluster.kill_all()
             system.disks.keep(directory / "kept")
     for kind, lacking in faults.skipped.items():
         say(f"skipped {kind}: this machine has no {', '.join(lacking)} to inject it with")
-    return _result(system, faults, verdict, topic, time.monotonic() - began)
+    return _result(system, faults, verdict, topic, copies, time.monotonic() - began)
 
 
 def _result(
@@ -153,6 +159,7 @@ def _result(
     faults: Run,
     verdict: chaos_check.Verdict | None,
     topic: chaos_topic_check.TopicVerdict,
+    copies: chaos_spark_check.CopyVerdict,
     took_s: float,
 ) -> Result:
     rows: dict[str, dict[str, float]] = {}
@@ -169,10 +176,12 @@ def _result(
         "duration_s": round(took_s, 1),
         **(verdict.figures() if verdict is not None else {}),
         **topic.figures(),
+        **copies.figures(),
     }
     text = "\n".join([chaos_report.table(rows), *faults.problems, *map(str, report.violations), report.summary()])
     clean = verdict is not None and verdict.clean and not faults.problems
-    return Result(clean, figures, text, chaos_report.last_line(faults, report, rows, topic), faults.problems)
+    last_line = chaos_report.last_line(faults, report, rows, topic) + copies.last_words()
+    return Result(clean, figures, text, last_line, faults.problems)
 
 
 def directory_for(root: Path, seed: int) -> Path:
