@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import rangelog
+import rangelog.sync
 from rangelog.errors import StreamExists
 from rangelog_cli.local.processes import Process, wait_until
 from tests.chaos.chaos_topic import TopicLoad, length_of
@@ -33,6 +35,7 @@ BEGINS_WITHIN_S = 120.0
 GOES_ON_WITHIN_S = 60.0
 CAUGHT_UP_WITHIN_S = 120.0
 ASKED_WITHIN_S = 10.0
+LOOK_S = 0.25
 HERE = Path(__file__).parent
 _MARK = "RANGELOG_CHAOS_SPARK"
 """The environment variable by which its processes are known, whoever started them."""
@@ -61,6 +64,8 @@ class SparkCopies:
     topic: TopicLoad
     driver: Process | None = None
     killed_executors: set[int] = field(default_factory=set)
+    _client: rangelog.sync.Client | None = None
+    _pause: threading.Event = field(default_factory=threading.Event)
 
     def begin(self) -> None:
         """Make the targets and start the driver, unless that was done; return once both copies have grown."""
@@ -74,6 +79,7 @@ class SparkCopies:
         env = {
             _MARK: str(self.directory),
             "SPARK_HOME": str(self._home()),
+            "RANGELOG_TEST_BYTECODE": str(self.directory / "bytecode"),
             "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "spark_site"), os.environ.get("PYTHONPATH", "")])),
         }
@@ -95,7 +101,7 @@ class SparkCopies:
 
     def wait_for_more(self) -> None:
         """Return when both queries have committed once more: they are at work. Raises RequestTimeout."""
-        self._wait_beyond(asyncio.run(self.topic.ask(_copied, ASKED_WITHIN_S)), GOES_ON_WITHIN_S)
+        self._wait_beyond(self._ask(_copied), GOES_ON_WITHIN_S)
 
     def kill_driver(self) -> str:
         """`kill -9` of the driver, its Python and its Java; its executors find out."""
@@ -136,14 +142,14 @@ class SparkCopies:
         if len(self.executors()) < EXECUTORS:
             return "an executor of spark is missing"
         if not marks:
-            marks.append(asyncio.run(self.topic.ask(_there, ASKED_WITHIN_S)))
-        found = asyncio.run(self.topic.ask(_copied, ASKED_WITHIN_S))
+            marks.append(self._ask(_there))
+        found = self._ask(_copied)
         behind = [name for name, much, least in zip(found._fields, found, marks[0], strict=True) if much < least]
         return f"spark's copy of the {behind[0]} does not come after" if behind else ""
 
     def finish(self) -> None:
         """Wait until all is copied, nothing being added any more, and end. Raises RequestTimeout."""
-        there = asyncio.run(self.topic.ask(_there, ASKED_WITHIN_S))
+        there = self._ask(_there)
         try:
             self._wait_beyond(CopyLengths(there.stream - 1, there.topic - 1), CAUGHT_UP_WITHIN_S)
         finally:
@@ -155,6 +161,9 @@ class SparkCopies:
 
     def close(self) -> None:
         """Kill all of it. Idempotent."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
         if self.driver is not None:
             self.driver.kill()
             while left := self._processes():  # some may be starting others
@@ -168,10 +177,17 @@ class SparkCopies:
         assert self.driver is not None
 
         def beyond() -> bool:
-            found = asyncio.run(self.topic.ask(_copied, ASKED_WITHIN_S))
+            self._pause.wait(LOOK_S)
+            found = self._ask(_copied)
             return found.stream > least.stream and found.topic > least.topic
 
         wait_until(beyond, timeout_s, f"spark does not copy: see {self.driver.log_path}")
+
+    def _ask(self, call: Callable[[rangelog.Client], Coroutine[Any, Any, CopyLengths]]) -> CopyLengths:
+        """Ask by a client that stays: to look is to cost little. Raises RangelogError."""
+        if self._client is None:
+            self._client = rangelog.sync.connect(self.connect_string)
+        return self._client.run(call(self._client.asynchronous))
 
     def _home(self) -> Path:
         """A SPARK_HOME of links: local clusters write there."""

@@ -1,7 +1,7 @@
 """On the path of the Python processes of the chaos run's Spark: they start fast, and tasks stage what they would hand over.
 
-The chaos run's records are small, and a task's output above the bound of `rangelog.spark.sink` is rare then; a lower bound makes
-tasks go either way.
+The chaos run's records are small, and a task's output above the bound of `rangelog.spark.sink` is rare then; a lower
+bound makes tasks go either way.
 """
 
 import runpy
