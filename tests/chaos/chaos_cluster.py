@@ -54,18 +54,18 @@ _CLOCK = struct.Struct("<q")
 class System:
     """See the module. Use it as a context manager."""
 
-    def __init__(self, directory: Path, *, network: str = "auto", disks: bool = True) -> None:
+    def __init__(self, directory: Path, *, network: str = "auto", disks: bool = True, light: bool = False) -> None:
         self._stack = ExitStack()
         self.directory = directory
         self.streams = STREAMS
         self.can_trace = can_trace()
         try:
-            self._open(network, disks)
+            self._open(network, disks, light)
         except BaseException:
             self._stack.close()
             raise
 
-    def _open(self, network: str, disks: bool) -> None:
+    def _open(self, network: str, disks: bool, light: bool) -> None:
         directory = self.directory
         directory.mkdir(parents=True, exist_ok=True)
         self.network: Network = self._stack.enter_context(open_network(wanted=network))
@@ -89,7 +89,7 @@ class System:
         )
         self._stack.callback(self.cluster.stop)
         self._stack.callback(self.cluster.kill_all)
-        self.load = Load(directory / "clients", self.network, self.cluster.connect_string, STREAMS)
+        self.load = Load(directory / "clients", self.network, self.cluster.connect_string, STREAMS, light=light)
         self._stack.callback(self.load.close)
         self.topic = TopicLoad(directory / "topic", self.network, self.cluster.connect_string)
         self._stack.callback(self.topic.close)

@@ -120,7 +120,8 @@ def run(
     began, faults = time.monotonic(), Run(seed)
     verdict: chaos_check.Verdict | None = None
     topic, copies = chaos_topic_check.TopicVerdict(), chaos_spark_check.CopyVerdict()
-    with System(directory, network=network) as system:
+    light = not any(REGISTRY[kind].by_default for kind in kinds)
+    with System(directory, network=network, light=light) as system:
         say(
             f"network: {system.network.kind}; disks: {system.disks.kind}; strace: {'yes' if system.can_trace else 'no'}"
         )
