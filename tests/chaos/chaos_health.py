@@ -3,7 +3,7 @@
 Healed: every process runs; a placement driver leads and reaches the others; every range server reports; every range that
 still has hot copies is whole on all its members, as these say themselves; the members of open ranges keep up; every
 stream's writer acks and its tail reader has seen what was acked when this was asked; what had been sent to the topic
-is acked, and its group has processed it; Spark, if it is part of the run, has copied what was there to be copied.
+is acked, and its group has processed it; the queries of Spark, if they are part of the run, commit again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Examination:
     _acked: dict[str, int] = field(default_factory=dict)
     _durable: dict[tuple[int, int], int] = field(default_factory=dict)
     _marks: list[Mark] = field(default_factory=list)
-    _to_be_copied: list[CopyLengths] = field(default_factory=list)
+    _copied: list[CopyLengths] = field(default_factory=list)
 
     def problem(self) -> str:
         """What is not well yet; empty when all is."""
@@ -79,7 +79,7 @@ class Examination:
         for reader in self.system.load.readers:
             if reader.name.endswith("-tail") and reader.pulse.offset < self._acked[reader.stream]:
                 return f"{reader.name} has not seen what was acked before {self._acked[reader.stream]}"
-        return self.system.topic.problem(self._marks) or self.system.spark.problem(self._to_be_copied)
+        return self.system.topic.problem(self._marks) or self.system.spark.problem(self._copied)
 
     def _ranges(self) -> str:
         reports: dict[ReplicaKey, pd_pb2.ReplicaReport] = {}

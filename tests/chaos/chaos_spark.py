@@ -1,6 +1,7 @@
 """Faults in the midst of Spark's queries: executors, the driver, and the servers that the queries read from and write to.
 
-Each strikes at a drawn moment of queries that are at work, and has healed when the copies have what was there to be copied.
+Each strikes at a drawn moment of queries that are at work, and has healed when both have committed again. That the copies are
+whole is for the end to tell.
 They are not among the kinds that a run has by itself: Spark takes as much of a small machine as all the rest.
 """
 
@@ -14,8 +15,8 @@ from tests.chaos.chaos_cluster import BROKERS
 from tests.chaos.chaos_faults import Fault, Restarted
 from tests.chaos.chaos_spark_load import COPY, EXECUTORS, GOES_ON_WITHIN_S, STREAM
 
-MOMENT_S = (0.0, 2.0)
-"""About the time of two micro-batches."""
+MOMENT_S = (0.0, 3.0)
+"""Beside the pause of a run: about the time of a micro-batch."""
 HEALS_WITHIN_S = 120.0
 
 
@@ -30,7 +31,6 @@ class InMidQuery(Fault):
     def inject(self) -> str:
         """See Fault."""
         self.system.spark.begin()
-        self.system.spark.wait_for_more()
         self.interrupts.wait(self.dice.uniform(*MOMENT_S))
         return self.strike()
 

@@ -99,10 +99,6 @@ class SparkCopies:
 
     # ---- faults
 
-    def wait_for_more(self) -> None:
-        """Return when both queries have committed once more: they are at work. Raises RequestTimeout."""
-        self._wait_beyond(self._ask(_copied), GOES_ON_WITHIN_S)
-
     def kill_driver(self) -> str:
         """`kill -9` of the driver, its Python and its Java; its executors find out."""
         assert self.driver is not None
@@ -134,18 +130,18 @@ class SparkCopies:
     # ---- health and the end
 
     def problem(self, marks: list[CopyLengths]) -> str:
-        """What is not well: what was there to be copied when the first mark was made is to be in the copies."""
+        """What is not well: both queries are to have committed since the first mark was made."""
         if self.driver is None:
             return ""
         if not self.driver.running:
             return f"spark's driver has ended: {self.driver.last_words()}"
         if len(self.executors()) < EXECUTORS:
             return "an executor of spark is missing"
-        if not marks:
-            marks.append(self._ask(_there))
         found = self._ask(_copied)
-        behind = [name for name, much, least in zip(found._fields, found, marks[0], strict=True) if much < least]
-        return f"spark's copy of the {behind[0]} does not come after" if behind else ""
+        if not marks:
+            marks.append(found)
+        still = [name for name, now, before in zip(found._fields, found, marks[0], strict=True) if now <= before]
+        return f"spark's copy of the {still[0]} does not grow" if still else ""
 
     def finish(self) -> None:
         """Wait until all is copied, nothing being added any more, and end. Raises RequestTimeout."""
