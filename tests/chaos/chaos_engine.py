@@ -5,6 +5,7 @@ The next fault comes only when the examination finds nothing wrong: that is what
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -50,8 +51,10 @@ def schedule(kinds: Sequence[str], times: int, dice: random.Random) -> list[str]
     return order
 
 
-def run_faults(system: System, kinds: Sequence[str], times: int, run: Run, say: Callable[[str], None]) -> None:
-    """Inject everything. Raises Unhealed, or what a fault says that must not happen."""
+def run_faults(
+    system: System, kinds: Sequence[str], times: int, run: Run, say: Callable[[str], None], until_s: float
+) -> None:
+    """Inject everything, nothing after the monotonic time `until_s`. Raises Unhealed, or what a fault says must not happen."""
     dice = random.Random(run.seed)
     for kind in kinds:
         lacking = system.lacks(REGISTRY[kind].needs)
@@ -61,6 +64,9 @@ def run_faults(system: System, kinds: Sequence[str], times: int, run: Run, say: 
     wait_healed(system, HEALTHY_AT_START_S)
     faults: list[Fault] = []
     for number, kind in enumerate(order, 1):
+        if time.monotonic() > until_s:
+            say(f"time is up: {len(order) - number + 1} of {len(order)} faults are left out")
+            break
         fault = REGISTRY[kind](system, random.Random(dice.getrandbits(64)))
         faults.append(fault)
         entry = _inject(system, fault, run)
@@ -114,9 +120,19 @@ class Result:
 
 
 def run(
-    directory: Path, kinds: Sequence[str], times: int, seed: int, say: Callable[[str], None], *, network: str = "auto"
+    directory: Path,
+    kinds: Sequence[str],
+    times: int,
+    seed: int,
+    say: Callable[[str], None],
+    *,
+    network: str = "auto",
+    within_s: float = math.inf,
 ) -> Result:
-    """The whole of it. Nothing is left running or mounted, whatever happens; what went wrong is in the result."""
+    """The whole of it. Nothing is left running or mounted, whatever happens; what went wrong is in the result.
+
+    No fault begins after `within_s` seconds.
+    """
     began, faults = time.monotonic(), Run(seed)
     verdict: chaos_check.Verdict | None = None
     topic, copies = chaos_topic_check.TopicVerdict(), chaos_spark_check.CopyVerdict()
@@ -127,7 +143,7 @@ def run(
         )
         try:
             system.start()
-            run_faults(system, kinds, times, faults, say)
+            run_faults(system, kinds, times, faults, say, began + within_s)
         except Exception as error:
             during = f"{faults.injected[-1].kind} ({faults.injected[-1].hit})" if faults.injected else "the start"
             faults.problems.append(f"during {during}: {type(error).__name__}: {error}")

@@ -10,6 +10,7 @@ python tests/chaos/run.py --list                           the kinds
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import shutil
 import signal
@@ -48,7 +49,9 @@ def main() -> int:
         print(f"{time.monotonic() - began:7.1f} s  {text}", flush=True)
 
     try:
-        result = chaos_engine.run(directory, options.kinds, options.times, options.seed, say, network=options.network)
+        result = chaos_engine.run(
+            directory, options.kinds, options.times, options.seed, say, network=options.network, within_s=options.within
+        )
     except KeyboardInterrupt:
         print("\nchaos: interrupted; everything was torn down", flush=True)
         shutil.rmtree(directory, ignore_errors=True)
@@ -71,6 +74,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--times", type=int, default=5, help="how often each kind (default: 5)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000), help="default: drawn")
     parser.add_argument("--network", choices=("auto", "namespaces", "loopback"), default="auto")
+    parser.add_argument("--within", type=float, default=math.inf, help="no fault begins after so many seconds")
     parser.add_argument("--keep", action="store_true", help="keep histories and logs of a run that held, too")
     parser.add_argument("--publish", action="store_true", help="write the figures of a run with chosen kinds, too")
     parser.add_argument("--list", action="store_true", help="list the kinds and end")
