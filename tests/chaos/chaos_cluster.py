@@ -20,6 +20,7 @@ from rangelog_proto.v1 import common_pb2, pd_pb2, pd_pb2_grpc
 from tests.chaos.chaos_disks import Disks
 from tests.chaos.chaos_load import READER_HOST, Load, StreamPlan
 from tests.chaos.chaos_network import Network, hosts_of, open_network
+from tests.chaos.chaos_spark_load import SPARK_HOST, SparkCopies, can_run_spark
 from tests.chaos.chaos_topic import MEMBER_HOSTS, PRODUCER_HOST, TopicLoad
 from tests.chaos.chaos_trace import can_trace
 
@@ -53,23 +54,23 @@ _CLOCK = struct.Struct("<q")
 class System:
     """See the module. Use it as a context manager."""
 
-    def __init__(self, directory: Path, *, network: str = "auto", disks: bool = True) -> None:
+    def __init__(self, directory: Path, *, network: str = "auto", disks: bool = True, light: bool = False) -> None:
         self._stack = ExitStack()
         self.directory = directory
         self.streams = STREAMS
         self.can_trace = can_trace()
         try:
-            self._open(network, disks)
+            self._open(network, disks, light)
         except BaseException:
             self._stack.close()
             raise
 
-    def _open(self, network: str, disks: bool) -> None:
+    def _open(self, network: str, disks: bool, light: bool) -> None:
         directory = self.directory
         directory.mkdir(parents=True, exist_ok=True)
         self.network: Network = self._stack.enter_context(open_network(wanted=network))
         clients = [f"w{number}{side}" for number in range(len(STREAMS)) for side in "abc"]
-        clients += [READER_HOST, *SIDE_HOSTS, PRODUCER_HOST, *MEMBER_HOSTS]
+        clients += [READER_HOST, *SIDE_HOSTS, PRODUCER_HOST, *MEMBER_HOSTS, SPARK_HOST]
         self.hosts = hosts_of([*MEMBERS, *clients], self.network)
         self.clocks = {name: directory / f"{name}.clock" for name in MEMBERS}
         for path in self.clocks.values():
@@ -88,10 +89,13 @@ class System:
         )
         self._stack.callback(self.cluster.stop)
         self._stack.callback(self.cluster.kill_all)
-        self.load = Load(directory / "clients", self.network, self.cluster.connect_string, STREAMS)
+        self.load = Load(directory / "clients", self.network, self.cluster.connect_string, STREAMS, light=light)
         self._stack.callback(self.load.close)
         self.topic = TopicLoad(directory / "topic", self.network, self.cluster.connect_string)
         self._stack.callback(self.topic.close)
+        spark = self.network.prefix(SPARK_HOST)
+        self.spark = SparkCopies(directory / "spark", spark, self.cluster.connect_string, self.topic)
+        self._stack.callback(self.spark.close)
 
     def start(self) -> None:
         """Start the servers, make the streams, start the clients."""
@@ -145,7 +149,12 @@ class System:
 
     def lacks(self, needs: frozenset[str]) -> list[str]:
         """What a fault needs and this machine does not allow."""
-        allowed = {"network": self.network.can_cut, "strace": self.can_trace, "disk": self.disks.can_fill}
+        allowed = {
+            "network": self.network.can_cut,
+            "strace": self.can_trace,
+            "disk": self.disks.can_fill,
+            "spark": can_run_spark(),
+        }
         return sorted(need for need in needs if not allowed[need])
 
     @property

@@ -5,6 +5,7 @@ The next fault comes only when the examination finds nothing wrong: that is what
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ from tests.chaos import (
     chaos_partitions,  # noqa: F401 - registers its kinds
     chaos_reading,
     chaos_report,
+    chaos_spark,  # noqa: F401 - registers its kinds
+    chaos_spark_check,
     chaos_storms,  # noqa: F401 - registers its kinds
     chaos_topic_check,
     chaos_vanished,  # noqa: F401 - registers its kinds
@@ -32,7 +35,6 @@ from tests.chaos.chaos_health import ONCE_MORE, Examination
 from tests.chaos.chaos_outcome import Injected, Run
 from tests.support.log_report import Report
 
-HEALED_WITHIN_S = 60.0
 HEALTHY_AT_START_S = 60.0
 CALM_S = (0.3, 1.0)
 POLL_S = 0.1
@@ -49,8 +51,10 @@ def schedule(kinds: Sequence[str], times: int, dice: random.Random) -> list[str]
     return order
 
 
-def run_faults(system: System, kinds: Sequence[str], times: int, run: Run, say: Callable[[str], None]) -> None:
-    """Inject everything. Raises Unhealed, or what a fault says that must not happen."""
+def run_faults(
+    system: System, kinds: Sequence[str], times: int, run: Run, say: Callable[[str], None], until_s: float
+) -> None:
+    """Inject everything, nothing after the monotonic time `until_s`. Raises Unhealed, or what a fault says must not happen."""
     dice = random.Random(run.seed)
     for kind in kinds:
         lacking = system.lacks(REGISTRY[kind].needs)
@@ -60,6 +64,9 @@ def run_faults(system: System, kinds: Sequence[str], times: int, run: Run, say: 
     wait_healed(system, HEALTHY_AT_START_S)
     faults: list[Fault] = []
     for number, kind in enumerate(order, 1):
+        if time.monotonic() > until_s:
+            say(f"time is up: {len(order) - number + 1} of {len(order)} faults are left out")
+            break
         fault = REGISTRY[kind](system, random.Random(dice.getrandbits(64)))
         faults.append(fault)
         entry = _inject(system, fault, run)
@@ -81,7 +88,7 @@ def _inject(system: System, fault: Fault, run: Run) -> Injected:
         fault.heal()
     entry.healed_ns = time.monotonic_ns()
     try:
-        entry.last_problem = wait_healed(system, HEALED_WITHIN_S)
+        entry.last_problem = wait_healed(system, fault.heals_within_s)
     except Unhealed as error:
         raise Unhealed(f"after {fault.name} ({entry.hit}): {error}") from None
     entry.healthy_ns = time.monotonic_ns()
@@ -113,19 +120,30 @@ class Result:
 
 
 def run(
-    directory: Path, kinds: Sequence[str], times: int, seed: int, say: Callable[[str], None], *, network: str = "auto"
+    directory: Path,
+    kinds: Sequence[str],
+    times: int,
+    seed: int,
+    say: Callable[[str], None],
+    *,
+    network: str = "auto",
+    within_s: float = math.inf,
 ) -> Result:
-    """The whole of it. Nothing is left running or mounted, whatever happens; what went wrong is in the result."""
+    """The whole of it. Nothing is left running or mounted, whatever happens; what went wrong is in the result.
+
+    No fault begins after `within_s` seconds.
+    """
     began, faults = time.monotonic(), Run(seed)
     verdict: chaos_check.Verdict | None = None
-    topic = chaos_topic_check.TopicVerdict()
-    with System(directory, network=network) as system:
+    topic, copies = chaos_topic_check.TopicVerdict(), chaos_spark_check.CopyVerdict()
+    light = not any(REGISTRY[kind].by_default for kind in kinds)
+    with System(directory, network=network, light=light) as system:
         say(
             f"network: {system.network.kind}; disks: {system.disks.kind}; strace: {'yes' if system.can_trace else 'no'}"
         )
         try:
             system.start()
-            run_faults(system, kinds, times, faults, say)
+            run_faults(system, kinds, times, faults, say, began + within_s)
         except Exception as error:
             during = f"{faults.injected[-1].kind} ({faults.injected[-1].hit})" if faults.injected else "the start"
             faults.problems.append(f"during {during}: {type(error).__name__}: {error}")
@@ -140,12 +158,17 @@ def run(
             verdict = chaos_check.judge(system.load, back)
         except Exception as error:
             faults.problems.append(f"at the end: {type(error).__name__}: {error}")
+        try:
+            copies = chaos_spark_check.judge(system.spark)
+            faults.problems += copies.problems
+        except Exception as error:
+            faults.problems.append(f"spark, at the end: {type(error).__name__}: {error}")
         if verdict is None or not verdict.clean or faults.problems:
             system.cluster.kill_all()
             system.disks.keep(directory / "kept")
     for kind, lacking in faults.skipped.items():
         say(f"skipped {kind}: this machine has no {', '.join(lacking)} to inject it with")
-    return _result(system, faults, verdict, topic, time.monotonic() - began)
+    return _result(system, faults, verdict, topic, copies, time.monotonic() - began)
 
 
 def _result(
@@ -153,6 +176,7 @@ def _result(
     faults: Run,
     verdict: chaos_check.Verdict | None,
     topic: chaos_topic_check.TopicVerdict,
+    copies: chaos_spark_check.CopyVerdict,
     took_s: float,
 ) -> Result:
     rows: dict[str, dict[str, float]] = {}
@@ -169,10 +193,12 @@ def _result(
         "duration_s": round(took_s, 1),
         **(verdict.figures() if verdict is not None else {}),
         **topic.figures(),
+        **copies.figures(),
     }
     text = "\n".join([chaos_report.table(rows), *faults.problems, *map(str, report.violations), report.summary()])
     clean = verdict is not None and verdict.clean and not faults.problems
-    return Result(clean, figures, text, chaos_report.last_line(faults, report, rows, topic), faults.problems)
+    last_line = chaos_report.last_line(faults, report, rows, topic) + copies.last_words()
+    return Result(clean, figures, text, last_line, faults.problems)
 
 
 def directory_for(root: Path, seed: int) -> Path:

@@ -32,7 +32,11 @@ class Fault(ABC):
 
     name: ClassVar[str]
     needs: ClassVar[frozenset[str]] = frozenset()
-    """Of "network", "strace", "disk": what the machine must allow."""
+    """Of "network", "strace", "disk", "spark": what the machine must allow."""
+    by_default: ClassVar[bool] = True
+    """Whether a run has it when no kinds are named."""
+    heals_within_s: ClassVar[float] = 60.0
+    """All is to be well so soon after it was undone."""
     hold_s: ClassVar[tuple[float, float]] = (1.0, 3.0)
     """How long it lasts: between these, drawn anew each time."""
     side: ClassVar[str] = "server"

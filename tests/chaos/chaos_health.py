@@ -3,7 +3,7 @@
 Healed: every process runs; a placement driver leads and reaches the others; every range server reports; every range that
 still has hot copies is whole on all its members, as these say themselves; the members of open ranges keep up; every
 stream's writer acks and its tail reader has seen what was acked when this was asked; what had been sent to the topic
-is acked, and its group has processed it.
+is acked, and its group has processed it; the queries of Spark, if they are part of the run, commit again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rangelog_core.errors import RangelogError
 from rangelog_proto.v1 import common_pb2, pd_pb2, range_server_pb2, range_server_pb2_grpc
 from tests.chaos import chaos_history as history
 from tests.chaos.chaos_cluster import System
+from tests.chaos.chaos_spark_load import CopyLengths
 from tests.chaos.chaos_topic import Mark
 
 ACK_AGE_NS_MAX = 1_000_000_000
@@ -38,6 +39,7 @@ class Examination:
     _acked: dict[str, int] = field(default_factory=dict)
     _durable: dict[tuple[int, int], int] = field(default_factory=dict)
     _marks: list[Mark] = field(default_factory=list)
+    _copied: list[CopyLengths] = field(default_factory=list)
 
     def problem(self) -> str:
         """What is not well yet; empty when all is."""
@@ -77,7 +79,7 @@ class Examination:
         for reader in self.system.load.readers:
             if reader.name.endswith("-tail") and reader.pulse.offset < self._acked[reader.stream]:
                 return f"{reader.name} has not seen what was acked before {self._acked[reader.stream]}"
-        return self.system.topic.problem(self._marks)
+        return self.system.topic.problem(self._marks) or self.system.spark.problem(self._copied)
 
     def _ranges(self) -> str:
         reports: dict[ReplicaKey, pd_pb2.ReplicaReport] = {}
@@ -88,13 +90,13 @@ class Examination:
             for report in list_replicas(str(endpoint["control_address"])):
                 reports[name, report.stream_id, report.range_index] = report
         once_more = ""
-        for plan in self.system.streams:
-            for each in self._hot_ranges(plan.name):
+        for stream in (*(plan.name for plan in self.system.streams), *self.system.spark.streams):
+            for each in self._hot_ranges(stream):
                 problem = self._range(each, reports, incarnations)
                 if problem == ONCE_MORE:
                     once_more = problem
                 elif problem:
-                    return f"{plan.name}/{each.index}: {problem}"
+                    return f"{stream}/{each.index}: {problem}"
         return once_more
 
     def _range(

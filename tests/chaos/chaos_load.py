@@ -1,7 +1,8 @@
 """The load: per stream a writer process, a tail reader and a reader of random stretches, each on a host of its own.
 
-One more process begins readers of all of them, again and again. Faults may add clients of their own (`side_writer`,
-`side_reader`), which end when the fault does; what they noted is judged with the rest.
+One more process begins readers of all of them, again and again. A light load has no readers but those at the tails.
+Faults may add clients of their own (`side_writer`, `side_reader`), which end when the fault does; what they noted is
+judged with the rest.
 
 A second writer takes a stream over when a fault says so; which one is current is known here and nowhere else.
 """
@@ -76,6 +77,8 @@ class Load:
     """What faults did to streams, for the checker."""
     current: dict[str, Client] = field(default_factory=dict)
     takeovers: int = 0
+    light: bool = False
+    """Whether there are tail readers only."""
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     _free_hosts: dict[str, list[str]] = field(default_factory=dict)
 
@@ -87,12 +90,16 @@ class Load:
             if not plan.steady:
                 continue
             self.begin(plan.name)
-            for mode in ("tail", "windows"):
+            for mode in ("tail",) if self.light else ("tail", "windows"):
                 reader = self._client(
                     f"{plan.name}-{mode}", plan.name, "chaos_reader.py", READER_HOST, {"mode": mode, "seed": number}
                 )
                 reader.process.start()
                 self.readers.append(reader)
+        if not self.light:
+            self._begin_starts()
+
+    def _begin_starts(self) -> None:
         steady = ",".join(plan.name for plan in self.streams if plan.steady)
         starts = self._client(
             "starts", steady, "chaos_reader.py", READER_HOST, {"mode": "starts", "pause": STARTS_PAUSE_S}

@@ -68,7 +68,7 @@ class TopicLoad:
     def start(self) -> None:
         """Create the topic, start the producer and one member on each host."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        asyncio.run(self._create())
+        asyncio.run(self.create(TOPIC))
         producer = self._client("producer", PRODUCER_HOST, "chaos_producer.py", "--rate", str(RATE))
         self.producers.append(producer)
         producer.process.start()
@@ -83,7 +83,8 @@ class TopicLoad:
         member.process.start()
         return member
 
-    async def _create(self) -> None:
+    async def create(self, name: str) -> None:
+        """Create a topic, unless it is there."""
         stream = rangelog.StreamConfig(
             range_size_bytes_max=RANGE_BYTES, hot_retention_seconds=HOT_RETENTION_S, tiered=True
         )
@@ -91,7 +92,7 @@ class TopicLoad:
 
         async def create(client: rangelog.Client) -> None:
             with suppress(TopicExists):
-                await client.topics.create(TOPIC, config, shards=SHARDS)
+                await client.topics.create(name, config, shards=SHARDS)
 
         await self.ask(create, CREATED_WITHIN_S)
 
@@ -165,6 +166,13 @@ class TopicLoad:
 
 def _is_behind(numbers: Any, wanted: Any) -> bool:
     return any(number < least for number, least in zip(numbers, wanted, strict=True))
+
+
+async def length_of(client: rangelog.Client, topic: str) -> int:
+    """The number of records in a topic, in all shards that it ever had. Raises what asking raises."""
+    shards = await client.topics.shards(topic, include_ended=True)
+    tail = (await client.topics.cut(topic, "tail")).offsets
+    return sum(_end_of(each, tail) for each in shards)
 
 
 def _end_of(shard: rangelog.ShardInfo, tail: Any) -> int:
