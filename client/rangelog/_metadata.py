@@ -132,6 +132,19 @@ class Metadata:
         request = pd_pb2.ListObjectsRequest(stream_id=stream_id, from_offset=from_offset, page_size=page_size)
         return list((await self.pd.list_objects(request, timeout_s=CALL_TIMEOUT_S)).objects)
 
+    async def all_objects(self, stream_id: int, from_offset: int) -> list[common_pb2.Object]:
+        """Return the committed objects that end beyond an offset, by start offset, of which no two have the same records."""
+        found: list[common_pb2.Object] = []
+        position = from_offset
+        while True:
+            page = await self.objects(stream_id, position, page_size=OBJECT_PAGE_SIZE_MAX)
+            if not page:
+                return found
+            while found and found[-1].end_offset > page[0].start_offset:
+                found.pop()  # replaced by one with the records of several, since the last page
+            found += page
+            position = page[-1].end_offset
+
     async def servers(self, timeout_s: float) -> list[common_pb2.Server]:
         """Return the range servers and their health."""
         response = await self.pd.list_servers(pd_pb2.ListServersRequest(), timeout_s=timeout_s)
