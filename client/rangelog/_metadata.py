@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from rangelog_core.errors import StreamNotFound
 from rangelog_core.ids import ReplicaId
+from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, pd_pb2
 

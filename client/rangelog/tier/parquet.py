@@ -148,7 +148,7 @@ class ObjectWriter:
         self._open.close()
 
     def add(self, table: pa.Table) -> None:
-        """Write a row group: rows with the columns of OBJECT_SCHEMA that start where the last ones ended. Raises InvalidArgument."""
+        """Write a row group: rows of OBJECT_SCHEMA that start where the last ones ended. Raises InvalidArgument."""
         start = table.column("offset")[0].as_py()
         if start != self._position:
             raise InvalidArgument(f"a row group starts at {start}, expected {self._position}")

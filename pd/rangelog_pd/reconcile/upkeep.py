@@ -158,9 +158,8 @@ class Upkeep:
                 if before.config.tiered:
                     self.manifests.put(before.stream_id)
             return
-        if isinstance(before, common_pb2.Stream) and after.config.tiered:
-            if (after.trim_offset, after.repack_count) != (before.trim_offset, before.repack_count):
-                self.manifests.put(after.stream_id)
+        if isinstance(before, common_pb2.Stream) and after.config.tiered and _objects_went(before, after):
+            self.manifests.put(after.stream_id)
         trim_ms = state.due.trims.get(after.stream_id)
         if trim_ms is not None:
             self.trims.put(after.stream_id, trim_ms)
@@ -210,3 +209,8 @@ class Upkeep:
         reports = [self._view.report(each.server, each.incarnation, (of.stream_id, of.index)) for each in of.replicas]
         hot = max((each.size_bytes for each in reports if each is not None), default=0)
         return hot or state.tiered_bytes(of)
+
+
+def _objects_went(before: common_pb2.Stream, after: common_pb2.Stream) -> bool:
+    """Whether objects may have ceased to count by a trim or a repack: no server knows of that by itself."""
+    return (after.trim_offset, after.repack_count) != (before.trim_offset, before.repack_count)

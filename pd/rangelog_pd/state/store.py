@@ -8,8 +8,8 @@ What holds after every command (`validate` asserts it):
   under an index of its own. Indexes rise and are not reused.
 * A stream's epoch never falls, and a range's epoch is at most its stream's.
 * Time does not decrease. Changes while it is provisional are dated 0, and dated once it is confirmed: never too early.
-* Committed objects tile [start, tiered end) of each range; one may hold the records of several ranges, and is kept with the last.
-  Ids of streams and objects are never reused.
+* Committed objects tile [start, tiered end) of each range; one may hold the records of several ranges, and is kept with the
+  last of them. Ids of streams and objects are never reused.
 * A stream that is sealed for good has no open range, and none follows.
 * Every index follows from the rows. No operation reads a whole table: its cost depends on its own changes.
 """

@@ -173,5 +173,3 @@ def _cold_pieces(
 
 def _no_object(low: int, high: int) -> Finding:
     return Finding("no_object", low, high, f"offsets {low} to {high - 1} are listed as tiered, and no object has them")
-
-
