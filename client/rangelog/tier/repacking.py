@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.object_store import ObjectStore
-from rangelog.tier.parquet import ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ObjectWriter, WrittenObject
+from rangelog.tier.parquet import BATCH_HEADER, ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ObjectWriter, WrittenObject
 from rangelog.tier.storing import store_object
+from rangelog_core.batch import peek_header
 from rangelog_core.errors import Corruption
 from rangelog_core.limits import REPACKED_OBJECTS_MAX
 from rangelog_core.net.pd_client import PdClient
@@ -127,11 +128,16 @@ def _row_groups(store: ObjectStore, objects: Sequence[common_pb2.Object]) -> Ite
 
 
 def _joined(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Join row groups as long as they fit into one. None is divided, so each batch stays in one."""
+    """Join row groups as long as they fit into one.
+
+    None is divided, and one that begins within a batch is not joined to the one before it: a reader finds the header of a batch
+    with the batch's first row, or with that of the row group.
+    """
     waiting: list[pa.Table] = []
     rows = size = 0
     for table in tables:
-        if waiting and (rows + table.num_rows > ROW_GROUP_ROWS_MAX or size + table.nbytes > ROW_GROUP_BYTES_MAX):
+        full = rows + table.num_rows > ROW_GROUP_ROWS_MAX or size + table.nbytes > ROW_GROUP_BYTES_MAX
+        if waiting and (full or _begins_within_a_batch(table)):
             yield pa.concat_tables(waiting)
             waiting, rows, size = [], 0, 0
         waiting.append(table)
@@ -139,6 +145,11 @@ def _joined(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         size += table.nbytes
     if waiting:
         yield pa.concat_tables(waiting)
+
+
+def _begins_within_a_batch(table: pa.Table) -> bool:
+    header = table.column(BATCH_HEADER)[0].as_py()
+    return header is not None and peek_header(header).base_offset != table.column("offset")[0].as_py()
 
 
 def plan_repacks(

@@ -19,7 +19,7 @@ from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.compact_tasks import RepackTask, run_repack
 from rangelog.spark.jobs.console import Console
 from rangelog.spark.jobs.fan_out import fan_out
-from rangelog.spark.jobs.job import EXIT_WRONG, EXIT_OK, Job, JobCall, JobTable
+from rangelog.spark.jobs.job import EXIT_OK, EXIT_WRONG, Job, JobCall, JobTable
 from rangelog.spark.jobs.page import show_size
 from rangelog.tier.repacking import plan_repacks
 from rangelog_core.errors import InvalidArgument, StreamNotFound
@@ -69,8 +69,8 @@ class RepackReport:
         lines = []
         for each in self.streams:
             lines.append(
-                f"{each.name}  {each.objects_before:,} objects, {show_size(each.bytes_before)} → {each.objects_after:,} objects, "
-                f"{show_size(each.bytes_after)}"
+                f"{each.name}  {each.objects_before:,} objects, {show_size(each.bytes_before)} → "
+                f"{each.objects_after:,} objects, {show_size(each.bytes_after)}"
             )
             lines += [f"  left alone: {text}" for text in each.skipped]
             lines += [f"  FAILED: {text}" for text in each.failed]

@@ -1,7 +1,7 @@
 """One repack of the job `compact`, in one of Spark's workers.
 
-What holds: a task that is run again, or twice at once, repacks nothing twice: the placement driver replaces only objects that still
-count. What was trimmed, deleted or repacked by others since the plan was made is left alone, and said.
+What holds: a task that is run again, or twice at once, repacks nothing twice: the placement driver replaces only objects that
+still count. What was trimmed, deleted or repacked by others since the plan was made is left alone, and said.
 """
 
 from __future__ import annotations
