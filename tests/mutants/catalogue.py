@@ -7,6 +7,7 @@ code. What is not here: `two-disks` is the promise's own bound, not a choice.
 from __future__ import annotations
 
 from tests.mutants.mutant import Edit, Mutant
+from tests.mutants.repacks import REPACKS
 
 _QUORUM = "rangelog.protocol.quorum"
 _RECOVERY = "rangelog.protocol.recovery"
@@ -238,6 +239,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one("headers-not-tiered", "an object loses the senders of its batches", "rangelog.tier.parquet",
          "            if header.header_size != HEADER_BYTES:\n                group.headers",
          "            if header.header_size > HEADER_BYTES + 512:\n                group.headers"),
+    *REPACKS,
     _one("roll-drops-fields", "a batch that moves to the writer's next range loses its header's extension",
          "rangelog_core.batch",
          "    known = header or peek_header(data)\n",

@@ -36,7 +36,7 @@ TOPIC_EVERY = 8
 """In so many seeds producers send to a topic over brokers. Not drawn, for the same reason."""
 TABLE_EVERY = 8
 """In so many seeds brokers take a table's partition from each other. Not drawn, for the same reason."""
-REPACK_EVERY = 4
+REPACK_EVERY = 3
 """In so many seeds objects are repacked. Not drawn, for the same reason."""
 SINK_EVERY = 8
 """In so many seeds Spark's sink writes a stream. Not drawn, for the same reason."""
@@ -124,7 +124,7 @@ class Load:
             clients.start("opener", virtual_streams.open_again(clients, "idle"))
         if clients.cluster.seed % MANY_STREAMS_EVERY == 5:
             clients.start("creator", virtual_streams.write_many(clients, "fleet"))
-        if clients.cluster.seed % REPACK_EVERY == 0:
+        if clients.cluster.seed % REPACK_EVERY == 1:
             virtual_repacking.start(clients)
         if clients.cluster.seed % SINK_EVERY == 6:
             clients.start("spark", virtual_sink.keep(clients, "sunk"))
