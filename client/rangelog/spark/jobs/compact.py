@@ -13,6 +13,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import rangelog.sync
 from rangelog._client import Client
 from rangelog.spark.jobs.argument_types import add_output, size
 from rangelog.spark.jobs.cluster import ClusterAddress
@@ -118,12 +119,7 @@ def compact_streams(
         raise InvalidArgument(f"objects of {target_bytes:,} bytes: give a target of 64k to 2g")
     console = console or Console(quiet=True)
     client = cluster.client()
-    if topic is not None:
-        info = client.topics.describe(topic)
-        shards = client.topics.shards(topic, include_ended=True)
-        names = [shard_stream_name(info.topic_id, each.shard_id) for each in shards]
-    else:
-        names = cluster.stream_names(stream, prefix)
+    names = _shards(client, topic) if topic is not None else cluster.stream_names(stream, prefix)
     streams: dict[str, StreamRepacks] = {}
     work: list[dict[str, Any]] = []
     with console.progress("planning", "streams") as show:
@@ -138,15 +134,19 @@ def compact_streams(
                 work += [asdict(each) for each in tasks]
             show(number + 1, len(names))
     if dry_run:
-        for task in work:
-            streams[task["stream"]].objects_after -= len(task["object_ids"]) - 1
         return RepackReport(list(streams.values()), 0.0, dry_run=True)
     for each in streams.values():
-        each.repacked_bytes = 0
+        each.objects_after, each.repacked_bytes = each.objects_before, 0
     begun = time.monotonic()
     for done in fan_out(spark, functools.partial(run_repack, cluster), work, console, "compact"):
         _add(streams[done["stream"]], done)
     return RepackReport(list(streams.values()), time.monotonic() - begun)
+
+
+def _shards(client: rangelog.sync.Client, topic: str) -> list[str]:
+    """Return the names of the streams of a topic's shards, those that have ended as well."""
+    topic_id = client.topics.describe(topic).topic_id
+    return [shard_stream_name(topic_id, each.shard_id) for each in client.topics.shards(topic, include_ended=True)]
 
 
 async def _plan(client: Client, name: str, target_bytes: int) -> tuple[StreamRepacks, list[RepackTask]]:
@@ -165,7 +165,8 @@ async def _plan(client: Client, name: str, target_bytes: int) -> tuple[StreamRep
         )
         for each in repacks
     ]
-    return StreamRepacks(name, len(objects), len(objects), size_bytes, size_bytes, planned), tasks
+    after = len(objects) - sum(len(each.objects) - 1 for each in repacks)
+    return StreamRepacks(name, len(objects), after, size_bytes, size_bytes, planned), tasks
 
 
 def _add(stream: StreamRepacks, done: dict[str, Any]) -> None:
