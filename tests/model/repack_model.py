@@ -140,7 +140,9 @@ class Repacking:
             return
         if not packer.has_put:
             for content in (RIGHT, WRONG) if self.spoils else (RIGHT,):
-                stored = tuple(sorted((*state.store, (packer.object_id, content))))
+                stored = tuple(
+                    sorted((state.content | {packer.object_id: state.content.get(packer.object_id, content)}).items())
+                )
                 done = self._with(state, number, replace(packer, has_put=True))
                 yield f"{name} stores o{packer.object_id}, {content}", replace(done, store=stored)
         elif state.content.get(packer.object_id) == RIGHT or self.wrong == "unverified":
