@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from rangelog_core.errors import StreamNotFound
 from rangelog_core.ids import ReplicaId
+from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
@@ -131,6 +132,19 @@ class Metadata:
         """Return one page of the committed objects that end beyond `from_offset`, by offset."""
         request = pd_pb2.ListObjectsRequest(stream_id=stream_id, from_offset=from_offset, page_size=page_size)
         return list((await self.pd.list_objects(request, timeout_s=CALL_TIMEOUT_S)).objects)
+
+    async def all_objects(self, stream_id: int, from_offset: int) -> list[common_pb2.Object]:
+        """Return the committed objects that end beyond an offset, by start offset, of which no two have the same records."""
+        found: list[common_pb2.Object] = []
+        position = from_offset
+        while True:
+            page = await self.objects(stream_id, position, page_size=OBJECT_PAGE_SIZE_MAX)
+            if not page:
+                return found
+            while found and found[-1].end_offset > page[0].start_offset:
+                found.pop()  # replaced by one with the records of several, since the last page
+            found += page
+            position = page[-1].end_offset
 
     async def servers(self, timeout_s: float) -> list[common_pb2.Server]:
         """Return the range servers and their health."""

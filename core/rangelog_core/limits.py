@@ -67,6 +67,8 @@ RANGE_SIZE_BYTES_MIN = 64 * KIB
 STREAM_PAGE_SIZE_MAX = 1_000
 RANGE_PAGE_SIZE_MAX = 1_000
 OBJECT_PAGE_SIZE_MAX = 200
+REPACKED_OBJECTS_MAX = 1_000
+"""Objects that one repack replaces."""
 """An object's row-group index may have hundreds of entries; a page stays well below the gRPC message limit."""
 
 NAMESPACES_MAX = 1_000

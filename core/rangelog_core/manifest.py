@@ -1,8 +1,8 @@
 """The manifest of a stream: the live objects of its tiered ranges, as a JSON document for programs without rangelog.
 
 What holds: a manifest names the objects that the placement driver has committed and whose span ends beyond the trim offset, by
-start offset, and no others. Rows below `trim_offset` may still be in the first of them: a reader leaves them out. Each commit
-and each trim raises the `revision`, so of two manifests of a stream the one with the higher revision is the later one.
+start offset, and no others. Rows below `trim_offset` may still be in the first of them: a reader leaves them out. Each commit,
+trim and repack raises the `revision`, so of two manifests of a stream the one with the higher revision is the later one.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class StreamManifest:
     trim_offset: int
     written_ms: int
     objects: tuple[ManifestObject, ...]
+    repack_count: int = 0
 
     @property
     def tiered(self) -> list[tuple[int, int]]:
@@ -73,13 +74,14 @@ class StreamManifest:
 
     @property
     def revision(self) -> int:
-        """A number that each commit and each trim raises: a trim takes away at most as many records as it passes over."""
-        return 2 * self.trim_offset + self.record_count
+        """A number that each commit, trim and repack raises: a trim takes away at most as many records as it passes over."""
+        return 2 * self.trim_offset + self.record_count + self.repack_count
 
     def document(self) -> dict[str, Any]:
         """Return the manifest as a JSON document."""
+        repacks = {"repack_count": self.repack_count} if self.repack_count else {}  # version 1 has no such field
         return {
-            VERSION_KEY: MANIFEST_VERSIONS.highest,
+            VERSION_KEY: 2 if repacks else 1,
             "stream": self.stream,
             "stream_id": self.stream_id,
             "folder": stream_prefix(self.stream_id),
@@ -87,6 +89,7 @@ class StreamManifest:
             "revision": self.revision,
             "written_ms": self.written_ms,
             "trim_offset": self.trim_offset,
+            **repacks,
             "tiered": [{"start_offset": start, "end_offset": end} for start, end in self.tiered],
             "record_count": self.record_count,
             "size_bytes": sum(each.size_bytes for each in self.objects),
@@ -121,6 +124,7 @@ def parse_manifest(data: bytes, what: str) -> StreamManifest:
             trim_offset=document["trim_offset"],
             written_ms=document["written_ms"],
             objects=tuple(ManifestObject(**_known(ManifestObject, each)) for each in document["objects"]),
+            repack_count=document.get("repack_count", 0),
         )
         if type(version) is not int or version < MANIFEST_VERSIONS.lowest or document["revision"] != found.revision:
             raise ValueError("the fields contradict each other")

@@ -27,8 +27,8 @@ DATA_PLANE_VERSIONS = VersionRange(1, 1)
 OBJECT_VERSIONS = VersionRange(1, 2)
 """Versions of tiered objects (tier/parquet.py): all are read, the highest is written."""
 
-MANIFEST_VERSIONS = VersionRange(1, 1)
-"""Versions of a stream's manifest (manifest.py): all are read, the highest is written."""
+MANIFEST_VERSIONS = VersionRange(1, 2)
+"""Versions of a stream's manifest (manifest.py): all are read; 2 is written for a stream with repacked objects, else 1."""
 
 BATCH_HEADER_EXTENSION = "batch-header-extension"
 """A range server takes batches whose header has an extension."""

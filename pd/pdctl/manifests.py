@@ -153,7 +153,7 @@ async def _topic_document(pd: PdClient, topic: TopicName, timeout_s: float) -> d
 
     shards = [each for each in await calls.for_each(sorted(listed.shards), one) if each is not None]
     return {
-        VERSION_KEY: MANIFEST_VERSIONS.highest,
+        VERSION_KEY: max((each[VERSION_KEY] for each in shards), default=MANIFEST_VERSIONS.lowest),
         "topic": str(topic),
         "topic_id": listed.topic.topic_id,
         "map_version": listed.topic.map_version,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.model.case import Case
 from tests.model.ending_model import Ending
+from tests.model.repack_cases import REPACK
 from tests.model.reports_model import Reports
 from tests.model.seal_model import SealModel
 from tests.model.seal_state import AT_ONCE, IN_TURN, Seal
@@ -348,4 +349,5 @@ CASES = (
     + TOPIC
     + TRANSACTION
     + STAGING
+    + REPACK
 )

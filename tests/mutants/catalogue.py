@@ -7,6 +7,7 @@ code. What is not here: `two-disks` is the promise's own bound, not a choice.
 from __future__ import annotations
 
 from tests.mutants.mutant import Edit, Mutant
+from tests.mutants.repacks import REPACKS
 
 _QUORUM = "rangelog.protocol.quorum"
 _RECOVERY = "rangelog.protocol.recovery"
@@ -231,13 +232,14 @@ MUTANTS: tuple[Mutant, ...] = (
          "common = min(levels, default=0)", "common = max(levels, default=0)"),
     _one("lost-answer-is-an-answer", "an item of many whose answer was lost is answered for", "rangelog_pd.handlers.batches",
          "    if error.retriable and not isinstance(error, NoPlacement):\n", "    if False:\n"),
-    _one("commit-unverified", "an object counts although other bytes were stored", _UPLOAD,
-         "    problem = _difference(objects, key, written)\n", '    problem = ""\n'),
+    _one("commit-unverified", "an object counts although other bytes were stored", "rangelog.tier.storing",
+         "    size = objects.head(key).size_bytes\n", '    return ""\n    size = objects.head(key).size_bytes\n'),
     _one("short-is-whole", "a replica that lacks records counts as whole", _DIRECTIVES,
          "if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:", "if report is None:"),
     _one("headers-not-tiered", "an object loses the senders of its batches", "rangelog.tier.parquet",
          "            if header.header_size != HEADER_BYTES:\n                group.headers",
          "            if header.header_size > HEADER_BYTES + 512:\n                group.headers"),
+    *REPACKS,
     _one("roll-drops-fields", "a batch that moves to the writer's next range loses its header's extension",
          "rangelog_core.batch",
          "    known = header or peek_header(data)\n",

@@ -11,6 +11,7 @@ from tests.simulation import (
     virtual_journals,
     virtual_planning,
     virtual_reading,
+    virtual_repacking,
     virtual_sink,
     virtual_streams,
     virtual_tables,
@@ -35,6 +36,8 @@ TOPIC_EVERY = 8
 """In so many seeds producers send to a topic over brokers. Not drawn, for the same reason."""
 TABLE_EVERY = 8
 """In so many seeds brokers take a table's partition from each other. Not drawn, for the same reason."""
+REPACK_EVERY = 3
+"""In so many seeds objects are repacked. Not drawn, for the same reason."""
 SINK_EVERY = 8
 """In so many seeds Spark's sink writes a stream. Not drawn, for the same reason."""
 RETENTION_S = 30.0
@@ -121,6 +124,8 @@ class Load:
             clients.start("opener", virtual_streams.open_again(clients, "idle"))
         if clients.cluster.seed % MANY_STREAMS_EVERY == 5:
             clients.start("creator", virtual_streams.write_many(clients, "fleet"))
+        if clients.cluster.seed % REPACK_EVERY == 1:
+            virtual_repacking.start(clients)
         if clients.cluster.seed % SINK_EVERY == 6:
             clients.start("spark", virtual_sink.keep(clients, "sunk"))
         if clients.cluster.seed % TOPIC_EVERY == 1:

@@ -31,7 +31,7 @@ from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.ranges.store import Store
 from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
-from tests.simulation import probes_of_topics, virtual_sink
+from tests.simulation import probes_of_topics, virtual_repacking, virtual_sink
 from tests.simulation.probes_of_answers import watch_answers
 from tests.simulation.probes_of_directives import watch_directives
 from tests.simulation.probes_of_moves import watch_moves
@@ -119,6 +119,7 @@ CORNER_CASES = (
     "a deposed broker that does not know it was asked",
     *probes_of_topics.CORNER_CASES,
     *virtual_sink.CORNER_CASES,
+    *virtual_repacking.CORNER_CASES,
     "a conditional change conflicted",
     "a change of a row has an unknown outcome",
     "a watch of a table was followed",

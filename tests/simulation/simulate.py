@@ -162,6 +162,7 @@ async def _read_all(clients: Clients) -> dict[str, tuple[Life, list[tuple[int, b
 
 def _check_problems(cluster: VirtualCluster) -> None:
     assert not cluster.loop.problems, cluster.loop.problems[0]
+    assert not cluster.objects.broken, cluster.objects.broken
 
 
 async def _healed(cluster: VirtualCluster) -> None:

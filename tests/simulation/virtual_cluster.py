@@ -220,9 +220,8 @@ class VirtualCluster:
                 self._note_trims(machine)
         if action in ("create_range", "seal_range", "seal_ranges"):
             self._check_no_empty_ranges(machine)
-        if action == "commit_object":
-            object_id = pd_state_pb2.Command.FromString(command).commit_object.object_id
-            self._check_object(machine.state.objects.get(object_id))
+        if action in ("commit_object", "commit_repack"):
+            self._check_object(machine.state.objects.get(getattr(parsed, action).object_id))
         for key, each in machine.state.ranges.items():
             if each.state != common_pb2.RANGE_STATE_SEALED:
                 continue

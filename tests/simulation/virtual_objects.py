@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 from rangelog.tier.object_store import ObjectInfo, check_key
-from rangelog_core.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, Unavailable
+from rangelog_core.errors import Corruption, InvalidArgument, ObjectNotFound, PreconditionFailed, Unavailable
+from rangelog_core.manifest import parse_manifest
+from rangelog_core.object_keys import MANIFESTS
 
 SPOILING_SEEDS = 0.2
 SPOILING = 0.3
@@ -30,6 +34,8 @@ class VirtualObjects:
         self._spoiling_chance = Random(f"objects stored wrong in seed {seed}")
         self.spoiling = SPOILING if self._spoiling_chance.random() < SPOILING_SEEDS else 0.0
         self.counts: Counter[str] = Counter()
+        self.broken = ""
+        """What is wrong with a manifest that was stored."""
 
     def end_trouble(self) -> None:
         """The bad time is over."""
@@ -57,10 +63,22 @@ class VirtualObjects:
         elif self.spoiling and key.startswith("streams/") and self._spoiling_chance.random() < self.spoiling:
             self.counts["object stored wrong"] += 1
             data = _wrong(data, self._spoiling_chance)
+        self._store(key, data)
+
+    def _store(self, key: str, data: bytes) -> None:
         self.objects[key] = data
+        if key.startswith(MANIFESTS):
+            self._look_at_manifest(key, data)
         if self.chance.random() < self.trouble:
             self.counts["object stored, answer lost"] += 1
             raise Unavailable("no answer")
+
+    def _look_at_manifest(self, key: str, data: bytes) -> None:
+        """No two objects that it names have the same records, at any time."""
+        with suppress(Corruption):  # stored wrong
+            for before, after in pairwise(parse_manifest(data, key).objects):
+                if after.start_offset < before.end_offset:
+                    self.broken = f"{key} names {before.key} and {after.key}, which have the same records"
 
     def get(self, key: str) -> bytes:
         """The whole object."""
@@ -78,10 +96,7 @@ class VirtualObjects:
         if hashlib.sha256(self.objects.get(check_key(key), b"")).hexdigest() != etag:
             self.counts["object changed meanwhile"] += 1
             raise PreconditionFailed(f"object {key} was changed meanwhile")
-        self.objects[key] = data
-        if self.chance.random() < self.trouble:
-            self.counts["object stored, answer lost"] += 1
-            raise Unavailable("no answer")
+        self._store(key, data)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Some bytes of it."""

@@ -90,7 +90,8 @@ class HeaderReader(SpanReader[Sequence[HeaderFields]]):
         return [each for each in batches if start <= each.header.base_offset < end]
 
     async def _from_arrow(self, table: Any) -> Sequence[HeaderFields]:
-        return list(table)
+        end = self._end  # an object may go on behind it, even into later ranges
+        return [each for each in table if end is None or each.header.base_offset < end]
 
     def _first_at(self, chunk: Sequence[HeaderFields], timestamp_ms: int) -> int | None:
         return None

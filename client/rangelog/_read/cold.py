@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rangelog._metadata import Metadata
 from rangelog.protocol.reading import ReadPreference, Tier, tiers_for
-from rangelog_core.errors import ConfigInvalid, Corruption, MissingExtra, Unavailable
+from rangelog_core.errors import ConfigInvalid, Corruption, MissingExtra, ObjectNotFound, Unavailable
 from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2
 
@@ -84,9 +84,15 @@ class ColdReader:
         `end`: up to which offset later reads will be cold; objects are fetched ahead up to it.
         Raises Corruption, Unavailable, ObjectNotFound, UnsupportedVersion.
         """
-        if self._ahead is None or self._next != (stream.stream_id, position):
+        try:
+            return await self._read(stream.stream_id, position, end())
+        except ObjectNotFound:  # of an object that another has replaced since it was listed
+            return await self._read(stream.stream_id, position, end())
+
+    async def _read(self, stream_id: int, position: int, end: int) -> tuple[Any, int]:
+        if self._ahead is None or self._next != (stream_id, position):
             self.close()
-            self._ahead = await self._begin(stream.stream_id, position, end())
+            self._ahead = await self._begin(stream_id, position, end)
         ahead = self._ahead
         try:
             table = await ahead.next()
@@ -99,7 +105,7 @@ class ColdReader:
         except BaseException:
             self.close()
             raise
-        self._next = (stream.stream_id, after)
+        self._next = (stream_id, after)
         if after >= ahead.end:
             self.close()
         return table, after
@@ -126,13 +132,21 @@ class ColdReader:
             covering = page.popleft() if page else common_pb2.Object()
             if not covering.start_offset <= position < covering.end_offset:
                 raise Corruption(f"no object covers offset {position}, which the placement driver lists as tiered")
-            for group in covering.row_groups:
-                if group.timestamp_ms_max >= timestamp_ms:
-                    return group.start_offset
-            if not covering.row_groups and covering.timestamp_ms_max >= timestamp_ms:
-                return covering.start_offset
+            found = _first_row_group(covering, position, timestamp_ms)
+            if found is not None:
+                return found if found < source.end_offset else None  # an object may have the next ranges' records, too
             position = covering.end_offset
         return None
+
+
+def _first_row_group(described: common_pb2.Object, position: int, timestamp_ms: int) -> int | None:
+    """Return where the first row group of an object starts that holds a record at or after a time, but at least `position`."""
+    for group in described.row_groups:
+        if group.start_offset + group.count > position and group.timestamp_ms_max >= timestamp_ms:
+            return max(position, group.start_offset)
+    if not described.row_groups and described.timestamp_ms_max >= timestamp_ms:
+        return position
+    return None
 
 
 def cold_until(ranges: Sequence[common_pb2.Range], number: int, preference: ReadPreference) -> int:

@@ -10,6 +10,7 @@ those fit, so that no group is fetched by two tasks.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -53,13 +54,14 @@ async def divide(
         return []
     ranges = [each for each in view.ranges if each.start_offset < high and _end(each, end) > low]
     groups = await _row_groups(client, view.stream.stream_id, ranges, low, high)
+    ends = [each.end for each in groups]
     turns = asyncio.Semaphore(ASKED_AT_ONCE)
     sampled = {each.index for each in ranges[:: max(1, len(ranges) // SAMPLES_MAX)][:SAMPLES_MAX]}
 
     async def of_range(source: common_pb2.Range) -> list[list[PlannedPart]]:
         window = Interval(source.start_offset, _end(source, end)).meet(Interval(low, high))
         tiered = window.meet(Interval(0, source.tiered_end_offset))
-        cold = _cold_pieces(groups.get(source.index, ()), tiered, selection)
+        cold = _cold_pieces(groups[bisect_right(ends, tiered.low) :], tiered, selection)
         async with turns:
             warm = await _hot_piece(
                 client, source, window.meet(Interval(tiered.end, end)), selection, source.index in sampled
@@ -128,6 +130,8 @@ def _cold_pieces(groups: Sequence[_Group], window: Interval, selection: Selectio
     pieces: list[PlannedPart] = []
     position = window.low
     for group in groups:
+        if group.start >= window.end:
+            break
         low, high = Interval(group.start, group.end).meet(Interval(position, window.end))
         if low >= high:
             continue
@@ -143,18 +147,18 @@ def _cold_pieces(groups: Sequence[_Group], window: Interval, selection: Selectio
 
 async def _row_groups(
     client: Client, stream_id: int, ranges: Sequence[common_pb2.Range], low: int, high: int
-) -> dict[int, list[_Group]]:
-    """Return the row groups between two offsets, by range."""
-    found: dict[int, list[_Group]] = {}
+) -> list[_Group]:
+    """Return the row groups between two offsets, in order."""
+    found: list[_Group] = []
     until = min(high, max((each.tiered_end_offset for each in ranges), default=0))
     position = low
     while position < until:
         objects = await client.metadata.objects(stream_id, position, page_size=OBJECTS_PER_CALL)
         for each in objects:
-            found.setdefault(each.range_index, []).extend(_groups_of(each))
+            found += [group for group in _groups_of(each) if group.end > position]
+            position = max(position, each.end_offset)
         if not objects:
             break
-        position = max(position + 1, objects[-1].end_offset)
     return found
 
 

@@ -236,6 +236,17 @@ class ObjectReader:
             batches: list[pa.RecordBatch] = table.slice(low, high - low).to_batches(max_chunksize=BATCH_ROWS)
             return batches
 
+    def rows(self, group: RowGroup, data: Bytes | None = None) -> pa.Table:
+        """Return a whole row group with all columns of OBJECT_SCHEMA. Arguments and errors as in `decode`."""
+        with _as_corruption(self._object):
+            names = OBJECT_SCHEMA.names if self._has_headers else SCHEMA.names
+            table = self._table(group, names, data)
+            if table.num_rows != group.rows or not _count_up(table.column("offset"), group.first):
+                raise Corruption(f"object {self._object.key} does not hold the offsets from {group.first} on")
+            if not self._has_headers:
+                table = table.append_column(OBJECT_SCHEMA.field(BATCH_HEADER), pa.nulls(group.rows, pa.binary()))
+            return table
+
     def batch_headers(self, group: RowGroup, data: Bytes | None = None) -> list[tuple[BatchHeader, dict[int, bytes]]]:
         """Return header and extension fields of each batch of a row group that has an extension, in order of offsets.
 

@@ -1,4 +1,4 @@
-"""One tiered object: a span of one range as a plain Parquet file.
+"""One tiered object: a span of one range, or of neighbouring ranges, as a plain Parquet file.
 
 Columns offset, timestamp, key, value, headers, batch_header; zstd; a checksum on every page; row groups of bounded size. The
 file's key/value metadata identify it (stream, range, epoch, span), so streams can be rebuilt from the bucket alone.
@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,81 @@ class _Group:
     size_bytes: int = 0
 
 
+class ObjectWriter:
+    """Writes one object, row group by row group. Use as a context manager, and call `finish` in it."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        stream_id: int,
+        stream_name: str,
+        range_index: int,
+        epoch: int,
+        start_offset: int,
+        end_offset: int,
+        object_id: int = 0,
+        told: Mapping[str, str] | None = None,
+    ) -> None:
+        """`object_id` makes the bytes differ from those of another object of the same span; `told`: further metadata."""
+        self._path = path
+        self._position, self._end = start_offset, end_offset
+        self._groups: list[common_pb2.RowGroup] = []
+        metadata = {
+            FORMAT_VERSION: str(OBJECT_VERSIONS.highest),
+            "rangelog.stream_id": str(stream_id),
+            "rangelog.stream": stream_name,
+            "rangelog.range": str(range_index),
+            "rangelog.epoch": str(epoch),
+            "rangelog.start_offset": str(start_offset),
+            "rangelog.end_offset": str(end_offset),
+        }
+        if object_id:
+            metadata["rangelog.object_id"] = str(object_id)
+        self._metadata = metadata | dict(told or {})
+        self._open = ExitStack()
+
+    def __enter__(self) -> ObjectWriter:
+        with ExitStack() as opening:
+            target = opening.enter_context(self._path.open("wb"))
+            self._sink = opening.enter_context(_SummingFile(target))
+            self._writer = opening.enter_context(_parquet_writer(self._sink, self._metadata))
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def add(self, table: pa.Table) -> None:
+        """Write a row group: rows of OBJECT_SCHEMA that start where the last ones ended. Raises InvalidArgument."""
+        start = table.column("offset")[0].as_py()
+        if start != self._position:
+            raise InvalidArgument(f"a row group starts at {start}, expected {self._position}")
+        self._sink.begin()
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._sink.end()
+        stamps = pc.min_max(table.column("timestamp").cast(pa.int64()))
+        self._position += table.num_rows
+        self._groups.append(
+            common_pb2.RowGroup(
+                start_offset=start,
+                count=table.num_rows,
+                timestamp_ms_min=stamps["min"].as_py() // 1000,
+                timestamp_ms_max=stamps["max"].as_py() // 1000,
+            )
+        )
+
+    def finish(self) -> WrittenObject:
+        """Write the footer, close the file and describe it. Raises InvalidArgument if rows are missing."""
+        if self._position != self._end:
+            raise InvalidArgument(f"the rows end at {self._position}, not at {self._end}")
+        self._writer.add_key_value_metadata(
+            {ROW_GROUP_CRCS: ",".join(map(str, self._sink.sums)), ROW_GROUP_ENDS: ",".join(map(str, self._sink.ends))}
+        )
+        self._open.close()
+        return _describe(self._path, self._groups)
+
+
 def write_object(
     path: Path,
     batches: Iterable[bytes],
@@ -115,25 +191,21 @@ def write_object(
 ) -> WrittenObject:
     """Write the encoded batches that cover [start, end) to a Parquet file; memory is bounded by a row group.
 
-    `object_id` makes the bytes differ from those of another object of the same span, so that neither is taken for the other.
     Raises InvalidArgument when the batches have a gap, Corruption when one is damaged, UnsupportedVersion when one has an
     unknown version or critical field: the range stays hot until this server is upgraded.
     """
-    metadata = {
-        FORMAT_VERSION: str(OBJECT_VERSIONS.highest),
-        "rangelog.stream_id": str(stream_id),
-        "rangelog.stream": stream_name,
-        "rangelog.range": str(range_index),
-        "rangelog.epoch": str(epoch),
-        "rangelog.start_offset": str(start_offset),
-        "rangelog.end_offset": str(end_offset),
-    }
-    if object_id:
-        metadata["rangelog.object_id"] = str(object_id)
-    groups: list[common_pb2.RowGroup] = []
     group = _Group()
     position = start_offset
-    with path.open("wb") as target, _SummingFile(target) as sink, _parquet_writer(sink, metadata) as writer:
+    with ObjectWriter(
+        path,
+        stream_id=stream_id,
+        stream_name=stream_name,
+        range_index=range_index,
+        epoch=epoch,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        object_id=object_id,
+    ) as written:
         for data in batches:
             if position >= end_offset:
                 break
@@ -144,7 +216,7 @@ def write_object(
             position += table.num_rows
             full = group.rows + table.num_rows > ROW_GROUP_ROWS_MAX or group.size_bytes > ROW_GROUP_BYTES_MAX
             if group.rows and full:
-                groups.append(_write_group(writer, sink, group))
+                written.add(_table(group))
                 group = _Group()
             if header.header_size != HEADER_BYTES:
                 group.headers[group.rows] = data[: header.header_size]
@@ -153,11 +225,8 @@ def write_object(
             group.size_bytes += header.columns_size
         if position != end_offset:
             raise InvalidArgument(f"the batches end at {position}, not at {end_offset}")
-        groups.append(_write_group(writer, sink, group))
-        writer.add_key_value_metadata(
-            {ROW_GROUP_CRCS: ",".join(map(str, sink.sums)), ROW_GROUP_ENDS: ",".join(map(str, sink.ends))}
-        )
-    return _describe(path, groups)
+        written.add(_table(group))
+        return written.finish()
 
 
 def _parquet_writer(sink: _SummingFile, metadata: dict[str, str]) -> pq.ParquetWriter:
@@ -173,19 +242,9 @@ def _parquet_writer(sink: _SummingFile, metadata: dict[str, str]) -> pq.ParquetW
     )
 
 
-def _write_group(writer: pq.ParquetWriter, sink: _SummingFile, group: _Group) -> common_pb2.RowGroup:
+def _table(group: _Group) -> pa.Table:
     table = pa.Table.from_batches(group.tables, schema=SCHEMA)
-    table = table.append_column(OBJECT_SCHEMA.field(BATCH_HEADER), _header_column(group))
-    sink.begin()
-    writer.write_table(table, row_group_size=table.num_rows)
-    sink.end()
-    stamps = pc.min_max(table.column("timestamp").cast(pa.int64()))
-    return common_pb2.RowGroup(
-        start_offset=table.column("offset")[0].as_py(),
-        count=table.num_rows,
-        timestamp_ms_min=stamps["min"].as_py() // 1000,
-        timestamp_ms_max=stamps["max"].as_py() // 1000,
-    )
+    return table.append_column(OBJECT_SCHEMA.field(BATCH_HEADER), _header_column(group))
 
 
 def _header_column(group: _Group) -> pa.Array:

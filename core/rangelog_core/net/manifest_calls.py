@@ -1,7 +1,7 @@
 """The manifest of a stream from the placement driver.
 
 What holds: the manifest has every object that was committed when the first call was answered and is live when the last one is,
-and none that is not live then. A commit between the two may be missing.
+and none that is not live then. A commit between the two may be missing; after a repack between them all is asked for again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from rangelog_core.net.topic_client import TopicClient
 from rangelog_core.topic_names import TopicName
 from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
 
+TRIES_MAX = 5
+
 
 async def fetch_manifest(
     pd: PdClient,
@@ -31,10 +33,16 @@ async def fetch_manifest(
     Raises StreamNotFound, TopicNotFound (the topic is deleted meanwhile), Unavailable.
     """
     begun = await _describe(pd, timeout_s, name=name, stream_id=stream_id)
-    found = await _committed(pd, timeout_s, begun)
-    if shard is None:
-        shard = await _shard(pd, timeout_s, begun.name)
-    now = await _describe(pd, timeout_s, stream_id=begun.stream_id)
+    for _ in range(TRIES_MAX):
+        found = await _committed(pd, timeout_s, begun)
+        if shard is None:
+            shard = await _shard(pd, timeout_s, begun.name)
+        now = await _describe(pd, timeout_s, stream_id=begun.stream_id)
+        if now.repack_count == begun.repack_count:
+            break
+        begun = now
+    else:
+        raise Unavailable(f"the objects of stream {begun.name!r} are being repacked")
     return StreamManifest(
         stream=now.name,
         stream_id=now.stream_id,
@@ -42,6 +50,7 @@ async def fetch_manifest(
         trim_offset=now.trim_offset,
         written_ms=time.time_ns() // 1_000_000,
         objects=tuple(each for each in found if each.end_offset > now.trim_offset),
+        repack_count=now.repack_count,
     )
 
 

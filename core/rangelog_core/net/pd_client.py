@@ -131,6 +131,14 @@ class PdClient:
         """Commit an uploaded and verified object."""
         return await self._call(lambda stub: stub.CommitObject, request, timeout_s)
 
+    async def prepare_repack(self, request: pb.PrepareRepackRequest, *, timeout_s: float) -> pb.PrepareRepackResponse:
+        """Get a key for the object that will replace others."""
+        return await self._call(lambda stub: stub.PrepareRepack, request, timeout_s)
+
+    async def commit_repack(self, request: pb.CommitRepackRequest, *, timeout_s: float) -> pb.CommitRepackResponse:
+        """Put an uploaded and verified object in the place of others."""
+        return await self._call(lambda stub: stub.CommitRepack, request, timeout_s)
+
     async def list_objects(self, request: pb.ListObjectsRequest, *, timeout_s: float) -> pb.ListObjectsResponse:
         """List a stream's objects by page."""
         return await self._call(lambda stub: stub.ListObjects, request, timeout_s)

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from rangelog_core.errors import InvalidArgument
-from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
+from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX, REPACKED_OBJECTS_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.state.objects import ROW_GROUPS_MAX
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
@@ -27,13 +27,34 @@ async def prepare_object(driver: Driver, request: pb.PrepareObjectRequest) -> pb
 
 async def commit_object(driver: Driver, request: pb.CommitObjectRequest) -> pb.CommitObjectResponse:
     """Commit an uploaded object. Raises ObjectNotFound, PreconditionFailed, InvalidArgument."""
+    _fit_row_groups(request)
+    return await driver.propose(pb.CommitObjectResponse, request.request_id, commit_object=request)
+
+
+async def prepare_repack(driver: Driver, request: pb.PrepareRepackRequest) -> pb.PrepareRepackResponse:
+    """Return the key of an object that will replace others. Raises StreamNotFound, PreconditionFailed, InvalidArgument."""
+    if not 2 <= len(request.object_ids) <= REPACKED_OBJECTS_MAX:
+        raise InvalidArgument(f"{len(request.object_ids)} objects to repack: give 2 to {REPACKED_OBJECTS_MAX:,}")
+    command = pd_state_pb2.TimedPrepareRepack(
+        request=request, deadline_ms=driver.time_ms() + driver.settings.tier_prepare_ttl_ms
+    )
+    return await driver.propose(pb.PrepareRepackResponse, request.request_id, prepare_repack=command)
+
+
+async def commit_repack(driver: Driver, request: pb.CommitRepackRequest) -> pb.CommitRepackResponse:
+    """Put an uploaded object in the place of others. Raises ObjectNotFound, PreconditionFailed, InvalidArgument."""
+    _fit_row_groups(request)
+    return await driver.propose(pb.CommitRepackResponse, request.request_id, commit_repack=request)
+
+
+def _fit_row_groups(request: pb.CommitObjectRequest | pb.CommitRepackRequest) -> None:
+    """Make the index of row groups fit in one command."""
     if len(request.row_groups) > GIVEN_ROW_GROUPS_MAX:
         raise InvalidArgument(f"{len(request.row_groups)} row groups; the limit is {GIVEN_ROW_GROUPS_MAX}")
     if len(request.row_groups) > ROW_GROUPS_MAX:
         coarse = _coarser(request.row_groups)
         del request.row_groups[:]
         request.row_groups.extend(coarse)
-    return await driver.propose(pb.CommitObjectResponse, request.request_id, commit_object=request)
 
 
 def _coarser(groups: Sequence[common_pb2.RowGroup]) -> list[common_pb2.RowGroup]:

@@ -33,6 +33,8 @@ _HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "PrepareObject": objects.prepare_object,
     "CommitObject": objects.commit_object,
     "ListObjects": objects.list_objects,
+    "PrepareRepack": objects.prepare_repack,
+    "CommitRepack": objects.commit_repack,
     "RegisterServer": servers.register_server,
     "Heartbeat": servers.heartbeat,
     "ListServers": servers.list_servers,

@@ -56,7 +56,8 @@ def _dead_uploads(state: State, view: ClusterView, now_ms: float, time_ms: int) 
     """Yield expired uploads and those of dead servers, so that another server can start. Examines the uploads in progress."""
     for object_id in state.range_objects.prepared:
         each = state.objects[object_id]
-        dead = view.health(state, each.server, each.incarnation, now_ms) is ServerHealth.DEAD
+        by_server = not each.replaces  # a packer is no server: it has until its deadline
+        dead = by_server and view.health(state, each.server, each.incarnation, now_ms) is ServerHealth.DEAD
         if dead or each.prepare_deadline_ms < time_ms:
             yield pd_state_pb2.Command(abandon_object=pd_state_pb2.AbandonObject(object_id=each.object_id))
 

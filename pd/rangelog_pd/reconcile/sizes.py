@@ -1,7 +1,7 @@
 """The sizes of streams with a bound, updated as ranges are added, reported and removed.
 
-What holds: a sealed range counts with the largest size that one of its replicas reported, or with the size of its committed
-objects if it has no replicas. Only streams with `retention_bytes` are kept here; those of shards are trimmed with
+What holds: a sealed range counts with the largest size that one of its replicas reported, or with the size of its part of the
+committed objects if it has no replicas. Only streams with `retention_bytes` are kept here; those of shards are trimmed with
 their topics, and only measured.
 """
 

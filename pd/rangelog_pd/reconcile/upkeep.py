@@ -158,7 +158,7 @@ class Upkeep:
                 if before.config.tiered:
                     self.manifests.put(before.stream_id)
             return
-        if isinstance(before, common_pb2.Stream) and after.trim_offset > before.trim_offset and after.config.tiered:
+        if isinstance(before, common_pb2.Stream) and after.config.tiered and _objects_went(before, after):
             self.manifests.put(after.stream_id)
         trim_ms = state.due.trims.get(after.stream_id)
         if trim_ms is not None:
@@ -205,10 +205,12 @@ class Upkeep:
             self.sizes.set(of.stream_id, of.index, self._size_bytes(state, of))
 
     def _size_bytes(self, state: State, of: common_pb2.Range) -> int:
-        """Return the size that the replicas report; for a range in the tier only, the size of its objects."""
+        """Return the size that the replicas report; for a range in the tier only, the size of its part of objects."""
         reports = [self._view.report(each.server, each.incarnation, (of.stream_id, of.index)) for each in of.replicas]
         hot = max((each.size_bytes for each in reports if each is not None), default=0)
-        if hot:
-            return hot
-        objects = state.objects_of(of.stream_id, of.index)
-        return sum(each.size_bytes for each in objects if each.state == common_pb2.OBJECT_STATE_COMMITTED)
+        return hot or state.tiered_bytes(of)
+
+
+def _objects_went(before: common_pb2.Stream, after: common_pb2.Stream) -> bool:
+    """Whether objects may have ceased to count by a trim or a repack: no server knows of that by itself."""
+    return (after.trim_offset, after.repack_count) != (before.trim_offset, before.repack_count)

@@ -73,15 +73,15 @@ def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int
     if found.state == common_pb2.OBJECT_STATE_COMMITTED:
         if (found.digest, found.size_bytes) != (request.digest, request.size_bytes):
             raise PreconditionFailed(f"object {request.object_id} was committed with other bytes")
-        return _committed(found)
-    if found.state != common_pb2.OBJECT_STATE_PREPARED:
+        return pd_pb2.CommitObjectResponse(object=without_row_groups(found))
+    if found.state != common_pb2.OBJECT_STATE_PREPARED or found.replaces:
         raise PreconditionFailed(f"object {request.object_id} was given up: prepare a new one")
     if (found.server, found.incarnation) != (request.server, request.incarnation):
         raise PreconditionFailed(f"object {request.object_id} was prepared for {found.server}")
     source = state.range(found.stream_id, found.range_index)
     if request.epoch != source.epoch or found.start_offset != source.tiered_end_offset:
         raise PreconditionFailed(f"the next object of range {source.index} starts at {source.tiered_end_offset}")
-    _check_content(found, request)
+    check_content(found, request)
     found = copy_of(found)
     found.state = common_pb2.OBJECT_STATE_COMMITTED
     found.size_bytes = request.size_bytes
@@ -98,11 +98,11 @@ def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int
     source.tiered_end_offset = found.end_offset
     source.tiered_ms = state.date()
     state.put_range(source)
-    return _committed(found)
+    return pd_pb2.CommitObjectResponse(object=without_row_groups(found))
 
 
-def _check_content(found: common_pb2.Object, request: pd_pb2.CommitObjectRequest) -> None:
-    """Check size, digest, and that the row groups tile the object."""
+def check_content(found: common_pb2.Object, request: pd_pb2.CommitObjectRequest | pd_pb2.CommitRepackRequest) -> None:
+    """Check size, digest, and that the row groups tile the object. Raises InvalidArgument."""
     if not request.size_bytes or not _DIGEST.match(request.digest):
         raise InvalidArgument("an object is committed with its size and its digest, sha256:<64 hex digits>")
     if len(request.row_groups) > ROW_GROUPS_MAX:
@@ -116,11 +116,11 @@ def _check_content(found: common_pb2.Object, request: pd_pb2.CommitObjectRequest
         raise InvalidArgument(f"the row groups end at {position}, the object at {found.end_offset}")
 
 
-def _committed(found: common_pb2.Object) -> pd_pb2.CommitObjectResponse:
-    """Return the object without its row groups: the caller has them, and results are kept."""
-    response = pd_pb2.CommitObjectResponse(object=found)
-    del response.object.row_groups[:]
-    return response
+def without_row_groups(found: common_pb2.Object) -> common_pb2.Object:
+    """Return a committed object without its row groups: the caller has them, and results are kept."""
+    copy = copy_of(found)
+    del copy.row_groups[:]
+    return copy
 
 
 def abandon_object(state: State, command: pd_state_pb2.AbandonObject, now_ms: int) -> None:

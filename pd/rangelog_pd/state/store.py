@@ -8,15 +8,16 @@ What holds after every command (`validate` asserts it):
   under an index of its own. Indexes rise and are not reused.
 * A stream's epoch never falls, and a range's epoch is at most its stream's.
 * Time does not decrease. Changes while it is provisional are dated 0, and dated once it is confirmed: never too early.
-* Committed objects tile [start, tiered end) of their range; ids of streams and objects are never reused.
+* Committed objects tile [start, tiered end) of each range; one may hold the records of several ranges, and is kept with the
+  last of them. Ids of streams and objects are never reused.
 * A stream that is sealed for good has no open range, and none follows.
 * Every index follows from the rows. No operation reads a whole table: its cost depends on its own changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
 
 from rangelog_core.errors import InvalidArgument, RangeNotFound, StreamNotFound, WriterFenced
 from rangelog_core.ids import INTERNAL_NAME_START
@@ -111,6 +112,15 @@ class State:
     def objects_of(self, stream_id: int, index: int) -> list[common_pb2.Object]:
         """Return the objects of one range, oldest first, tombstones included."""
         return [self.objects[object_id] for object_id in self.range_objects.of((stream_id, index))]
+
+    def tiered_bytes(self, of: common_pb2.Range) -> int:
+        """Return the size of a range's part of the committed objects; of one with records of other ranges, by estimate."""
+        total = 0
+        for each in self.objects_of(of.stream_id, of.packed_in if of.HasField("packed_in") else of.index):
+            shared = min(of.end_offset, each.end_offset) - max(of.start_offset, each.start_offset)
+            if each.state == common_pb2.OBJECT_STATE_COMMITTED and shared > 0:
+                total += each.size_bytes * shared // (each.end_offset - each.start_offset)
+        return total
 
     # ---- time
 
@@ -259,18 +269,31 @@ class State:
                 if number:
                     assert each.start_offset == ranges[number - 1].end_offset, "ranges tile"
                     assert each.index > ranges[number - 1].index
-                self._validate_objects(each)
+            self._validate_objects(ranges)
         validate_topics(self)
 
-    def _validate_objects(self, of: common_pb2.Range) -> None:
+    def _validate_objects(self, ranges: Sequence[common_pb2.Range]) -> None:
+        """Each offset of the tier is in exactly one committed object, kept with the last of the object's ranges."""
         committed = [
-            each for each in self.objects_of(of.stream_id, of.index) if each.state == common_pb2.OBJECT_STATE_COMMITTED
+            found
+            for of in ranges
+            for found in self.objects_of(of.stream_id, of.index)
+            if found.state == common_pb2.OBJECT_STATE_COMMITTED
         ]
-        position = of.start_offset
-        for each in sorted(committed, key=lambda found: found.start_offset):
-            assert each.start_offset == position, "objects tile"
-            position = each.end_offset
-        assert position == max(of.tiered_end_offset, of.start_offset)
+        for before, after in pairwise(committed):
+            assert before.end_offset <= after.start_offset, "objects do not overlap"
+        number = 0
+        for of in ranges:
+            position = of.start_offset
+            holder = of.packed_in if of.HasField("packed_in") else of.index
+            while position < of.tiered_end_offset:
+                each = committed[number]
+                assert each.start_offset <= position < each.end_offset, "objects tile"
+                assert each.range_index == holder, "an object is found with the last of its ranges"
+                position = min(each.end_offset, of.end_offset)
+                number += each.end_offset <= of.end_offset
+            assert position == max(of.tiered_end_offset, of.start_offset)
+        assert number == len(committed), "no object is of no range"
 
     def validate_indexes(self) -> None:
         """Assert that every index follows from the rows; for tests and the simulator."""

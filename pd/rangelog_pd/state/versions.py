@@ -20,13 +20,14 @@ from rangelog_core.errors import Unavailable, UnsupportedVersion
 from rangelog_proto.v1 import pd_state_pb2
 
 FEATURE_LEVEL_MIN = 1
-FEATURE_LEVEL = 4
+FEATURE_LEVEL = 5
 """Of this program."""
 
 LEVEL_EMPTY_RANGES = 3
 """From this cluster version on, a new range takes the place of the empty sealed ranges before it."""
 
 LEVEL_TOPICS = 4
+LEVEL_REPACKS = 5
 
 _TOPIC_ACTIONS = (
     "create_namespace",
@@ -50,7 +51,11 @@ _TOPIC_ACTIONS = (
     "take_cuts",
     "report_consumed",
 )
-_LEVELS = {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2} | dict.fromkeys(_TOPIC_ACTIONS, LEVEL_TOPICS)
+_LEVELS = (
+    {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2}
+    | dict.fromkeys(_TOPIC_ACTIONS, LEVEL_TOPICS)
+    | dict.fromkeys(("prepare_repack", "commit_repack"), LEVEL_REPACKS)
+)
 """By action; 1 where none is given."""
 
 

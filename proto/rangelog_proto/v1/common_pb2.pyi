@@ -81,7 +81,7 @@ class StreamConfig(_message.Message):
     def __init__(self, replicas: _Optional[int] = ..., acks: _Optional[int] = ..., range_size_bytes_max: _Optional[int] = ..., range_age_ms_max: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., hot_retention_ms: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., compression: _Optional[_Union[Compression, str]] = ..., tiered: bool = ...) -> None: ...
 
 class Stream(_message.Message):
-    __slots__ = ("stream_id", "name", "config", "epoch", "trim_offset", "next_offset", "range_count", "created_ms", "version", "sealed_for_good")
+    __slots__ = ("stream_id", "name", "config", "epoch", "trim_offset", "next_offset", "range_count", "created_ms", "version", "sealed_for_good", "repack_count")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +92,7 @@ class Stream(_message.Message):
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SEALED_FOR_GOOD_FIELD_NUMBER: _ClassVar[int]
+    REPACK_COUNT_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     name: str
     config: StreamConfig
@@ -102,7 +103,8 @@ class Stream(_message.Message):
     created_ms: int
     version: int
     sealed_for_good: bool
-    def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., config: _Optional[_Union[StreamConfig, _Mapping]] = ..., epoch: _Optional[int] = ..., trim_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., range_count: _Optional[int] = ..., created_ms: _Optional[int] = ..., version: _Optional[int] = ..., sealed_for_good: bool = ...) -> None: ...
+    repack_count: int
+    def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., config: _Optional[_Union[StreamConfig, _Mapping]] = ..., epoch: _Optional[int] = ..., trim_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., range_count: _Optional[int] = ..., created_ms: _Optional[int] = ..., version: _Optional[int] = ..., sealed_for_good: bool = ..., repack_count: _Optional[int] = ...) -> None: ...
 
 class FormatVersions(_message.Message):
     __slots__ = ("format", "lowest", "highest")
@@ -127,7 +129,7 @@ class Replica(_message.Message):
     def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., data_address: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ...) -> None: ...
 
 class Range(_message.Message):
-    __slots__ = ("stream_id", "index", "epoch", "start_offset", "end_offset", "state", "replicas", "acks", "tiered_end_offset", "created_ms", "sealed_ms", "hot_dropped", "tiered_ms", "floor_offset", "durability")
+    __slots__ = ("stream_id", "index", "epoch", "start_offset", "end_offset", "state", "replicas", "acks", "tiered_end_offset", "created_ms", "sealed_ms", "hot_dropped", "tiered_ms", "floor_offset", "durability", "packed_in")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +145,7 @@ class Range(_message.Message):
     TIERED_MS_FIELD_NUMBER: _ClassVar[int]
     FLOOR_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    PACKED_IN_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     index: int
     epoch: int
@@ -158,7 +161,8 @@ class Range(_message.Message):
     tiered_ms: int
     floor_offset: int
     durability: Durability
-    def __init__(self, stream_id: _Optional[int] = ..., index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., state: _Optional[_Union[RangeState, str]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., acks: _Optional[int] = ..., tiered_end_offset: _Optional[int] = ..., created_ms: _Optional[int] = ..., sealed_ms: _Optional[int] = ..., hot_dropped: bool = ..., tiered_ms: _Optional[int] = ..., floor_offset: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ...) -> None: ...
+    packed_in: int
+    def __init__(self, stream_id: _Optional[int] = ..., index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., state: _Optional[_Union[RangeState, str]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., acks: _Optional[int] = ..., tiered_end_offset: _Optional[int] = ..., created_ms: _Optional[int] = ..., sealed_ms: _Optional[int] = ..., hot_dropped: bool = ..., tiered_ms: _Optional[int] = ..., floor_offset: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., packed_in: _Optional[int] = ...) -> None: ...
 
 class RowGroup(_message.Message):
     __slots__ = ("start_offset", "count", "timestamp_ms_min", "timestamp_ms_max")
@@ -173,7 +177,7 @@ class RowGroup(_message.Message):
     def __init__(self, start_offset: _Optional[int] = ..., count: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ...) -> None: ...
 
 class Object(_message.Message):
-    __slots__ = ("object_id", "stream_id", "range_index", "epoch", "start_offset", "end_offset", "key", "size_bytes", "digest", "state", "server", "incarnation", "prepare_deadline_ms", "committed_ms", "timestamp_ms_min", "timestamp_ms_max", "row_groups", "footer_size_bytes", "footer_crc", "deleted_ms")
+    __slots__ = ("object_id", "stream_id", "range_index", "epoch", "start_offset", "end_offset", "key", "size_bytes", "digest", "state", "server", "incarnation", "prepare_deadline_ms", "committed_ms", "timestamp_ms_min", "timestamp_ms_max", "row_groups", "footer_size_bytes", "footer_crc", "deleted_ms", "replaces")
     OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +198,7 @@ class Object(_message.Message):
     FOOTER_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     FOOTER_CRC_FIELD_NUMBER: _ClassVar[int]
     DELETED_MS_FIELD_NUMBER: _ClassVar[int]
+    REPLACES_FIELD_NUMBER: _ClassVar[int]
     object_id: int
     stream_id: int
     range_index: int
@@ -214,7 +219,8 @@ class Object(_message.Message):
     footer_size_bytes: int
     footer_crc: int
     deleted_ms: int
-    def __init__(self, object_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., key: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[ObjectState, str]] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., prepare_deadline_ms: _Optional[int] = ..., committed_ms: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ..., row_groups: _Optional[_Iterable[_Union[RowGroup, _Mapping]]] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ..., deleted_ms: _Optional[int] = ...) -> None: ...
+    replaces: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, object_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., key: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[ObjectState, str]] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., prepare_deadline_ms: _Optional[int] = ..., committed_ms: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ..., row_groups: _Optional[_Iterable[_Union[RowGroup, _Mapping]]] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ..., deleted_ms: _Optional[int] = ..., replaces: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Server(_message.Message):
     __slots__ = ("name", "incarnation", "boot", "data_address", "control_address", "zone", "health", "replica_count", "used_bytes", "capacity_bytes", "last_heartbeat_ms", "version", "process_id", "formats")

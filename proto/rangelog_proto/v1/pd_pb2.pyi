@@ -417,6 +417,50 @@ class CommitObjectResponse(_message.Message):
     object: _common_pb2.Object
     def __init__(self, object: _Optional[_Union[_common_pb2.Object, _Mapping]] = ...) -> None: ...
 
+class PrepareRepackRequest(_message.Message):
+    __slots__ = ("request_id", "stream_id", "object_ids", "packer")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_IDS_FIELD_NUMBER: _ClassVar[int]
+    PACKER_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    stream_id: int
+    object_ids: _containers.RepeatedScalarFieldContainer[int]
+    packer: str
+    def __init__(self, request_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., object_ids: _Optional[_Iterable[int]] = ..., packer: _Optional[str] = ...) -> None: ...
+
+class PrepareRepackResponse(_message.Message):
+    __slots__ = ("object",)
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    object: _common_pb2.Object
+    def __init__(self, object: _Optional[_Union[_common_pb2.Object, _Mapping]] = ...) -> None: ...
+
+class CommitRepackRequest(_message.Message):
+    __slots__ = ("request_id", "object_id", "packer", "size_bytes", "digest", "row_groups", "footer_size_bytes", "footer_crc")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
+    PACKER_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ROW_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    FOOTER_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FOOTER_CRC_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    object_id: int
+    packer: str
+    size_bytes: int
+    digest: str
+    row_groups: _containers.RepeatedCompositeFieldContainer[_common_pb2.RowGroup]
+    footer_size_bytes: int
+    footer_crc: int
+    def __init__(self, request_id: _Optional[str] = ..., object_id: _Optional[int] = ..., packer: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., row_groups: _Optional[_Iterable[_Union[_common_pb2.RowGroup, _Mapping]]] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ...) -> None: ...
+
+class CommitRepackResponse(_message.Message):
+    __slots__ = ("object",)
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    object: _common_pb2.Object
+    def __init__(self, object: _Optional[_Union[_common_pb2.Object, _Mapping]] = ...) -> None: ...
+
 class ListObjectsRequest(_message.Message):
     __slots__ = ("stream_id", "name", "from_offset", "page_size", "state")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]

@@ -119,6 +119,16 @@ class PlacementDriverStub(object):
                 request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.ListObjectsRequest.SerializeToString,
                 response_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.ListObjectsResponse.FromString,
                 _registered_method=True)
+        self.PrepareRepack = channel.unary_unary(
+                '/rangelog.v1.PlacementDriver/PrepareRepack',
+                request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.PrepareRepackRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.PrepareRepackResponse.FromString,
+                _registered_method=True)
+        self.CommitRepack = channel.unary_unary(
+                '/rangelog.v1.PlacementDriver/CommitRepack',
+                request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.CommitRepackRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.CommitRepackResponse.FromString,
+                _registered_method=True)
         self.RegisterServer = channel.unary_unary(
                 '/rangelog.v1.PlacementDriver/RegisterServer',
                 request_serializer=rangelog__proto_dot_v1_dot_pd__pb2.RegisterServerRequest.SerializeToString,
@@ -254,6 +264,18 @@ class PlacementDriverServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PrepareRepack(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CommitRepack(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RegisterServer(self, request, context):
         """Range servers.
         """
@@ -373,6 +395,16 @@ def add_PlacementDriverServicer_to_server(servicer, server):
                     servicer.ListObjects,
                     request_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.ListObjectsRequest.FromString,
                     response_serializer=rangelog__proto_dot_v1_dot_pd__pb2.ListObjectsResponse.SerializeToString,
+            ),
+            'PrepareRepack': grpc.unary_unary_rpc_method_handler(
+                    servicer.PrepareRepack,
+                    request_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.PrepareRepackRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_pd__pb2.PrepareRepackResponse.SerializeToString,
+            ),
+            'CommitRepack': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitRepack,
+                    request_deserializer=rangelog__proto_dot_v1_dot_pd__pb2.CommitRepackRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_pd__pb2.CommitRepackResponse.SerializeToString,
             ),
             'RegisterServer': grpc.unary_unary_rpc_method_handler(
                     servicer.RegisterServer,
@@ -859,6 +891,60 @@ class PlacementDriver(object):
             '/rangelog.v1.PlacementDriver/ListObjects',
             rangelog__proto_dot_v1_dot_pd__pb2.ListObjectsRequest.SerializeToString,
             rangelog__proto_dot_v1_dot_pd__pb2.ListObjectsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PrepareRepack(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rangelog.v1.PlacementDriver/PrepareRepack',
+            rangelog__proto_dot_v1_dot_pd__pb2.PrepareRepackRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_pd__pb2.PrepareRepackResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CommitRepack(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rangelog.v1.PlacementDriver/CommitRepack',
+            rangelog__proto_dot_v1_dot_pd__pb2.CommitRepackRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_pd__pb2.CommitRepackResponse.FromString,
             options,
             channel_credentials,
             insecure,

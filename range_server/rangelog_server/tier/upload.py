@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
-import hashlib
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -42,10 +40,6 @@ READ_BYTES = 4 * MIB
 PD_TIMEOUT_S = 10.0
 
 _log = structlog.get_logger("tier")
-
-
-class NotStored(Corruption):
-    """The object under the key differs from the uploaded one: a conflicting object."""
 
 
 _Result = TypeVar("_Result")
@@ -139,12 +133,12 @@ class Uploader:
         path = self._temporary / f"{prepared.object_id}.parquet"
         try:
             written = await self._built(hosted, path, prepared, action)
-            await self._run(functools.partial(_put, objects, prepared.key, path, written))
-        except NotStored:
-            self._spoiled[hosted.key] = prepared.object_id  # a key is never written twice: the next try gets another
-            raise
+            problem = await self._run(functools.partial(_store, objects, prepared.key, path, written))
         finally:
             path.unlink(missing_ok=True)
+        if problem:
+            self._spoiled[hosted.key] = prepared.object_id  # a key is never written twice: the next try gets another
+            raise Corruption(f"the stored object {prepared.key} differs from the uploaded one: {problem}")
         if self._manifests is None:
             await self._commit(prepared, written, action.epoch)
         else:
@@ -263,21 +257,7 @@ def _build(
     )
 
 
-def _put(objects: ObjectStore, key: str, path: Path, written: WrittenObject) -> None:
-    """Store the file and compare the stored object with it. Raises NotStored when they differ."""
-    with suppress(PreconditionFailed):  # perhaps by an earlier try whose reply was lost: the comparison decides
-        objects.put_if_absent(key, path)
-    problem = _difference(objects, key, written)
-    if problem:
-        raise NotStored(f"the stored object {key} differs from the uploaded one: {problem}")
+def _store(objects: ObjectStore, key: str, path: Path, written: WrittenObject) -> str:
+    from rangelog.tier.storing import store_object
 
-
-def _difference(objects: ObjectStore, key: str, written: WrittenObject) -> str:
-    """Return the difference of a stored object from its source in words; empty when there is none."""
-    size = objects.head(key).size_bytes
-    if size != written.size_bytes:
-        return f"{size} bytes instead of {written.size_bytes}"
-    digest = hashlib.sha256()
-    for start in range(0, size, READ_BYTES):
-        digest.update(objects.get_range(key, start, min(READ_BYTES, size - start)))
-    return "" if f"sha256:{digest.hexdigest()}" == written.digest else "its digest differs"
+    return store_object(objects, key, path, written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -43,6 +44,18 @@ def test_a_manifest_is_the_golden_one() -> None:
     assert MANIFEST.to_bytes() == GOLDEN
     assert parse_manifest(GOLDEN, "it") == MANIFEST
     assert json.loads(GOLDEN) == MANIFEST.document()
+
+
+def test_that_of_a_stream_with_repacked_objects() -> None:
+    """Has version 2 and one field more, which its revision counts; a program of version 1 refuses it."""
+    repacked = replace(MANIFEST, repack_count=3)
+    expected = (
+        GOLDEN.replace(b'version": 1,', b'version": 2,')
+        .replace(b'"revision": 3500', b'"revision": 3503')
+        .replace(b'"trim_offset": 1500,', b'"trim_offset": 1500,\n "repack_count": 3,')
+    )
+    assert repacked.to_bytes() == expected
+    assert parse_manifest(expected, "it") == repacked
 
 
 def test_added_fields_are_ignored() -> None:
@@ -88,5 +101,5 @@ def test_other_documents_are_damage(data: bytes) -> None:
 
 def test_a_later_version_is_refused() -> None:
     """It is not taken for damage, whatever else is in it."""
-    with pytest.raises(UnsupportedVersion, match=r"it is of version 2.*upgrade"):
-        parse_manifest(b'{"rangelog.manifest_version": 2}', "it")
+    with pytest.raises(UnsupportedVersion, match=r"it is of version 3.*upgrade"):
+        parse_manifest(b'{"rangelog.manifest_version": 3}', "it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rangelog.spark.options import number
+from rangelog.spark.options import size as size_of
 from rangelog_core.errors import InvalidArgument
 
 
@@ -19,6 +20,14 @@ def setting(text: str) -> tuple[str, str]:
     if not sign or not name.strip():
         raise argparse.ArgumentTypeError(f"{text[:100]!r} is not NAME=VALUE")
     return name.strip(), value
+
+
+def size(text: str) -> int:
+    """Return a number of bytes such as 256m. Raises argparse.ArgumentTypeError."""
+    try:
+        return size_of("", text)
+    except InvalidArgument:
+        raise argparse.ArgumentTypeError(f"{text[:100]!r} is not a number of bytes such as 256m") from None
 
 
 def count(text: str) -> int:

@@ -94,7 +94,7 @@ async def plan_stream(client: Client, name: str) -> StreamPlan:
     end = (await confirmed_end(view, client.connections)).offset
     stream = view.stream
     plan = StreamPlan(name, stream.stream_id, min(stream.trim_offset, end), end)
-    objects = await _objects(client, stream.stream_id, plan.start)
+    objects = await client.metadata.all_objects(stream.stream_id, plan.start)
     plan.objects = [
         AuditedObject(each.key, each.start_offset, each.end_offset, each.size_bytes, each.digest) for each in objects
     ]
@@ -173,14 +173,3 @@ def _cold_pieces(
 
 def _no_object(low: int, high: int) -> Finding:
     return Finding("no_object", low, high, f"offsets {low} to {high - 1} are listed as tiered, and no object has them")
-
-
-async def _objects(client: Client, stream_id: int, start: int) -> list[common_pb2.Object]:
-    found: list[common_pb2.Object] = []
-    position = start
-    while True:
-        page = await client.metadata.objects(stream_id, position, page_size=OBJECTS_PER_CALL)
-        found += page
-        if len(page) < OBJECTS_PER_CALL:
-            return found
-        position = page[-1].end_offset

@@ -7,7 +7,6 @@ it was tiered, is no finding; nothing else is left out without one.
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import asdict
 from typing import Any
 
@@ -17,15 +16,14 @@ import pyarrow.compute as pc
 from rangelog.spark.jobs.audit_plan import BOTH, HOT, AuditPiece, Finding
 from rangelog.spark.jobs.block_digests import Block, BlockDigests
 from rangelog.spark.jobs.cluster import ClusterAddress
+from rangelog.spark.jobs.stores import store_of
 from rangelog.spark.reading import ArrowReader
-from rangelog.tier import ObjectStore, open_object_store
-from rangelog_core.errors import ConfigInvalid, ObjectNotFound, OffsetTrimmed, RangelogError, StreamNotFound
+from rangelog_core.errors import ObjectNotFound, OffsetTrimmed, RangelogError, StreamNotFound
 from rangelog_core.limits import MIB
 
 COPY_TIMEOUT_S = 20.0
 """How long a copy that cannot be read is tried again."""
 _READ_BYTES = 8 * MIB
-_stores: dict[tuple[int, str], ObjectStore] = {}
 
 
 def run_audit_task(cluster: ClusterAddress, task: dict[str, Any]) -> dict[str, Any]:
@@ -222,7 +220,7 @@ def _payload_bytes(table: pa.RecordBatch) -> int:
 
 def _check_object(cluster: ClusterAddress, task: dict[str, Any]) -> list[Finding]:
     """Compare an object's bytes with its digest."""
-    store = _store(cluster)
+    store = store_of(cluster)
     key, size = task["key"], task["size_bytes"]
     told = hashlib.sha256()
     try:
@@ -249,14 +247,3 @@ def _unless_gone(cluster: ClusterAddress, task: dict[str, Any], finding: Finding
     client = cluster.client()
     listed = client.run(client.asynchronous.metadata.objects(task["stream_id"], task["start"], page_size=1))
     return [finding] if any(each.key == task["key"] for each in listed) else []
-
-
-def _store(cluster: ClusterAddress) -> ObjectStore:
-    client = cluster.client()
-    url = cluster.tier_url or client.run(client.asynchronous.metadata.tier_url())
-    if not url:
-        raise ConfigInvalid("the cluster names no tier: pass --tier-url")
-    store = _stores.get((os.getpid(), url))
-    if store is None:
-        store = _stores[(os.getpid(), url)] = open_object_store(url)
-    return store

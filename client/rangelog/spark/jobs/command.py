@@ -22,7 +22,7 @@ from rangelog.spark.jobs.session import DEBUG_ENV
 from rangelog_core.errors import InvalidArgument
 
 PROGRAM = "rangelog-spark"
-JOB_MODULES = ("audit", "report", "export", "replay", "mirror", "iceberg")
+JOB_MODULES = ("audit", "report", "export", "replay", "mirror", "compact", "iceberg")
 """Modules of this package, one for each job: `add_job` of each adds it."""
 
 

@@ -54,15 +54,8 @@ async def look_at(client: Client, name: str) -> StreamState:
     view = StreamView(client.metadata, name, connections=client.connections)
     end = (await confirmed_end(view, client.connections)).offset
     first = min(view.stream.trim_offset, end)
-    tiered_bytes = object_count = 0
-    position = first
-    while True:
-        page = await client.metadata.objects(view.stream.stream_id, position, page_size=OBJECTS_PER_CALL)
-        tiered_bytes += sum(each.size_bytes for each in page)
-        object_count += len(page)
-        if len(page) < OBJECTS_PER_CALL:
-            break
-        position = page[-1].end_offset
+    objects = await client.metadata.all_objects(view.stream.stream_id, first)
+    tiered_bytes, object_count = sum(each.size_bytes for each in objects), len(objects)
     spans = await divide(
         client, view, first, end, parse_where("", of_topic=False), Limits(RECORDS_PER_PARTITION_DEFAULT)
     )

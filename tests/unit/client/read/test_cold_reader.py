@@ -132,6 +132,57 @@ async def test_after_an_error_objects_are_asked_for_anew(driver: Driver) -> None
     stores.close()
 
 
+def repack(driver: Driver, directory: Path) -> None:
+    """Replace all objects by one, which belongs to the last range."""
+    batches, _ = make_batches(PER_RANGE * RANGES, PER_RANGE, START)
+    place = {"stream_id": 1, "range_index": RANGES - 1, "start_offset": START, "end_offset": END}
+    written = write_object(directory / "joined", batches, stream_name="s", epoch=2, **place)
+    driver.store.put_if_absent("joined", directory / "joined")
+    for each in driver.found:
+        driver.store.delete(each.key)
+    described = common_pb2.Object(**place, key="joined", size_bytes=written.size_bytes, row_groups=written.row_groups)
+    described.footer_size_bytes, described.footer_crc = written.footer_size_bytes, written.footer_crc
+    driver.found = [described]
+
+
+async def test_objects_are_replaced_under_a_reader(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has listed them, and finds none of them any more: it lists again, and goes on in the one that has all records."""
+    stores = ColdStores(driver, None)  # type: ignore[arg-type]
+    list_objects = driver.objects
+
+    async def repacked_meanwhile(stream_id: int, from_offset: int, page_size: int = 0) -> list[common_pb2.Object]:
+        found = await list_objects(stream_id, from_offset, page_size)
+        if len(driver.found) > 1:
+            repack(driver, tmp_path)
+        return found
+
+    monkeypatch.setattr(driver, "objects", repacked_meanwhile)
+    for start in (START, START + PER_RANGE + 3):
+        reader = a_reader(driver, ColdReader(driver, stores))  # type: ignore[arg-type]
+        reader._start = start
+        assert [record async for record in reader] == driver.records[start - START :]
+    stores.close()
+
+
+async def test_a_time_in_an_object_of_several_ranges(driver: Driver, tmp_path: Path) -> None:
+    """Is looked for in each range by itself: what is found lies in it."""
+    repack(driver, tmp_path)
+    (joined,) = driver.found
+    del joined.row_groups[:]
+    for number in range(4):  # not one for each range
+        joined.row_groups.add(
+            start_offset=START + number * 30, count=30, timestamp_ms_min=10 * number, timestamp_ms_max=10 * number + 9
+        )
+    stores = ColdStores(driver, None)  # type: ignore[arg-type]
+    cold = ColdReader(driver, stores)  # type: ignore[arg-type]
+    found = [[await cold.find_timestamp(STREAM, each, ms) for each in driver.ranges_found] for ms in (0, 25, 31, 60)]
+    assert found == [[100, 140, 180], [None, 160, 180], [None, None, 190], [None, None, None]]
+    cold.close()
+    stores.close()
+
+
 async def test_readers_share_one_store(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two that begin at once open it once; another address is another store; closed, nobody gets one."""
     stores = ColdStores(driver, None)  # type: ignore[arg-type]

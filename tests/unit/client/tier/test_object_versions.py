@@ -159,18 +159,12 @@ def test_an_object_of_a_newer_version_is_refused_and_left(
     if columns == "others":
         wide = parquet.OBJECT_SCHEMA.append(pa.field("more", pa.int64()))
         monkeypatch.setattr(parquet, "OBJECT_SCHEMA", wide)
-        original = parquet._write_group
+        original = parquet.ObjectWriter.add
 
-        def write_group(writer: Any, sink: Any, group: Any) -> Any:
-            class Wide:
-                def write_table(self, table: pa.Table, row_group_size: int) -> None:
-                    writer.write_table(
-                        table.append_column("more", pa.nulls(table.num_rows, pa.int64())), row_group_size
-                    )
+        def add(self: Any, table: pa.Table) -> None:
+            original(self, table.append_column("more", pa.nulls(table.num_rows, pa.int64())))
 
-            return original(Wide(), sink, group)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(parquet, "_write_group", write_group)
+        monkeypatch.setattr(parquet.ObjectWriter, "add", add)
     store, described = put(tmp_path, batches(), 100, 150)
     file = tmp_path / "store" / KEY
     before = file.read_bytes()

@@ -135,6 +135,43 @@ async def test_each_commit_is_in_the_manifest(store: FileStore, tmp_path: Path) 
     await upkeep.work.close()
 
 
+async def test_a_repack_between_two_pages(store: FileStore, tmp_path: Path) -> None:
+    """No manifest names the object and those that it replaced; the one that is written is of the time after it."""
+    driver = PlayedDriver()
+    upkeep = Upkeep(driver, store, tmp_path / "m")
+    upkeep.work.start()
+    for _ in range(5):
+        driver.commit()
+    listed = driver.list_objects
+    pages = 0
+
+    async def repacked_behind_the_first_page(request: Any, timeout_s: float) -> pd_pb2.ListObjectsResponse:
+        nonlocal pages
+        page = await listed(request, timeout_s)
+        pages += 1
+        if pages == 1:
+            joined = common_pb2.Object(
+                key=object_key(STREAM, 4, 0, 50, 9), start_offset=0, end_offset=50, size_bytes=25
+            )
+            driver.objects = [joined]
+            driver.stream.repack_count += 1
+        return page
+
+    driver.list_objects = repacked_behind_the_first_page  # type: ignore[method-assign]
+    upkeep.work.noted(STREAM)
+    await upkeep.idle()
+    found = stored(store)
+    assert found is not None and [(each.start_offset, each.end_offset) for each in found.objects] == [(0, 50)]
+    assert found.repack_count == 1
+    driver.objects = [common_pb2.Object(key="streams/7/other", start_offset=0, end_offset=50, size_bytes=24)]
+    driver.stream.repack_count += 1
+    upkeep.work.noted(STREAM)
+    await upkeep.idle()
+    found = stored(store)
+    assert found is not None and [each.key for each in found.objects] == ["streams/7/other"], "a later revision"
+    await upkeep.work.close()
+
+
 async def test_the_stream_of_a_shard(store: FileStore, tmp_path: Path) -> None:
     """Its manifest has the topic's name, and so has its key."""
     driver = PlayedDriver(shard_stream_name(4, 2))
@@ -305,7 +342,7 @@ async def test_damaged_and_newer_manifests(store: FileStore, tmp_path: Path) -> 
     commit(upkeep, driver)
     await upkeep.idle()
     assert stored(store) is not None
-    newer = b'{"rangelog.manifest_version": 2}'
+    newer = b'{"rangelog.manifest_version": 3}'
     store.delete(manifest_key(STREAM, "flights"))
     store.put_if_absent(manifest_key(STREAM, "flights"), newer)
     commit(upkeep, driver)

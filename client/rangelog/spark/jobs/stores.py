@@ -1,0 +1,23 @@
+"""The object store of a cluster in one of Spark's processes: opened once."""
+
+from __future__ import annotations
+
+import os
+
+from rangelog.spark.jobs.cluster import ClusterAddress
+from rangelog.tier import ObjectStore, open_object_store
+from rangelog_core.errors import ConfigInvalid
+
+_stores: dict[tuple[int, str], ObjectStore] = {}
+
+
+def store_of(cluster: ClusterAddress) -> ObjectStore:
+    """Return the cluster's object store. Raises ConfigInvalid, Unavailable."""
+    client = cluster.client()
+    url = cluster.tier_url or client.run(client.asynchronous.metadata.tier_url())
+    if not url:
+        raise ConfigInvalid("the cluster names no tier: pass --tier-url")
+    store = _stores.get((os.getpid(), url))
+    if store is None:
+        store = _stores[(os.getpid(), url)] = open_object_store(url)
+    return store

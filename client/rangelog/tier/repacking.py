@@ -1,0 +1,249 @@
+"""Repacking: the objects of neighbouring ranges are read, written as one, and replaced by it.
+
+What holds: the rows are those of the replaced objects, in order of offset, with the headers of their batches; the new object is
+read back before it is committed; and the commit is carried out only if every replaced object still counts. A repack that ends
+in the middle changes nothing: its object becomes a tombstone once its deadline has passed, and is removed from the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+
+from rangelog.tier.object_reader import ObjectReader
+from rangelog.tier.object_store import ObjectStore
+from rangelog.tier.parquet import BATCH_HEADER, ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ObjectWriter, WrittenObject
+from rangelog.tier.storing import store_object
+from rangelog_core.batch import peek_header
+from rangelog_core.errors import Corruption
+from rangelog_core.limits import REPACKED_OBJECTS_MAX
+from rangelog_core.net.pd_client import PdClient
+from rangelog_proto.v1 import common_pb2
+from rangelog_proto.v1 import pd_pb2 as pb
+
+PARTS = "rangelog.parts"
+"""Metadata of an object with the records of several ranges: index/epoch/start of each, to rebuild streams from the store."""
+PD_TIMEOUT_S = 30.0
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Repack:
+    """Committed objects that are to become one: all those of some neighbouring ranges, in order of offset."""
+
+    stream_id: int
+    stream_name: str
+    objects: Sequence[common_pb2.Object]
+    ranges: Sequence[common_pb2.Range] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes that are read."""
+        return sum(each.size_bytes for each in self.objects)
+
+
+class Repacker:
+    """Carries out repacks, one after the other. `directory` is for the object while it is written."""
+
+    def __init__(self, pd: PdClient, store: ObjectStore, directory: Path) -> None:
+        self._pd = pd
+        self._store = store
+        self._directory = directory
+        self._name = f"repack-{uuid.uuid4().hex}"
+
+    async def repack(self, work: Repack) -> common_pb2.Object:
+        """Replace the objects by one, and return it.
+
+        Raises PreconditionFailed: one of them is not live any more, or another one is repacking them; then nothing has changed.
+        Raises Corruption, ObjectNotFound: one of them is damaged or missing. Raises Unavailable, StreamNotFound.
+        """
+        prepared = await self._prepare(work)
+        path = self._directory / f"{prepared.object_id}.parquet"
+        try:
+            written = await self._run(lambda: write_repacked(path, self._store, work, prepared))
+            await self._prepare(work)  # the upload has the whole time again
+            problem = await self._run(lambda: store_object(self._store, prepared.key, path, written))
+        finally:
+            path.unlink(missing_ok=True)
+        if problem:
+            raise Corruption(f"the stored object {prepared.key} differs from the uploaded one: {problem}")
+        request = pb.CommitRepackRequest(
+            request_id=uuid.uuid4().hex,
+            object_id=prepared.object_id,
+            packer=self._name,
+            size_bytes=written.size_bytes,
+            digest=written.digest,
+            row_groups=written.row_groups,
+            footer_size_bytes=written.footer_size_bytes,
+            footer_crc=written.footer_crc,
+        )
+        return (await self._pd.commit_repack(request, timeout_s=PD_TIMEOUT_S)).object
+
+    async def _prepare(self, work: Repack) -> common_pb2.Object:
+        request = pb.PrepareRepackRequest(
+            request_id=uuid.uuid4().hex,
+            stream_id=work.stream_id,
+            object_ids=[each.object_id for each in work.objects],
+            packer=self._name,
+        )
+        return (await self._pd.prepare_repack(request, timeout_s=PD_TIMEOUT_S)).object
+
+    async def _run(self, work: Callable[[], _Result]) -> _Result:
+        return await asyncio.to_thread(work)
+
+
+def write_repacked(path: Path, store: ObjectStore, work: Repack, prepared: common_pb2.Object) -> WrittenObject:
+    """Write the rows of all objects to one file; memory is bounded by two row groups. Raises Corruption, ObjectNotFound, …"""
+    parts = [each for each in work.ranges if each.end_offset > each.start_offset]
+    told = {PARTS: ",".join(f"{each.index}/{each.epoch}/{each.start_offset}" for each in parts)} if parts else {}
+    with ObjectWriter(
+        path,
+        stream_id=work.stream_id,
+        stream_name=work.stream_name,
+        range_index=prepared.range_index,
+        epoch=prepared.epoch,
+        start_offset=prepared.start_offset,
+        end_offset=prepared.end_offset,
+        object_id=prepared.object_id,
+        told=told,
+    ) as written:
+        for table in _joined(_row_groups(store, work.objects)):
+            written.add(table)
+        return written.finish()
+
+
+def _row_groups(store: ObjectStore, objects: Sequence[common_pb2.Object]) -> Iterator[pa.Table]:
+    for described in objects:
+        reader = ObjectReader(store, described)
+        for group in reader.row_groups(described.start_offset, described.end_offset):
+            yield reader.rows(group)
+
+
+def _joined(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Join row groups as long as they fit into one.
+
+    None is divided, and one that begins within a batch is not joined to the one before it: a reader finds the header of a batch
+    with the batch's first row, or with that of the row group.
+    """
+    waiting: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        full = rows + table.num_rows > ROW_GROUP_ROWS_MAX or size + table.nbytes > ROW_GROUP_BYTES_MAX
+        if waiting and (full or _begins_within_a_batch(table)):
+            yield pa.concat_tables(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(table)
+        rows += table.num_rows
+        size += table.nbytes
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _begins_within_a_batch(table: pa.Table) -> bool:
+    header = table.column(BATCH_HEADER)[0].as_py()
+    return header is not None and peek_header(header).base_offset != table.column("offset")[0].as_py()
+
+
+def plan_repacks(
+    stream: common_pb2.Stream,
+    ranges: Sequence[common_pb2.Range],
+    objects: Sequence[common_pb2.Object],
+    target_bytes: int,
+) -> list[Repack]:
+    """Return the repacks that join small objects of whole ranges into objects of up to `target_bytes`.
+
+    What holds: no object is in two repacks; ranges that are open or not yet wholly in the tier, and objects of more than half
+    of the target, are left alone. At least half of a repack's bytes come from others than its largest range, so each repack of
+    a record doubles its object: that is done log2(target / first size) times at most, however often repacks are planned.
+
+    Args:
+        stream: The stream.
+        ranges: All its ranges, in order.
+        objects: All its committed objects, in order.
+        target_bytes: The largest size of an object to make, by the sizes of those that it replaces.
+    """
+    found: list[Repack] = []
+    run: list[_Unit] = []
+    for unit in _units(ranges, objects):
+        if 2 * unit.size_bytes > target_bytes or len(unit.objects) > REPACKED_OBJECTS_MAX:
+            found += [_repack(stream, ranges, some) for some in _balanced(run)]
+            run = []
+            continue
+        if run and not _fits(run, unit, target_bytes):
+            found += [_repack(stream, ranges, some) for some in _balanced(run)]
+            run = []
+        run.append(unit)
+    return found + [_repack(stream, ranges, some) for some in _balanced(run)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """The objects of one range, or the one object of several ranges."""
+
+    objects: list[common_pb2.Object]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.size_bytes for each in self.objects)
+
+
+def _fits(run: Sequence[_Unit], unit: _Unit, target_bytes: int) -> bool:
+    """Whether a unit follows a run, and can be part of the same repack."""
+    size = sum(each.size_bytes for each in run) + unit.size_bytes
+    count = sum(len(each.objects) for each in run) + len(unit.objects)
+    follows = run[-1].objects[-1].end_offset == unit.objects[0].start_offset
+    return follows and size <= target_bytes and count <= REPACKED_OBJECTS_MAX
+
+
+def _balanced(run: list[_Unit]) -> list[list[_Unit]]:
+    """Return the parts of a run of which no unit has more than half; a larger one is left alone, and divides the run."""
+    found: list[list[_Unit]] = []
+    left = [run]
+    while left:
+        some = left.pop()
+        if sum(len(each.objects) for each in some) < 2:
+            continue
+        sizes = [each.size_bytes for each in some]
+        largest = sizes.index(max(sizes))
+        if 2 * sizes[largest] <= sum(sizes) or len(some) == 1:
+            found.append(some)
+        else:
+            left += [some[largest + 1 :], some[:largest]]
+    return found
+
+
+def _units(ranges: Sequence[common_pb2.Range], objects: Sequence[common_pb2.Object]) -> Iterator[_Unit]:
+    """Yield the objects of each range that is wholly in the tier, or of each run of ranges that share one object."""
+    ends = {
+        each.index: each.end_offset
+        for each in ranges
+        if each.state == common_pb2.RANGE_STATE_SEALED and each.tiered_end_offset == each.end_offset
+    }
+    unit: list[common_pb2.Object] = []
+    for each in objects:
+        if unit and unit[-1].range_index != each.range_index:
+            unit = []
+        unit.append(each)
+        if ends.get(each.range_index) == each.end_offset:
+            yield _Unit(unit)
+            unit = []
+
+
+def _start_of(of: common_pb2.Range) -> int:
+    return of.start_offset
+
+
+def _repack(stream: common_pb2.Stream, ranges: Sequence[common_pb2.Range], units: Sequence[_Unit]) -> Repack:
+    objects = [each for unit in units for each in unit.objects]
+    start, end = objects[0].start_offset, objects[-1].end_offset
+    first = bisect_right(ranges, start, key=_start_of)
+    parts = ranges[max(0, first - 1) : bisect_left(ranges, end, key=_start_of)]
+    return Repack(stream.stream_id, stream.name, objects, parts)
