@@ -10,7 +10,6 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rangelog.spark.encoding import check_schema
 from rangelog.spark.jobs.argument_types import count
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.console import Console
@@ -133,6 +132,8 @@ def transformed(spark: SparkSession, frame: DataFrame, sql: str) -> DataFrame:
         raise InvalidArgument(f"--sql: {explain(error).message}") from None
     if not made.isStreaming:
         raise InvalidArgument(f"--sql: the query does not read the view {VIEW!r}")
+    from rangelog.spark.encoding import check_schema
+
     check_schema(schema)
     return made
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +80,29 @@ def test_a_cluster_has_to_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: An
     (tmp_path / "rangelog").mkdir()
     (tmp_path / "rangelog" / "context.json").write_text('{"name": "local", "pd": ["a:1", "b:2"]}')
     assert find_cluster(None, None, None) == ClusterAddress("a:1,b:2")
+
+
+def test_without_spark_it_says_what_to_install() -> None:
+    """In one line, in a process that has it not; help needs none."""
+    program = (
+        "import sys\n"
+        "class Without:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] == 'pyspark':\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Without())\n"
+        "from rangelog.spark.jobs.command import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+
+    def called(*given: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", program, *given]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    found = called("audit", "--pd", "127.0.0.1:1")
+    assert found.returncode == 1
+    assert found.stderr == "rangelog-spark: Spark is not installed: pip install 'rangelog[spark]'\n"
+    assert called("compact", "--help").returncode == 0
 
 
 def test_options_of_a_cluster() -> None:
