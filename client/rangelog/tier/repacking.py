@@ -22,7 +22,7 @@ from rangelog.tier.object_store import ObjectStore
 from rangelog.tier.parquet import BATCH_HEADER, ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ObjectWriter, WrittenObject
 from rangelog.tier.storing import store_object
 from rangelog_core.batch import peek_header
-from rangelog_core.errors import Corruption
+from rangelog_core.errors import Corruption, Unavailable
 from rangelog_core.limits import REPACKED_OBJECTS_MAX
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2
@@ -31,6 +31,8 @@ from rangelog_proto.v1 import pd_pb2 as pb
 PARTS = "rangelog.parts"
 """Metadata of an object with the records of several ranges: index/epoch/start of each, to rebuild streams from the store."""
 PD_TIMEOUT_S = 30.0
+CLUSTER_VERSION_MIN = 5
+"""Before, some of the placement drivers do not know of repacks."""
 
 _Result = TypeVar("_Result")
 
@@ -48,6 +50,16 @@ class Repack:
     def size_bytes(self) -> int:
         """The bytes that are read."""
         return sum(each.size_bytes for each in self.objects)
+
+
+async def check_cluster(pd: PdClient) -> None:
+    """Raise Unavailable unless all placement drivers know of repacks."""
+    version = (await pd.describe_cluster(pb.DescribeClusterRequest(), timeout_s=PD_TIMEOUT_S)).cluster_version
+    if version < CLUSTER_VERSION_MIN:
+        raise Unavailable(
+            f"objects are repacked from cluster version {CLUSTER_VERSION_MIN} on, and this cluster is at {version}: upgrade "
+            "all placement drivers (`pdctl cluster status` shows their levels)"
+        )
 
 
 class Repacker:

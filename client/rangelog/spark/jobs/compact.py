@@ -22,7 +22,7 @@ from rangelog.spark.jobs.console import Console
 from rangelog.spark.jobs.fan_out import fan_out
 from rangelog.spark.jobs.job import EXIT_OK, EXIT_WRONG, Job, JobCall, JobTable
 from rangelog.spark.jobs.page import show_size
-from rangelog.tier.repacking import plan_repacks
+from rangelog.tier.repacking import check_cluster, plan_repacks
 from rangelog_core.errors import InvalidArgument, StreamNotFound
 from rangelog_core.ids import shard_stream_name
 from rangelog_core.limits import MIB
@@ -119,6 +119,7 @@ def compact_streams(
         raise InvalidArgument(f"objects of {target_bytes:,} bytes: give a target of 64k to 2g")
     console = console or Console(quiet=True)
     client = cluster.client()
+    client.run(check_cluster(client.asynchronous.metadata.pd))
     names = _shards(client, topic) if topic is not None else cluster.stream_names(stream, prefix)
     streams: dict[str, StreamRepacks] = {}
     work: list[dict[str, Any]] = []

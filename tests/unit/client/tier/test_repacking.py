@@ -16,10 +16,10 @@ from rangelog.tier import repacking
 from rangelog.tier.file_store import FileStore
 from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.parquet import write_object
-from rangelog.tier.repacking import PARTS, Repack, Repacker, plan_repacks
+from rangelog.tier.repacking import CLUSTER_VERSION_MIN, PARTS, Repack, Repacker, check_cluster, plan_repacks
 from rangelog_core.batch import with_extension
 from rangelog_core.batch_extension import CRITICAL_TAG_MAX, encode_extension
-from rangelog_core.errors import Corruption, ObjectNotFound, PreconditionFailed
+from rangelog_core.errors import Corruption, ObjectNotFound, PreconditionFailed, Unavailable
 from rangelog_core.object_keys import object_key
 from rangelog_core.record import Record
 from rangelog_proto.v1 import common_pb2, pd_pb2
@@ -162,6 +162,21 @@ def test_a_lost_race_raises(tmp_path: Path) -> None:
     made.pd.commit_repack = refuse  # type: ignore[method-assign]
     with pytest.raises(PreconditionFailed, match="not live"):
         made.repack()
+
+
+def test_a_cluster_that_is_not_upgraded_is_said_to_be_so() -> None:
+    """At once, with what to do: its placement drivers would refuse each repack until the timeout."""
+
+    class Versioned:
+        version = 4
+
+        async def describe_cluster(self, request: Any, timeout_s: float) -> pd_pb2.DescribeClusterResponse:
+            return pd_pb2.DescribeClusterResponse(cluster_version=self.version)
+
+    with pytest.raises(Unavailable, match=r"from cluster version 5 on, and this cluster is at 4: upgrade all"):
+        asyncio.run(check_cluster(Versioned()))  # type: ignore[arg-type]
+    Versioned.version = CLUSTER_VERSION_MIN
+    asyncio.run(check_cluster(Versioned()))  # type: ignore[arg-type]
 
 
 # ---- plans
