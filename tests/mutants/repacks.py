@@ -19,8 +19,9 @@ def _rare(name: str, harm: str, module: str, old: str, new: str, test: str) -> M
 
 
 REPACKS: tuple[Mutant, ...] = (
-    _repack("repack-of-what-is-gone", "a repack counts although one of its objects was trimmed or repacked", _STATE,
-            "        if replaced is None or replaced.state != common_pb2.OBJECT_STATE_COMMITTED:\n", "        if False:\n"),
+    _rare("repack-of-what-is-gone", "a repack counts although one of its objects was trimmed or repacked", _STATE,
+          "        if replaced is None or replaced.state != common_pb2.OBJECT_STATE_COMMITTED:\n", "        if False:\n",
+          "pd/state/test_pd_repacks.py"),
     _repack("repack-beside", "the objects that were repacked go on counting", _STATE,
             "    for object_id in found.replaces:\n        state.bury(object_id)\n", ""),
     _repack("repack-with-the-first-range", "a repacked object goes with the first of its ranges", _STATE,
