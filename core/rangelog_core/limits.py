@@ -69,6 +69,9 @@ RANGE_PAGE_SIZE_MAX = 1_000
 OBJECT_PAGE_SIZE_MAX = 200
 REPACKED_OBJECTS_MAX = 1_000
 """Objects that one repack replaces."""
+
+REPACKED_RANGES_MAX = 4_096
+"""Ranges whose records one repack joins: its commit changes each of them."""
 """An object's row-group index may have hundreds of entries; a page stays well below the gRPC message limit."""
 
 NAMESPACES_MAX = 1_000

@@ -103,7 +103,15 @@ class _Group:
 
 
 class ObjectWriter:
-    """Writes one object, row group by row group. Use as a context manager, and call `finish` in it."""
+    """Writes one object, row group by row group. Use it as a context manager, and call `finish` within.
+
+    Example:
+        ```python
+        with ObjectWriter(path, stream_id=7, stream_name="s", range_index=0, epoch=1, start_offset=0, end_offset=9) as writer:
+            writer.add(table)  # the rows 0 to 8
+            written = writer.finish()
+        ```
+    """
 
     def __init__(
         self,
@@ -116,13 +124,13 @@ class ObjectWriter:
         start_offset: int,
         end_offset: int,
         object_id: int = 0,
-        told: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> None:
-        """`object_id` makes the bytes differ from those of another object of the same span; `told`: further metadata."""
+        """`object_id` makes the bytes differ from those of another object of the same span; `metadata`: further keys."""
         self._path = path
         self._position, self._end = start_offset, end_offset
         self._groups: list[common_pb2.RowGroup] = []
-        metadata = {
+        known = {
             FORMAT_VERSION: str(OBJECT_VERSIONS.highest),
             "rangelog.stream_id": str(stream_id),
             "rangelog.stream": stream_name,
@@ -132,8 +140,8 @@ class ObjectWriter:
             "rangelog.end_offset": str(end_offset),
         }
         if object_id:
-            metadata["rangelog.object_id"] = str(object_id)
-        self._metadata = metadata | dict(told or {})
+            known["rangelog.object_id"] = str(object_id)
+        self._metadata = known | dict(metadata or {})
         self._open = ExitStack()
 
     def __enter__(self) -> ObjectWriter:

@@ -22,8 +22,8 @@ from rangelog.tier.object_store import ObjectStore
 from rangelog.tier.parquet import BATCH_HEADER, ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ObjectWriter, WrittenObject
 from rangelog.tier.storing import store_object
 from rangelog_core.batch import peek_header
-from rangelog_core.errors import Corruption, Unavailable
-from rangelog_core.limits import REPACKED_OBJECTS_MAX
+from rangelog_core.errors import Corruption, PreconditionFailed, Unavailable
+from rangelog_core.limits import REPACKED_OBJECTS_MAX, REPACKED_RANGES_MAX
 from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -31,6 +31,8 @@ from rangelog_proto.v1 import pd_pb2 as pb
 PARTS = "rangelog.parts"
 """Metadata of an object with the records of several ranges: index/epoch/start of each, to rebuild streams from the store."""
 PD_TIMEOUT_S = 30.0
+EXTEND_S = 20.0
+"""The placement driver gives a packer two minutes at a time, unless it is set otherwise."""
 CLUSTER_VERSION_MIN = 5
 """Before, some of the placement drivers do not know of repacks."""
 
@@ -44,7 +46,8 @@ class Repack:
     stream_id: int
     stream_name: str
     objects: Sequence[common_pb2.Object]
-    ranges: Sequence[common_pb2.Range] = ()
+    parts: str = ""
+    """The value of PARTS."""
 
     @property
     def size_bytes(self) -> int:
@@ -63,9 +66,18 @@ async def check_cluster(pd: PdClient) -> None:
 
 
 class Repacker:
-    """Carries out repacks, one after the other. `directory` is for the object while it is written."""
+    """Carries out repacks, one after the other.
+
+    Example:
+        ```python
+        packer = Repacker(pd, store, directory)
+        for work in plan_repacks(stream, ranges, objects, target_bytes=256 * MIB):
+            made = await packer.repack(work)
+        ```
+    """
 
     def __init__(self, pd: PdClient, store: ObjectStore, directory: Path) -> None:
+        """`directory`: for the object while it is written; it has room for the target size."""
         self._pd = pd
         self._store = store
         self._directory = directory
@@ -80,9 +92,9 @@ class Repacker:
         prepared = await self._prepare(work)
         path = self._directory / f"{prepared.object_id}.parquet"
         try:
-            written = await self._run(lambda: write_repacked(path, self._store, work, prepared))
-            await self._prepare(work)  # the upload has the whole time again
-            problem = await self._run(lambda: store_object(self._store, prepared.key, path, written))
+            written = await self._run(work, prepared, lambda: write_repacked(path, self._store, work, prepared))
+            await self._extend(work, prepared)
+            problem = await self._run(work, prepared, lambda: store_object(self._store, prepared.key, path, written))
         finally:
             path.unlink(missing_ok=True)
         if problem:
@@ -108,14 +120,31 @@ class Repacker:
         )
         return (await self._pd.prepare_repack(request, timeout_s=PD_TIMEOUT_S)).object
 
-    async def _run(self, work: Callable[[], _Result]) -> _Result:
-        return await asyncio.to_thread(work)
+    async def _extend(self, work: Repack, prepared: common_pb2.Object) -> None:
+        """Ask for a later deadline. Raises PreconditionFailed: the object was given up meanwhile."""
+        if (await self._prepare(work)).object_id != prepared.object_id:
+            raise PreconditionFailed(
+                "the repack took longer than its deadline, and was given up: it may be tried again"
+            )
+
+    async def _run(self, work: Repack, prepared: common_pb2.Object, step: Callable[[], _Result]) -> _Result:
+        """Run a step in a thread, and ask for a later deadline as long as the step lasts."""
+        running = asyncio.ensure_future(asyncio.to_thread(step))
+        try:
+            while not (await asyncio.wait({running}, timeout=EXTEND_S))[0]:
+                await self._extend(work, prepared)
+        except BaseException:
+            await asyncio.wait({running})  # a thread cannot be stopped: the file stays until the thread has ended
+            running.cancelled() or running.exception()
+            raise
+        return running.result()
 
 
 def write_repacked(path: Path, store: ObjectStore, work: Repack, prepared: common_pb2.Object) -> WrittenObject:
-    """Write the rows of all objects to one file; memory is bounded by two row groups. Raises Corruption, ObjectNotFound, …"""
-    parts = [each for each in work.ranges if each.end_offset > each.start_offset]
-    told = {PARTS: ",".join(f"{each.index}/{each.epoch}/{each.start_offset}" for each in parts)} if parts else {}
+    """Write the rows of all objects to one file; memory is bounded by two row groups.
+
+    Raises Corruption, ObjectNotFound, UnsupportedVersion, Unavailable: an object cannot be read.
+    """
     with ObjectWriter(
         path,
         stream_id=work.stream_id,
@@ -125,7 +154,7 @@ def write_repacked(path: Path, store: ObjectStore, work: Repack, prepared: commo
         start_offset=prepared.start_offset,
         end_offset=prepared.end_offset,
         object_id=prepared.object_id,
-        told=told,
+        metadata={PARTS: work.parts},
     ) as written:
         for table in _joined(_row_groups(store, work.objects)):
             written.add(table)
@@ -181,18 +210,23 @@ def plan_repacks(
         ranges: All its ranges, in order.
         objects: All its committed objects, in order.
         target_bytes: The largest size of an object to make, by the sizes of those that it replaces.
+
+    Example:
+        ```python
+        stream, ranges = await metadata.ranges("flights", 0)
+        objects = await metadata.all_objects(stream.stream_id, 0)
+        print(len(plan_repacks(stream, ranges, objects, target_bytes=256 * MIB)))
+        ```
     """
     found: list[Repack] = []
     run: list[_Unit] = []
     for unit in _units(ranges, objects):
-        if 2 * unit.size_bytes > target_bytes or len(unit.objects) > REPACKED_OBJECTS_MAX:
+        large = 2 * unit.size_bytes > target_bytes or len(unit.objects) > REPACKED_OBJECTS_MAX
+        if run and (large or not _fits(run, unit, target_bytes, ranges)):
             found += [_repack(stream, ranges, some) for some in _balanced(run)]
             run = []
-            continue
-        if run and not _fits(run, unit, target_bytes):
-            found += [_repack(stream, ranges, some) for some in _balanced(run)]
-            run = []
-        run.append(unit)
+        if not large:
+            run.append(unit)
     return found + [_repack(stream, ranges, some) for some in _balanced(run)]
 
 
@@ -207,12 +241,17 @@ class _Unit:
         return sum(each.size_bytes for each in self.objects)
 
 
-def _fits(run: Sequence[_Unit], unit: _Unit, target_bytes: int) -> bool:
+def _fits(run: Sequence[_Unit], unit: _Unit, target_bytes: int, ranges: Sequence[common_pb2.Range]) -> bool:
     """Whether a unit follows a run, and can be part of the same repack."""
     size = sum(each.size_bytes for each in run) + unit.size_bytes
     count = sum(len(each.objects) for each in run) + len(unit.objects)
-    follows = run[-1].objects[-1].end_offset == unit.objects[0].start_offset
-    return follows and size <= target_bytes and count <= REPACKED_OBJECTS_MAX
+    start, end = run[0].objects[0].start_offset, unit.objects[-1].end_offset
+    return (
+        run[-1].objects[-1].end_offset == unit.objects[0].start_offset
+        and size <= target_bytes
+        and count <= REPACKED_OBJECTS_MAX
+        and len(_ranges_of(ranges, start, end)) <= REPACKED_RANGES_MAX
+    )
 
 
 def _balanced(run: list[_Unit]) -> list[list[_Unit]]:
@@ -249,13 +288,19 @@ def _units(ranges: Sequence[common_pb2.Range], objects: Sequence[common_pb2.Obje
             unit = []
 
 
+def _ranges_of(ranges: Sequence[common_pb2.Range], start: int, end: int) -> range:
+    """Return the places in a list of the ranges that have offsets of [start, end), by bisection."""
+    first = bisect_right(ranges, start, key=_start_of)
+    return range(max(0, first - 1), bisect_left(ranges, end, key=_start_of))
+
+
 def _start_of(of: common_pb2.Range) -> int:
     return of.start_offset
 
 
 def _repack(stream: common_pb2.Stream, ranges: Sequence[common_pb2.Range], units: Sequence[_Unit]) -> Repack:
     objects = [each for unit in units for each in unit.objects]
-    start, end = objects[0].start_offset, objects[-1].end_offset
-    first = bisect_right(ranges, start, key=_start_of)
-    parts = ranges[max(0, first - 1) : bisect_left(ranges, end, key=_start_of)]
-    return Repack(stream.stream_id, stream.name, objects, parts)
+    places = _ranges_of(ranges, objects[0].start_offset, objects[-1].end_offset)
+    parts = [each for each in map(ranges.__getitem__, places) if each.end_offset > each.start_offset]
+    told = ",".join(f"{each.index}/{each.epoch}/{each.start_offset}" for each in parts)
+    return Repack(stream.stream_id, stream.name, objects, told)

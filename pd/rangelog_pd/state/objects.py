@@ -17,6 +17,7 @@ from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 ROW_GROUPS_MAX = 512
 """A commit must fit in one Raft command."""
 
+CommitRequest = pd_pb2.CommitObjectRequest | pd_pb2.CommitRepackRequest
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 
@@ -70,9 +71,7 @@ def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int
     found = state.objects.find(request.object_id)
     if found is None:
         raise ObjectNotFound(f"object {request.object_id} was never prepared, or is collected")
-    if found.state == common_pb2.OBJECT_STATE_COMMITTED:
-        if (found.digest, found.size_bytes) != (request.digest, request.size_bytes):
-            raise PreconditionFailed(f"object {request.object_id} was committed with other bytes")
+    if is_repeated(found, request):
         return pd_pb2.CommitObjectResponse(object=without_row_groups(found))
     if found.state != common_pb2.OBJECT_STATE_PREPARED or found.replaces:
         raise PreconditionFailed(f"object {request.object_id} was given up: prepare a new one")
@@ -81,18 +80,7 @@ def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int
     source = state.range(found.stream_id, found.range_index)
     if request.epoch != source.epoch or found.start_offset != source.tiered_end_offset:
         raise PreconditionFailed(f"the next object of range {source.index} starts at {source.tiered_end_offset}")
-    check_content(found, request)
-    found = copy_of(found)
-    found.state = common_pb2.OBJECT_STATE_COMMITTED
-    found.size_bytes = request.size_bytes
-    found.digest = request.digest
-    found.footer_size_bytes = request.footer_size_bytes
-    found.footer_crc = request.footer_crc
-    found.committed_ms = now_ms
-    found.row_groups.extend(request.row_groups)
-    if request.row_groups:
-        found.timestamp_ms_min = min(group.timestamp_ms_min for group in request.row_groups)
-        found.timestamp_ms_max = max(group.timestamp_ms_max for group in request.row_groups)
+    found = committed(found, request, now_ms)
     state.put_object(found)
     source = copy_of(source)
     source.tiered_end_offset = found.end_offset
@@ -101,8 +89,35 @@ def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int
     return pd_pb2.CommitObjectResponse(object=without_row_groups(found))
 
 
-def check_content(found: common_pb2.Object, request: pd_pb2.CommitObjectRequest | pd_pb2.CommitRepackRequest) -> None:
-    """Check size, digest, and that the row groups tile the object. Raises InvalidArgument."""
+def is_repeated(found: common_pb2.Object, request: CommitRequest) -> bool:
+    """Whether this commit was carried out before. Raises PreconditionFailed: the object was committed with other bytes."""
+    if found.state != common_pb2.OBJECT_STATE_COMMITTED:
+        return False
+    if (found.digest, found.size_bytes) != (request.digest, request.size_bytes):
+        raise PreconditionFailed(f"object {request.object_id} was committed with other bytes")
+    return True
+
+
+def committed(found: common_pb2.Object, request: CommitRequest, now_ms: int) -> common_pb2.Object:
+    """Return a prepared object as it is once it is committed with this content. Raises InvalidArgument."""
+    _check_content(found, request)
+    after = copy_of(found)
+    del after.replaces[:]
+    after.state = common_pb2.OBJECT_STATE_COMMITTED
+    after.size_bytes = request.size_bytes
+    after.digest = request.digest
+    after.footer_size_bytes = request.footer_size_bytes
+    after.footer_crc = request.footer_crc
+    after.committed_ms = now_ms
+    after.row_groups.extend(request.row_groups)
+    if request.row_groups:
+        after.timestamp_ms_min = min(group.timestamp_ms_min for group in request.row_groups)
+        after.timestamp_ms_max = max(group.timestamp_ms_max for group in request.row_groups)
+    return after
+
+
+def _check_content(found: common_pb2.Object, request: CommitRequest) -> None:
+    """Check size, digest, and that the row groups tile the object."""
     if not request.size_bytes or not _DIGEST.match(request.digest):
         raise InvalidArgument("an object is committed with its size and its digest, sha256:<64 hex digits>")
     if len(request.row_groups) > ROW_GROUPS_MAX:

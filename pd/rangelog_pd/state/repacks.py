@@ -12,15 +12,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from rangelog_core.errors import InvalidArgument, ObjectNotFound, PreconditionFailed
-from rangelog_core.limits import REPACKED_OBJECTS_MAX
+from rangelog_core.limits import REPACKED_OBJECTS_MAX, REPACKED_RANGES_MAX
 from rangelog_core.object_keys import object_key
-from rangelog_pd.state.objects import check_content, without_row_groups
+from rangelog_pd.state.objects import committed, is_repeated, without_row_groups
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
-
-REPACKED_RANGES_MAX = 4_096
-"""The commit changes each range of the repack."""
 
 
 def prepare_repack(state: State, command: pd_state_pb2.TimedPrepareRepack, now_ms: int) -> pd_pb2.PrepareRepackResponse:
@@ -71,9 +68,7 @@ def commit_repack(state: State, request: pd_pb2.CommitRepackRequest, now_ms: int
         raise ObjectNotFound(f"object {request.object_id} was never prepared, or is collected")
     if found.server != request.packer:
         raise PreconditionFailed(f"object {request.object_id} was prepared for {found.server}")
-    if found.state == common_pb2.OBJECT_STATE_COMMITTED:
-        if (found.digest, found.size_bytes) != (request.digest, request.size_bytes):
-            raise PreconditionFailed(f"object {request.object_id} was committed with other bytes")
+    if is_repeated(found, request):
         return pd_pb2.CommitRepackResponse(object=without_row_groups(found))
     if found.state != common_pb2.OBJECT_STATE_PREPARED or not found.replaces:
         raise PreconditionFailed(f"object {request.object_id} was given up: prepare a new one")
@@ -81,24 +76,12 @@ def commit_repack(state: State, request: pd_pb2.CommitRepackRequest, now_ms: int
         replaced = state.objects.find(object_id)
         if replaced is None or replaced.state != common_pb2.OBJECT_STATE_COMMITTED:
             raise PreconditionFailed(f"object {object_id} is not live any more: it was trimmed, or repacked by another")
-    check_content(found, request)
-    last = state.range(found.stream_id, found.range_index)
+    made = committed(found, request, now_ms)
+    last = state.range(made.stream_id, made.range_index)
     for object_id in found.replaces:
         state.bury(object_id)
-    committed = copy_of(found)
-    del committed.replaces[:]
-    committed.state = common_pb2.OBJECT_STATE_COMMITTED
-    committed.size_bytes = request.size_bytes
-    committed.digest = request.digest
-    committed.footer_size_bytes = request.footer_size_bytes
-    committed.footer_crc = request.footer_crc
-    committed.committed_ms = now_ms
-    committed.row_groups.extend(request.row_groups)
-    if request.row_groups:
-        committed.timestamp_ms_min = min(group.timestamp_ms_min for group in request.row_groups)
-        committed.timestamp_ms_max = max(group.timestamp_ms_max for group in request.row_groups)
-    state.put_object(committed)
-    for each in _ranges(state, committed, last):
+    state.put_object(made)
+    for each in _ranges(state, made, last):
         if each.index != last.index and (not each.HasField("packed_in") or each.packed_in != last.index):
             changed = copy_of(each)
             changed.packed_in = last.index
@@ -106,7 +89,7 @@ def commit_repack(state: State, request: pd_pb2.CommitRepackRequest, now_ms: int
     stream = copy_of(state.stream_by_id(found.stream_id))
     stream.repack_count += 1
     state.put_stream(stream)
-    return pd_pb2.CommitRepackResponse(object=without_row_groups(committed))
+    return pd_pb2.CommitRepackResponse(object=without_row_groups(made))
 
 
 def _replaced(state: State, request: pd_pb2.PrepareRepackRequest) -> list[common_pb2.Object]:

@@ -14,6 +14,14 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="what to print; default: text")
 
 
+def add_streams(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """Add the options --stream and --prefix, of which one may be given; return their group, for others that exclude these."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--stream", metavar="NAME", help="only this stream")
+    which.add_argument("--prefix", metavar="P", help="only streams whose names start with it")
+    return which
+
+
 def setting(text: str) -> tuple[str, str]:
     """Return name and value of NAME=VALUE. Raises argparse.ArgumentTypeError."""
     name, sign, value = text.partition("=")

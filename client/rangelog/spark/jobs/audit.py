@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rangelog.spark.jobs.argument_types import add_output
+from rangelog.spark.jobs.argument_types import add_output, add_streams
 from rangelog.spark.jobs.audit_plan import Finding, StreamPlan, plan_stream
 from rangelog.spark.jobs.audit_tasks import run_audit_task
 from rangelog.spark.jobs.block_digests import Block, stream_digest
@@ -244,9 +244,7 @@ def add_job(jobs: JobTable) -> None:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--stream", metavar="NAME", help="only this stream")
-    which.add_argument("--prefix", metavar="P", help="only streams whose names start with it")
+    add_streams(parser)
     parser.add_argument("--report", metavar="FILE.html", help="write a page for people")
     parser.add_argument("--json", metavar="FILE", help="write what was found as JSON")
     add_output(parser)

@@ -60,11 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         assert main(["audit", "--pd", "127.0.0.1:7100", "--stream", "flights"]) == 0
         ```
     """
-    try:
-        table = job_table()
-    except ModuleNotFoundError as error:
-        Console().print_line(f"{PROGRAM}: {explain(error).message}")
-        return EXIT_WRONG
+    table = job_table()
     arguments = build_parser(table).parse_args(argv)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # log lines of libraries are not for the user
     logging.getLogger().addHandler(logging.NullHandler())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import rangelog.sync
 from rangelog._client import Client
-from rangelog.spark.jobs.argument_types import add_output, size
+from rangelog.spark.jobs.argument_types import add_output, add_streams, size
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.compact_tasks import RepackTask, run_repack
 from rangelog.spark.jobs.console import Console
@@ -163,6 +163,7 @@ async def _plan(client: Client, name: str, target_bytes: int) -> tuple[StreamRep
             each.objects[0].start_offset,
             each.objects[-1].end_offset,
             [one.object_id for one in each.objects],
+            each.parts,
         )
         for each in repacks
     ]
@@ -204,9 +205,7 @@ def add_job(jobs: JobTable) -> None:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--stream", metavar="NAME", help="only this stream")
-    which.add_argument("--prefix", metavar="P", help="only streams whose names start with it")
+    which = add_streams(parser)
     which.add_argument("--topic", metavar="NAME", help="the shards of this topic")
     parser.add_argument(
         "--target-size",

@@ -21,13 +21,14 @@ from rangelog_proto.v1 import common_pb2
 
 @dataclass(frozen=True, slots=True)
 class RepackTask:
-    """What a worker is told: a stream, and the ids of its objects in order of offset."""
+    """What a worker is told: a stream, the span [start, end) of offsets, the ids of its objects in order, and their ranges."""
 
     stream: str
     stream_id: int
     start: int
     end: int
     object_ids: list[int]
+    parts: str
 
 
 def run_repack(cluster: ClusterAddress, item: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +50,6 @@ def run_repack(cluster: ClusterAddress, item: dict[str, Any]) -> dict[str, Any]:
 
 async def _look_up(client: Client, task: RepackTask) -> Repack:
     """Return the objects as they are now. Raises PreconditionFailed if they are not those of the plan."""
-    stream, ranges = await client.metadata.ranges(task.stream, 0, stream_id=task.stream_id)
     found: list[common_pb2.Object] = []
     position = task.start
     while position < task.end:
@@ -60,5 +60,4 @@ async def _look_up(client: Client, task: RepackTask) -> Repack:
         position = page[-1].end_offset
     if [each.object_id for each in found] != task.object_ids:
         raise PreconditionFailed("its objects are not those of the plan any more")
-    parts = [each for each in ranges if each.start_offset < task.end and each.end_offset > task.start]
-    return Repack(task.stream_id, stream.name, found, parts)
+    return Repack(task.stream_id, task.stream, found, task.parts)

@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rangelog.spark.jobs.argument_types import add_output
+from rangelog.spark.jobs.argument_types import add_output, add_streams
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.console import Console
 from rangelog.spark.jobs.fan_out import spread, watched
@@ -305,9 +305,7 @@ def add_job(jobs: JobTable) -> None:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--stream", metavar="NAME", help="only this stream")
-    which.add_argument("--prefix", metavar="P", help="only streams whose names start with it")
+    add_streams(parser)
     parser.add_argument(
         "--keys",
         type=int,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,15 @@ from rangelog.tier import repacking
 from rangelog.tier.file_store import FileStore
 from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.parquet import write_object
-from rangelog.tier.repacking import CLUSTER_VERSION_MIN, PARTS, Repack, Repacker, check_cluster, plan_repacks
+from rangelog.tier.repacking import (
+    CLUSTER_VERSION_MIN,
+    PARTS,
+    Repack,
+    Repacker,
+    check_cluster,
+    plan_repacks,
+    write_repacked,
+)
 from rangelog_core.batch import with_extension
 from rangelog_core.batch_extension import CRITICAL_TAG_MAX, encode_extension
 from rangelog_core.errors import Corruption, ObjectNotFound, PreconditionFailed, Unavailable
@@ -64,11 +73,7 @@ class Made:
                 for number, each in enumerate(batches)
             ]
         self.objects = [self._object(number, batches, *span) for number, span in enumerate(SPANS)]
-        ranges = [
-            common_pb2.Range(index=number, epoch=3 + number, start_offset=start, end_offset=end)
-            for number, (start, end) in enumerate(SPANS)
-        ]
-        self.work = Repack(1, "s", self.objects, ranges)
+        self.work = Repack(1, "s", self.objects, "0/3/100,1/4/140,2/5/141,3/6/190")
         prepared = common_pb2.Object(
             object_id=50, stream_id=1, range_index=3, epoch=6, start_offset=100, end_offset=240,
             key=object_key(1, 3, 100, 240, 50), server="p", replaces=[each.object_id for each in self.objects],
@@ -179,6 +184,45 @@ def test_a_cluster_that_is_not_upgraded_is_said_to_be_so() -> None:
     asyncio.run(check_cluster(Versioned()))  # type: ignore[arg-type]
 
 
+def test_a_slow_step_gets_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it lasts: an object of the largest size from a slow store takes longer than one deadline."""
+    made = Made(tmp_path)
+    again = threading.Event()
+    prepare = made.pd.prepare_repack
+
+    async def noting(request: Any, timeout_s: float) -> pd_pb2.PrepareRepackResponse:
+        if sum(isinstance(each, pd_pb2.PrepareRepackRequest) for each in made.pd.asked) >= 3:
+            again.set()
+        return await prepare(request, timeout_s)
+
+    def slow(*given: Any) -> Any:
+        assert again.wait(30)
+        return write_repacked(*given)
+
+    made.pd.prepare_repack = noting  # type: ignore[method-assign]
+    monkeypatch.setattr(repacking, "EXTEND_S", 0.01)
+    monkeypatch.setattr(repacking, "write_repacked", slow)
+    assert made.read(made.repack(), 100, 240) == made.records
+    assert [type(each).__name__ for each in made.pd.asked][-1] == "CommitRepackRequest"
+
+
+def test_what_was_given_up_meanwhile_is_not_committed(tmp_path: Path) -> None:
+    """The placement driver then answers with another key: the one that was written to is a tombstone."""
+    made = Made(tmp_path)
+    prepare = made.pd.prepare_repack
+
+    async def another(request: Any, timeout_s: float) -> pd_pb2.PrepareRepackResponse:
+        found = await prepare(request, timeout_s)
+        made.pd.prepared.object_id += 1
+        return found
+
+    made.pd.prepare_repack = another  # type: ignore[method-assign]
+    with pytest.raises(PreconditionFailed, match="longer than its deadline"):
+        made.repack()
+    assert not any(isinstance(each, pd_pb2.CommitRepackRequest) for each in made.pd.asked)
+    assert not list(tmp_path.glob("*.parquet")), "the file is gone"
+
+
 # ---- plans
 
 
@@ -252,6 +296,15 @@ def test_objects_of_a_range_are_joined_together_or_not_at_all() -> None:
     listing.objects.pop()
     listing.ranges[2].end_offset = 50
     assert listing.plan(100) == [[10, 10]]
+
+
+def test_a_repack_has_a_bounded_number_of_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of an idle stream are tiny, and the placement driver refuses too many."""
+    monkeypatch.setattr(repacking, "REPACKED_RANGES_MAX", 3)
+    listing = Listing(1, 1, 1, 1, 1, 1, 1)
+    assert listing.plan(100) == [[1, 1, 1], [1, 1, 1]]
+    listing.do(100)
+    assert listing.plan(100) == [], "an object of three ranges is not joined to more"
 
 
 def test_what_is_missing_divides_runs() -> None:

@@ -82,27 +82,35 @@ def test_a_cluster_has_to_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: An
     assert find_cluster(None, None, None) == ClusterAddress("a:1,b:2")
 
 
-def test_without_spark_it_says_what_to_install() -> None:
-    """In one line, in a process that has it not; help needs none."""
+@pytest.mark.parametrize(
+    ("missing", "argv", "said"),
+    [
+        ("pyspark", ["audit", "--pd", "127.0.0.1:1"], "Spark is not installed"),
+        ("pyarrow", ["audit", "--help"], "pyarrow is not installed"),
+    ],
+)
+def test_without_a_package_it_says_what_to_install(missing: str, argv: list[str], said: str) -> None:
+    """In one line, in a process that lacks the package; help needs no Spark."""
     program = (
         "import sys\n"
         "class Without:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.partition('.')[0] == 'pyspark':\n"
+        f"        if name.partition('.')[0] == {missing!r}:\n"
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Without())\n"
-        "from rangelog.spark.jobs.command import main\n"
-        "sys.exit(main(sys.argv[1:]))\n"
+        "from rangelog.spark.command_line import main\n"
+        "sys.exit(main())\n"
     )
 
     def called(*given: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", program, *given]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
-    found = called("audit", "--pd", "127.0.0.1:1")
+    found = called(*argv)
     assert found.returncode == 1
-    assert found.stderr == "rangelog-spark: Spark is not installed: pip install 'rangelog[spark]'\n"
-    assert called("compact", "--help").returncode == 0
+    assert found.stderr == f"rangelog-spark: {said}: pip install 'rangelog[spark]'\n"
+    if missing == "pyspark":
+        assert called("compact", "--help").returncode == 0
 
 
 def test_options_of_a_cluster() -> None:
