@@ -195,6 +195,25 @@ def test_a_topic_through_splits_and_merges(client: rangelog.sync.Client, queries
     assert len({row[0] for row in rows}) >= 4
 
 
+def test_several_topics(client: rangelog.sync.Client, queries: Queries) -> None:
+    """Each row says of which topic it is; the query begins with each where it is told, and goes on from its checkpoint."""
+    for number, name in enumerate(("north", "south")):
+        client.topics.create(name, TopicConfig(), shards=2, timeout_s=30)
+        produce(client, name, range(number, 600))
+    columns = ("topic", "shard", "offset", "value")
+    begun = {"startingOffsets": '{"north": "earliest", "south": "latest"}', "maxRecordsPerTrigger": "250"}
+    rows = queries.run(queries.load(topic="north, south", **begun), *columns)
+    assert {row[0] for row in rows} == {"default/north"}
+    assert max(len(batch) for batch in queries.batches) <= 250
+    client.topics.scale("south", [0], 2, timeout_s=60)
+    produce(client, "south", range(600, 900))
+    produce(client, "north", range(600, 700))
+    rows += queries.run(queries.load(topic="north, south", **begun), *columns)
+    assert max(len(batch) for batch in queries.batches) <= 250
+    found = sorted((row[0], int(row[-1])) for row in rows)
+    assert found == [("default/north", n) for n in range(700)] + [("default/south", n) for n in range(600, 900)]
+
+
 def test_only_what_is_wanted(client: rangelog.sync.Client, queries: Queries) -> None:
     """The option `where` holds for each batch."""
     client.create_stream("wanted")
@@ -225,6 +244,23 @@ def test_what_was_trimmed_unread(client: rangelog.sync.Client, queries: Queries)
     assert sorted(numbers_of(rows)) == list(range(250, 300))
     kept = (queries.folder / "checkpoint" / "offsets" / "1").read_text().splitlines()[-1]
     assert json.loads(kept)["skipped"] == 150
+
+
+def test_what_was_trimmed_unread_of_a_topic(client: rangelog.sync.Client, queries: Queries) -> None:
+    """As of a stream, also where whole shards are gone."""
+    client.topics.create("trimmed-topic", TopicConfig(), shards=2, timeout_s=30)
+    produce(client, "trimmed-topic", range(100))
+    queries.run(queries.load(topic="trimmed-topic"), "value")
+    produce(client, "trimmed-topic", range(100, 300))
+    client.topics.scale("trimmed-topic", [0, 1], 3, timeout_s=60)
+    client.topics.truncate("trimmed-topic", client.topics.cut("trimmed-topic", "tail"))
+    produce(client, "trimmed-topic", range(300, 340))
+    told = failure(lambda: queries.run(queries.load(topic="trimmed-topic"), "value"))
+    assert "trimmed" in told and "set failOnDataLoss=false to go on" in told
+    rows = queries.run(queries.load(topic="trimmed-topic", failOnDataLoss="false"), "value")
+    assert sorted(numbers_of(rows)) == list(range(300, 340))
+    kept = (queries.folder / "checkpoint" / "offsets" / "1").read_text().splitlines()[-1]
+    assert json.loads(kept)["skipped"] == 200
 
 
 def test_checkpoints_of_something_else(client: rangelog.sync.Client, queries: Queries) -> None:

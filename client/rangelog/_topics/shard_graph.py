@@ -109,6 +109,21 @@ class ShardGraph:
         found.update((shard_id, offset) for shard_id, offset in other.items() if shard_id in before_one)
         return found
 
+    def later(self, one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+        """Return the cut before which exactly what lies before either cut lies."""
+        before_one, before_other = self.ancestors(one), self.ancestors(other)
+        found = {
+            shard_id: max(offset, other.get(shard_id, offset))
+            for shard_id, offset in one.items()
+            if shard_id not in before_other
+        }
+        found.update(
+            (shard_id, offset)
+            for shard_id, offset in other.items()
+            if shard_id not in one and shard_id not in before_one
+        )
+        return found
+
     def before(self, cut: Mapping[int, int]) -> dict[int, int]:
         """Return shard id → the offset below which the shard's records lie before a cut; a shard that is left out has none."""
         found = {shard_id: self.shards[shard_id].end_offset or 0 for shard_id in self.ancestors(cut)}

@@ -48,6 +48,7 @@ _COLUMNS = [
 ]
 _SHARD = StructField("shard", LongType(), nullable=False)
 _STREAM = StructField("stream", StringType(), nullable=False)
+_TOPIC = StructField("topic", StringType(), nullable=False)
 
 
 @dataclass
@@ -133,7 +134,8 @@ class RangelogSource(DataSource):
             raise error.with_traceback(None) from None
         columns = _COLUMNS if options.payload else _COLUMNS[:2]
         columns = [_SHARD, *columns] if options.topic else columns
-        return StructType([_STREAM, *columns] if has_names else columns)
+        names = [_TOPIC if options.topic else _STREAM] if has_names else []
+        return StructType([*names, *columns])
 
     def _begin_read(self) -> tuple[Options, bool]:
         """Return the options, and whether rows say of which stream they are."""

@@ -1,8 +1,9 @@
 """The streaming data source: `spark.readStream.format("rangelog")`, with "stream" (one, or several with commas),
-"streamPattern" or "topic".
+"streamPattern" or "topic" (one, or several with commas).
 
-Columns are those of the batch source; with several streams, or a pattern, the column `stream` string before them. A query that
-has a checkpoint goes on where it was, exactly: the rows between two of its offsets are the same whenever they are read.
+Columns are those of the batch source; with several streams, or a pattern, the column `stream` string before them, with several
+topics the column `topic`. A query that has a checkpoint goes on where it was, exactly: the rows between two of its offsets are
+the same whenever they are read.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from rangelog.spark.where import parse_where
 from rangelog_core.errors import RangelogError
 
 STREAM_FIELD = pa.field("stream", pa.string(), nullable=False)
+TOPIC_FIELD = pa.field("topic", pa.string(), nullable=False)
 
 
 @dataclass
@@ -65,7 +67,7 @@ class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return how far the next micro-batch goes; `start` itself if there is nothing new."""
         begun = self._parsed(start)
-        ends: Ends = self._run(lambda client: find_ends(client, self._options))
+        ends: Ends = self._run(lambda client: find_ends(client, self._options, needs_heads=True))
         budget = None if isinstance(limit, ReadAllAvailable) else self._budget(ends)
         try:
             reached = go_on(self._options, begun, ends, budget)
@@ -78,12 +80,12 @@ class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any]:
         """Return the ends of all that is read: what lies between them and the query's offset is its backlog."""
         ends: Ends = self._run(lambda client: find_ends(client, self._options))
-        return QueryOffsets(ends.streams, {name: tail for name, (_, tail) in ends.topics.items()}).to_dict()
+        return ends.offsets().to_dict()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read no further than what is acked now."""
         ends: Ends = self._run(lambda client: find_ends(client, self._options))
-        self._target = QueryOffsets(ends.streams, {name: tail for name, (_, tail) in ends.topics.items()})
+        self._target = ends.offsets()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[BatchPartition]:
         """Return the spans of a micro-batch."""
@@ -95,13 +97,14 @@ class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield one span as Arrow RecordBatches."""
         assert isinstance(partition, BatchPartition)
         one = partition
-        read = replace(self._options.read, stream=one.name if one.shard_id is None else "")
+        stream, topic = (one.name, "") if one.shard_id is None else ("", one.name)
+        read = replace(self._options.read, stream=stream, topic=topic)
         selection = parse_where(read.where, of_topic=bool(read.topic))
         try:
             for batch in read_span(read, selection, one.stream_id, one.start, one.end, one.shard_id):
                 if self._options.has_names:
                     names = pa.repeat(pa.scalar(one.name), batch.num_rows)
-                    yield batch.add_column(0, STREAM_FIELD, names)
+                    yield batch.add_column(0, TOPIC_FIELD if topic else STREAM_FIELD, names)
                 else:
                     yield batch
         except RangelogError as error:

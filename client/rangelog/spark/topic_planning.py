@@ -86,7 +86,7 @@ async def plan_snapshot(
         spans = await divide(client, view, start, end, selection, limits_of(options))
         return [ShardSpan(shard.shard_id, shard.stream_id, *span) for span in spans]
 
-    planned = await _all(
+    planned = await for_all(
         plan_shard, [(known.shards[each], *span) for each, span in parts.items() if selection.has_shard(each)]
     )
     return [span for spans in planned for span in spans]
@@ -127,7 +127,7 @@ async def _cut(client: Client, topic: str, known: TopicShards, graph: ShardGraph
     check_topic_of(position, topic, known)
     graph.check_cut(position.offsets)
     shards = [(known.shards[each], offset) for each, offset in position.offsets.items()]
-    await _all(partial(_check_acked, client, topic), shards)
+    await for_all(partial(_check_acked, client, topic), shards)
     return position
 
 
@@ -163,7 +163,7 @@ def _unread(client: Client, topic: str, shard: ShardInfo) -> StreamView:
     return StreamView(client.metadata, name, stream_id=shard.stream_id, connections=client.connections)
 
 
-async def _all(work: Callable[..., Coroutine[Any, Any, _T]], items: Iterable[Sequence[Any]]) -> list[_T]:
+async def for_all(work: Callable[..., Coroutine[Any, Any, _T]], items: Iterable[Sequence[Any]]) -> list[_T]:
     """Do some work for each item, `AT_ONCE` at a time; return the results in order. Raises the first error."""
     turns = asyncio.Semaphore(AT_ONCE)
 

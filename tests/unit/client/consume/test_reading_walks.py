@@ -146,6 +146,9 @@ def _check_between_cuts(
         earlier = graph.earlier(start, end)
         assert topic.is_cut(earlier)
         assert topic.before(earlier) == topic.before(start) & topic.before(end)
+        later = graph.later(start, end)
+        assert topic.is_cut(later)
+        assert topic.before(later) == topic.before(start) | topic.before(end)
         _check_parts_between(topic, graph, start, end)
 
 

@@ -12,8 +12,10 @@ import pytest
 from rangelog import Cut, errors
 from rangelog._topics.shard_graph import ShardGraph
 from rangelog._topics.values import ShardInfo
+from rangelog._topics.watches import TopicShards
 from rangelog.spark.admission import advance, share_out
 from rangelog.spark.following import Ends, go_on, until
+from rangelog.spark.following_topics import TopicEnd
 from rangelog.spark.offsets import QueryOffsets, StreamOffset
 from rangelog.spark.stream_options import StreamOptions, parse_stream_options
 from rangelog_core.key_ranges import KEY_SPACE, KeyRange
@@ -141,9 +143,95 @@ def test_a_cut_goes_through_a_split() -> None:
     assert advance(graph, {0: 0}, ends, 1 << 62) == {1: 30, 2: 40}
 
 
+def topic_end(topic_id: int, tail: dict[int, int], head: dict[int, int]) -> TopicEnd:
+    """Of a topic whose shard was split."""
+    known = TopicShards(topic_id, 2, {shard.shard_id: shard for shard in shards_of_a_split()})
+    return TopicEnd(known, Cut(topic_id, tail), Cut(topic_id, head))
+
+
+def of_topics(**given: Any) -> StreamOptions:
+    """Of a query on two topics."""
+    return parse_stream_options({"pd": "a:1", "topic": "t,other/u", **given})
+
+
+def test_a_batch_of_several_topics() -> None:
+    """The bound is one of all of them, shared out by what waits, through splits."""
+    start = QueryOffsets(topics={"default/t": Cut(1, {0: 60}), "other/u": Cut(2, {0: 0})})
+    ends = Ends(
+        {}, {"default/t": topic_end(1, {1: 30, 2: 30}, {0: 0}), "other/u": topic_end(2, {1: 400, 2: 400}, {0: 0})}
+    )
+    assert [each.waiting(start.topics[name]) for name, each in ends.topics.items()] == [100, 900]
+    found = go_on(of_topics(), start, ends, 500)
+    assert found.topics == {"default/t": Cut(1, {1: 5, 2: 5}), "other/u": Cut(2, {1: 175, 2: 175})}
+    assert go_on(of_topics(), start, ends, None) == ends.offsets()
+
+
+def test_a_topic_that_is_added_and_one_that_is_left_out() -> None:
+    """The one is taken from its first records that are there, the other is not one of the query."""
+    start = QueryOffsets(topics={"default/t": Cut(1, {0: 60})})
+    ends = Ends({}, {"default/t": topic_end(1, {1: 0, 2: 0}, {0: 60}), "other/u": topic_end(2, {1: 5, 2: 5}, {0: 70})})
+    found = go_on(of_topics(), start, ends, 40)
+    assert found.topics == {"default/t": Cut(1, {0: 80}), "other/u": Cut(2, {0: 90})}
+    assert found.skipped == 0
+    with pytest.raises(errors.InvalidArgument, match="the checkpoint is one of topic 'default/t'"):
+        go_on(of_topics(topic="other/u"), start, Ends({}, {"other/u": topic_end(2, {1: 9, 2: 9}, {0: 70})}), None)
+
+
+def test_what_was_trimmed_unread_of_a_topic_is_counted() -> None:
+    """Of a shard, and of one that was trimmed wholly and its followers; or it is an error."""
+    lenient = of_topics(topic="t", failOnDataLoss="false")
+    start = QueryOffsets(topics={"default/t": Cut(1, {0: 60})}, skipped=1)
+    found = go_on(lenient, start, Ends({}, {"default/t": topic_end(1, {1: 30, 2: 30}, {0: 75})}), 10)
+    assert (found.topics["default/t"], found.skipped) == (Cut(1, {0: 85}), 16)
+    found = go_on(lenient, start, Ends({}, {"default/t": topic_end(1, {1: 30, 2: 30}, {1: 20, 2: 0})}), None)
+    assert (found.topics["default/t"], found.skipped) == (Cut(1, {1: 30, 2: 30}), 61)
+    with pytest.raises(errors.OffsetTrimmed, match=r"shard 0: records 60 to 74 were trimmed .* failOnDataLoss=false"):
+        go_on(of_topics(topic="t"), start, Ends({}, {"default/t": topic_end(1, {1: 30, 2: 30}, {0: 75})}), 10)
+    behind = Ends({}, {"default/t": topic_end(1, {1: 30, 2: 30}, {0: 10})})
+    assert go_on(lenient, start, behind, 10) == QueryOffsets({}, {"default/t": Cut(1, {0: 70})}, 1)
+
+
+CUT = Cut(3, {0: 120, 1: 80})
+
+
+@pytest.mark.parametrize(
+    ("given", "starts"),
+    [
+        ({"stream": "a"}, {"a": "latest"}),
+        ({"stream": "a", "startingOffsets": "250"}, {"a": 250}),
+        ({"stream": "a", "startingOffsets": '{"a": 250}'}, {"a": 250}),
+        ({"stream": "a,b", "startingOffsets": "earliest"}, {"a": "earliest", "b": "earliest"}),
+        ({"stream": "a,b", "startingOffsets": '{"a": 7, "b": "latest"}'}, {"a": 7, "b": "latest"}),
+        ({"streamPattern": ".*", "startingOffsets": '{"a": "earliest"}'}, {"a": "earliest", "c": "latest"}),
+        ({"topic": "t", "startingOffsets": CUT.to_json()}, {"default/t": CUT}),
+        (
+            {"topic": "t,n/u", "startingOffsets": f'{{"t": {CUT.to_json()}, "n/u": "earliest"}}'},
+            {"default/t": CUT, "n/u": "earliest"},
+        ),
+    ],
+)
+def test_where_each_begins(given: dict[str, str], starts: dict[str, Any]) -> None:
+    """One position for all, or one for each by name."""
+    found = parse_stream_options({"pd": "a:1", **given})
+    assert {name: found.start_of(name) for name in starts} == starts
+
+
 @pytest.mark.parametrize(
     ("given", "error", "text"),
     [
+        ({"stream": "a", "startingOffsets": "{"}, errors.ConfigInvalid, "no JSON"),
+        ({"stream": "a", "startingOffsets": "{" * 5_000}, errors.ConfigInvalid, "no JSON"),
+        (
+            {"stream": "a", "startingOffsets": '{"b": 1}'},
+            errors.ConfigInvalid,
+            "names 'b', which the query does not read",
+        ),
+        ({"stream": "a,b", "startingOffsets": '{"a": 1}'}, errors.ConfigInvalid, "does not name 'b'"),
+        ({"stream": "a", "startingOffsets": '{"a": -1}'}, errors.ConfigInvalid, "of 'a': option startingOffsets"),
+        ({"stream": "a", "startingOffsets": '{"a": [1]}'}, errors.ConfigInvalid, "of 'a': option startingOffsets"),
+        ({"topic": "t,u", "startingOffsets": CUT.to_json()}, errors.ConfigInvalid, "a cut is of one topic"),
+        ({"topic": "t", "startingOffsets": '{"t": 5}'}, errors.ConfigInvalid, "a cut as JSON"),
+        ({"topic": "t", "stream": "s"}, errors.ConfigInvalid, "both a stream and a topic"),
         ({"stream": "a", "start": "5"}, errors.ConfigInvalid, "option start is for spark.read"),
         ({"streamPattern": "("}, errors.ConfigInvalid, "no regular expression"),
         ({"streamPattern": "a", "stream": "b"}, errors.ConfigInvalid, "one of the options"),
