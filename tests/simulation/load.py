@@ -8,6 +8,7 @@ from typing import Any
 import rangelog
 from rangelog_core.stream_config import StreamConfig
 from tests.simulation import (
+    virtual_following,
     virtual_journals,
     virtual_planning,
     virtual_reading,
@@ -38,6 +39,8 @@ TABLE_EVERY = 8
 """In so many seeds brokers take a table's partition from each other. Not drawn, for the same reason."""
 REPACK_EVERY = 3
 """In so many seeds objects are repacked. Not drawn, for the same reason."""
+FOLLOW_EVERY = 3
+"""In so many seeds a streaming query of Spark reads the main stream. Not drawn, for the same reason."""
 SINK_EVERY = 8
 """In so many seeds Spark's sink writes a stream. Not drawn, for the same reason."""
 RETENTION_S = 30.0
@@ -126,6 +129,8 @@ class Load:
             clients.start("creator", virtual_streams.write_many(clients, "fleet"))
         if clients.cluster.seed % REPACK_EVERY == 1:
             virtual_repacking.start(clients)
+        if clients.cluster.seed % FOLLOW_EVERY == 2:
+            virtual_following.start(clients)
         if clients.cluster.seed % SINK_EVERY == 6:
             clients.start("spark", virtual_sink.keep(clients, "sunk"))
         if clients.cluster.seed % TOPIC_EVERY == 1:

@@ -12,6 +12,7 @@ from unittest import mock
 import rangelog._client
 import rangelog._read.reader
 import rangelog.protocol.recovery
+import rangelog.spark.following
 import rangelog.spark.planning
 import rangelog_server.agent.directives.runner
 import rangelog_server.serving.connection
@@ -31,7 +32,7 @@ from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.ranges.store import Store
 from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
-from tests.simulation import probes_of_topics, virtual_repacking, virtual_sink
+from tests.simulation import probes_of_topics, virtual_following, virtual_repacking, virtual_sink
 from tests.simulation.probes_of_answers import watch_answers
 from tests.simulation.probes_of_directives import watch_directives
 from tests.simulation.probes_of_moves import watch_moves
@@ -119,6 +120,8 @@ CORNER_CASES = (
     "a deposed broker that does not know it was asked",
     *probes_of_topics.CORNER_CASES,
     *virtual_sink.CORNER_CASES,
+    *virtual_following.CORNER_CASES,
+    *virtual_following.RARE,
     *virtual_repacking.CORNER_CASES,
     "a conditional change conflicted",
     "a change of a row has an unknown outcome",
@@ -355,7 +358,7 @@ def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualClus
 
     watch(StreamView, "refresh", refresh)
     watch(DataConnection, "_close", close)
-    for module in (rangelog._read.reader, rangelog._client, rangelog.spark.planning):
+    for module in (rangelog._read.reader, rangelog._client, rangelog.spark.planning, rangelog.spark.following):
         stack.enter_context(mock.patch.object(module, "confirmed_end", confirmed_end))
 
 

@@ -24,6 +24,7 @@ from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import common_pb2, topic_pb2
 from tests.simulation.checking import check_copies, check_objects
 from tests.simulation.virtual_broker import VirtualBroker
+from tests.simulation.virtual_following import TopicQuery
 from tests.simulation.virtual_groups import VirtualGroup
 from tests.simulation.virtual_pipeline import VirtualPipeline, has_pipeline
 from tests.simulation.virtual_resets import VirtualResets, has_resets
@@ -90,6 +91,7 @@ class Topics:
         self.pipeline = VirtualPipeline(self.clients, topic) if with_pipeline else None
         with_resets = self.trims.keeps_all and has_resets(self.clients.cluster.seed, KIND_EVERY)
         self.resets = VirtualResets(self.clients, topic) if with_resets else None
+        self.query = TopicQuery(self, topic)
         self.readings = [TopicReading(self.clients, f"reader{number}", topic) for number in range(READERS)]
         if chance.random() < 0.65:
             self.policy.kind = topic_pb2.SCALING_KIND_EVENTS
@@ -293,7 +295,7 @@ class Topics:
             await self.trims.check_covered(client, shard)
         await self.watermarks.judge(shards, self.sent)
         if self.trims.keeps_all:
-            for consumer in (driver, self.group, *self.readings):
+            for consumer in (driver, self.query, self.group, *self.readings):
                 await consumer.judge(shards, found)
         if self.pipeline is not None:
             await self.pipeline.judge(found)
@@ -429,6 +431,7 @@ def _start_consumers(topics: Topics, driver: TopicDriver) -> None:
     """Start those that expect to get every record."""
     clients, name = topics.clients, topics.name
     clients.start(f"q-{name}", driver.run())
+    clients.start(f"h-{name}", topics.query.run())
     clients.start(f"g-{name}", topics.group.supervise())
     clients.start(f"o-{name}", topics.group.watch())
     if topics.pipeline is not None:

@@ -127,6 +127,7 @@ def test_a_pattern_takes_new_streams_from_their_beginnings() -> None:
     start = QueryOffsets({"a": at(1, 0, 10)})
     found = go_on(by_pattern, start, Ends({"a": at(1, 0, 10), "b": at(2, 3, 5)}, {}), None)
     assert found.streams == {"a": at(1, 0, 10), "b": at(2, 3, 5)}
+    assert go_on(by_pattern, start, Ends({"a": at(1, 0, 10), "b": at(2, 3, 5)}, {}), 1).streams["b"] == at(2, 3, 4)
     gone = Ends({"b": at(2, 3, 5)}, {})
     with pytest.raises(errors.StreamNotFound, match="'a', which the query reads, was deleted"):
         go_on(by_pattern, found, gone, None)
