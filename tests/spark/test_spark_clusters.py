@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import rangelog.spark.jobs.__main__
 from rangelog.spark import write_archive
 from rangelog_cli.local.ports import LOOPBACK, free_ports
 from rangelog_cli.local.processes import Cluster, wait_until
@@ -117,6 +118,21 @@ def test_submitted(
         assert str(machines.directory / "work") in module and "rangelog.zip" in module
         assert not [each for each in path if each.startswith(project) and "site-packages" not in each]
     assert copies(streams, source) == [source.rows, source.rows]
+
+
+def test_a_job_submitted(
+    machines: Standalone, archive: Path, source: Filled, streams: Streams, cluster: Cluster, start: Any
+) -> None:
+    """The program of all jobs, as a file beside the archive: what it copies is the stream."""
+    program = machines.directory / "rangelog_jobs.py"
+    program.write_bytes(Path(rangelog.spark.jobs.__main__.__file__).read_bytes())
+    job = ["replay", source.name, "--to", f"{source.name}-batch", "--pd", cluster.connect_string]
+    job += ["--checkpoint", str(machines.directory / "replayed")]
+    process, log = start(
+        machines.submit("--py-files", str(archive), str(program), *job), machines.env | at_driver(archive)
+    )
+    ends_well(process, log)
+    assert copies(streams, source)[0] == source.rows
 
 
 def test_an_executor_dies(

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import rangelog.sync
+from rangelog import TopicConfig
 from rangelog.spark.jobs.audit import audit_streams
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.export import ExportOptions, export_stream
@@ -23,7 +25,7 @@ from rangelog.spark.jobs.replay import ReplayOptions, replay_stream
 from rangelog.spark.jobs.report import report_streams
 from rangelog_cli.local.ports import free_ports
 from rangelog_cli.local.processes import Cluster, wait_until
-from rangelog_core.errors import StreamNotFound
+from rangelog_core.errors import StreamNotFound, TopicExists
 from tests.spark.conftest import START_MS, Filled, Streams
 from tests.spark.job_fixtures import COUNT, mixed, run
 
@@ -124,11 +126,34 @@ def test_a_checkpoint_of_another_replay(run: Any, streams: Streams, clicks: tupl
     assert values_of(streams.client, "another-target") == []
 
 
-def test_a_replay_to_a_topic_says_what_the_sink_says(run: Any, clicks: tuple[str, str], tmp_path: Path) -> None:
-    """The name of a topic goes to the sink as one."""
-    code, _, err = run("replay", clicks[0], "--to", "shop/no-such-topic", "--checkpoint", str(tmp_path / "c"))
-    assert code in (1, 2)
-    assert "topic" in err and len(err.splitlines()) == 1
+def test_a_replay_into_a_topic(run: Any, client: rangelog.sync.Client, clicks: tuple[str, str], tmp_path: Path) -> None:
+    """Each record once, those of one key in order; a topic that is not there is named, one that was made anew is another."""
+    source = clicks[0]
+    argv = ("replay", source, "--to", f"jobs/{source}", "--checkpoint", str(tmp_path / "c"), "--batch-records", "400")
+    code, _, err = run(*argv)
+    assert (code, f"no topic 'jobs/{source}'" in err, len(err.splitlines())) == (1, True, 1), err
+    client.topics.create_namespace("jobs")
+    client.topics.create(f"jobs/{source}", TopicConfig(), shards=2, timeout_s=30)
+    assert run(*argv)[0] == 0
+    with client.writer(source) as writer:
+        writer.append_batch([b"more %d" % number for number in range(10)])
+    assert run(*argv)[0] == 0
+    found = [(record.key, record.value) for record in client.topic_reader(f"jobs/{source}")]
+    wanted = [(record.key, record.value) for record in client.reader(source)]
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+    keys = {key for key, _ in wanted if key is not None}
+    assert keys and all([r for r in found if r[0] == key] == [r for r in wanted if r[0] == key] for key in keys)
+    client.topics.delete(f"jobs/{source}", force=True)
+
+    def created_anew() -> bool:
+        with suppress(TopicExists):  # it is deleted in parts
+            client.topics.create(f"jobs/{source}", TopicConfig(), shards=2, timeout_s=30)
+            return True
+        return False
+
+    wait_until(created_anew, 60.0, "the topic's name is not free")
+    code, _, err = run(*argv)
+    assert (code, "with to_id" in err) == (2, True), err
 
 
 # ---- export

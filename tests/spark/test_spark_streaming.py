@@ -104,6 +104,15 @@ def test_a_stream_in_bounded_batches_over_restarts(client: rangelog.sync.Client,
     assert queries.run(queries.load(stream="steady"), "offset", "value") == []
 
 
+def test_once_is_all_that_is_there_in_one_batch(client: rangelog.sync.Client, queries: Queries) -> None:
+    """`Trigger.Once` has no bounds."""
+    client.create_stream("once")
+    append(client, "once", range(300))
+    rows = queries.run(queries.load(stream="once", maxRecordsPerTrigger="100"), "value", once=True)
+    assert sorted(numbers_of(rows)) == list(range(300))
+    assert len(queries.batches) == 1
+
+
 def test_a_query_that_goes_on_follows_what_is_appended(client: rangelog.sync.Client, queries: Queries) -> None:
     """With a trigger; its progress says where it is and how much waits."""
     client.create_stream("following")

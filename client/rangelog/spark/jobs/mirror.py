@@ -1,8 +1,8 @@
-"""The job `mirror`: a Kafka topic into a stream, by Spark's Kafka source and the sink of rangelog, each record exactly once.
+"""The job `mirror`: a Kafka topic into a stream or topic, by Spark's Kafka source and the sink of rangelog, each record once.
 
 Key, value, headers and timestamp are kept. A record without a value gets an empty one and the header `kafka-null-value`: a
 value of rangelog is never null. Of several headers with one name the last is kept; a header without a value gets an empty one.
-Records of one Kafka partition stay in order within a micro-batch and over them.
+Records of one Kafka partition stay in order within a micro-batch and over them; in a topic those of one key do.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from rangelog.spark.jobs.argument_types import count, setting
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.console import Console
+from rangelog.spark.jobs.copy_ends import id_of, option_of
 from rangelog.spark.jobs.job import EXIT_OK, Job, JobCall, JobTable
 from rangelog.spark.jobs.needed import need_format
 from rangelog.spark.jobs.replay import CopyResult
@@ -52,7 +53,7 @@ class MirrorOptions:
     Attributes:
         bootstrap: Addresses of Kafka: "host:port,host:port".
         topic: The Kafka topic.
-        target: The stream that it goes to; it must exist.
+        target: The stream, or the topic "namespace/name", that it goes to; it must exist.
         checkpoint: A folder of Spark's for this mirror alone: a path or URL.
         follow: Go on after what is there now.
         start: Where a new mirror begins: "earliest" or "latest".
@@ -104,7 +105,7 @@ def mirror_topic(
     Raises:
         InvalidArgument: An option is not valid, or the checkpoint is of something else.
         MissingExtra: Spark's Kafka source is not there.
-        StreamNotFound: The target does not exist.
+        StreamNotFound, TopicNotFound: The target does not exist.
 
     Example:
         ```python
@@ -113,14 +114,14 @@ def mirror_topic(
         ```
     """
     known = options.to_kafka()
-    target = cluster.client().describe_stream(options.target)
+    target_id = id_of(cluster, options.target)
     need_format(spark, "kafka")
     frame = to_records(spark.readStream.format("kafka").options(**known).load())
-    note = {"job": "mirror", "from": options.topic, "to": options.target, "to_id": target.stream_id}
+    note = {"job": "mirror", "from": options.topic, "to": options.target, "to_id": target_id}
     check_checkpoint(spark, options.checkpoint, note)
     records, batches = run_query(
         frame,
-        cluster.to_sink_options(stream=options.target),
+        cluster.to_sink_options(**option_of(options.target)),
         options.checkpoint,
         follow=options.follow,
         console=console or Console(quiet=True),
@@ -137,7 +138,7 @@ def add_job(jobs: JobTable) -> None:
     jobs.add(
         Job(
             "mirror",
-            "Append a Kafka topic to a stream, each record exactly once.",
+            "Append a Kafka topic to a stream or topic, each record exactly once.",
             _EXAMPLES,
             _arguments,
             _run,
@@ -149,7 +150,9 @@ def add_job(jobs: JobTable) -> None:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kafka", required=True, metavar="HOST:PORT,…", help="Kafka's bootstrap servers")
     parser.add_argument("--topic", required=True, metavar="T", help="the Kafka topic")
-    parser.add_argument("--to", required=True, metavar="STREAM", dest="target")
+    parser.add_argument(
+        "--to", required=True, metavar="STREAM", dest="target", help="a stream, or a topic NAMESPACE/NAME"
+    )
     parser.add_argument(
         "--checkpoint", required=True, metavar="DIR", help="a folder for this mirror alone, path or URL"
     )

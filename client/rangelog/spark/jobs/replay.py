@@ -1,4 +1,4 @@
-"""The job `replay`: the records of a stream, changed by SQL, into another stream, each exactly once and over restarts.
+"""The job `replay`: the records of a stream or topic, changed by SQL, into another one, each exactly once and over restarts.
 
 A streaming query from the source `rangelog` to the sink `rangelog`: the checkpoint has how far it is, the sink appends each
 micro-batch once. It ends with what was acked when it began, or follows. A name with a slash is a topic's.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rangelog.spark.jobs.argument_types import count
 from rangelog.spark.jobs.cluster import ClusterAddress
 from rangelog.spark.jobs.console import Console
+from rangelog.spark.jobs.copy_ends import id_of, option_of
 from rangelog.spark.jobs.job import EXIT_OK, Job, JobCall, JobTable
 from rangelog.spark.jobs.running import check_checkpoint, run_query
 from rangelog_core.errors import InvalidArgument
@@ -31,7 +32,7 @@ class ReplayOptions:
 
     Attributes:
         source: The stream, or the topic "namespace/name".
-        target: The stream that it goes to; it must exist.
+        target: The stream, or the topic "namespace/name", that it goes to; it must exist.
         checkpoint: A folder of Spark's for this replay alone: a path or URL.
         sql: A query over the view `records`, with the columns of a stream; its columns are value, key, timestamp, headers.
         follow: Go on after what is acked now.
@@ -70,7 +71,7 @@ def replay_stream(
 
     Raises:
         InvalidArgument: An option is not valid, the SQL does not fit, or the checkpoint is of something else.
-        StreamNotFound: Source or target do not exist.
+        StreamNotFound, TopicNotFound: Source or target do not exist.
         WriterFenced: The target has another writer.
 
     Example:
@@ -79,13 +80,15 @@ def replay_stream(
         replay_stream(spark, ClusterAddress("127.0.0.1:7100"), options)
         ```
     """
-    check_ends(cluster, options)
+    options.check()
+    id_of(cluster, options.source)
+    target_id = id_of(cluster, options.target)
     frame = transformed(spark, source_frame(spark, cluster, options), options.sql)
-    note = {"job": "replay", "from": options.source, "to": options.target, "to_id": _target_id(cluster, options.target)}
+    note = {"job": "replay", "from": options.source, "to": options.target, "to_id": target_id}
     check_checkpoint(spark, options.checkpoint, note)
     records, batches = run_query(
         frame,
-        cluster.to_sink_options(**named(options.target)),
+        cluster.to_sink_options(**option_of(options.target)),
         options.checkpoint,
         follow=options.follow,
         console=console or Console(quiet=True),
@@ -94,23 +97,9 @@ def replay_stream(
     return CopyResult(records, batches)
 
 
-def named(name: str) -> dict[str, str]:
-    """Return the option that names a stream or a topic."""
-    return {"topic" if "/" in name else "stream": name}
-
-
-def check_ends(cluster: ClusterAddress, options: ReplayOptions) -> None:
-    """Raise what is wrong with source and target before a query begins: InvalidArgument, StreamNotFound, Unavailable."""
-    options.check()
-    client = cluster.client()
-    for name in (options.source, options.target):
-        if "/" not in name:
-            client.describe_stream(name)
-
-
 def source_frame(spark: SparkSession, cluster: ClusterAddress, options: ReplayOptions) -> DataFrame:
     """Return the streaming frame of the source."""
-    known = cluster.to_options(**named(options.source), startingOffsets=options.start)
+    known = cluster.to_options(**option_of(options.source), startingOffsets=options.start)
     if options.records_per_batch:
         known["maxRecordsPerTrigger"] = str(options.records_per_batch)
     return spark.readStream.format("rangelog").options(**known).load()
@@ -138,10 +127,6 @@ def transformed(spark: SparkSession, frame: DataFrame, sql: str) -> DataFrame:
     return made
 
 
-def _target_id(cluster: ClusterAddress, target: str) -> int:
-    return cluster.client().describe_stream(target).stream_id if "/" not in target else 0
-
-
 # ---- the command
 
 
@@ -150,22 +135,25 @@ def add_job(jobs: JobTable) -> None:
     jobs.add(
         Job(
             "replay",
-            "Append a stream's records, changed by SQL, to another stream, each exactly once.",
+            "Append a stream's or topic's records, changed by SQL, to another stream or topic, each exactly once.",
             [
                 "replay clicks --to clicks-copy --checkpoint /data/checkpoints/clicks-copy",
+                "replay clicks --to shop/clicks --checkpoint /data/checkpoints/shop-clicks",
                 _LONG_EXAMPLE,
             ],
             _arguments,
             _run,
-            "Run again with the same checkpoint it goes on where it was, also after a crash. The target has one writer:\n"
-            "a replay fences any other.",
+            "Run again with the same checkpoint it goes on where it was, also after a crash. A stream has one writer: a\n"
+            "replay into it fences any other. Into a topic it writes beside others, a micro-batch in few transactions.",
         )
     )
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="FROM", help="a stream, or a topic NAMESPACE/NAME")
-    parser.add_argument("--to", required=True, metavar="STREAM", dest="target")
+    parser.add_argument(
+        "--to", required=True, metavar="STREAM", dest="target", help="a stream, or a topic NAMESPACE/NAME"
+    )
     parser.add_argument(
         "--checkpoint", required=True, metavar="DIR", help="a folder for this replay alone, path or URL"
     )
