@@ -32,7 +32,6 @@ from pdctl.units import Duration, Size, Start, show_bytes, show_ms, show_time
 from rangelog import context
 from rangelog._append.batch_builder import check_record
 from rangelog._client import Client
-from rangelog.spark.options import parse_options
 from rangelog.tier import file_store, opening
 from rangelog.tier.object_store import check_key
 from rangelog_cli.local.plan import ClusterPlan, make_plan, read_plan, write_plan
@@ -334,15 +333,6 @@ def run_record(data: bytes) -> bool:
     return True
 
 
-def run_spark_options(data: bytes) -> bool:
-    """Options of the data source, a `key=value` each line."""
-    lines = [line.partition("=") for line in text_of(data).split("\n")]
-    options = parse_options({key: value for key, _, value in lines})
-    assert options.records_per_partition > 0
-    assert bool(options.topic) != bool(options.stream)
-    return True
-
-
 # ---- errors from a server
 
 
@@ -436,14 +426,6 @@ TARGETS = (
     Target("lines", lambda: [b"one\ntwo\r\n\nlast", b"\r\n" * 5, b"x" * 300], run_lines),
     Target("rendering", lambda: [b"key and value", bytes(range(256)), b'\xff{"a": 1}\r\n'], run_rendering, ci_inputs=80),
     Target("record", lambda: [b"value", b"12345678\xff\xff", b"abc"], run_record),
-    Target(
-        "spark-options", lambda: [
-            b"pd=a:1\nstream=s\nstart=earliest\nend=7\nrecords_per_partition=10",
-            b'pd=a:1\ntopic=n/t\nstart={"cut":1,"topic_id":7,"offsets":{"1":250,"2":0}}\nend=2026-01-31T12:00:00+01:00',
-        ],
-        run_spark_options, None,
-        words("payload=", "true", "start=", "\n", "=", "end=" + "9" * 5_000, "read_preference=cold_only", "path=x", "token=t"),
-    ),
     Target("grpc-status", status_seeds, run_status, None, (change_status,)),
 )  # fmt: skip
 __all__ = ["TARGETS", "ConfigInvalid"]

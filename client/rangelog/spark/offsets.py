@@ -10,6 +10,7 @@ every version of rangelog that reads version 1 takes these texts for the same po
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from rangelog_core.limits import OFFSET_MAX
 VERSION = 1
 _MARK = "rangelog"
 _ID_MAX = (1 << 64) - 1
+_SHARD_ID = re.compile("[0-9]{1,20}")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class QueryOffsets:
         topics = {}
         for name, each in _rows(kept, "topics"):
             cut = each.get("cut")
-            if not isinstance(cut, Mapping) or not all(str(shard).isdigit() for shard in cut):
+            if not isinstance(cut, Mapping) or not all(_SHARD_ID.fullmatch(str(shard)) for shard in cut):
                 raise InvalidArgument(f"the checkpoint's offsets of topic {name[:100]!r} have no cut")
             topics[name] = Cut(_number(each, "id"), {int(shard): _number(cut, shard) for shard in cut})
         return cls(streams, topics, _number(kept, "skipped"))

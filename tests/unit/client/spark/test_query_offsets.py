@@ -66,6 +66,7 @@ def test_offsets_survive_their_text() -> None:
         ({"rangelog": 1, "streams": {"a": {"id": 3, "from": 0}}}, errors.InvalidArgument, "'offset' is no number"),
         ({"rangelog": 1, "streams": {"a": {"id": 3, "from": 0, "offset": -1}}}, errors.InvalidArgument, "'offset'"),
         ({"rangelog": 1, "topics": {"t": {"id": 3, "cut": {"x": 1}}}}, errors.InvalidArgument, "have no cut"),
+        ({"rangelog": 1, "topics": {"t": {"id": 3, "cut": {"\u00b2": 1}}}}, errors.InvalidArgument, "have no cut"),
         ({"rangelog": 1, "topics": {"t": {"id": 3, "cut": {}}}}, errors.InvalidArgument, "1 to"),
     ],
 )
