@@ -37,8 +37,8 @@ integration: $(READY) ## real processes on loopback: two files at a time, then t
 	$(PYTEST) -n 2 --dist loadfile -m "not alone" tests/integration
 	$(PYTEST) -m alone tests/integration
 
-spark: $(READY) ## Spark over hot and tiered ranges
-	$(PYTEST) tests/spark
+spark: $(READY) ## Spark over hot and tiered ranges: two files at a time, the longest first
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder tests/spark
 
 check: $(READY) ## format, lint, types, import contracts, stubs, lock file, house rules, site
 	$(PY) -m ruff format --check --quiet .

@@ -34,6 +34,13 @@ QUICK = {
 }
 """For short jobs: less is compiled; one task after a shuffle."""
 START_MS = 1_357_000_000_000
+LONG = ("test_spark_kills.py", "test_spark_clusters.py", "test_spark_filters.py")
+"""Files that begin first, so that two workers end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the long files first."""
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
 
 @pytest.fixture(scope="session", autouse=True)
