@@ -114,7 +114,8 @@ class HotRange:
         if isinstance(last, OffsetOutOfRange | UnsupportedVersion):
             raise last
         raise Unavailable(
-            f"no replica of range {self.source.stream_id}/{self.source.index} can be read: {last.message}"
+            f"no replica of range {self.source.stream_id}/{self.source.index} can be read ({last.message}); "
+            "see `pdctl server list`"
         ) from last
 
     def _pushed_fetch(self, connection: DataConnection, offset: int, wanted: tuple[int, int, int]) -> PushedFetch:

@@ -291,6 +291,10 @@ class SpanReader(ABC, Generic[_T]):
                 self._proved_end = min(self._proved_end, fetched.sealed_end_offset)  # a committed end overrides it
             if fetched.batches or not more_is_known:
                 break
+            if not sealed and fetched.durable_offset > known and await self._prove_more(source):
+                return (
+                    None  # the known end cuts a batch, which replicas that were all started again show as a whole only
+                )
             hot.next_replica()  # this one lacks records that are known to exist
         else:
             raise Unavailable(f"the replicas of range {source.index} that answer are behind; trying again")
@@ -303,8 +307,7 @@ class SpanReader(ABC, Generic[_T]):
             return await self._from_batches(opened, self.position, end), end
         if fetched.sealed_end_offset is not None or not sealed:
             if fetched.durable_offset > self.position:  # perhaps of a writer that died before its confirm
-                proved = await self._view.proved_end(self._connections, source)
-                self._proved_end = max(self._proved_end, proved.offset)
+                await self._prove_more(source)
             else:
                 self._idle_count += 1
                 hot.next_replica()  # perhaps only this one is behind
@@ -313,6 +316,12 @@ class SpanReader(ABC, Generic[_T]):
             else:
                 self._refresh_beside()
         return None
+
+    async def _prove_more(self, source: common_pb2.Range) -> bool:
+        """Ask for the end of an open range; return whether it is beyond what was proved before."""
+        known, proved = self._proved_end, await self._view.proved_end(self._connections, source)
+        self._proved_end = max(known, proved.offset)
+        return self._proved_end > known
 
     def _watched(self) -> StreamWatch:
         """The watch of the stream, which this reader joins when it first waits."""

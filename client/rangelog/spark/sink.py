@@ -13,6 +13,7 @@ other writer of its stream.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import secrets
 from collections.abc import Iterator
@@ -32,13 +33,14 @@ from rangelog.spark.encoding import Encoder, check_schema
 from rangelog.spark.reading import client_of
 from rangelog.spark.sink_options import SinkOptions
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
-from rangelog_core.errors import ConfigInvalid, RangelogError, StreamNotFound, TopicKindForbids
+from rangelog_core.errors import ConfigInvalid, RangelogError, StreamNotFound, TopicKindForbids, Unavailable
 from rangelog_core.limits import MIB
 
 INLINE_BYTES_MAX = 1 * MIB
 """A task's output up to this goes through the driver; above it into a staging stream."""
 _STAGED_AT_ONCE_BYTES = 4 * MIB
 _COMMITTERS_MAX = 16
+_log = logging.getLogger("rangelog.sink")
 _committers: dict[tuple[int, str, str | None, str], SinkCommitter] = {}
 """Of this process, by cluster and sink: Spark calls each commit of a query in the same process."""
 
@@ -120,8 +122,19 @@ class _Sink:
 class StreamSink(DataSourceStreamArrowWriter):
     """The sink of a streaming query."""
 
-    def __init__(self, sink: _Sink) -> None:
-        self._sink = sink
+    def __init__(self, sink: _Sink | Unavailable) -> None:
+        """Spark makes one for the tasks of each micro-batch, one for its commit, and one for its abort.
+
+        `sink`: of a cluster that does not answer, the error. Tasks and commits raise it; an abort needs no cluster, and only
+        where it succeeds does Spark show why the micro-batch failed.
+        """
+        self._given = sink
+
+    @property
+    def _sink(self) -> _Sink:
+        if isinstance(self._given, Unavailable):
+            raise self._given
+        return self._given
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Encode and stage a task's rows."""
@@ -169,12 +182,15 @@ class BatchSink(DataSourceArrowWriter):
             raise error.with_traceback(None) from None
 
     def abort(self, messages: list[Any]) -> None:
-        """Delete what was staged, but for a named write: it may have been decided, and another run of it goes on from there."""
-        try:
-            if not self._sink.options.write_id:
+        """Delete what was staged, but for a named write: it may have been decided, and another run of it goes on from there.
+
+        Where that fails, the streams stay: the error that the user is to see is the one of the write.
+        """
+        if not self._sink.options.write_id:
+            try:
                 self._clean(messages, keeps_control=False)
-        except RangelogError as error:
-            raise error.with_traceback(None) from None
+            except RangelogError as error:
+                _log.warning("streams of a failed write stay, see `pdctl stream list --prefix spark-sink-`: %s", error)
 
     def _clean(self, messages: list[Any], *, keeps_control: bool) -> None:
         client = self._sink.client()
@@ -188,7 +204,10 @@ class BatchSink(DataSourceArrowWriter):
 
 
 def sink_of(options: SinkOptions, schema: StructType, *, overwrite: bool) -> _Sink:
-    """Return what the parts of a write share. Raises ConfigInvalid, StreamNotFound, TopicNotFound, TopicKindForbids."""
+    """Return what the parts of a write share.
+
+    Raises ConfigInvalid, StreamNotFound, TopicNotFound, TopicKindForbids, Unavailable.
+    """
     if overwrite:
         raise ConfigInvalid(
             "a stream or topic cannot be overwritten: use mode('append'), and trim or truncate it first if need be"

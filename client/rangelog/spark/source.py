@@ -34,7 +34,7 @@ from rangelog.spark.options import Options, parse_options
 from rangelog.spark.sink_options import parse_sink_options
 from rangelog.spark.stream_options import is_for_streaming, parse_stream_options
 from rangelog.spark.where import parse_where
-from rangelog_core.errors import ConfigInvalid, RangelogError
+from rangelog_core.errors import ConfigInvalid, RangelogError, Unavailable
 
 if TYPE_CHECKING:
     from rangelog.spark.topic_planning import TopicSnapshot
@@ -185,6 +185,8 @@ class RangelogSource(DataSource):
 
         try:
             return StreamSink(sink_of(parse_sink_options(self._given, streaming=True), schema, overwrite=overwrite))
+        except Unavailable as error:
+            return StreamSink(error)
         except RangelogError as error:
             raise error.with_traceback(None) from None
 
