@@ -293,7 +293,7 @@ class SpanReader(ABC, Generic[_T]):
                 break
             if not sealed and fetched.durable_offset > known and await self._prove_more(source):
                 return (
-                    None  # the known end cuts a batch, which replicas that were all started again show as a whole only
+                    None  # `known` cuts a batch, and replicas that were all started again show a batch as a whole only
                 )
             hot.next_replica()  # this one lacks records that are known to exist
         else:

@@ -96,6 +96,11 @@ class SinkCommitter:
                     await self._leave()
                     raise
 
+    @property
+    def last(self) -> Decision | None:
+        """What is known to be appended last, or decided on: after `commit` that of its number, or of a later one."""
+        return self._control_log.last
+
     async def close(self) -> None:
         """End the writers. Idempotent."""
         async with self._lock:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
-from rangelog_core.errors import Corruption, InvalidArgument, UnsupportedVersion
+from rangelog_core.errors import Corruption, InvalidArgument, PreconditionFailed, UnsupportedVersion
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 
 PIECE, BATCH, DECISION, CHUNK, DONE = b"piece", b"batch", b"decision", b"chunk", b"done"
@@ -67,6 +67,11 @@ class Decision:
         """The staged batches of all spans."""
         return sum(span.batches for span in self.spans)
 
+    @property
+    def records(self) -> int:
+        """The records of all spans."""
+        return sum(span.records for span in self.spans)
+
     def encode(self) -> bytes:
         """Return the value of its record. Raises InvalidArgument if there are too many tasks."""
         spans = [[s.attempt, s.stream, s.stream_id, s.start, s.end, s.batches, s.records] for s in self.spans]
@@ -85,6 +90,21 @@ class Decision:
             return cls(_whole(body["number"]), _whole(body["target_from"]), spans)
         except (ValueError, KeyError, TypeError) as error:
             raise Corruption(f"a decision of a sink does not decode: {error!r}") from error
+
+    def check_repeat(self, number: int, records: int) -> None:
+        """Check a batch of work that is committed again, where this is the last decision: it must be the same one, by its size.
+
+        Raises PreconditionFailed: whoever repeats an earlier one, or another one, would not have it appended.
+        """
+        if (number, records) == (self.number, self.records):
+            return
+        appended = (
+            f"with {self.records} rows, not {records}" if number == self.number else f"and {self.number} after it"
+        )
+        raise PreconditionFailed(
+            f"micro-batch {number} of this query was appended before, {appended}: the checkpoint is an older copy, or the "
+            "query returns other rows when it is run again; give it a new checkpoint, or accept that with check_repeats=false"
+        )
 
     def copied(self, marks: Iterable[Mark], *, cut: bool = False) -> int | None:
         """Return how many of its batches are in the target, which has these marks; None if that cannot be seen.

@@ -33,7 +33,14 @@ from rangelog.spark.encoding import Encoder, check_schema
 from rangelog.spark.reading import client_of
 from rangelog.spark.sink_options import SinkOptions
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
-from rangelog_core.errors import ConfigInvalid, RangelogError, StreamNotFound, TopicKindForbids, Unavailable
+from rangelog_core.errors import (
+    ConfigInvalid,
+    PreconditionFailed,
+    RangelogError,
+    StreamNotFound,
+    TopicKindForbids,
+    Unavailable,
+)
 from rangelog_core.limits import MIB
 
 INLINE_BYTES_MAX = 1 * MIB
@@ -118,6 +125,12 @@ class _Sink:
         outputs = [message.output for message in messages]
         return self.client().run(self.committer(query).commit(number, outputs))
 
+    def check_repeat(self, number: int, messages: list[TaskOutput], query: str) -> None:
+        """Check a micro-batch that was appended before. Raises PreconditionFailed: rows of it may never have been appended."""
+        last = self.committer(query).last
+        if last is not None and self.options.check_repeats:
+            last.check_repeat(number, sum(message.output.records for message in messages))
+
 
 class StreamSink(DataSourceStreamArrowWriter):
     """The sink of a streaming query."""
@@ -150,8 +163,8 @@ class StreamSink(DataSourceStreamArrowWriter):
     def commit(self, messages: list[Any], batchId: int) -> None:  # Spark's name
         """Append the micro-batch, unless an earlier run of the query has."""
         try:
-            if messages:
-                self._sink.commit(batchId, messages, messages[0].query)
+            if messages and not self._sink.commit(batchId, messages, messages[0].query):
+                self._sink.check_repeat(batchId, messages, messages[0].query)
         except RangelogError as error:
             raise error.with_traceback(None) from None
 

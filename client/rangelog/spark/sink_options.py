@@ -7,11 +7,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rangelog.spark.options import flag
 from rangelog_core.errors import ConfigInvalid
 from rangelog_core.ids import check_name
 from rangelog_core.topic_names import parse_topic_name
 
-_KNOWN = ("pd", "stream", "topic", "token", "write_id")
+_KNOWN = ("pd", "stream", "topic", "token", "write_id", "check_repeats")
+_ONLY = {True: ("check_repeats",), False: ("write_id",)}
+"""What only a streaming query has, and only a write."""
 _OF_SPARK = ("path", "checkpointlocation", "queryname")
 _WRITE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
@@ -27,6 +30,8 @@ class SinkOptions:
         token: The cluster's token, if it requires one.
         write_id: Of `df.write`: a name of the write. To run a write again by the same name appends nothing if it was committed
             before, and completes it if it was cut off. "": each run is a write of its own.
+        check_repeats: Of `df.writeStream`: a micro-batch that was appended before must have as many rows as it had then, since
+            others would never be appended. False: it counts as done whatever it has, for queries that are not deterministic.
     """
 
     pd: str
@@ -34,12 +39,13 @@ class SinkOptions:
     topic: str
     token: str | None
     write_id: str = ""
+    check_repeats: bool = True
 
 
 def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Return the options of these strings. Raises ConfigInvalid, which names the option; InvalidArgument for a bad name."""
     options = {name.lower(): value for name, value in given.items()}
-    known = [name for name in _KNOWN if not (streaming and name == "write_id")]
+    known = [name for name in _KNOWN if name not in _ONLY[not streaming]]
     for name in options:
         if name not in known and name not in _OF_SPARK:
             raise ConfigInvalid(
@@ -65,4 +71,5 @@ def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOpti
         topic=str(parse_topic_name(topic)) if topic else "",
         token=options.get("token"),
         write_id=write_id,
+        check_repeats=flag("check_repeats", options.get("check_repeats", "true")),
     )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangelog._sink.decision import BATCH, DECISION, DONE, PIECE, ControlLog, Decision, Joining, StagedSpan, split
-from rangelog_core.errors import Corruption, InvalidArgument, UnsupportedVersion
+from rangelog_core.errors import Corruption, InvalidArgument, PreconditionFailed, UnsupportedVersion
 
 A, B, FOREIGN = 11, (1 << 64) - 1, 33
 
@@ -104,6 +104,16 @@ def test_the_log_knows_the_last_decision() -> None:
     log.note(3, PIECE, b"")
     log.note(4, DECISION, Decision(5, 0, ()).encode())
     assert (log.last_offset, log.done) == (4, False)
+
+
+def test_only_the_last_batch_of_work_is_repeated_and_has_as_many_records() -> None:
+    """What another one has would never be appended."""
+    decided = Decision(7, 0, (span(1, 2), span(2, 3)))
+    decided.check_repeat(7, decided.records)
+    with pytest.raises(PreconditionFailed, match=rf"7 .* with {decided.records} rows, not {decided.records + 1}"):
+        decided.check_repeat(7, decided.records + 1)
+    with pytest.raises(PreconditionFailed, match="micro-batch 6 .* and 7 after it"):
+        decided.check_repeat(6, decided.records)
 
 
 def test_a_control_stream_holds_nothing_else() -> None:

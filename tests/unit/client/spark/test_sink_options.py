@@ -25,6 +25,8 @@ def test_options_are_read_whatever_their_case(monkeypatch: pytest.MonkeyPatch) -
         ({"stream": "s"}, False, "no placement driver is given"),
         ({"pd": "h:1", "stream": "s", "start": "0"}, False, "unknown option 'start' to write"),
         ({"pd": "h:1", "stream": "s", "write_id": "x"}, True, "unknown option 'write_id'"),
+        ({"pd": "h:1", "stream": "s", "check_repeats": "false"}, False, "unknown option 'check_repeats'"),
+        ({"pd": "h:1", "stream": "s", "check_repeats": "no"}, True, "check_repeats is true or false"),
         ({"pd": "h:1", "stream": "s", "write_id": "a b"}, False, "write_id is up to 100 letters"),
         ({"pd": "h:1", "topic": "n/t", "stream": "s"}, True, "both a stream and a topic"),
     ],
