@@ -127,3 +127,18 @@ async def test_unreachable_object_store(cluster_factory: Callable[..., Cluster])
         assert await read_all(client, "s") == [b"%d" % n for n in range(100)]
         _, ranges = await client.metadata.ranges("s", 0)
         assert not ranges[0].hot_dropped
+
+
+async def test_an_end_inside_a_batch_after_all_replicas_were_started_again(cluster: Cluster) -> None:
+    """Replicas that have no word of a writer since their start show a batch as a whole only; the reader has the rest proved."""
+    async with await rangelog.connect(cluster.connect_string) as client:
+        await client.create_stream("s")
+        async with client.writer("s") as writer:
+            await writer.append_batch([b"%d" % n for n in range(100)])
+        stream_id = (await client.describe_stream("s")).stream_id
+        for name in cluster.range_servers:
+            await asyncio.to_thread(cluster.kill, name)
+        for name in cluster.range_servers:
+            await asyncio.to_thread(cluster.start_member, name)
+        found = [record async for chunk in client.internal.records("s", stream_id, 20, 50) for record in chunk]
+        assert [record.offset for record in found] == list(range(20, 50))

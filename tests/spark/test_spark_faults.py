@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 COUNT = 1_200
-TASKS = 12
+TASKS = 6
 """Of one read: more than run at once."""
 ENDS_S = 120
 COLUMNS = "key binary, value binary"
