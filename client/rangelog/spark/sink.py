@@ -35,7 +35,6 @@ from rangelog.spark.sink_options import SinkOptions
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
 from rangelog_core.errors import (
     ConfigInvalid,
-    PreconditionFailed,
     RangelogError,
     StreamNotFound,
     TopicKindForbids,

@@ -112,7 +112,7 @@ def test_only_the_last_batch_of_work_is_repeated_and_has_as_many_records() -> No
     decided.check_repeat(7, decided.records)
     with pytest.raises(PreconditionFailed, match=rf"7 .* with {decided.records} rows, not {decided.records + 1}"):
         decided.check_repeat(7, decided.records + 1)
-    with pytest.raises(PreconditionFailed, match="micro-batch 6 .* and 7 after it"):
+    with pytest.raises(PreconditionFailed, match=r"micro-batch 6 .* and 7 after it"):
         decided.check_repeat(6, decided.records)
 
 
