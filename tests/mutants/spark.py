@@ -56,6 +56,8 @@ SPARK: tuple[Mutant, ...] = (
           "    return Cut(at.topic_id, begun), 0\n", _OFFSETS_TEST),
     _rare("query-hides-losses", "records of a topic that were trimmed unread are left out without a word", _TOPICS,
           "    if lost and options.fails_on_loss:\n", "    if False:\n", _OFFSETS_TEST),
+    Mutant("reader-waits-for-half-a-batch", "an end inside a batch is never read after all replicas were started again",
+           (Edit("rangelog._read.reader", "if not sealed and fetched.durable_offset > known and await", "if False and await"),), test="tests/integration/test_sdk_faults.py"),
     Mutant("sink-repeats-by-number", "a micro-batch with a number that was appended before is taken for that one",
            (Edit("rangelog._sink.decision", "        if (number, records) == (self.number, self.records):\n",
                  "        if number == self.number:\n"),), test="tests/unit/client/sink/test_decision.py"),
