@@ -106,4 +106,4 @@ class KafkaSide(Side):
 
     def pids(self) -> Mapping[str, int]:
         """See Side."""
-        return self._system.pids()
+        return dict(self._system.pids())

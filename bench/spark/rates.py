@@ -60,7 +60,7 @@ def effort_of(count: int, *, quick: bool) -> Effort:
     count -= count % 1_000
     written = int(count / WRITTEN_PART) // 1_000 * 1_000
     records = {SMALL: count, LARGE: count // 5}
-    return Effort(records, {SMALL: written, LARGE: written // 5}, 3.0 if quick else 10.0, 4.0 if quick else 20.0)
+    return Effort(records, {SMALL: written, LARGE: written // 5}, 3.0 if quick else 5.0, 4.0 if quick else 15.0)
 
 
 def run(parts: Sequence[str], effort: Effort, rounds: int, *, with_kafka: bool) -> list[Measurement]:
