@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes build/bench-peers/java/{kafka,bookkeeper}: the jars that the two poms pin, fetched by Maven into build/bench-peers
-# only, checked against jars.sha256, and their compiled clients. Where there is no JDK 17, Maven or network,
-# or a jar is another one, the peer is left out with a word: exit code 0.
+# Makes build/bench-peers/java/{kafka,bookkeeper,spark-kafka}: the jars that the poms pin, fetched by Maven into
+# build/bench-peers only, checked against jars.sha256, and the compiled clients of the first two. Where there is no JDK 17, Maven
+# or network, or a jar is another one, the peer is left out with a word: exit code 0.
 set -u
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 HERE=$ROOT/bench/peers/java
@@ -18,7 +18,7 @@ for program in java javac mvn; do
     fi
 done
 
-for peer in kafka bookkeeper; do
+for peer in kafka bookkeeper spark-kafka; do
     at=$BUILD/$peer
     wanted=$(cat "$HERE/$peer"/* "$HERE/driver"/* "$HERE/../install_java.sh" | sha256sum)
     [ "$(cat "$at/.installed" 2>/dev/null)" = "$wanted" ] && continue
@@ -36,8 +36,9 @@ for peer in kafka bookkeeper; do
         rm -rf "$at/lib"
         continue
     fi
-    if ! javac --release 17 -J-XX:-UsePerfData -cp "$at/lib/*" -d "$at/classes" "$HERE/driver"/*.java "$HERE/$peer"/*.java \
-        >"$at/javac.log" 2>&1; then
+    if ls "$HERE/$peer"/*.java >/dev/null 2>&1 &&
+        ! javac --release 17 -J-XX:-UsePerfData -cp "$at/lib/*" -d "$at/classes" "$HERE/driver"/*.java "$HERE/$peer"/*.java \
+            >"$at/javac.log" 2>&1; then
         say "$peer: the client does not compile, so not measured (${at#"$ROOT"/}/javac.log)"
         continue
     fi

@@ -41,6 +41,11 @@ class Kafka(JavaSystem):
         self._ports = dict(zip(NODES, ports[: len(NODES)], strict=True))
         self._quorum_ports = dict(zip(NODES, ports[len(NODES) :], strict=True))
 
+    @property
+    def addresses(self) -> str:
+        """Of its servers, as clients take them."""
+        return ",".join(f"{HOST}:{port}" for port in self._ports.values())
+
     async def start(self) -> None:
         """See System."""
         require("kafka")
@@ -54,7 +59,7 @@ class Kafka(JavaSystem):
             self._spawn(node)
         for port in self._ports.values():
             await listening(port, _START_S_MAX)
-        await self.start_driver([], "KafkaLog", ",".join(f"{HOST}:{port}" for port in self._ports.values()))
+        await self.start_driver([], "KafkaLog", self.addresses)
 
     def _file(self, node: int) -> Path:
         return self._servers.directory / f"node{node}.properties"

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +11,7 @@ import pytest
 import rangelog.sync
 from rangelog_cli.local.processes import Cluster, wait_until
 from tests.spark.conftest import Streams
+from tests.spark.killable import Driver
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -25,50 +22,10 @@ KILLS_AT = [300]
 ENDS_S = 120.0
 
 
-class Driver:
-    """One run of the driver, in a process group of its own."""
-
-    def __init__(self, cluster: Cluster, folder: Path, kind: str, source: str, target: str) -> None:
-        arguments = [cluster.connect_string, source, kind, target, str(folder / "checkpoint")]
-        self.log = folder / "driver.log"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, str(DRIVER), *arguments], stdout=log, stderr=log, start_new_session=True
-            )
-
-    def kill(self) -> None:
-        """Kill the driver, its JVM and their Python workers."""
-        workers = self._workers()
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        for pid in workers:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def kill_workers(self) -> int:
-        """Kill the processes in which tasks and commits run; return how many."""
-        workers = self._workers()
-        for pid in workers:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return len(workers)
-
-    def _workers(self) -> list[int]:
-        """The Python processes below the JVM; they are in process groups of their own."""
-        parents: dict[int, int] = {}
-        for path in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-        found = {self.process.pid}
-        while more := {pid for pid, parent in parents.items() if parent in found} - found:
-            found |= more
-        workers: list[int] = []
-        for pid in found:
-            with suppress(OSError):
-                if b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    workers.append(pid)
-        return workers
+def copying(cluster: Cluster, folder: Path, kind: str, source: str, target: str) -> Driver:
+    """Start the driver."""
+    arguments = [cluster.connect_string, source, kind, target, str(folder / "checkpoint")]
+    return Driver([sys.executable, str(DRIVER), *arguments], folder / "driver.log")
 
 
 def target_of(client: rangelog.sync.Client, kind: str, name: str) -> Callable[[], list[tuple[bytes | None, bytes]]]:
@@ -89,21 +46,21 @@ def test_killed_drivers_and_workers_lose_and_repeat_nothing(
     filled = streams.fill(source, RECORDS)
     found = target_of(client, kind, name)
     for count in KILLS_AT:
-        driver = Driver(cluster, tmp_path, kind, source, name)
+        driver = copying(cluster, tmp_path, kind, source, name)
         try:
             wait_until(lambda count=count: len(found()) >= count, ENDS_S, f"the driver is slow: {driver.log}")
         finally:
             driver.kill()
     before = len(found())
     assert before < RECORDS, "the driver was done before it was killed"
-    driver = Driver(cluster, tmp_path, kind, source, name)
+    driver = copying(cluster, tmp_path, kind, source, name)
     try:
         wait_until(lambda: len(found()) > before, ENDS_S, f"the driver is slow: {driver.log}")
         assert driver.kill_workers()
         driver.process.wait(ENDS_S)  # those of tasks are started anew; without that of the commits the query ends
     finally:
         driver.kill()
-    driver = Driver(cluster, tmp_path, kind, source, name)
+    driver = copying(cluster, tmp_path, kind, source, name)
     try:
         assert driver.process.wait(ENDS_S) == 0, driver.log.read_text()[-2_000:]
     finally:
