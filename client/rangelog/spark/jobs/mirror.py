@@ -29,7 +29,7 @@ NULL_VALUE_HEADER = "kafka-null-value"
 STARTS = ("earliest", "latest")
 _EXAMPLES = (
     """mirror --kafka 127.0.0.1:9092 --topic clicks --to clicks --checkpoint /data/checkpoints/clicks \\
-    --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0""",
+    --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0""",
     """mirror --kafka k1:9092,k2:9092 --topic clicks --to clicks --checkpoint s3a://lake/clicks --follow \\
     --kafka-option kafka.security.protocol=SSL""",
 )

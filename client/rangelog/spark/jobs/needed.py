@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 _ADVICE = {
     "kafka": (
-        "Spark's Kafka source is not there: run with --packages org.apache.spark:spark-sql-kafka-0-10_{scala}:{spark}"
+        "Spark's Kafka source is not there: run with --packages org.apache.spark:spark-sql-kafka-0-10_{scala}:{spark}, "
+        "or the newest version before it that there is"
     ),
     "delta": (
         "Delta is not there: run with --packages io.delta:delta-spark_{scala}:VERSION, the VERSION of Delta that is made for "
