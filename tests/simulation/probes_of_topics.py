@@ -36,6 +36,7 @@ ANSWERS = {
     Standing.FORGOTTEN: "a batch was asked for long after its ack",
 }
 RARE = (
+    "a batch was refused by a shard that is closed",
     "a scale that nobody carried out was cancelled",
     "a truncation waited for a snapshot",
     "a truncation went on once snapshots covered it",

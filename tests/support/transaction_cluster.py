@@ -21,7 +21,7 @@ from rangelog_broker.hosting.journals import TRANSACTIONS, coordinator_machine
 from rangelog_broker.journal.joint_machine import JointMachine
 from rangelog_broker.journal.journal import Journal
 from rangelog_broker.journal.part import JournalPart
-from rangelog_broker.transactions.coordinator import TransactionCoordinator
+from rangelog_broker.transactions.coordinator import COMMITTING, TransactionCoordinator
 from rangelog_broker.transactions.service import TransactionsService
 from rangelog_core.errors import NotOwner, RangelogError, RecordTooLarge, RequestTimeout, WriterClosed
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
@@ -138,6 +138,12 @@ class TransactionCluster:
             await self._client.create_stream(name, StreamConfig(range_size_bytes_max=1 << 20))
         journal = self._journals[number] = await Journal.open(self._client, name, partial(coordinator_machine, number))
         self._parts[number] = JournalPart(journal, TRANSACTIONS)
+
+    @property
+    def merges(self) -> bool:
+        """Whether a coordinator has yet to note a merge: until then it decides no further commit of that id."""
+        unfinished = (each for part in self._parts.values() for _, each in part.machine.unfinished())
+        return any(each.state == COMMITTING for each in unfinished)
 
     def find(self, number: int) -> JournalPart[TransactionCoordinator]:
         """See TransactionJournals."""

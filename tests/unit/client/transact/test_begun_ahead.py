@@ -38,8 +38,8 @@ async def busy(program: Transactional) -> None:
 
 
 async def until_merged(cluster: TransactionCluster, count: int) -> None:
-    """Return once so many merges were carried out."""
-    await until(lambda: len(cluster.merged) >= count)
+    """Return once so many merges were carried out, and their coordinator knows it."""
+    await until(lambda: len(cluster.merged) >= count and not cluster.merges)
 
 
 def test_only_what_begins_at_once_is_begun_ahead() -> None:
