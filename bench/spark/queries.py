@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 BATCH, STREAM, LATENCY, SINK = "batch", "stream", "latency", "sink"
 PARTS = (BATCH, STREAM, LATENCY, SINK)
 TRIGGERS = {"every second": "1 second", "as fast as it goes": "0 seconds"}
+STEPS = ("triggerExecution", "latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
+"""Of a micro-batch, as Spark names them."""
 BATCHES = 10
 TASKS = 2
 TIMED_BYTES = 1_024
@@ -124,10 +126,12 @@ def time_rows(side: Side, trigger: str, effort: Effort, folder: Path) -> Measure
         used = meter.stop()
     finally:
         query.stop()
+    steps = _steps([each for each in query.recentProgress if each["numInputRows"]])
     stamps = [(seen_ns, *STAMP.unpack(head)) for seen_ns, rows in heads for head in rows]
     _check(side, LATENCY, sorted(number for _, number, _ in stamps), list(range(count)))
     details = latency_details((seen_ns - due_ns) / 1e9 for seen_ns, _, due_ns in stamps)
     details |= {"micro_batches": len(heads), "cores_of_others": used["cores_of_others"], "cores": used["cores"]}
+    details |= steps
     return Measurement(side.name, side.setting, f"{LATENCY}, {trigger}", TIMED_BYTES, details["p50"], MS, details)
 
 
@@ -160,8 +164,17 @@ def _rate_of_batches(
     took_s = sum(each["durationMs"]["triggerExecution"] for each in steady) / 1e3
     found = _rate(side, metric, size, count, took_s * count / rows, used)
     found.details["micro_batches"] = len(progress)
-    for step in ("latestOffset", "queryPlanning", "getBatch", "addBatch", "walCommit", "commitOffsets", "commitBatch"):
-        found.details[f"{step}_ms"] = round(sum(each["durationMs"].get(step, 0) for each in steady) / len(steady), 1)
+    found.details |= _steps(steady)
+    return found
+
+
+def _steps(progress: Sequence[Any]) -> dict[str, float]:
+    """How long a micro-batch takes in ms, and each of its steps, on average."""
+    found: dict[str, float] = {}
+    for step in STEPS:
+        found[f"{step}_ms"] = round(
+            sum(each["durationMs"].get(step, 0) for each in progress) / max(1, len(progress)), 1
+        )
     return found
 
 

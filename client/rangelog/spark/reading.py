@@ -149,8 +149,11 @@ def _rows(
 
 
 def _emit(gathered: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield them as one batch; as several of EMIT_BYTES where a row group of an object makes it much larger."""
     if gathered:
-        yield from pa.Table.from_batches(gathered).combine_chunks().to_batches()
+        table = pa.Table.from_batches(gathered).combine_chunks()
+        fits = table.num_rows if table.nbytes <= 2 * EMIT_BYTES else table.num_rows * EMIT_BYTES // table.nbytes
+        yield from table.to_batches(max_chunksize=max(1, fits))
 
 
 def arrow_schema(*, payload: bool) -> pa.Schema:
