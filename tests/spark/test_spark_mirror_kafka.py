@@ -116,7 +116,9 @@ def test_a_mirror_whose_driver_is_killed_has_each_record_once_and_in_order(
         begun = client.end_offset(TARGET)
         driver = mirroring(kafka, cluster, tmp_path)
         try:
-            wait_until(lambda begun=begun: client.end_offset(TARGET) > begun + BATCH, ENDS_S, f"it is slow: {driver.log}")
+            wait_until(
+                lambda begun=begun: client.end_offset(TARGET) > begun + BATCH, ENDS_S, f"it is slow: {driver.log}"
+            )
             assert driver.process.poll() is None, "it was done before it was killed"
         finally:
             driver.kill()
