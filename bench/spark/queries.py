@@ -164,7 +164,7 @@ def _rate_of_batches(
     took_s = sum(each["durationMs"]["triggerExecution"] for each in steady) / 1e3
     found = _rate(side, metric, size, count, took_s * count / rows, used)
     found.details["micro_batches"] = len(progress)
-    found.details |= _steps(steady)
+    found.details.update(_steps(steady))
     return found
 
 
