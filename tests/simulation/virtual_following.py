@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -51,7 +52,7 @@ Rows = dict[tuple[int, int], bytes]
 """(stream id, offset), or (shard id, offset) → value."""
 
 
-class Query:
+class Query(ABC):
     """One query's checkpoint, as text, and what it was given."""
 
     def __init__(self, clients: Clients, **given: str) -> None:
@@ -116,21 +117,21 @@ class Query:
         """Find the ends."""
         return await find_ends(client, options, needs_heads=True)
 
+    @abstractmethod
     def reached(self, start: QueryOffsets, reached: QueryOffsets, ends: Ends, budget: int | None) -> None:
         """Judge how far a micro-batch is to go."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def read(self, client: Client, options: StreamOptions, span: BatchSpan, rows: Rows) -> None:
         """Read one span."""
-        raise NotImplementedError
 
+    @abstractmethod
     def committed(self, start: QueryOffsets, end: QueryOffsets, rows: Rows) -> None:
         """Judge a whole micro-batch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def may_miss(self, key: tuple[int, int]) -> bool:
         """Whether a record may be gone since it was read."""
-        raise NotImplementedError
 
 
 class StreamQuery(Query):
