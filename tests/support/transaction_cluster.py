@@ -6,12 +6,13 @@ Shards are lists here: what a producer stages is kept by the number of its trans
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
 from rangelog import StreamConfig
 from rangelog._produce.producer import TopicProducer
+from rangelog._produce.record_rows import Row
 from rangelog._produce.waiters import ProducerAck
 from rangelog._produce.wire import StageWire
 from rangelog._transact.transactional import Transactional
@@ -41,6 +42,7 @@ class FakeStager:
         self.epoch = epoch
         self.fails: RangelogError | None = None
         self.refuses: RangelogError | None = None
+        self._untold: RangelogError | None = None
         self._staged = staged
         self._topic_id = topic_id
         self._shard_count = shard_count
@@ -62,6 +64,15 @@ class FakeStager:
         """As TopicProducer."""
         if self.fails is not None:
             raise self.fails
+        untold, self._untold = self._untold, None
+        if untold is not None:
+            raise untold
+
+    def send_rows(self, rows: Sequence[Row]) -> None:
+        """As TopicProducer."""
+        for row in rows:
+            future = self.submit(row[0], key=row[1])
+            self._untold = self._untold or future.exception()
 
     async def send(self, value: bytes, **options: Any) -> ProducerAck:
         """As TopicProducer."""

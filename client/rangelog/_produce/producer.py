@@ -23,7 +23,7 @@ from rangelog._append.batch_builder import BATCH_BYTES_MAX, check_record
 from rangelog._append.within import within
 from rangelog._produce.core import ProducerCore, RecordsAcked, RecordsRefused
 from rangelog._produce.owner_lookup import OwnerLookup
-from rangelog._produce.record_rows import RecordRows, checked_row
+from rangelog._produce.record_rows import RecordRows, Row, checked_row
 from rangelog._produce.runner import ProducerRunner
 from rangelog._produce.shard_link import Pace
 from rangelog._produce.sticky_shard import StickyShard
@@ -99,11 +99,9 @@ class TopicProducer:
         self.producer_id = _OWN_IDS | secrets.randbits(63) if producer_id is None else producer_id
         self.producer_epoch = producer_epoch
         encode_producer(Producer(self.producer_id, producer_epoch, 0))
-        self._notes = (
-            TimeNotes(watermarks, self.producer_id, producer_epoch, self._all_settled)
-            if watermarks is not None
-            else None
-        )
+        self._notes: TimeNotes | None = None
+        if watermarks is not None:
+            self._notes = TimeNotes(watermarks, self.producer_id, producer_epoch, self._all_settled)
         self._append_timeout_s = append_timeout_s
         self._open_timeout_s = open_timeout_s
         self._inflight_bytes_max = inflight_bytes_max
@@ -156,16 +154,9 @@ class TopicProducer:
         compression = self._map.topic.config.stream.compression
         self._codec = CODEC_ZSTD if compression == common_pb2.COMPRESSION_ZSTD else CODEC_NONE
         self._runner = ProducerRunner(
-            self._core,
-            self._map,
-            self._owners,
-            self._budget,
-            self,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            pace=self._pace,
-            wire=self._wire,
-        )
+            self._core, self._map, self._owners, self._budget, self,
+            producer_id=self.producer_id, producer_epoch=self.producer_epoch, pace=self._pace, wire=self._wire,
+        )  # fmt: skip
         self._sticky = StickyShard(self._core, self._runner.lacks_owner, BATCH_BYTES_MAX)
         self._accepting = True
 
@@ -302,14 +293,23 @@ class TopicProducer:
         """
         if not self._accepting or self._pending_bytes >= self._pending_bytes_max:
             self._refuse()
-        row = checked_row(value, key, headers, timestamp)
+        self._take(checked_row(value, key, headers, timestamp), shard)
+
+    def send_rows(self, rows: Iterable[Row]) -> None:
+        """Send valid records without waiting, as `send_nowait` does: about a batch of them, after `ready`. Not for programs."""
+        if not self._accepting or self._pending_bytes >= self._pending_bytes_max:
+            self._refuse()
+        for row in rows:
+            self._take(row, None)
+
+    def _take(self, row: Row, shard: int | None) -> None:
         size_bytes = row[4]
         if self._gathered_bytes + size_bytes > BATCH_BYTES_MAX:
             self._flush()
         if shard is not None:
             position = 0
-        elif key is not None:
-            position = key_position(key)
+        elif row[1] is not None:
+            position = key_position(row[1])
         else:
             position = self._sticky.position(size_bytes, begins_turn=not self._flush_due)
         order = self._core.append(position, size_bytes, shard)

@@ -7,12 +7,15 @@ same order, with the same timestamps.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import repeat
 
 from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES, check_record
-from rangelog_core.batch import encode_batch
+from rangelog_core import record_codec
+from rangelog_core.batch import check_record_headers, decode_columns, encode_batch
 from rangelog_core.batch_extension import Producer, Tag, encode_extension, encode_producer
+from rangelog_core.errors import RecordTooLarge
 from rangelog_core.limits import RECORD_SIZE_BYTES_MAX
 
 Row = tuple[bytes, bytes | None, bytes, int, int]
@@ -33,6 +36,28 @@ def checked_row(
         if size_bytes <= RECORD_SIZE_BYTES_MAX:
             return value, key, b"", time.time_ns() // 1_000_000, size_bytes + RECORD_OVERHEAD_BYTES
     return check_record(value, key, headers, timestamp)
+
+
+def rows_of(data: bytes) -> list[Row]:
+    """Return the records of an encoded batch, in order, valid as `checked_row` has them.
+
+    Raises ProtocolViolation, Corruption, UnsupportedVersion; RecordTooLarge.
+    """
+    columns = decode_columns(data)
+    count = columns.header.count
+    headers: Iterable[bytes] = repeat(b"")
+    if columns.header_offsets is not None:
+        check_record_headers(columns, 0, count)
+        headers = record_codec.cut(columns.headers, columns.header_offsets, 0, count)
+    rows = [
+        (value, key, header, timestamp_ms, len(value) + len(key or b"") + len(header) + RECORD_OVERHEAD_BYTES)
+        for (_, timestamp_ms, key, value, _), header in zip(
+            record_codec.iterate_records(columns, None, 0, count), headers, strict=False
+        )
+    ]
+    if max([row[4] for row in rows], default=0) > RECORD_SIZE_BYTES_MAX + RECORD_OVERHEAD_BYTES:
+        raise RecordTooLarge(f"a batch has a record beyond the limit of {RECORD_SIZE_BYTES_MAX} bytes")
+    return rows
 
 
 class RecordRows:

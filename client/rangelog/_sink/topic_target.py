@@ -17,14 +17,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from rangelog._client import Client
+from rangelog._produce.record_rows import rows_of
 from rangelog._sink.decision import CHUNK, ControlLog, Decision, SinkChunk
 from rangelog._sink.target import Note
-from rangelog._transact.transaction import Transaction
 from rangelog._transact.transactional import Transactional
-from rangelog_core.batch import decode_records
 from rangelog_core.errors import PreconditionFailed, RangelogError, TopicNotFound, Unavailable
 from rangelog_core.limits import MIB
-from rangelog_core.record import Record
 
 CHUNK_BYTES = 16 * MIB
 """Encoded batches of one transaction: they are held in memory."""
@@ -103,8 +101,7 @@ class TopicTarget:
             if transaction.number != chunk.transaction:
                 raise Unavailable(f"transaction {chunk.transaction} of {self._id!r} was aborted before it was used")
             for data in batches:
-                for record in decode_records(data):
-                    await self._submit(transaction, record)
+                await transaction.submit_rows(self._name, rows_of(data))
             await transaction.commit()
         except PreconditionFailed as error:  # it was open for too long, or a shard ended under it
             raise Unavailable(f"transaction {chunk.transaction} of {self._id!r} was aborted: {error}") from error
@@ -117,11 +114,6 @@ class TopicTarget:
             while not await program.is_merged(program.name.number) and time.monotonic() < deadline:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_S[1])
-
-    async def _submit(self, transaction: Transaction, record: Record) -> None:
-        await transaction.submit(
-            self._name, record.value, key=record.key, headers=record.headers, timestamp=record.timestamp_ms
-        )
 
     @property
     def _open(self) -> Transactional:

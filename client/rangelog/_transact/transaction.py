@@ -16,11 +16,14 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from rangelog._append.batch_builder import RECORD_OVERHEAD_BYTES
 from rangelog._produce.producer import TopicProducer
+from rangelog._produce.record_rows import Row
 from rangelog._produce.waiters import ProducerAck
 from rangelog._produce.wire import StageWire
 from rangelog._transact.begun_ahead import BegunAhead
 from rangelog_core.errors import (
+    AppendTimeout,
     InvalidArgument,
     MemberNotFound,
     PreconditionFailed,
@@ -213,6 +216,11 @@ class Transaction:
         future.add_done_callback(self._note)
         return future
 
+    async def submit_rows(self, topic: str, rows: Sequence[Row]) -> None:
+        """Send valid records, about a batch of them, without futures. Errors as `submit`. Not for programs."""
+        producer = await self._running(topic, sum([row[4] for row in rows]) - RECORD_OVERHEAD_BYTES * len(rows))
+        producer.send_rows(rows)
+
     async def commit_positions(self, member: GroupMember) -> None:
         """Make the positions of a group's member part of the transaction: behind all records that it has handed out.
 
@@ -264,7 +272,12 @@ class Transaction:
         """
         if self._stage is not _Stage.IN_DOUBT:
             self._check_open()
-            await self._program.flush()
+            try:
+                await self._program.flush()
+            except AppendTimeout:
+                raise
+            except RangelogError as error:  # of a record without a future, which is told once
+                self._refused = self._refused or error
             await asyncio.sleep(0)  # the callbacks of futures have run
             self._check_open()
             if self._refused is not None:

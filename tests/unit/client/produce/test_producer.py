@@ -9,6 +9,7 @@ import pytest
 
 import rangelog
 from rangelog._produce.producer import TopicProducer
+from rangelog._produce.record_rows import checked_row
 from rangelog.errors import (
     AppendTimeout,
     InvalidArgument,
@@ -84,6 +85,29 @@ async def test_many_records_without_a_future_are_acked_by_a_flush(connect: Conne
         assert sum(len(shard.batches) for shard in topic.current) < 2_000
         assert producer._pending_bytes == 0 and not producer._rows
         assert producer._budget.bytes_in_flight == 0 and producer._budget.batches_in_flight == 0
+
+
+async def test_rows_are_records(connect: Connect) -> None:
+    """Rows go where records go, with their keys, headers and timestamps, by several batches in flight."""
+    async with FakeTopic(4) as topic, connect(topic).producer() as producer:
+        keys = [b"key %d" % (number % 7) if number % 3 else None for number in range(30_000)]
+        rows = [checked_row(b"%d" % number, key, {"h": b"x"}, number) for number, key in enumerate(keys)]
+        for low in range(0, len(rows), 10_000):
+            await producer.ready()
+            producer.send_rows(rows[low : low + 10_000])
+        await producer.flush()
+        found = [each for shard in topic.current for each in shard.records]
+        assert sorted((each.timestamp_ms, each.key, each.value, each.headers["h"]) for each in found if each.key) == [
+            (number, key, b"%d" % number, b"x") for number, key in enumerate(keys) if key
+        ]
+        assert sorted(each.timestamp_ms for each in found) == list(range(len(rows)))
+        for shard in topic.current:
+            assert all(shard.keys.low <= key_position(each.key) < shard.keys.high for each in shard.records if each.key)
+        with pytest.raises(Overloaded):
+            for _ in range(1_000):
+                producer.send_rows([checked_row(bytes(MIB), None, None, 0)])
+    with pytest.raises(WriterClosed):
+        producer.send_rows(rows)
 
 
 async def test_a_flush_waits_for_what_was_sent_before_it(connect: Connect) -> None:

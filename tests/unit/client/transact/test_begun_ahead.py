@@ -30,9 +30,10 @@ async def one(program: Transactional, value: bytes = b"a") -> int:
     return transaction.number
 
 
-async def busy(program: Transactional) -> None:
+async def busy(cluster: TransactionCluster, program: Transactional) -> None:
     """Make so many that the next one is begun, number `BACK_TO_BACK + 2`."""
     for number in range(BACK_TO_BACK + 1):
+        await until_merged(cluster, number)  # while a merge is under way, a commit begins none
         assert await one(program) == number + 1
     assert program.ahead.is_begun
 
@@ -67,7 +68,7 @@ def test_what_is_begun_is_taken_once_and_in_time() -> None:
 async def test_a_busy_program_calls_once_for_each_transaction(cluster: TransactionCluster) -> None:
     """Its commits begin the next ones, which are staged and committed like others; the close aborts the last one."""
     async with cluster.program() as program:
-        await busy(program)
+        await busy(cluster, program)
         cluster.names.clear()
         for number in range(10):
             assert await one(program, b"%d" % number) == BACK_TO_BACK + 2 + number
@@ -84,7 +85,7 @@ async def test_a_busy_program_calls_once_for_each_transaction(cluster: Transacti
 async def test_what_was_begun_long_ago_is_asked_for(cluster: TransactionCluster) -> None:
     """It has its whole time-out again, from then on."""
     async with cluster.program() as program:
-        await busy(program)
+        await busy(cluster, program)
         program.ahead._begun_until_s = 0.001
         transaction = program.transaction()
         cluster.names.clear()
@@ -98,7 +99,7 @@ async def test_what_was_begun_long_ago_is_asked_for(cluster: TransactionCluster)
 async def test_what_was_begun_and_aborted_is_passed_over(cluster: TransactionCluster, lost: bool) -> None:
     """By its time-out or an administrator; also where the program never heard that it was begun."""
     async with cluster.program() as program:
-        await busy(program)
+        await busy(cluster, program)
         if lost:
             await until_merged(cluster, BACK_TO_BACK + 1)
             cluster.lose_answers = {"CommitTransaction"}
@@ -116,7 +117,7 @@ async def test_what_was_begun_and_aborted_is_passed_over(cluster: TransactionClu
 async def test_a_repeated_commit_begins_the_next_one_once(cluster: TransactionCluster) -> None:
     """The answer was lost: the repeat says the same, and how fresh the next one is counts from the first try."""
     async with cluster.program() as program:
-        await busy(program)
+        await busy(cluster, program)
         await until_merged(cluster, BACK_TO_BACK + 1)
         transaction = program.transaction()
         await transaction.begin()
@@ -135,7 +136,7 @@ async def test_a_repeated_commit_begins_the_next_one_once(cluster: TransactionCl
 async def test_a_refused_commit_begins_nothing(cluster: TransactionCluster) -> None:
     """It was aborted: that is remembered until the program begins the next one."""
     async with cluster.program() as program:
-        await busy(program)
+        await busy(cluster, program)
         transaction = program.transaction()
         await transaction.begin()
         await transaction.send("t", b"a", shard=0)
@@ -152,7 +153,7 @@ async def test_a_refused_commit_begins_nothing(cluster: TransactionCluster) -> N
 async def test_a_commit_of_nothing_begins_nothing(cluster: TransactionCluster) -> None:
     """It is merged at once, and would be forgotten."""
     async with cluster.program() as program:
-        await busy(program)
+        await busy(cluster, program)
         async with program.transaction() as transaction:
             pass
         assert not program.ahead.is_begun
@@ -162,7 +163,7 @@ async def test_a_commit_of_nothing_begins_nothing(cluster: TransactionCluster) -
 async def test_a_later_instance_ends_what_was_begun(cluster: TransactionCluster) -> None:
     """The earlier one learns of it at its commit, if not before."""
     async with cluster.program() as program:
-        await busy(program)
+        await busy(cluster, program)
         async with cluster.program() as later:
             with pytest.raises(ProducerFenced):
                 await one(program)

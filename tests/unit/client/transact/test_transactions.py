@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rangelog import Transactional
+from rangelog._produce.record_rows import checked_row
 from rangelog._transact import transaction as module
 from rangelog.errors import (
     AppendTimeout,
@@ -332,6 +333,24 @@ async def test_a_refused_record_is_never_left_out(cluster: TransactionCluster, p
         pass
 
 
+async def test_a_refused_row_is_never_left_out(cluster: TransactionCluster, program: Transactional) -> None:
+    """Rows have no futures, and a producer tells their error once: every commit of the transaction raises it."""
+    transaction = program.transaction()
+    await transaction.begin()
+    await transaction.submit_rows("t", [checked_row(b"a", None, None, 0)])
+    cluster.stagers[0].refuses = ShardEnded("it has ended")
+    await transaction.submit_rows("t", [checked_row(b"b", None, None, 0), checked_row(b"c", None, None, 0)])
+    cluster.stagers[0].refuses = None
+    for _ in range(3):
+        with pytest.raises(ShardEnded):
+            await transaction.commit()
+    await transaction.abort()
+    assert cluster.merged == []
+    async with program.transaction() as following:
+        await following.submit_rows("t", [checked_row(b"d", b"key", None, 0)])
+    assert cluster.staged[-1] == (2, b"d")
+
+
 async def test_batches_in_doubt_begin_a_new_epoch(cluster: TransactionCluster, program: Transactional) -> None:
     """A commit whose records are not staged in time aborts the block, and later records have another epoch."""
     with pytest.raises(AppendTimeout):
@@ -355,6 +374,9 @@ async def test_a_transaction_over_its_limits(
     await transaction.send("t", b"12345678")
     with pytest.raises(InvalidArgument, match="limit is 10"):
         await transaction.submit("t", b"123")
+    with pytest.raises(InvalidArgument, match="limit is 10"):
+        await transaction.submit_rows("t", [checked_row(b"1", b"k", None, 0), checked_row(b"", b"k", None, 0)])
+    await transaction.submit_rows("t", [])
     assert cluster.staged == [(1, b"12345678")]
     await transaction.commit()
     monkeypatch.undo()
