@@ -211,6 +211,8 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         if self._checks.begin(self.raftCurrentTerm, self.raftCommitIndex) is not None:
             self._send_check()
             self._checks.finish(self.raftLastApplied)
+            if not self._nodes:
+                self.peers.wake()  # alone: the read is allowed already, and is answered with the next tick
 
     def _send_check(self) -> None:
         asked = self._checks.round

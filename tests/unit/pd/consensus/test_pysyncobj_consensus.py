@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,18 @@ async def test_one_member_keeps_its_state_over_restarts(tmp_path: Path) -> None:
         await consensus.close()
         await consensus.close()
     assert (tmp_path / "raft" / "snapshot").exists()
+
+
+async def test_one_member_answers_without_waiting_for_a_tick(tmp_path: Path) -> None:
+    """A read and a command are answered at once, however long the member waits for messages, which never come."""
+    consensus = await led(single(tmp_path, Tape()))
+    raft = consensus._raft
+    assert raft is not None
+    raft._timings = replace(raft._timings, tick_s=60.0)
+    for number in range(10):
+        await consensus.barrier(timeout_s=10)
+        assert await consensus.propose(b"x", timeout_s=10) == b"%d" % (number + 1)
+    await consensus.close()
 
 
 async def test_oversized_commands_are_refused_and_the_largest_pass(tmp_path: Path) -> None:
