@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spark_side import STAMP, Side, random_values
+from appender import STAMP
+from spark_side import Side, random_values
 
 from rangelog_cli.bench.measurement import MS, RECORDS_PER_S, Measurement, latency_details
 from rangelog_cli.bench.meter import CLIENT, Meter
