@@ -6,7 +6,7 @@ code. What is not here: `two-disks` is the promise's own bound, not a choice.
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Edit, Mutant
+from tests.mutants.mutant import Edit, Mutant, rare
 from tests.mutants.repacks import REPACKS
 from tests.mutants.spark import SPARK
 
@@ -42,9 +42,7 @@ def _topic(name: str, harm: str, module: str, old: str, new: str, *, first_seed:
 
 
 def _rare(name: str, harm: str, module: str, old: str, new: str, test: str) -> Mutant:
-    return Mutant(
-        name, harm, (Edit(module, old, new),), test=test if test.startswith("tests/") else f"tests/unit/broker/{test}"
-    )
+    return rare(name, harm, module, old, new, test if test.startswith("tests/") else f"broker/{test}")
 
 
 _COMMITTER_TEST = "tests/unit/client/sink/test_committer.py"
@@ -391,7 +389,7 @@ MUTANTS: tuple[Mutant, ...] = (
            first_seed=137, every=_LOSES),
     # ---- transactions
     _topic("transact-commit-unflushed", "a commit does not wait until its records are staged", _PROGRAM,
-           "            await self._program.flush()\n            await asyncio.sleep(0)", "            await asyncio.sleep(0)"),
+           "                await self._program.flush()\n            except AppendTimeout", "                pass\n            except AppendTimeout"),
     _topic("transact-staged-ack-early", "a staged batch is acked as it is appended to the side log",
            f"{_SHARDS}.transactional", "        self._waiting[producer] = [(reply, request_id)]\n",
            "        self._waiting[producer] = []\n        reply.acked(request_id, 0)\n"),

@@ -30,3 +30,10 @@ class Mutant:
     def and_also(self, module: str, old: str, new: str) -> Mutant:
         """Return it with a further edit."""
         return replace(self, edits=(*self.edits, Edit(module, old, new)))
+
+
+def rare(name: str, harm: str, module: str, old: str, new: str, test: str) -> Mutant:
+    """Return a mutant of one edit that a test catches: a file below tests/unit, or one that begins with "tests/"."""
+    return Mutant(
+        name, harm, (Edit(module, old, new),), test=test if test.startswith("tests/") else f"tests/unit/{test}"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Edit, Mutant
+from tests.mutants.mutant import Edit, Mutant, rare
 
 _STATE = "rangelog_pd.state.repacks"
 _PACKER = "rangelog.tier.repacking"
@@ -14,12 +14,8 @@ def _repack(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
     return Mutant(name, harm, (Edit(module, old, new),), first_seed=1, every=3)
 
 
-def _rare(name: str, harm: str, module: str, old: str, new: str, test: str) -> Mutant:
-    return Mutant(name, harm, (Edit(module, old, new),), test=f"tests/unit/{test}")
-
-
 REPACKS: tuple[Mutant, ...] = (
-    _rare("repack-of-what-is-gone", "a repack counts although one of its objects was trimmed or repacked", _STATE,
+    rare("repack-of-what-is-gone", "a repack counts although one of its objects was trimmed or repacked", _STATE,
           "        if replaced is None or replaced.state != common_pb2.OBJECT_STATE_COMMITTED:\n", "        if False:\n",
           "pd/state/test_pd_repacks.py"),
     _repack("repack-beside", "the objects that were repacked go on counting", _STATE,
@@ -34,17 +30,17 @@ REPACKS: tuple[Mutant, ...] = (
             "            yield table.set_column(5, table.field(5), pa.nulls(table.num_rows, pa.binary()))\n"),
     _repack("repack-keeps-the-revision", "a manifest goes on naming objects that were repacked", "rangelog_core.manifest",
             "self.record_count + self.repack_count\n", "self.record_count\n"),
-    _rare("repack-of-half-a-range", "a repack leaves some objects of its ranges", _STATE,
+    rare("repack-of-half-a-range", "a repack leaves some objects of its ranges", _STATE,
           "    if ranges[0].start_offset < first.start_offset or not sealed or last.end_offset != found.end_offset:\n",
           "    if False:\n", "pd/state/test_pd_repacks.py"),
-    _rare("repack-in-two-pages", "a manifest names an object and those that it replaced", "rangelog_core.net.manifest_calls",
+    rare("repack-in-two-pages", "a manifest names an object and those that it replaced", "rangelog_core.net.manifest_calls",
           "        if now.repack_count == begun.repack_count:\n", "        if True:\n",
           "range_server/tier/test_manifest_upkeep.py"),
-    _rare("repack-ends-readers", "a reader ends at an object that was replaced since it was listed", _COLD,
+    rare("repack-ends-readers", "a reader ends at an object that was replaced since it was listed", _COLD,
           "        except ObjectNotFound:  # of an object that another has replaced since it was listed\n"
           "            return await self._read(stream.stream_id, position, end())\n",
           "        except ObjectNotFound:\n            raise\n", "client/read/test_cold_reader.py"),
-    _rare("repack-misleads-times", "a start by time goes back into the range before", _COLD,
+    rare("repack-misleads-times", "a start by time goes back into the range before", _COLD,
           "            return max(position, group.start_offset)\n", "            return int(group.start_offset)\n",
           "client/read/test_cold_reader.py"),
 )  # fmt: skip

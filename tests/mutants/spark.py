@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Edit, Mutant
+from tests.mutants.mutant import Edit, Mutant, rare
 
 _FOLLOWING = "rangelog.spark.following"
 _TOPICS = "rangelog.spark.following_topics"
@@ -22,7 +22,7 @@ def _topic(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
 
 
 def _rare(name: str, harm: str, module: str, old: str, new: str, test: str) -> Mutant:
-    return Mutant(name, harm, (Edit(module, old, new),), test=f"tests/unit/client/spark/{test}")
+    return rare(name, harm, module, old, new, f"client/spark/{test}")
 
 
 SPARK: tuple[Mutant, ...] = (
