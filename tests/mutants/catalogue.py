@@ -389,7 +389,8 @@ MUTANTS: tuple[Mutant, ...] = (
            first_seed=137, every=_LOSES),
     # ---- transactions
     _topic("transact-commit-unflushed", "a commit does not wait until its records are staged", _PROGRAM,
-           "                await self._program.flush()\n            except AppendTimeout", "                pass\n            except AppendTimeout"),
+           "                await self._program.flush()\n            except AppendTimeout",
+           "                pass\n            except AppendTimeout"),
     _topic("transact-staged-ack-early", "a staged batch is acked as it is appended to the side log",
            f"{_SHARDS}.transactional", "        self._waiting[producer] = [(reply, request_id)]\n",
            "        self._waiting[producer] = []\n        reply.acked(request_id, 0)\n"),
