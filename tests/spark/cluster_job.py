@@ -1,7 +1,8 @@
 """What the tests give to spark-submit: copies of a stream, by a batch and by a query. It runs without the project's files.
 
-Arguments: the placement driver; the stream to read; the folder for what it finds and for checkpoints; "whole", or "held" for
-copies that stop in the middle of a task, until the executor of that task is killed.
+Arguments: the placement driver; the stream to read; the folder for what it finds and for checkpoints; "whole", "held" for
+copies that stop in the middle of a task, until the executor of that task is killed, or "outrun" for copies of which the first
+attempt of a task never ends.
 """
 
 import json
@@ -15,16 +16,16 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 
-def copy(session: SparkSession, pd: str, source: str, folder: Path, *, held: bool) -> None:
+def copy(session: SparkSession, pd: str, source: str, folder: Path, mode: str) -> None:
     """Copy the stream to "…-batch" and to "…-query"."""
     frame = session.read.format("rangelog").options(pd=pd, stream=source, records_per_partition=300).load()
-    through(frame, folder / "batch", held=held).write.format("rangelog").options(pd=pd, stream=f"{source}-batch").mode(
+    through(frame, folder / "batch", mode).write.format("rangelog").options(pd=pd, stream=f"{source}-batch").mode(
         "append"
     ).save()
     following = session.readStream.format("rangelog").options(pd=pd, stream=source, startingOffsets="earliest")
     following = following.options(maxRecordsPerTrigger=1_000, records_per_partition=300)
     query = (
-        through(following.load(), folder / "query", held=held)
+        through(following.load(), folder / "query", mode)
         .writeStream.format("rangelog")
         .options(pd=pd, stream=f"{source}-query", checkpointLocation=str(folder / "checkpoint"))
         .trigger(availableNow=True)
@@ -33,21 +34,29 @@ def copy(session: SparkSession, pd: str, source: str, folder: Path, *, held: boo
     query.awaitTermination()
 
 
-def through(frame: DataFrame, mark: Path, *, held: bool) -> DataFrame:
-    """The frame; with `held` the first task with partition 1 stops behind its first rows, once, and leaves its pid."""
+def through(frame: DataFrame, mark: Path, mode: str) -> DataFrame:
+    """The frame; unless "whole", some task with partition 1 stops behind its first rows.
+
+    "held": once, and leaves its pid. "outrun": as first attempt; what comes behind it leaves its number.
+    """
 
     def hold(batches):  # type: ignore[no-untyped-def]
         context = TaskContext.get()
+        is_second = context.partitionId() == 1
         for batch in batches:
             half = batch.num_rows // 2
             yield batch.slice(0, half)
-            if context.partitionId() == 1 and not mark.exists():
+            if is_second and mode == "held" and not mark.exists():
                 mark.with_suffix(".new").write_text(str(os.getpid()))
                 mark.with_suffix(".new").replace(mark)
                 signal.pause()
+            if is_second and mode == "outrun" and context.attemptNumber() == 0:
+                signal.pause()
             yield batch.slice(half)
+        if is_second and mode == "outrun":
+            mark.write_text(str(context.attemptNumber()))
 
-    return frame.mapInArrow(hold, frame.schema) if held else frame
+    return frame.mapInArrow(hold, frame.schema) if mode != "whole" else frame
 
 
 def where(_: object) -> list[list[str]]:
@@ -65,7 +74,7 @@ def main(pd: str, source: str, folder: Path, mode: str) -> None:
         rows = frame.selectExpr("offset", "unix_millis(timestamp)", "hex(key)", "hex(value)").collect()
         places = session.sparkContext.parallelize(range(4), 4).mapPartitions(where).collect()
         (folder / "found.json").write_text(json.dumps({"rows": [list(row) for row in rows], "places": places}))
-    copy(session, pd, source, folder, held=mode == "held")
+    copy(session, pd, source, folder, mode)
     session.stop()
 
 

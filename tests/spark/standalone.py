@@ -24,6 +24,8 @@ from rangelog_cli.local.processes import wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
 _PROJECT = ("rangelog", "pyspark_rangelog", "pdctl", "_editable", "__editable__")
+_HOSTS = (LOOPBACK, "127.0.0.2")
+"""Of the workers: Spark runs a second attempt beside the first one on another host only."""
 _START_S = 60.0
 _STOP_S = 20.0
 SMALL = (
@@ -118,20 +120,22 @@ class Standalone:
         worker = [
             spark_class,
             "org.apache.spark.deploy.worker.Worker",
-            "--host",
-            LOOPBACK,
             "--cores",
             "1",
             "--memory",
             "1g",
+            "--webui-port",
+            "0",
         ]
         env_master = env | {"SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"}
         with running("master", [*master, "--webui-port", "0"], directory, env_master) as (_, log):
             wait_until(lambda: listens(port), _START_S, f"the master does not listen: see {log}")
-            commands = [[*worker, "--webui-port", "0", "--work-dir", f"{directory}/work{n}", url] for n in (1, 2)]
+            commands = [
+                [*worker, "--host", host, "--work-dir", f"{directory}/work{n}", url] for n, host in enumerate(_HOSTS, 1)
+            ]
             with (
-                running("worker1", commands[0], directory, env) as one,
-                running("worker2", commands[1], directory, env) as two,
+                running("worker1", commands[0], directory, env | {"SPARK_LOCAL_IP": _HOSTS[0]}) as one,
+                running("worker2", commands[1], directory, env | {"SPARK_LOCAL_IP": _HOSTS[1]}) as two,
             ):
                 said = "Registering worker"
                 wait_until(lambda: log.read_text().count(said) == 2, _START_S, f"the workers do not come: see {log}")

@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 HERE = Path(__file__).parent
 COUNT = 3_000
 ENDS_S = 150.0
+SPECULATION = ("=true", ".interval=100ms", ".minTaskRuntime=100ms", ".quantile=0.5", ".multiplier=1.1")
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +148,18 @@ def test_an_executor_dies(
         assert process.poll() is None, log.read_text()[-6_000:]
         os.kill(standalone.executor_of(int(mark.read_text())), signal.SIGKILL)
     ends_well(process, log)
+    assert copies(streams, source) == [source.rows, source.rows]
+
+
+def test_a_slow_attempt_is_outrun(
+    machines: Standalone, archive: Path, source: Filled, streams: Streams, cluster: Cluster, tmp_path: Path, start: Any
+) -> None:
+    """Spark starts a task a second time beside itself: rows of both attempts are in the copies once, in order."""
+    job = [str(HERE / "cluster_job.py"), cluster.connect_string, source.name, str(tmp_path), "outrun"]
+    conf = [part for each in SPECULATION for part in ("--conf", f"spark.speculation{each}")]
+    process, log = start(machines.submit(*conf, "--py-files", str(archive), *job), machines.env | at_driver(archive))
+    ends_well(process, log)
+    assert [(tmp_path / copy).read_text() for copy in ("batch", "query")] == ["1", "1"]
     assert copies(streams, source) == [source.rows, source.rows]
 
 
