@@ -1,8 +1,9 @@
-"""What Spark itself makes of a source in Python that reads nothing: the bound of every batch read by such a source.
+"""What Spark itself makes of a source in Python that reads nothing: the bound of every read by such a source.
 
     .venv/bin/python bench/spark/ceiling.py
 
-The source has the columns of rangelog and yields the same batch of about 2 MiB again and again.
+The source has the columns of rangelog and yields the same batch of about 2 MiB again and again. As a stream it has so many new
+rows at each look as a micro-batch of the latency of rates.py has, and asks nobody.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import argparse
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
+from queries import STEPS, steps_of
 
 from rangelog.arrow import HEADERS_TYPE, SCHEMA
 from rangelog.spark import create_session
@@ -26,7 +30,22 @@ from rangelog_cli.bench.meter import CLIENT, Meter
 
 BATCH_BYTES = 1_800 * 1_024
 PARTITIONS = 8
+ROWS_AT_A_TIME = 400
+STREAM_S = 20.0
 STAMP_US = 1_357_000_000_000_000
+
+
+def made(rows: int, size: int) -> pa.RecordBatch:
+    """Return so many rows with values of `size` bytes."""
+    noise = os.urandom(rows * size)
+    columns = [
+        pa.array(range(rows), pa.int64()),
+        pa.array([STAMP_US] * rows, pa.int64()).cast(SCHEMA.field("timestamp").type),
+        pa.nulls(rows, pa.binary()),
+        pa.array([noise[at : at + size] for at in range(0, len(noise), size)], pa.binary()),
+        pa.array([[]] * rows, HEADERS_TYPE),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 class CeilingReader(DataSourceReader):  # type: ignore[misc]
@@ -43,17 +62,29 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield slices of one batch."""
         rows = BATCH_BYTES // self._size
-        noise = os.urandom(rows * self._size)
-        columns = [
-            pa.array(range(rows), pa.int64()),
-            pa.array([STAMP_US] * rows, pa.int64()).cast(SCHEMA.field("timestamp").type),
-            pa.nulls(rows, pa.binary()),
-            pa.array([noise[at : at + self._size] for at in range(0, len(noise), self._size)], pa.binary()),
-            pa.array([[]] * rows, HEADERS_TYPE),
-        ]
-        batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        batch = made(rows, self._size)
         for left in range(self._share, 0, -rows):
             yield batch.slice(0, min(left, rows))
+
+
+class CeilingStream(DataSourceStreamReader):  # type: ignore[misc]
+    """Has ROWS_AT_A_TIME more rows at each look."""
+
+    def initialOffset(self) -> dict[str, int]:
+        """Nothing."""
+        return {"rows": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        """More."""
+        return {"rows": start["rows"] + ROWS_AT_A_TIME}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """One."""
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield them."""
+        yield made(ROWS_AT_A_TIME, 1_024)
 
 
 class CeilingSource(DataSource):  # type: ignore[misc]
@@ -71,6 +102,24 @@ class CeilingSource(DataSource):  # type: ignore[misc]
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader."""
         return CeilingReader(int(self.options["size"]), int(self.options["count"]))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a query."""
+        return CeilingStream()
+
+
+def micro_batches(spark: SparkSession) -> dict[str, float]:
+    """Run micro-batches as fast as they go; return how long one takes, and each of its steps, in ms."""
+
+    def look(batch: DataFrame, _: int) -> None:
+        batch.where("length(value) = 1024").selectExpr("substring(value, 1, 16) AS head").toArrow()
+
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = spark.readStream.format("ceiling").load().writeStream.foreachBatch(look)
+        query = writer.option("checkpointLocation", checkpoint).trigger(processingTime="0 seconds").start()
+        query.awaitTermination(STREAM_S)
+        query.stop()
+        return steps_of(query.recentProgress[10:])
 
 
 def main() -> int:
@@ -92,7 +141,9 @@ def main() -> int:
                 raise RuntimeError(f"{row} in place of {count} rows")
             if number:
                 found[size].append((count / took_s, count / used["cpu_s"][CLIENT]))
+    steps = micro_batches(spark)
     spark.stop()
+    print("ceiling: a micro-batch: " + ", ".join(f"{step} {steps[f'{step}_ms']:.0f} ms" for step in STEPS))
     for size, runs in found.items():
         rate, per_core = (statistics.median(each) for each in zip(*runs, strict=True))
         print(

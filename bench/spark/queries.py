@@ -127,7 +127,7 @@ def time_rows(side: Side, trigger: str, effort: Effort, folder: Path) -> Measure
         used = meter.stop()
     finally:
         query.stop()
-    steps = _steps([each for each in query.recentProgress if each["numInputRows"]])
+    steps = steps_of([each for each in query.recentProgress if each["numInputRows"]])
     stamps = [(seen_ns, *STAMP.unpack(head)) for seen_ns, rows in heads for head in rows]
     _check(side, LATENCY, sorted(number for _, number, _ in stamps), list(range(count)))
     details = latency_details((seen_ns - due_ns) / 1e9 for seen_ns, _, due_ns in stamps)
@@ -165,11 +165,11 @@ def _rate_of_batches(
     took_s = sum(each["durationMs"]["triggerExecution"] for each in steady) / 1e3
     found = _rate(side, metric, size, count, took_s * count / rows, used)
     found.details["micro_batches"] = len(progress)
-    found.details.update(_steps(steady))
+    found.details.update(steps_of(steady))
     return found
 
 
-def _steps(progress: Sequence[Any]) -> dict[str, float]:
+def steps_of(progress: Sequence[Any]) -> dict[str, float]:
     """How long a micro-batch takes in ms, and each of its steps, on average."""
     found: dict[str, float] = {}
     for step in STEPS:

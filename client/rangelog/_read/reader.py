@@ -293,7 +293,7 @@ class SpanReader(ABC, Generic[_T]):
                 break
             if not sealed and fetched.durable_offset > known and await self._prove_more(source):
                 return (
-                    None  # `known` cuts a batch, and replicas that were all started again show a batch as a whole only
+                    None  # `known` cut a batch, of which replicas that were all started again show the whole or nothing
                 )
             hot.next_replica()  # this one lacks records that are known to exist
         else:

@@ -25,7 +25,8 @@ from rangelog_core.errors import OffsetTrimmed, StreamNotFound, TopicNotFound
 from rangelog_core.limits import MIB
 
 EMIT_ROWS = 10_000
-EMIT_BYTES = 1 * MIB
+EMIT_BYTES_MIN, EMIT_BYTES_MAX = MIB // 2, 2 * MIB
+"""From so many bytes on rows are passed on: a writer's batch is just below 1 MiB, and to join two of them copies both."""
 READ_TIMEOUT_S = 60.0
 SHARD_FIELD = pa.field("shard", pa.int64(), nullable=False)
 """The first column of a topic's rows."""
@@ -103,7 +104,7 @@ def stream_reader(
 def read_span(
     options: Options, selection: Selection, stream_id: int, start: int, end: int, shard_id: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the selected rows of [start, end), combined into batches of about EMIT_ROWS rows or EMIT_BYTES bytes.
+    """Yield the selected rows of [start, end), combined into batches of about EMIT_ROWS rows or 1 MiB.
 
     A `shard_id`, of a topic's stream, becomes the first column. Raises as `Reader.chunks`; with a `shard_id` TopicNotFound in
     place of StreamNotFound.
@@ -142,17 +143,17 @@ def _rows(
             gathered.append(shown)
             rows += shown.num_rows
             size += shown.nbytes
-        if rows >= EMIT_ROWS or size >= EMIT_BYTES:
+        if rows >= EMIT_ROWS or size >= EMIT_BYTES_MIN:
             yield from _emit(gathered)
             gathered, rows, size = [], 0, 0
     yield from _emit(gathered)
 
 
 def _emit(gathered: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield them as one batch; as several of EMIT_BYTES where a row group of an object makes it much larger."""
+    """Yield them as one batch; as several of 1 MiB where a row group of an object makes it larger than EMIT_BYTES_MAX."""
     if gathered:
         table = pa.Table.from_batches(gathered).combine_chunks()
-        fits = table.num_rows if table.nbytes <= 2 * EMIT_BYTES else table.num_rows * EMIT_BYTES // table.nbytes
+        fits = table.num_rows if table.nbytes <= EMIT_BYTES_MAX else table.num_rows * MIB // table.nbytes
         yield from table.to_batches(max_chunksize=max(1, fits))
 
 
