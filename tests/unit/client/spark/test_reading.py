@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from rangelog.spark import reading
+from rangelog_core.limits import MIB
 
 
 def rows(first: int, count: int, size: int) -> pa.RecordBatch:
@@ -26,7 +27,7 @@ def rows(first: int, count: int, size: int) -> pa.RecordBatch:
         ([5, 5, 5], 100, 1),
         ([900, 900], 1_024, 1),  # two batches of a range server
         ([30_000], 1_024, 30),  # a row group
-        ([2, 2], 3 * reading.EMIT_BYTES, 4),  # no batch is empty
+        ([2, 2], 3 * MIB, 4),  # no batch is empty
     ],
 )
 def test_rows_come_in_batches_of_about_a_size(counts: list[int], size: int, batches: int) -> None:
