@@ -263,6 +263,7 @@ def test_what_was_trimmed_unread_of_a_topic(client: rangelog.sync.Client, querie
     produce(client, "trimmed-topic", range(100, 300))
     client.topics.scale("trimmed-topic", [0, 1], 3, timeout_s=60)
     client.topics.truncate("trimmed-topic", client.topics.cut("trimmed-topic", "tail"))
+    wait_until(lambda: client.topics.describe("trimmed-topic").state == "active", ENDS_S, "it goes on being truncated")
     produce(client, "trimmed-topic", range(300, 340))
     told = failure(lambda: queries.run(queries.load(topic="trimmed-topic"), "value"))
     assert "trimmed" in told and "set failOnDataLoss=false to go on" in told
