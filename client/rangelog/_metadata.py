@@ -106,15 +106,23 @@ class Metadata:
         return (await self.pd.prove_end(request, timeout_s=timeout_s)).range
 
     async def ranges(
-        self, name: str, from_offset: int, *, stream_id: int = 0, timeout_s: float = CALL_TIMEOUT_S
+        self,
+        name: str,
+        from_offset: int,
+        *,
+        stream_id: int = 0,
+        last_only: bool = False,
+        timeout_s: float = CALL_TIMEOUT_S,
     ) -> tuple[common_pb2.Stream, list[common_pb2.Range]]:
-        """Return a stream and all its ranges that end beyond `from_offset`, in order.
+        """Return a stream and all its ranges that end beyond `from_offset`, in order; with `last_only` the last one alone.
 
         `stream_id`: the id that the name was resolved to before; then the name is for messages only. Raises
         StreamNotFound.
         """
         ranges: list[common_pb2.Range] = []
-        request = pd_pb2.ListRangesRequest(name="" if stream_id else name, stream_id=stream_id, from_offset=from_offset)
+        request = pd_pb2.ListRangesRequest(
+            name="" if stream_id else name, stream_id=stream_id, from_offset=from_offset, last_only=last_only
+        )
         while True:
             try:
                 response = await self.pd.list_ranges(request, timeout_s=timeout_s)

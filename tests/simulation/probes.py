@@ -333,11 +333,12 @@ def _watch_servers(watch: Any, cluster: VirtualCluster) -> None:
 
 
 def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualCluster) -> None:
-    async def refresh(self: StreamView, inner: Any, *args: Any) -> None:
+    async def ask(self: StreamView, inner: Any, *args: Any) -> Any:
         before = self.stream.stream_id
-        await inner(self, *args)
+        answer = await inner(self, *args)
         if before not in (0, self.stream.stream_id):
             cluster.fail(f"{here()} read stream {before} and goes on in its namesake {self.stream.stream_id}")
+        return answer
 
     def close(self: DataConnection, inner: Any, error: RangelogError) -> None:
         if self.closed is None and isinstance(error, WriterFenced):
@@ -356,7 +357,8 @@ def _watch_readers(watch: Any, stack: contextlib.ExitStack, cluster: VirtualClus
             ends.append(end.offset)
         return end
 
-    watch(StreamView, "refresh", refresh)
+    watch(StreamView, "refresh", ask)
+    watch(StreamView, "last_range", ask)
     watch(DataConnection, "_close", close)
     for module in (rangelog._read.reader, rangelog._client, rangelog.spark.planning, rangelog.spark.following):
         stack.enter_context(mock.patch.object(module, "confirmed_end", confirmed_end))

@@ -32,7 +32,7 @@ class Cluster:
         self.pd = self
 
     async def ranges(
-        self, name: str, from_offset: int, *, stream_id: int = 0
+        self, name: str, from_offset: int, *, stream_id: int = 0, last_only: bool = False
     ) -> tuple[common_pb2.Stream, list[common_pb2.Range]]:
         """As Metadata."""
         if stream_id not in (0, self.stream.stream_id):

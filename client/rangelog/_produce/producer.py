@@ -296,7 +296,7 @@ class TopicProducer:
         self._take(checked_row(value, key, headers, timestamp), shard)
 
     def send_rows(self, rows: Iterable[Row]) -> None:
-        """Send valid records without waiting, as `send_nowait` does: about a batch of them, after `ready`. Not for programs."""
+        """Send about a batch of valid records without waiting, as `send_nowait`, after `ready`. For the package's own use."""
         if not self._accepting or self._pending_bytes >= self._pending_bytes_max:
             self._refuse()
         for row in rows:
@@ -414,7 +414,7 @@ class TopicProducer:
     # ---- what becomes of records; called by the runner
 
     def encode(self, sequence: int, orders: Sequence[int]) -> bytes:
-        """Return a batch. Not for programs, as the next three."""
+        """Return a batch. For the package's own use, as the next three."""
         return self._records.encode(orders, Producer(self.producer_id, self.producer_epoch, sequence), self._codec)
 
     def acked(self, acked: RecordsAcked) -> None:

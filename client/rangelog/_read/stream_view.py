@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rangelog._metadata import Metadata, backoff
 from rangelog._read.hot import HotRange
 from rangelog._read.proof import ProvedEnd, proved_end
@@ -40,9 +42,13 @@ class StreamView:
         self._answered = asked
         self.stream, self.ranges = stream, ranges
         self._sealed = [each.state == common_pb2.RANGE_STATE_SEALED for each in self.ranges]
-        if self._connections is not None:
-            for each in ranges:
-                self._connections.learn(each)
+        self._learn(ranges)
+
+    async def last_range(self) -> common_pb2.Range | None:
+        """Ask the placement driver for the last range alone; `ranges` stays as it is. Raises as `refresh`."""
+        self.stream, ranges = await self._metadata.ranges(self.name, 0, stream_id=self.stream.stream_id, last_only=True)
+        self._learn(ranges)
+        return ranges[-1] if ranges else None
 
     def locate(self, position: int) -> Located | None:
         """Return the range that covers `position`, as `protocol.reading.locate` does."""
@@ -53,18 +59,23 @@ class StreamView:
         hot = HotRange(connections, source)
         return await proved_end(hot, self._metadata)
 
+    def _learn(self, ranges: Sequence[common_pb2.Range]) -> None:
+        if self._connections is not None:
+            for each in ranges:
+                self._connections.learn(each)
+
 
 async def confirmed_end(view: StreamView, connections: DataConnections) -> ProvedEnd:
     """Return the end of the acked records; if it is exact, every ack before this call lies below it.
 
     In an open range it is proved (see `rangelog._read.proof`). With a silent replica, or without placement driver and
-    writer, it is the highest confirm offset that the replicas know, and not exact. Raises StreamNotFound, Unavailable.
+    writer, it is the highest confirm offset that the replicas know, and not exact. The stream of `view` is as it is now, its
+    ranges are those of its last refresh. Raises StreamNotFound, Unavailable.
     """
     for attempt in range(_PLANS_MAX):
-        await view.refresh(0)
-        if not view.ranges:
+        last = await view.last_range()
+        if last is None:
             return ProvedEnd(view.stream.next_offset, exact=True)
-        last = view.ranges[-1]
         if last.state == common_pb2.RANGE_STATE_SEALED:
             return ProvedEnd(last.end_offset, exact=True)
         try:

@@ -217,7 +217,7 @@ class Transaction:
         return future
 
     async def submit_rows(self, topic: str, rows: Sequence[Row]) -> None:
-        """Send valid records, about a batch of them, without futures. Errors as `submit`. Not for programs."""
+        """Send valid records, about a batch of them, without futures. Errors as `submit`. For the package's own use."""
         producer = await self._running(topic, sum([row[4] for row in rows]) - RECORD_OVERHEAD_BYTES * len(rows))
         producer.send_rows(rows)
 

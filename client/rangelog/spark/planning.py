@@ -37,6 +37,7 @@ async def plan(client: Client, options: Options, selection: Selection) -> Plan:
     view = StreamView(client.metadata, options.stream, connections=client.connections)
     proved = await confirmed_end(view, client.connections)
     tail = proved.offset
+    await view.refresh(options.start if isinstance(options.start, int) else 0)
     first = view.stream.trim_offset
     stream_id = view.stream.stream_id
     start = await offset_of(client, options, options.stream, stream_id, options.start, first, tail)

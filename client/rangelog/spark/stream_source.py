@@ -51,6 +51,8 @@ class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is asked before Spark does."""
         self._options = options
         self._target: QueryOffsets | None = None
+        self._ends: Ends | None = None
+        """What `latestOffset` found last."""
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint begins."""
@@ -68,6 +70,7 @@ class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return how far the next micro-batch goes; `start` itself if there is nothing new."""
         begun = self._parsed(start)
         ends: Ends = self._run(lambda client: find_ends(client, self._options, needs_heads=True))
+        self._ends = ends
         budget = None if isinstance(limit, ReadAllAvailable) else self._budget(ends)
         try:
             reached = go_on(self._options, begun, ends, budget)
@@ -77,10 +80,12 @@ class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             reached = until(ends, reached, self._target)
         return reached.to_dict()
 
-    def reportLatestOffset(self) -> dict[str, Any]:
-        """Return the ends of all that is read: what lies between them and the query's offset is its backlog."""
-        ends: Ends = self._run(lambda client: find_ends(client, self._options))
-        return ends.offsets().to_dict()
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the ends that `latestOffset` found: what lies between them and the query's offset is its backlog.
+
+        Spark asks right behind it. None: it was not asked yet, and the progress names no end.
+        """
+        return None if self._ends is None else self._ends.offsets().to_dict()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read no further than what is acked now."""

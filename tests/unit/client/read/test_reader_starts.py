@@ -150,9 +150,10 @@ async def test_a_range_that_was_dropped_is_not_taken_for_empty(cluster: Cluster)
     asked = 0
     ranges = cluster.ranges
 
-    async def moved(name: str, from_offset: int, *, stream_id: int = 0) -> Any:
+    async def moved(name: str, from_offset: int, *, stream_id: int = 0, last_only: bool = False) -> Any:
         nonlocal asked
         asked += 1
+        assert last_only
         stream, (source,) = await ranges(name, from_offset, stream_id=stream_id)
         if asked > 1:
             source.state, source.end_offset, source.hot_dropped = common_pb2.RANGE_STATE_SEALED, 3, True
