@@ -1,6 +1,6 @@
 """Appends stamped records to a stream of rangelog at a fixed rate, in a process of its own, as Kafka's Java client does.
 
-    .venv/bin/python bench/spark/appender.py 127.0.0.1:7400 tail-1 1024 1000 15000
+    .venv/bin/python bench/spark/appender.py 127.0.0.1:7100 tail-1 1024 1000 15000
 
 What holds: each record carries its number and when it was due (`time.perf_counter_ns`, one clock for all processes). All are
 acked when it ends.
@@ -37,11 +37,11 @@ async def append(pd: str, stream: str, size: int, rate_per_s: int, count: int) -
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pd")
-    parser.add_argument("stream")
-    parser.add_argument("size", type=int)
-    parser.add_argument("rate_per_s", type=int)
-    parser.add_argument("count", type=int)
+    parser.add_argument("pd", help="a placement driver: host:port")
+    parser.add_argument("stream", help="the stream's name; it exists and nobody writes to it")
+    parser.add_argument("size", type=int, metavar="BYTES", help=f"of a value, at least {STAMP.size}")
+    parser.add_argument("rate_per_s", type=int, metavar="RECORDS_PER_S", help="how many records are due in a second")
+    parser.add_argument("count", type=int, metavar="RECORDS", help="how many there are")
     given = parser.parse_args()
     asyncio.run(append(given.pd, given.stream, given.size, given.rate_per_s, given.count))
 

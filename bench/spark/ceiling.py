@@ -2,14 +2,13 @@
 
     .venv/bin/python bench/spark/ceiling.py
 
-The source has the columns of rangelog and yields the same batch of about 2 MiB again and again. As a stream it has so many new
-rows at each look as a micro-batch of the latency of rates.py has, and asks nobody.
+The source has the columns of rangelog and yields the same batch of about 2 MiB again and again. As a stream it finds
+ROWS_AT_A_TIME new rows each time that Spark asks, about as many as a micro-batch has where rates.py measures latency.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 from queries import STEPS, steps_of
+from spark_side import random_values
 
 from rangelog.arrow import HEADERS_TYPE, SCHEMA
 from rangelog.spark import create_session
@@ -32,17 +32,19 @@ BATCH_BYTES = 1_800 * 1_024
 PARTITIONS = 8
 ROWS_AT_A_TIME = 400
 STREAM_S = 20.0
+BATCHES_SKIPPED = 10
+"""The first micro-batches, which warm up."""
 STAMP_US = 1_357_000_000_000_000
 
 
-def made(rows: int, size: int) -> pa.RecordBatch:
-    """Return so many rows with values of `size` bytes."""
-    noise = os.urandom(rows * size)
+def random_batch(rows: int, size: int) -> pa.RecordBatch:
+    """Return so many rows with values of `size` bytes; at most 8 MiB of them."""
+    (values,) = random_values(size, rows)
     columns = [
         pa.array(range(rows), pa.int64()),
         pa.array([STAMP_US] * rows, pa.int64()).cast(SCHEMA.field("timestamp").type),
         pa.nulls(rows, pa.binary()),
-        pa.array([noise[at : at + size] for at in range(0, len(noise), size)], pa.binary()),
+        pa.array(values, pa.binary()),
         pa.array([[]] * rows, HEADERS_TYPE),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
@@ -62,7 +64,7 @@ class CeilingReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield slices of one batch."""
         rows = BATCH_BYTES // self._size
-        batch = made(rows, self._size)
+        batch = random_batch(rows, self._size)
         for left in range(self._share, 0, -rows):
             yield batch.slice(0, min(left, rows))
 
@@ -84,7 +86,7 @@ class CeilingStream(DataSourceStreamReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield them."""
-        yield made(ROWS_AT_A_TIME, 1_024)
+        yield random_batch(ROWS_AT_A_TIME, 1_024)
 
 
 class CeilingSource(DataSource):  # type: ignore[misc]
@@ -117,9 +119,14 @@ def micro_batches(spark: SparkSession) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = spark.readStream.format("ceiling").load().writeStream.foreachBatch(look)
         query = writer.option("checkpointLocation", checkpoint).trigger(processingTime="0 seconds").start()
-        query.awaitTermination(STREAM_S)
-        query.stop()
-        return steps_of(query.recentProgress[10:])
+        try:
+            query.awaitTermination(STREAM_S)
+        finally:
+            query.stop()
+        counted = query.recentProgress[BATCHES_SKIPPED:]
+    if not counted:
+        raise RuntimeError(f"no more than {BATCHES_SKIPPED} micro-batches in {STREAM_S:g} s: nothing to measure")
+    return steps_of(counted)
 
 
 def main() -> int:
