@@ -9,6 +9,7 @@ ROWS_AT_A_TIME new rows each time that Spark asks, about as many as a micro-batc
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import tempfile
@@ -21,7 +22,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 from queries import STEPS, steps_of
-from spark_side import random_values
 
 from rangelog.arrow import HEADERS_TYPE, SCHEMA
 from rangelog.spark import create_session
@@ -38,13 +38,12 @@ STAMP_US = 1_357_000_000_000_000
 
 
 def random_batch(rows: int, size: int) -> pa.RecordBatch:
-    """Return so many rows with values of `size` bytes; at most 8 MiB of them."""
-    (values,) = random_values(size, rows)
+    """Return so many rows with values of `size` bytes."""
     columns = [
         pa.array(range(rows), pa.int64()),
         pa.array([STAMP_US] * rows, pa.int64()).cast(SCHEMA.field("timestamp").type),
         pa.nulls(rows, pa.binary()),
-        pa.array(values, pa.binary()),
+        pa.array([os.urandom(size) for _ in range(rows)], pa.binary()),
         pa.array([[]] * rows, HEADERS_TYPE),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
