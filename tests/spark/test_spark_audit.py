@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from rangelog import StreamConfig, TopicConfig
 from rangelog.spark.jobs import audit_tasks
 from rangelog.spark.jobs.audit import audit_streams
 from rangelog.spark.jobs.audit_plan import plan_stream
@@ -39,8 +40,11 @@ def doubled(streams: Streams) -> Filled:
 
 def objects_of(streams: Streams, name: str) -> list[Any]:
     """The objects of a stream."""
+    return _objects(streams, streams.client.describe_stream(name).stream_id)
+
+
+def _objects(streams: Streams, stream_id: int) -> list[Any]:
     client = streams.client
-    stream_id = client.describe_stream(name).stream_id
     return list(client.run(client.asynchronous.metadata.objects(stream_id, 0)))
 
 
@@ -131,3 +135,37 @@ def test_an_audit_after_a_trim(address: ClusterAddress, spark: SparkSession, str
         ("trimmed-audit", 300, 1_000, 700),
         ("trimmed-audit-empty", 0, 0, 0),
     ]
+
+
+def test_an_audit_of_topics(run: Any, streams: Streams, cluster: Cluster) -> None:
+    """All shards that a topic ever had, by its name or with all that there is; a table has no such offsets, and is left out."""
+    topics = streams.client.topics
+    topics.create("audited", TopicConfig(stream=StreamConfig(hot_retention_seconds=1, **SMALL_RANGES)), shards=2)
+    streams.client.tables.create("audited-table")
+    with streams.client.producer("audited") as producer:
+        for number in range(COUNT):
+            producer.submit(b"%d" % number * 10, key=b"key-%d" % (number % 7))
+        producer.flush()
+        topics.scale("audited", [0], 2)
+        producer.submit(b"the last", key=b"key-0")
+    code, out, _ = run("audit", "--topic", "audited", "-o", "json")
+    audited = json.loads(out)["streams"]
+    assert code == 0, audited
+    assert [each["name"] for each in audited] == [f"default/audited shard {number}" for number in range(4)]
+    assert sum(each["read_count"] for each in audited) == COUNT + 1
+    assert all(each["digest"] for each in audited)
+    everything = json.loads(run("audit", "-o", "json")[1])["streams"]
+    names = [each["name"] for each in everything]
+    assert len(names) == len(set(names)) and {each["name"] for each in audited} < set(names)
+    assert not [name for name in names if "audited-table" in name]
+    code, _, err = run("audit", "--topic", "audited-table")
+    assert (code, err.count("\n")) == (1, 1) and "table" in err
+    code, _, err = run("audit", "--topic", "no-such-topic")
+    assert (code, err.count("\n")) == (1, 1) and "no-such-topic" in err
+    (stored, *_) = next(found for each in audited if (found := _objects(streams, each["stream_id"])))
+    path = next(cluster.directory.rglob(stored.key))
+    path.write_bytes(path.read_bytes()[:-1])
+    code, out, _ = run("audit", "--topic", "audited")
+    assert (
+        code == 1 and "default/audited shard" in out and f"damaged  [{stored.start_offset}, {stored.end_offset})" in out
+    )

@@ -1,8 +1,8 @@
-"""The job `audit`: is every record of every stream there once, in order, and the same in each tier?
+"""The job `audit`: is every record of every stream and topic there once, in order, and the same in each tier?
 
-For each stream, over all that is readable: the listing of ranges and objects is without gaps; the records that the tiers return
-count up by one; hot and tiered copies are the same wherever both exist; each object's bytes fit its digest. Each stream gets a
-digest that depends on its records and their order only, not on where they are.
+For each stream, and for the stream of each shard of a topic, over all that is readable: the listing of ranges and objects is
+without gaps; the records that the tiers return count up by one; hot and tiered copies are the same wherever both exist; each
+object's bytes fit its digest. A stream's digest depends on its records and their order only, not on where they are.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import functools
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from rangelog.spark.jobs.console import Console
 from rangelog.spark.jobs.fan_out import fan_out
 from rangelog.spark.jobs.job import EXIT_OK, EXIT_WRONG, Job, JobCall, JobTable
 from rangelog.spark.jobs.page import check_writable, page, show_size, show_time, table, tag, write_whole
-from rangelog_core.errors import StreamNotFound
+from rangelog_core.errors import StreamNotFound, TopicNotFound
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +39,7 @@ class StreamAudit:
     """What was found of one stream.
 
     Attributes:
-        name: The stream.
+        name: The stream; of a shard its topic and number: "shop/orders shard 3".
         stream_id: Its id.
         start: The first offset that was readable.
         end: One past the last record that was acked.
@@ -149,19 +150,22 @@ def audit_streams(
     *,
     stream: str | None = None,
     prefix: str | None = None,
+    topic: str | None = None,
     console: Console | None = None,
 ) -> AuditReport:
-    """Audit one stream, those with a prefix, or all.
+    """Audit one stream, those with a prefix, a topic's shards, or all streams and topics.
 
     Args:
         spark: The session.
         cluster: The cluster.
         stream: The name of the one stream.
         prefix: What the names begin with.
+        topic: The topic. A table is none: its log is compacted, so that offsets are missing as they should.
         console: Where to show progress; None: nowhere.
 
     Raises:
-        StreamNotFound: There is no such stream.
+        StreamNotFound, TopicNotFound: There is no such stream or topic.
+        TopicKindForbids: It is a table.
         Unavailable: The placement drivers do not answer.
 
     Example:
@@ -174,15 +178,15 @@ def audit_streams(
     begun_ms = time.time_ns() // 1_000_000
     plans: list[StreamPlan] = []
     client = cluster.client()
-    names = cluster.stream_names(stream, prefix)
+    labels = _labels(cluster, stream, prefix, topic)
     with console.progress("planning", "streams") as show:
-        for name in names:
+        for name, label in labels.items():
             try:
-                plans.append(client.run(plan_stream(client.asynchronous, name)))
+                plans.append(client.run(plan_stream(client.asynchronous, name, label)))
             except StreamNotFound:
                 if stream is not None:
                     raise
-            show(len(plans), len(names))
+            show(len(plans), len(labels))
     work = [{"plan": number} | task for number, plan in enumerate(plans) for task in plan.tasks()]
     done = fan_out(spark, functools.partial(_with_plan, cluster), work, console, "audit")
     of_plan: list[list[dict[str, Any]]] = [[] for _ in plans]
@@ -192,13 +196,25 @@ def audit_streams(
     return AuditReport(cluster.pd, begun_ms, time.time_ns() // 1_000_000, streams)
 
 
+def _labels(cluster: ClusterAddress, stream: str | None, prefix: str | None, topic: str | None) -> dict[str, str]:
+    """Return the names of the streams that are asked for, each with what to call it."""
+    if topic is not None:
+        return cluster.shard_streams(topic, of_records=True)
+    labels = {name: name for name in cluster.stream_names(stream, prefix)}
+    if stream is None and prefix is None:
+        for found in cluster.client().topics.list():
+            with suppress(TopicNotFound):  # deleted meanwhile
+                labels |= cluster.shard_streams(found.name)
+    return labels
+
+
 def _with_plan(cluster: ClusterAddress, item: dict[str, Any]) -> dict[str, Any]:
     return {"plan": item["plan"]} | run_audit_task(cluster, item)
 
 
 def fold(plan: StreamPlan, results: Sequence[dict[str, Any]]) -> StreamAudit:
     """Return what the results of a plan's tasks say together."""
-    audit = StreamAudit(plan.name, plan.stream_id, plan.start, plan.end)
+    audit = StreamAudit(plan.label, plan.stream_id, plan.start, plan.end)
     findings = list(plan.findings)
     blocks: list[Block] = []
     for result in results:
@@ -235,6 +251,7 @@ def add_job(jobs: JobTable) -> None:
                 "audit",
                 "audit --stream flights",
                 "audit --prefix shop. --report audit.html --json audit.json",
+                "audit --topic shop/orders",
             ],
             _arguments,
             _run,
@@ -244,7 +261,8 @@ def add_job(jobs: JobTable) -> None:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    add_streams(parser)
+    which = add_streams(parser)
+    which.add_argument("--topic", metavar="NAME", help="the shards of this topic")
     parser.add_argument("--report", metavar="FILE.html", help="write a page for people")
     parser.add_argument("--json", metavar="FILE", help="write what was found as JSON")
     add_output(parser)
@@ -254,7 +272,9 @@ def _run(call: JobCall) -> int:
     given = call.arguments
     html_file, json_file = check_writable(given.report), check_writable(given.json)
     cluster = call.cluster()
-    report = audit_streams(call.session(), cluster, stream=given.stream, prefix=given.prefix, console=call.console)
+    report = audit_streams(
+        call.session(), cluster, stream=given.stream, prefix=given.prefix, topic=given.topic, console=call.console
+    )
     if html_file is not None:
         write_whole(html_file, report.to_html())
     if json_file is not None:

@@ -61,7 +61,7 @@ class AuditedObject:
 
 @dataclass
 class StreamPlan:
-    """What is to be audited of a stream, and what its listing already shows."""
+    """What is to be audited of a stream, and what its listing already shows. `label`: what people call it."""
 
     name: str
     stream_id: int
@@ -70,6 +70,7 @@ class StreamPlan:
     pieces: list[AuditPiece] = field(default_factory=list)
     objects: list[AuditedObject] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    label: str = ""
 
     def tasks(self) -> list[dict[str, Any]]:
         """Return the work on this stream, as plain values: parts of the records, and objects."""
@@ -88,12 +89,13 @@ class StreamPlan:
         return work + [known | {"kind": "object"} | asdict(each) for each in self.objects]
 
 
-async def plan_stream(client: Client, name: str) -> StreamPlan:
-    """Return the plan of a stream. Raises StreamNotFound, Unavailable."""
+async def plan_stream(client: Client, name: str, label: str = "") -> StreamPlan:
+    """Return the plan of a stream. `label`: what to call it in place of its name. Raises StreamNotFound, Unavailable."""
     view = StreamView(client.metadata, name, connections=client.connections)
     end = (await confirmed_end(view, client.connections)).offset
     stream = view.stream
-    plan = StreamPlan(name, stream.stream_id, min(stream.trim_offset, end), end)
+    plan = StreamPlan(name, stream.stream_id, min(stream.trim_offset, end), end, label=label or name)
+    await view.refresh(plan.start)
     objects = await client.metadata.all_objects(stream.stream_id, plan.start)
     plan.objects = [
         AuditedObject(each.key, each.start_offset, each.end_offset, each.size_bytes, each.digest) for each in objects

@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import rangelog.sync
+from rangelog._topics.topic_calls import TopicCalls, by_name
 from rangelog.context import read_context
 from rangelog.spark.options import Options, parse_options
 from rangelog_core.errors import InvalidArgument, StreamNotFound
+from rangelog_core.ids import shard_stream_name
+from rangelog_core.topic_kinds import check_kind
+from rangelog_core.topic_names import TopicName, parse_topic_name
+from rangelog_proto.v1 import topic_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,23 @@ class ClusterAddress:
         if not found and prefix:
             raise StreamNotFound(f"no stream has a name that starts with {prefix!r}: see `pdctl stream list`")
         return found
+
+    def shard_streams(self, topic: str, *, of_records: bool = False) -> dict[str, str]:
+        """Return the streams of a topic's shards, those that have ended as well: each one's name, and what to call it.
+
+        `of_records`: a table is refused. Raises TopicNotFound, TopicKindForbids, Unavailable.
+        """
+        client = self.client()
+        calls = TopicCalls(client.asynchronous.metadata.pd)
+        named = by_name(parse_topic_name(topic))
+        listed = client.run(calls.shards(named, topic_pb2.SHARD_SELECTION_ALL))
+        if of_records:
+            check_kind(listed.topic, topic_pb2.TOPIC_KIND_RECORDS)
+        name = TopicName(listed.topic.namespace, listed.topic.name)
+        return {
+            shard_stream_name(listed.topic.topic_id, each.shard_id): f"{name} shard {each.shard_id}"
+            for each in listed.shards
+        }
 
 
 def find_cluster(pd: str | None, token: str | None, tier_url: str | None) -> ClusterAddress:

@@ -13,7 +13,6 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import rangelog.sync
 from rangelog._client import Client
 from rangelog.spark.jobs.argument_types import add_output, add_streams, size
 from rangelog.spark.jobs.cluster import ClusterAddress
@@ -24,7 +23,6 @@ from rangelog.spark.jobs.job import EXIT_OK, EXIT_WRONG, Job, JobCall, JobTable
 from rangelog.spark.jobs.page import show_size
 from rangelog.tier.repacking import check_cluster, plan_repacks
 from rangelog_core.errors import InvalidArgument, StreamNotFound
-from rangelog_core.ids import shard_stream_name
 from rangelog_core.limits import MIB
 
 if TYPE_CHECKING:
@@ -120,7 +118,7 @@ def compact_streams(
     console = console or Console(quiet=True)
     client = cluster.client()
     client.run(check_cluster(client.asynchronous.metadata.pd))
-    names = _shards(client, topic) if topic is not None else cluster.stream_names(stream, prefix)
+    names = list(cluster.shard_streams(topic)) if topic is not None else cluster.stream_names(stream, prefix)
     streams: dict[str, StreamRepacks] = {}
     work: list[dict[str, Any]] = []
     with console.progress("planning", "streams") as show:
@@ -142,12 +140,6 @@ def compact_streams(
     for done in fan_out(spark, functools.partial(run_repack, cluster), work, console, "compact"):
         _add(streams[done["stream"]], done)
     return RepackReport(list(streams.values()), time.monotonic() - begun)
-
-
-def _shards(client: rangelog.sync.Client, topic: str) -> list[str]:
-    """Return the names of the streams of a topic's shards, those that have ended as well."""
-    topic_id = client.topics.describe(topic).topic_id
-    return [shard_stream_name(topic_id, each.shard_id) for each in client.topics.shards(topic, include_ended=True)]
 
 
 async def _plan(client: Client, name: str, target_bytes: int) -> tuple[StreamRepacks, list[RepackTask]]:

@@ -54,6 +54,7 @@ async def look_at(client: Client, name: str) -> StreamState:
     view = StreamView(client.metadata, name, connections=client.connections)
     end = (await confirmed_end(view, client.connections)).offset
     first = min(view.stream.trim_offset, end)
+    await view.refresh(first)
     objects = await client.metadata.all_objects(view.stream.stream_id, first)
     tiered_bytes, object_count = sum(each.size_bytes for each in objects), len(objects)
     spans = await divide(
