@@ -6,9 +6,10 @@ PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 PYTEST := $(PY) -m pytest -q
 SEEDS  ?= 300
+TIER_FILES := tests/integration/test_iceberg_job.py tests/integration/test_docs_reading_the_tier.py
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
-.PHONY: help demo test quick unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
+.PHONY: help demo test long quick unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
 	pd-histories whole reliability reliability-table pd-scale storm bench bench-smoke compiled docs proto lock clean
 
 help: ## list the targets
@@ -25,20 +26,25 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY) ## the main job: 336,776 flights through failures, tiering, Spark, a topic, a group and a table
 	$(VENV)/bin/rangelog demo
 
-test: check unit integration spark ## everything that must hold
+test: SHORT := and not long
+test: check unit integration spark ## every check and test, but the long ones
+
+long: $(READY) ## the tests that `make test` leaves out: each takes more than half a minute
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "long and not alone" tests
+	$(PYTEST) -m "long and alone" tests/integration
 
 quick: $(READY) ## house rules and unit tests alone, under a minute
 	$(PYTEST) -n 2 --dist worksteal tests/tidy tests/unit tests/scenarios
 
 unit: $(READY) ## cores, codecs, state machines, simulation: the longest first, so that the two workers end together
-	$(PYTEST) -n 2 --dist loadfile tests/simulation tests/corruption tests/crash_points tests/fuzz tests/model tests/unit tests/scenarios
+	$(PYTEST) -n 2 --dist loadfile -m "not alone $(SHORT)" tests/simulation tests/corruption tests/crash_points tests/fuzz tests/model tests/unit tests/scenarios
 
 integration: $(READY) ## real processes on loopback: two files at a time, then those that measure
-	$(PYTEST) -n 2 --dist loadfile -m "not alone" tests/integration
-	$(PYTEST) -m alone tests/integration
+	$(PYTEST) -n 2 --dist loadfile -m "not alone $(SHORT)" $(addprefix --ignore=,$(TIER_FILES)) tests/integration
+	$(PYTEST) -m "alone $(SHORT)" tests/integration
 
-spark: $(READY) ## Spark over hot and tiered ranges: two files at a time, the longest first
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder tests/spark
+spark: $(READY) ## Spark over hot and tiered ranges, its jobs, the tier without Spark: two files at a time, the longest first
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not alone $(SHORT)" tests/spark $(TIER_FILES)
 
 check: $(READY) ## format, lint, types, import contracts, stubs, lock file, house rules, site
 	$(PY) -m ruff format --check --quiet .

@@ -22,7 +22,7 @@ from tests.spark import standalone
 from tests.spark.conftest import Filled, Streams, slow_environment
 from tests.spark.standalone import SMALL, SPARK_HOME, Standalone
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(300)]
 
 HERE = Path(__file__).parent
 COUNT = 3_000

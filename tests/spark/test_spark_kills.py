@@ -13,7 +13,7 @@ from rangelog_cli.local.processes import Cluster, wait_until
 from tests.spark.conftest import Streams
 from tests.spark.killable import Driver
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(300)]
 
 DRIVER = Path(__file__).parent / "copying_driver.py"
 RECORDS = 3_000
