@@ -10,7 +10,9 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 from unittest import mock
 
+import rangelog._append.batch_builder
 import rangelog._append.failover_seal
+import rangelog._produce.producer
 import rangelog.protocol.appender
 import rangelog_server.agent.directives.copy
 import rangelog_server.runtime
@@ -251,6 +253,8 @@ def virtual_servers() -> Iterator[None]:
         mock.patch.object(rangelog_server.agent.directives.copy, "FETCH_BYTES", 16 * 1024),  # segments are small here
         mock.patch.object(rangelog._append.failover_seal, "FETCH_BYTES_MAX", 32 * 1024),
         mock.patch.object(rangelog.protocol.appender, "FRAME_PAYLOAD_BYTES_MAX", 64 * 1024),
+        mock.patch.object(rangelog._append.batch_builder, "BATCH_BYTES_MAX", 64 * 1024),
+        mock.patch.object(rangelog._produce.producer, "BATCH_BYTES_MAX", 64 * 1024),
     ]
     with contextlib.ExitStack() as stack:
         for patch in patches:
