@@ -42,6 +42,7 @@ RARE = (
     "a broker learned late that a shard is another one's",
     "a shard was claimed late, while its former owner went on",
     "an owner that may be deposed was asked to merge what it does not have",
+    "orders to merge went in one call",
     "a program stood still between its positions and its commit",
 )
 
