@@ -81,6 +81,7 @@ def test_interrupting_leaves_nothing(tmp_path: Path) -> None:
     assert processes_with(str(tmp_path)) == []
 
 
+@pytest.mark.long
 def test_a_short_run_of_topics_gives_every_figure_and_leaves_nothing(tmp_path: Path) -> None:
     """Every measurement of topics works on brokers of its own, whose processes and clients go."""
     arguments = ["--topics", "--quick", "--seconds", "0.3", "--data-dir", str(tmp_path)]

@@ -21,9 +21,9 @@ INSTALLED = ROOT / "build" / "bench-peers"
 def test_a_short_run_gives_figures_and_leaves_nothing(script: str, anchor: Anchor) -> None:
     """Where the peer is installed, real servers give appends, reads and latencies, and are gone with their files."""
     peer = script.removesuffix(".py")
-    if not (INSTALLED / "java" / peer / ".installed").exists():
-        pytest.skip("not installed: bench/peers/install.sh")
     python = INSTALLED / "venv" / "bin" / "python"
+    if not (INSTALLED / "java" / peer / ".installed").exists() or not python.exists():
+        pytest.skip("not installed: bench/peers/install.sh")
     command = [
         str(python), str(PEERS / script), "--setting", anchor.setting, "--quick", "--seconds", "0.3",
         "--compile-seconds", "0.2", "--only", "throughput", "--only", "catchup", "--only", "latency",

@@ -10,7 +10,7 @@ import pytest
 
 import rangelog
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(400)]
 
 ROUNDS = 20
 ACKS_BEFORE_KILL = 300

@@ -1,6 +1,6 @@
-"""Seeds of the simulated cluster in the tests: nothing acked may be lost, everything must heal, all corner cases are reached.
+"""Seeds of the simulated cluster in the tests: nothing acked may be lost, everything must heal.
 
-More of them: `make sim SEEDS=2000`. One again: `make sim SEED=17`.
+More of them, which must reach all corner cases as well: `make sim SEEDS=2000`. One again: `make sim SEED=17`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ RUN = Path(__file__).with_name("run.py")
 
 @pytest.mark.timeout(600)
 def test_no_seed_breaks_a_promise() -> None:
-    """Many seeds in a process of their own: no violation, each corner case reached, equal traces when run twice."""
-    seeds = os.environ.get("SEEDS", "240")
+    """Many seeds in a process of their own: no violation, equal traces when run twice."""
+    seeds = os.environ.get("SEEDS", "80")
     processes = "1" if "PYTEST_XDIST_WORKER" in os.environ else str(os.cpu_count() or 1)
     command = [sys.executable, str(RUN), "--seeds", seeds, "--processes", processes]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=580)

@@ -19,7 +19,7 @@ from tests.spark.conftest import START_MS, Filled
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(300)]
 
 COUNT = 20_000
 LONG = 150_000
