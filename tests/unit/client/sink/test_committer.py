@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import types
 from collections.abc import AsyncIterator, Coroutine, Generator, Sequence
@@ -11,10 +12,12 @@ from unittest import mock
 import pytest
 
 from rangelog import Client, StreamConfig, TopicConfig
+from rangelog._append.writer import Writer
 from rangelog._sink import topic_target
 from rangelog._sink.committer import SinkCommitter, to_stream, to_topic
 from rangelog._sink.decision import mark_extension
 from rangelog._sink.staging import Output, TaskStaging
+from rangelog._sink.target import StreamTarget
 from rangelog.errors import OffsetTrimmed, StreamNotFound, TopicNotFound, WriterFenced
 from rangelog.testing import FakeCluster
 from rangelog_core.batch import encode_batch
@@ -151,6 +154,40 @@ async def test_two_drivers_at_once(cluster: FakeCluster, kind: str) -> None:
         ]
         assert done == [True, False] * 6
         assert await values(client, kind, "t", 6) == [f"v{number}" for number in range(6)]
+        await first.close()
+        await second.close()
+
+
+async def test_what_the_former_driver_appends_until_the_fence_counts(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It carries its decision out while the next driver comes, up to the moment at which that one fences it."""
+    decided, may_append, appended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    append, open_writer = StreamTarget.append, Writer.open
+    async with cluster.client() as one, cluster.client() as other:
+
+        async def append_late(self: StreamTarget, *args: Any) -> None:
+            if self._client is one:
+                decided.set()
+                await may_append.wait()
+            await append(self, *args)
+            appended.set()
+
+        async def open_late(self: Writer) -> None:
+            if self.stream == "t" and decided.is_set() and not may_append.is_set():
+                may_append.set()
+                await appended.wait()
+            await open_writer(self)
+
+        monkeypatch.setattr(StreamTarget, "append", append_late)
+        monkeypatch.setattr(Writer, "open", open_late)
+        target_id = await target(one, "stream", "t")
+        first, second = (committer(each, "stream", "t", target_id) for each in (one, other))
+        committing = asyncio.create_task(first.commit(0, [output("a"), output("b")]))
+        await decided.wait()
+        assert await second.commit(0, [output("a"), output("b")]) is False, "it is decided already"
+        await asyncio.gather(committing, return_exceptions=True)  # it is done, or fenced as it says so
+        assert await values(other, "stream", "t", 2) == ["a", "b"]
         await first.close()
         await second.close()
 
