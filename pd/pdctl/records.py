@@ -82,12 +82,12 @@ async def _append(
     timeout_s: float,
 ) -> tuple[int, int]:
     """Return the first offset and the number of records. An error message has the number of acked records."""
-    count = acked = 0
+    count = 0
 
     def seen(future: asyncio.Future[Ack]) -> None:
         """Mark the exception as retrieved: flush raises it, and asyncio would log it again."""
-        nonlocal acked
-        acked += not future.cancelled() and future.exception() is None
+        if not future.cancelled():
+            future.exception()
 
     async with client.writer(name, open_timeout_s=timeout_s, append_timeout_s=timeout_s) as writer:
         first = writer.next_offset
@@ -104,6 +104,7 @@ async def _append(
             if isinstance(error, InvalidArgument):  # of one line: the lines before it are appended
                 with suppress(RangelogError):
                     await writer.flush()
+            acked = writer.confirm_offset - first  # not by callbacks, which may come after the end of a flush
             error.message = f"{error.message} (acked before: {show_count(acked, 'record')} from offset {first})"
             raise
     return first, count
