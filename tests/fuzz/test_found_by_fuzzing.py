@@ -15,6 +15,7 @@ import grpc
 import pytest
 
 from rangelog.arrow import batch_to_arrow
+from rangelog_broker.watermarks.machine import WatermarkCoordinator
 from rangelog_core.batch import check_batch, encode_batch
 from rangelog_core.errors import Corruption, InvalidArgument, ProtocolViolation
 from rangelog_core.frame import Opcode
@@ -25,7 +26,7 @@ from rangelog_pd.consensus.files.journal import INDEX_MAX, JournalEntry, RaftJou
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
 from rangelog_pd.consensus.network import messages
 from rangelog_pd.handlers.objects import ROW_GROUPS_MAX, _coarser
-from rangelog_proto.v1 import common_pb2
+from rangelog_proto.v1 import common_pb2, watermark_pb2
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
 from rangelog_server.control import _parse_token
 from rangelog_server.identity import DataDirectory, DirectoryIdentity, pack_identity, unpack_identity
@@ -206,3 +207,10 @@ def test_a_footer_that_parquet_throws_at_does_not_end_the_process() -> None:
         assert ended.returncode in (0, 1), ended.stderr
         assert "terminate called" not in ended.stderr
         assert ended.stdout.startswith("accepted") or "Corruption" in ended.stderr
+
+
+def test_watermarks_of_a_snapshot_that_no_count_reaches_are_refused() -> None:
+    """The next watermark ran over 64 bits, and the next snapshot ended in ValueError."""
+    piece = watermark_pb2.WatermarkTopicState(topic_id=1, next_number=(1 << 64) - 1).SerializeToString()
+    with pytest.raises(Corruption, match="next number"):
+        WatermarkCoordinator().restore([piece])

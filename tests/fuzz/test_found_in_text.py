@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rangelog import context
+from rangelog import Cut, context
 from rangelog._append.batch_builder import check_record
 from rangelog.spark.options import parse_options
 from rangelog_cli.local.plan import make_plan, read_plan, write_plan
 from rangelog_cli.servers import read_toml
-from rangelog_core.errors import ConfigInvalid, InvalidArgument, OffsetOutOfRange
+from rangelog_core.errors import ConfigInvalid, InvalidArgument, OffsetOutOfRange, UnsupportedVersion
 from rangelog_core.ids import Incarnation, ReplicaId
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.data_connection import DataConnection
@@ -107,3 +107,18 @@ def test_a_local_time_before_the_calendar_begins() -> None:
         check_record(b"x", None, None, datetime.min)
     with pytest.raises(InvalidArgument, match="bad timestamp"):
         ms_of(datetime.min)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"cut":1,"topic_id":7,"offsets":{"%s":1}}' % ("x" * 5_000),
+        '{"cut":1,"topic_id":"%s","offsets":{"0":1}}' % ("x" * 5_000),
+        '{"cut":%s,"topic_id":7,"offsets":{"0":1}}' % ("9" * 4_000),
+    ],
+)
+def test_what_is_wrong_in_a_cut_is_shown_shortened(text: str) -> None:
+    """The message had all of it."""
+    with pytest.raises((InvalidArgument, UnsupportedVersion)) as caught:
+        Cut.from_json(text)
+    assert len(caught.value.message) < 300

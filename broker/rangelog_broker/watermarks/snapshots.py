@@ -6,10 +6,13 @@ import copy
 from collections.abc import Iterator, Mapping
 
 from rangelog_broker.watermarks.topic_times import KeptWatermark, NotedTime, TopicTimes
+from rangelog_core.errors import Corruption
 from rangelog_core.limits import KIB
 from rangelog_proto.v1 import watermark_pb2 as pb
 
 _PIECE_BYTES = 256 * KIB
+_NUMBER_END = 1 << 63
+"""Of watermarks: none reaches it by counting, and what counts on from there still fits its field."""
 
 
 def topic_pieces(topics: Mapping[int, TopicTimes]) -> Iterator[bytes]:
@@ -19,7 +22,9 @@ def topic_pieces(topics: Mapping[int, TopicTimes]) -> Iterator[bytes]:
 
 
 def restore_piece(topic: TopicTimes, state: pb.WatermarkTopicState) -> None:
-    """Add what a piece has of a topic."""
+    """Add what a piece has of a topic. Raises Corruption."""
+    if not 0 < state.next_number < _NUMBER_END:
+        raise Corruption(f"a snapshot of watermarks has the next number {state.next_number}")
     topic.map_version, topic.noted, topic.next_number = state.map_version, state.noted, state.next_number
     topic.shards.update((each.shard_id, each) for each in state.shards)
     for one in state.producers:

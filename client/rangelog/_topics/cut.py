@@ -8,6 +8,7 @@ The text form is JSON of one line, with the shards in order of id, so that equal
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -83,7 +84,7 @@ class Cut:
             raise InvalidArgument("this is not the text of a cut: it has no version")
         if parsed["cut"] != VERSION:
             raise UnsupportedVersion(
-                f"a cut of version {parsed['cut']}; this rangelog reads version {VERSION}: upgrade"
+                f"a cut of version {reprlib.repr(parsed['cut'])}; this rangelog reads version {VERSION}: upgrade"
             )
         offsets = parsed.get("offsets")
         if parsed.keys() != {"cut", "topic_id", "offsets"} or not isinstance(offsets, dict):
@@ -93,12 +94,14 @@ class Cut:
 
 def _check(what: str, value: Any, low: int, high: int) -> None:
     if type(value) is not int or not low <= value <= high:
-        raise InvalidArgument(f"the {what} of a cut must be a whole number from {low} to {high}, not {value!r}")
+        raise InvalidArgument(
+            f"the {what} of a cut must be a whole number from {low} to {high}, not {reprlib.repr(value)}"
+        )
 
 
 def _shard_id(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 20 and str(int(text)) == text):
-        raise InvalidArgument(f"bad shard id {text!r} in the text of a cut")
+        raise InvalidArgument(f"bad shard id {reprlib.repr(text)} in the text of a cut")
     return int(text)
 
 
