@@ -20,7 +20,7 @@ from rangelog_core.errors import Unavailable, UnsupportedVersion
 from rangelog_proto.v1 import pd_state_pb2
 
 FEATURE_LEVEL_MIN = 1
-FEATURE_LEVEL = 5
+FEATURE_LEVEL = 6
 """Of this program."""
 
 LEVEL_EMPTY_RANGES = 3
@@ -28,6 +28,7 @@ LEVEL_EMPTY_RANGES = 3
 
 LEVEL_TOPICS = 4
 LEVEL_REPACKS = 5
+LEVEL_OPERATIONS = 6
 
 _TOPIC_ACTIONS = (
     "create_namespace",
@@ -51,10 +52,12 @@ _TOPIC_ACTIONS = (
     "take_cuts",
     "report_consumed",
 )
+_OPERATIONS_ACTIONS: tuple[str, ...] = ()
 _LEVELS = (
     {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2}
     | dict.fromkeys(_TOPIC_ACTIONS, LEVEL_TOPICS)
     | dict.fromkeys(("prepare_repack", "commit_repack"), LEVEL_REPACKS)
+    | dict.fromkeys(_OPERATIONS_ACTIONS, LEVEL_OPERATIONS)
 )
 """By action; 1 where none is given."""
 
