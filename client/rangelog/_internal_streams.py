@@ -77,12 +77,22 @@ class InternalStreams:
         writer.on_closed = self.writers.pop
         return writer
 
-    async def settle_end(self, stream: str, *, timeout_s: float = 30.0, tell_later: bool = False) -> TakenOver:
+    async def settle_end(
+        self,
+        stream: str,
+        *,
+        timeout_s: float = 30.0,
+        tell_later: bool = False,
+        expected: tuple[int, int] | None = None,
+    ) -> TakenOver:
         """Fence the stream's writer and seal its open range; return what ended. Raises as Client.seal_stream, StreamSealed.
 
+        `expected`: the stream's id and epoch; PreconditionFailed, and nothing is changed, if it has others by now.
         `tell_later`: return as soon as the end is committed; the range's replicas are told meanwhile, at best.
         """
-        taken = await take_over(self._metadata, self._calls, self._connections, stream, timeout_s=timeout_s)
+        taken = await take_over(
+            self._metadata, self._calls, self._connections, stream, timeout_s=timeout_s, expected=expected
+        )
         if taken.left is not None:
             row = taken.stream
             leaving = leave_range(self._connections, row.stream_id, row.epoch, taken.left, taken.addresses)

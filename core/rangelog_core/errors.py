@@ -22,7 +22,8 @@
     ├── TransactionNotFound         never begun, or finished so long ago that it was forgotten
     ├── ProducerFenced              a later instance of the producer exists: carries its epoch
     ├── OffsetOutOfRange            beyond the end, or below the start: carries the nearest readable offset
-    │   └── OffsetTrimmed           below the trim offset: the records were removed on request
+    │   ├── OffsetTrimmed           below the trim offset: the records were removed on request
+    │   └── RecordsLost             no copy of the records is left, and an operator has accepted that
     ├── WriterFenced                a later writer owns the stream: carries that writer's epoch
     ├── WriterClosed                used after close
     ├── Unavailable                 retriable: not possible now
@@ -233,6 +234,12 @@ class OffsetTrimmed(OffsetOutOfRange):
     """The offset is below the trim offset; `offset` is the trim offset."""
 
     code = "OFFSET_TRIMMED"
+
+
+class RecordsLost(OffsetOutOfRange):
+    """No copy of the records is left, and an operator has accepted that; `offset` is the first one behind them."""
+
+    code = "RECORDS_LOST"
 
 
 class WriterFenced(RangelogError):

@@ -51,7 +51,12 @@ class Driver:
         self.settings = settings
         self.consensus = consensus
         self._machine = machine
-        self.view = ClusterView(settings.server_suspect_ms, settings.server_dead_ms)
+        self.view = ClusterView(
+            settings.server_suspect_ms,
+            settings.server_dead_ms,
+            settings.repair_after_ms,
+            settings.orphan_quiet_ms,
+        )
         self.tasks = TaskBoard()
         self.watches = Watches()
         self.brokers = BrokersView(settings.server_dead_ms)
@@ -216,6 +221,7 @@ class Driver:
             with self.state() as state:
                 named = bool(state.cluster_id)
                 wanted = commands(state, self.view, self.now_ms(), time_ms)
+                self.view.upkeep.repairs.note_time(self.wall_ms())
                 wanted += owner_commands(state.owners, self.brokers, self.now_ms())
                 wanted += self.topics.commands(state, self.view.upkeep.sizes.get, self.now_ms(), time_ms)
                 if (state.undated or state.undated_ranges) and not self._clock.provisional:

@@ -8,8 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT
+from rangelog_pd.reconcile.orphans import QUIET_MS_DEFAULT
 from rangelog_pd.reconcile.retention_queue import INTERVAL_MS_MIN
 from rangelog_pd.reconcile.scaling_view import MINUTE_MS, PLAN_TIMEOUT_MS
+from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 from rangelog_server_common.data_directory import check_directory_name
 
@@ -39,6 +41,8 @@ class PdSettings(BaseSettings):
     heartbeat_interval_ms: int = Field(default=500, ge=50, le=10_000)
     server_suspect_ms: int = Field(default=1_500, ge=100)
     server_dead_ms: int = Field(default=5_000, ge=200)
+    repair_after_ms: int = Field(default=REPLACE_AFTER_MS, ge=200)
+    orphan_quiet_ms: int = Field(default=QUIET_MS_DEFAULT, ge=200)
     tier_prepare_ttl_ms: int = Field(default=120_000, ge=1_000)
     delete_grace_ms: int = Field(default=DELETE_GRACE_MS_DEFAULT, ge=0)
     scaling_minute_ms: int = Field(default=MINUTE_MS, ge=100)

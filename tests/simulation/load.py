@@ -10,6 +10,7 @@ from rangelog_core.stream_config import StreamConfig
 from tests.simulation import (
     virtual_following,
     virtual_journals,
+    virtual_left,
     virtual_planning,
     virtual_reading,
     virtual_repacking,
@@ -127,6 +128,8 @@ class Load:
             clients.start("opener", virtual_streams.open_again(clients, "idle"))
         if clients.cluster.seed % MANY_STREAMS_EVERY == 5:
             clients.start("creator", virtual_streams.write_many(clients, "fleet"))
+        if clients.cluster.seed % virtual_left.EVERY == 2:
+            virtual_left.start(clients)
         if clients.cluster.seed % REPACK_EVERY == 1:
             virtual_repacking.start(clients)
         if clients.cluster.seed % FOLLOW_EVERY == 2:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
 from rangelog_core.errors import RangelogError
 from rangelog_core.ids import is_internal_name
+from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2
 from tests.simulation.checking import check_copies, check_objects, manifest_problem
 from tests.simulation.load import Load
@@ -194,9 +196,25 @@ def _not_healed(cluster: VirtualCluster) -> str:
     state: Any = cluster.state
     for stream_id, stream in state.streams.items():
         for each in state.ranges.of(stream_id).values():
-            if each.state == common_pb2.RANGE_STATE_SEALED and (problem := _not_whole(cluster, stream.config, each)):
+            sealed = each.state == common_pb2.RANGE_STATE_SEALED
+            if problem := _not_whole(cluster, stream.config, each) if sealed else _left_open(cluster, each):
                 return problem
     return manifest_problem(cluster)
+
+
+def _left_open(cluster: VirtualCluster, each: common_pb2.Range) -> str:
+    """An open range with records that is old, or lost a member, is sealed: by its writer or, if that is gone, without one."""
+    copies = [_copy(cluster, each, member) for member in each.replicas]
+    some = any(
+        replica is not None and replica.core.durable_offset > each.start_offset
+        for server in cluster.servers.values()
+        if server.store is not None
+        for replica in [server.store.replicas.get((each.stream_id, each.index))]
+    )
+    gone = [copy for copy in copies if copy.endswith("another incarnation")]
+    is_old = cluster.state.due.open_ages.get((each.stream_id, each.index), math.inf) <= cluster.state.time_ms
+    waits = some and (gone or is_old) and cluster.state.cluster_version >= LEVEL_OPERATIONS
+    return f"range {each.stream_id}/{each.index} is open, and old or without a member: {copies}" if waits else ""
 
 
 def _not_whole(cluster: VirtualCluster, config: common_pb2.StreamConfig, each: common_pb2.Range) -> str:

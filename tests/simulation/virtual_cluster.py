@@ -36,7 +36,7 @@ from tests.simulation.virtual_fields import with_fields
 from tests.simulation.virtual_life import Life
 from tests.simulation.virtual_network import Channel, Network
 from tests.simulation.virtual_objects import VirtualObjects
-from tests.simulation.virtual_pd import API_PORT, FiatGroup, start_member
+from tests.simulation.virtual_pd import API_PORT, REPAIR_SOON_MS, FiatGroup, start_member
 from tests.simulation.virtual_server import VirtualServer, virtual_servers
 from tests.simulation.virtual_time import Process, VirtualLoop, virtual_world
 
@@ -98,6 +98,8 @@ class VirtualCluster:
         """Start everything. In every third run the placement drivers are upgraded as they are killed and started again."""
         if self.seed % 3 == 1:
             self.group.begin_at_an_earlier_level()
+        if self.seed % 2:
+            self.group.repair_after_ms = REPAIR_SOON_MS
         for name in PDS:
             self.start_pd(name)
         self.loop.call_soon(self.group.watch)

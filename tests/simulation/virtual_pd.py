@@ -16,8 +16,9 @@ from typing import Any
 from rangelog_core.errors import NotLeader, OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.service import BrokersService, TopicsService
+from rangelog_pd.handlers.service import BrokersService, RepairsService, TopicsService
 from rangelog_pd.handlers.service import Service as Handlers
+from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
 from rangelog_pd.runtime import RECONCILE_INTERVAL_S
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
@@ -25,6 +26,7 @@ from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 from rangelog_proto.v1 import pd_state_pb2
 from rangelog_proto.v1.broker_pb2_grpc import add_BrokersServicer_to_server
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
+from rangelog_proto.v1.repair_pb2_grpc import add_RepairsServicer_to_server
 from rangelog_proto.v1.topic_pb2_grpc import add_TopicsServicer_to_server
 from tests.simulation.virtual_network import Network, Service
 from tests.simulation.virtual_time import Process, VirtualLoop
@@ -33,6 +35,9 @@ API_PORT = 2379
 ELECTION_S = (0.2, 0.8)
 SLOW_S = 0.05
 OVERTAKEN_S = 0.5
+ORPHAN_QUIET_MS = 2_000
+REPAIR_SOON_MS = 5_500
+"""Servers that come back after a lease were replaced meanwhile, in some runs."""
 
 
 class FiatGroup:
@@ -47,6 +52,7 @@ class FiatGroup:
         self.on_applied: Callable[[Machine, bytes, bytes], None] = lambda machine, command, result: None
         self.notes: Callable[[str], None] = lambda what: None
         self._electing = False
+        self.repair_after_ms = REPLACE_AFTER_MS
         self.levels = dict.fromkeys(names, FEATURE_LEVEL)
         """The feature level of each member's program."""
         self.slow_action = ""
@@ -215,12 +221,14 @@ def start_member(loop: VirtualLoop, network: Network, group: FiatGroup, name: st
         name=name, data_dir=Path("/nowhere"), members=members, raft_secret="x", tier_url=tier_url,
         tier_prepare_ttl_ms=3_000, delete_grace_ms=5_000, scaling_minute_ms=100,
         scale_timeout_ms=1_000, retention_interval_ms=500,
+        repair_after_ms=group.repair_after_ms, orphan_quiet_ms=ORPHAN_QUIET_MS,
     )  # fmt: skip
     driver = Driver(settings, consensus, machine)
     service: Any = Service(network, process, f"{name}:{API_PORT}")
     add_PlacementDriverServicer_to_server(Handlers(driver), service)  # type: ignore[no-untyped-call]
     add_TopicsServicer_to_server(TopicsService(driver), service)  # type: ignore[no-untyped-call]
     add_BrokersServicer_to_server(BrokersService(driver), service)  # type: ignore[no-untyped-call]
+    add_RepairsServicer_to_server(RepairsService(driver), service)  # type: ignore[no-untyped-call]
 
     async def work() -> None:
         await consensus.start()

@@ -26,7 +26,7 @@ OPENED_AGAIN = 9
 MANY_STREAMS = 10
 
 
-async def create(clients: Clients, name: str) -> Life:
+async def create(clients: Clients, name: str, *, range_age_s: float | None = None) -> Life:
     """Make a stream, as long as it takes."""
     client, chance = await clients.client(), clients.chance
     hot_s = chance.choice([None, 0.0, 5.0, float("inf")])
@@ -38,6 +38,7 @@ async def create(clients: Clients, name: str) -> Life:
                 name,
                 StreamConfig(
                     range_size_bytes_max=64 * 1024,
+                    range_age_seconds=range_age_s,
                     hot_retention_seconds=hot_s if tiered else float("inf"),
                     tiered=tiered,
                 ),

@@ -19,9 +19,11 @@ LAST = "last"
 """The writer of the calm: it must get the stream and be acked."""
 
 
-async def write(clients: Clients, life: Life, name: str, count: int, pause_s: float) -> None:
-    """Append `count` records, with breaks of `pause_s` in between."""
-    await _Writing(clients, life, name, count, pause_s).run()
+async def write(clients: Clients, life: Life, name: str, count: int, pause_s: float, *, stays: bool = False) -> None:
+    """Append `count` records, with breaks of `pause_s` in between. `stays`: keep the writer open then, until the load ends."""
+    writing = _Writing(clients, life, name, count, pause_s)
+    writing.stays = stays
+    await writing.run()
 
 
 class _Writing:
@@ -30,6 +32,7 @@ class _Writing:
         self._cluster, self._chance = clients.cluster, clients.chance
         self._count, self._pause_s = count, pause_s
         self._sequence = 0
+        self.stays = False
         self._must = name.startswith(LAST)
         self._goes_on_deleted = count % 2 == 1  # until the SDK says that the stream is gone
         self._stamps = self._chance.random() < 0.8
@@ -94,6 +97,8 @@ class _Writing:
             if self._must:
                 raise
             return False
+        while self.stays and not self._clients.stopping:
+            await asyncio.sleep(0.5)
         await writer.close()
         return True
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from rangelog._append.failover_seal import FailoverSeal
 from rangelog._append.placement_calls import PlacementCalls
-from rangelog._metadata import Metadata
+from rangelog._metadata import Metadata, new_request_id
 from rangelog.protocol.appender import Leave
 from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnections, replica_id
@@ -38,7 +38,21 @@ class TakenOver:
 
 async def claim(calls: PlacementCalls, stream: str, *, timeout_s: float) -> pd_pb2.OpenWriterResponse:
     """Raise a stream's epoch. Raises StreamNotFound, StreamSealed, Unavailable."""
-    return await calls.open_writer(stream, f"{socket.gethostname()}/{os.getpid()}", timeout_s)
+    return await calls.open_writer(stream, _own_name(), timeout_s)
+
+
+def _own_name() -> str:
+    return f"{socket.gethostname()}/{os.getpid()}"
+
+
+async def claim_as_expected(
+    metadata: Metadata, stream: str, stream_id: int, epoch: int, *, timeout_s: float
+) -> pd_pb2.OpenWriterResponse:
+    """Raise the epoch of the stream with this id, if it is still the given one. Raises as `claim`, PreconditionFailed."""
+    request = pd_pb2.OpenWriterRequest(
+        request_id=new_request_id(), name=stream, writer=_own_name(), stream_id=stream_id, expected_epoch=epoch
+    )
+    return await metadata.pd.open_writer(request, timeout_s=timeout_s)
 
 
 async def settle(
@@ -87,10 +101,19 @@ async def settle_and_create(
 
 
 async def take_over(
-    metadata: Metadata, calls: PlacementCalls, connections: DataConnections, stream: str, *, timeout_s: float
+    metadata: Metadata,
+    calls: PlacementCalls,
+    connections: DataConnections,
+    stream: str,
+    *,
+    timeout_s: float,
+    expected: tuple[int, int] | None = None,
 ) -> TakenOver:
-    """Claim a stream and settle it. Raises the errors of both."""
+    """Claim a stream and settle it. `expected`: its id and epoch, or PreconditionFailed. Raises the errors of both."""
     deadline = time.monotonic() + timeout_s
-    opened = await claim(calls, stream, timeout_s=timeout_s)
+    if expected is None:
+        opened = await claim(calls, stream, timeout_s=timeout_s)
+    else:
+        opened = await claim_as_expected(metadata, stream, *expected, timeout_s=timeout_s)
     left_s = max(1.0, deadline - time.monotonic())
     return await settle(metadata, calls, connections, opened, timeout_s=left_s)

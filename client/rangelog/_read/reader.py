@@ -403,7 +403,11 @@ class SpanReader(ABC, Generic[_T]):
     async def _lookup(self, source: common_pb2.Range, timestamp_ms: int, end: int) -> int | None:
         """Return the offset from which to look for the time in one range; None: no such record below `end`."""
         tiered = source.tiered_end_offset >= end
-        if not source.hot_dropped:
+        if source.lost:  # only what the tier has can be looked through
+            end = min(end, source.tiered_end_offset)
+            if end <= source.start_offset:
+                return None
+        elif not source.hot_dropped:
             try:
                 return await HotRange(self._connections, source).lookup_timestamp(timestamp_ms, end)
             except RangelogError:

@@ -1,7 +1,8 @@
 """Which range and tier the next record is read from: a pure decision over the placement driver's list of ranges.
 
 What holds: the chosen range covers the position; a hole between ranges is an error, never skipped; a position below the trim
-offset is an error that names the start of the stream.
+offset is an error that names the start of the stream. Records that are lost for good are an error that names the first offset
+behind them: they are never skipped without a word.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from rangelog_core.errors import Corruption, InvalidArgument, OffsetTrimmed, Unavailable
+from rangelog_core.errors import Corruption, InvalidArgument, OffsetTrimmed, RecordsLost, Unavailable
 
 
 class ReadPreference(Enum):
@@ -62,6 +63,10 @@ class RangeView(Protocol):
     def hot_dropped(self) -> bool:
         """Whether the replicas are dropped."""
 
+    @property
+    def lost(self) -> bool:
+        """Whether what is not in the tier is lost for good."""
+
 
 @dataclass(frozen=True, slots=True)
 class Located:
@@ -88,8 +93,17 @@ def locate(ranges: Sequence[RangeView], sealed: Sequence[bool], position: int, t
 
 
 def tiers_for(source: RangeView, *, sealed: bool, position: int, preference: ReadPreference) -> list[Tier]:
-    """Return the tiers that hold `position` of this range, best first. Raises Unavailable when the preference has none."""
-    hot = not source.hot_dropped and preference is not ReadPreference.COLD_ONLY
+    """Return the tiers that hold `position` of this range, best first.
+
+    Raises RecordsLost when no copy is left anywhere, Unavailable when the preference has none.
+    """
+    if source.lost and source.tiered_end_offset <= position:
+        raise RecordsLost(
+            f"the records from offset {position} to {source.end_offset} are lost, which an operator has accepted: "
+            f"go on at {source.end_offset}, or trim the stream up to it",
+            offset=source.end_offset,
+        )
+    hot = not (source.hot_dropped or source.lost) and preference is not ReadPreference.COLD_ONLY
     cold = sealed and source.tiered_end_offset > position and preference is not ReadPreference.HOT_ONLY
     tiers = [tier for tier, there in ((Tier.HOT, hot), (Tier.COLD, cold)) if there]
     if preference is ReadPreference.COLD_FIRST:

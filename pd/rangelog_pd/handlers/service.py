@@ -6,14 +6,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers import batches, brokers, cluster, objects, ranges, servers, streams, topics, watch
+from rangelog_pd.handlers import batches, brokers, cluster, objects, ranges, repairs, servers, streams, topics, watch
 from rangelog_proto.v1.broker_pb2_grpc import BrokersServicer
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer
+from rangelog_proto.v1.repair_pb2_grpc import RepairsServicer
 from rangelog_proto.v1.topic_pb2_grpc import TopicsServicer
 
 SERVICE_NAME = "rangelog.v1.PlacementDriver"
 TOPICS_SERVICE_NAME = "rangelog.v1.Topics"
 BROKERS_SERVICE_NAME = "rangelog.v1.Brokers"
+REPAIRS_SERVICE_NAME = "rangelog.v1.Repairs"
 
 _HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "CreateStream": streams.create_stream,
@@ -70,6 +72,11 @@ _BROKER_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "FindOwners": brokers.find_owners,
 }
 
+_REPAIR_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+    "ListRepairs": repairs.list_repairs,
+    "AcceptLoss": repairs.accept_loss,
+}
+
 
 class Service(PlacementDriverServicer):
     """All calls of the placement driver."""
@@ -92,6 +99,14 @@ class BrokersService(BrokersServicer):
 
     def __init__(self, driver: Driver) -> None:
         for name, handler in _BROKER_HANDLERS.items():
+            setattr(self, name, _bind(driver, handler))
+
+
+class RepairsService(RepairsServicer):
+    """All calls on ranges that lack copies, on the placement driver's port."""
+
+    def __init__(self, driver: Driver) -> None:
+        for name, handler in _REPAIR_HANDLERS.items():
             setattr(self, name, _bind(driver, handler))
 
 

@@ -7,20 +7,22 @@ monotonic clock, for leases; `time_ms` is cluster time, for the dates of the sta
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from rangelog_core.errors import NoPlacement
 from rangelog_pd.placement import Candidate, ServerHealth, place
 from rangelog_pd.reconcile.upkeep import Upkeep
 from rangelog_pd.reconcile.view import ClusterView
+from rangelog_pd.state.losses import is_gone, may_be_lost
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import RangeKey
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 COMMANDS_MAX = 50
 """Commands of one round: writers use the same log."""
 
 REPAIRS_LOOKED_AT_MAX = 200
-"""Repairs that one round examines; the next round continues."""
+REPAIRS_RANKED_MAX = 1_000
+"""Repairs that one round examines, most urgent first, and those that it ranks; the next round continues."""
 
 MARK_LOG_ENDS_MS = 1_000.0
 MARKS_MAX = 200
@@ -32,6 +34,7 @@ def commands(state: State, view: ClusterView, now_ms: float, time_ms: int) -> li
     upkeep = view.upkeep
     upkeep.follow(state)
     upkeep.watch_servers(state, now_ms)
+    upkeep.watch_open_ranges(state, now_ms, time_ms)
     found: list[pd_state_pb2.Command] = []
     for source in (
         _log_ends(state, view, now_ms),
@@ -49,7 +52,11 @@ def commands(state: State, view: ClusterView, now_ms: float, time_ms: int) -> li
 
 def _hot_drops(state: State, upkeep: Upkeep, time_ms: int) -> Iterator[pd_state_pb2.Command]:
     for stream_id, index in upkeep.drops.take(time_ms, state.due.hot_drops):
-        yield pd_state_pb2.Command(drop_hot=pd_state_pb2.DropHot(stream_id=stream_id, range_index=index))
+        yield _drop_hot(stream_id, index)
+
+
+def _drop_hot(stream_id: int, index: int) -> pd_state_pb2.Command:
+    return pd_state_pb2.Command(drop_hot=pd_state_pb2.DropHot(stream_id=stream_id, range_index=index))
 
 
 def _dead_uploads(state: State, view: ClusterView, now_ms: float, time_ms: int) -> Iterator[pd_state_pb2.Command]:
@@ -92,30 +99,54 @@ def _end_of_old(state: State, stream_id: int, time_ms: int) -> int:
 
 def _repairs(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_state_pb2.Command]:
     """Yield replacements for members of sealed ranges that are lost for good, or for long, and further members, one at a time,
-    for ranges that were created while servers were few."""
-    upkeep = view.upkeep
-    if not upkeep.repairs:
+    for ranges that were created while servers were few. Ranges with few copies come first."""
+    repairs = view.upkeep.repairs
+    if not repairs.waiting:
         return
-    candidates = view.candidates(state, now_ms)
-    for key in list(islice(upkeep.repairs, REPAIRS_LOOKED_AT_MAX)):
-        del upkeep.repairs[key]
+
+    def copies_of(key: RangeKey) -> int:
         found = state.ranges.find(key)
-        if found is None or found.state != common_pb2.RANGE_STATE_SEALED or found.hot_dropped:
+        return len(view.holders(state, found, now_ms)) if found is not None else 0
+
+    repairs.waiting.rank(copies_of, REPAIRS_RANKED_MAX)
+    candidates = view.candidates(state, now_ms)
+    for key in repairs.waiting.first(REPAIRS_LOOKED_AT_MAX):
+        found = state.ranges.find(key)
+        repairs.waiting.discard(key)
+        if found is None or found.state != common_pb2.RANGE_STATE_SEALED or found.hot_dropped or found.lost:
             continue
-        lost = [each for each in found.replicas if upkeep.is_lost(state, each.server, each.incarnation, now_ms)]
-        if not lost and key not in state.short:
-            continue
-        places: list[common_pb2.Replica | None] = [*lost] if lost else [None]
-        made = [
-            _with_another(state, candidates, found, [each for each in found.replicas if each != gone], gone)
-            for gone in places  # each by itself: one without a candidate does not prevent another from being replaced
-        ]
-        wanted = [each for each in made if each is not None]
-        if not wanted:
-            upkeep.blocked[key] = None
-        else:
-            upkeep.repairs[key] = None  # until the state shows it done
+        wanted, blocked = _repair(state, view, candidates, found, now_ms)
+        if wanted:
+            repairs.put(key)  # until the state shows it done
             yield from wanted
+        elif blocked:
+            repairs.block(key, blocked, lost=may_be_lost(state, found))
+
+
+def _repair(
+    state: State, view: ClusterView, candidates: Sequence[Candidate], found: common_pb2.Range, now_ms: float
+) -> tuple[list[pd_state_pb2.Command], str]:
+    """Return the commands that repair one range, and, where there are none although some are wanted, the reason.
+
+    Members stay as they are while no server at hand has the range: who once had it is not forgotten.
+    """
+    key = (found.stream_id, found.index)
+    lost = [each for each in found.replicas if view.upkeep.is_lost(state, each.server, each.incarnation, now_ms)]
+    if not lost and key not in state.short:
+        return [], ""
+    if found.start_offset < found.end_offset and not view.holders(state, found, now_ms):
+        if not all(is_gone(state, member) for member in found.replicas):
+            away = ", ".join(each.server for each in found.replicas if not is_gone(state, each))
+            return [], f"no server at hand has a whole copy; bring back {away}"
+        if found.tiered_end_offset == found.end_offset:
+            return [_drop_hot(found.stream_id, found.index)], ""
+        return [], "every server that had a copy was wiped or removed, and the tier has not all of it"
+    places: list[common_pb2.Replica | None] = [*lost] if lost else [None]
+    made = [
+        _with_another(state, candidates, found, [each for each in found.replicas if each != gone], gone)
+        for gone in places  # each by itself: one without a candidate does not prevent another from being replaced
+    ]
+    return [each for each in made if each is not None], "there is no living server that has no copy yet"
 
 
 def _with_another(

@@ -15,6 +15,7 @@ from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.view import ClusterView, ServerView, drop_task_id
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
+from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
 DIRECTIVES_MAX = 64
@@ -41,6 +42,7 @@ _BOUNDS = {
     "copy_replica": COPIES_MAX,
     "upload_range": UPLOADS_MAX,
     "write_manifests": 1,
+    "recover_range": COPIES_MAX,
     "delete_objects": 1,
 }
 """The bound of each kind, most urgent first. Directives above the bound wait."""
@@ -89,16 +91,47 @@ class Planner:
         self._no_stray(key, server)
         found = self.state.ranges[key]
         if found.state != common_pb2.RANGE_STATE_SEALED:
+            return self._look_at_open(found, server)
+        if report is None and found.end_offset == found.start_offset:
             return None, True
+        if report is None or report.state in (
+            pd_pb2.REPLICA_STATE_INCOMPLETE, pd_pb2.REPLICA_STATE_QUARANTINED,
+        ):  # fmt: skip
+            self.view.upkeep.repairs.lacks(key, server)
         if report is None or report.state == pd_pb2.REPLICA_STATE_INCOMPLETE:
-            is_empty = report is None and found.end_offset == found.start_offset
-            return (None, True) if is_empty else (self._copy(found, server), False)
+            return self._copy(found, server), False
         if report.state in (pd_pb2.REPLICA_STATE_OPEN, pd_pb2.REPLICA_STATE_FENCED):
             return _seal(found, server), False
         if report.state == pd_pb2.REPLICA_STATE_QUARANTINED:
             has_source = bool(self._sources(found, server))
             return (_drop(key, server, "damaged; a fresh copy follows") if has_source else None), False
+        self.view.upkeep.repairs.has(key, server, report.size_bytes)
         return self._look_at_whole(found, server)
+
+    def _look_at_open(self, found: common_pb2.Range, server: str) -> tuple[pd_pb2.Directive | None, bool]:
+        """Return the directive for an open range: one of its servers seals it if its writer is gone."""
+        reason = self.view.upkeep.orphans.found.get((found.stream_id, found.index))
+        if reason is None or self.state.cluster_version < LEVEL_OPERATIONS:
+            return None, reason is None
+        if self._recoverer(found) != server:
+            return None, False
+        stream = self.state.streams[found.stream_id]
+        directive = _directive("recover", found, server)
+        directive.recover_range.CopyFrom(
+            pd_pb2.RecoverRange(stream_name=stream.name, epoch=stream.epoch, reason=reason)
+        )
+        return directive, False
+
+    def _recoverer(self, found: common_pb2.Range) -> str | None:
+        """Return the living member of an open range that seals it: the one that holds the most of it, by name."""
+        key = (found.stream_id, found.index)
+        able = []
+        for replica in found.replicas:
+            report = self.view.report(replica.server, replica.incarnation, key)
+            health = self.view.health(self.state, replica.server, replica.incarnation, self.now_ms)
+            if report is not None and health is ServerHealth.ALIVE:
+                able.append((-report.durable_offset, replica.server))
+        return min(able)[1] if able else None
 
     def _look_at_stray(
         self, key: RangeKey, report: pd_pb2.ReplicaReport | None, server: str
@@ -162,7 +195,9 @@ class Planner:
             return key[1] < stream.range_count  # trimmed; otherwise unknown
         if found.state != common_pb2.RANGE_STATE_SEALED:
             return False
-        return found.hot_dropped or sum(self.is_whole(found, each) for each in found.replicas) >= found.acks
+        return found.hot_dropped or (
+            not found.lost and sum(self.is_whole(found, each) for each in found.replicas) >= found.acks
+        )
 
     def _sources(self, found: common_pb2.Range, server: str) -> list[common_pb2.Replica]:
         """Return the other servers that hold the whole sealed range, as members or as replaced ones."""

@@ -7,6 +7,7 @@ A queue may hold entries without work; the code that takes an entry checks the r
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import Message
@@ -14,8 +15,11 @@ from google.protobuf.message import Message
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.due_queue import DueQueue
 from rangelog_pd.reconcile.manifest_queue import ManifestQueue
+from rangelog_pd.reconcile.orphans import Orphans
+from rangelog_pd.reconcile.repair_progress import RepairProgress
 from rangelog_pd.reconcile.sizes import StreamSizes
-from rangelog_pd.state.indexes import Hosting
+from rangelog_pd.state.indexes import Hosted, Hosting
+from rangelog_pd.state.losses import is_gone
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
@@ -23,8 +27,8 @@ from rangelog_proto.v1 import common_pb2, pd_state_pb2
 if TYPE_CHECKING:
     from rangelog_pd.reconcile.view import ClusterView
 
-REPLACE_AFTER_MS = 60_000.0
-"""The absence after which a server's replicas are copied: below it, waiting costs less than copying."""
+REPLACE_AFTER_MS = 60_000
+"""The absence after which a server's replicas are copied, unless the settings say otherwise."""
 
 
 class Upkeep:
@@ -38,10 +42,8 @@ class Upkeep:
         self._alive: tuple[str, ...] = ()
         self.drops: DueQueue[RangeKey] = DueQueue({})
         self.trims: DueQueue[int] = DueQueue({})
-        self.repairs: dict[RangeKey, None] = {}
-        """Sealed ranges that may lack a member."""
-        self.blocked: dict[RangeKey, None] = {}
-        """Sealed ranges for which there is no candidate at the moment."""
+        self.repairs = RepairProgress()
+        self.orphans = Orphans(view.orphan_quiet_ms)
         self.sizes = StreamSizes()
         self.manifests = ManifestQueue()
 
@@ -70,21 +72,54 @@ class Upkeep:
                 alive.append(name)
         if tuple(alive) != self._alive:
             self._alive = tuple(alive)
-            self.repairs.update(self.blocked)
-            self.blocked.clear()
+            self.repairs.wake_all()
         lost = {each: None for each in state.hosted.hostings() if self.is_lost(state, *each, now_ms)}
         for hosting in lost:
             if hosting not in self._lost:
-                self.repairs.update(state.hosted.of(*hosting).sealed)
+                self._lacks_a_member(state.hosted.of(*hosting))
         self._lost = lost
 
     def is_lost(self, state: State, server: str, incarnation: int, now_ms: float) -> bool:
-        """Whether a member is lost for good, or for so long that another server replaces it."""
+        """Whether a member is lost for good, or for so long that another server replaces it: below that, waiting costs less."""
         registered = state.servers.find(server)
         if registered is None or registered.server.incarnation != incarnation:
             return True
         silent_ms = self._view.silent_ms(server, now_ms)
-        return silent_ms >= max(REPLACE_AFTER_MS, self._view.dead_ms)
+        return silent_ms >= max(self._view.repair_after_ms, self._view.dead_ms)
+
+    def watch_open_ranges(self, state: State, now_ms: float, time_ms: int) -> None:
+        """Find open ranges whose writer is gone; their members get directives about them."""
+        self.orphans.take_old(time_ms, state.due.open_ages)
+        changed = self.orphans.look(
+            state, now_ms, lambda of: self._why_left(state, of, time_ms), lambda of: self._end_of(state, of)
+        )
+        for key in changed:
+            found = state.ranges.find(key)
+            for member in found.replicas if found is not None else ():
+                view = self._view.servers.get(member.server)
+                if view is not None:
+                    view.attention.attend(key)
+
+    def _lacks_a_member(self, hosted: Hosted) -> None:
+        """A server of these ranges is lost."""
+        self.repairs.update(hosted.sealed)
+        for key in hosted.open:
+            self.orphans.suspect(key)
+
+    def _why_left(self, state: State, of: common_pb2.Range, time_ms: int) -> str:
+        """Return why a living writer would have left an open range; empty: it would not."""
+        for member in of.replicas:
+            if (member.server, member.incarnation) in self._lost or is_gone(state, member):
+                return f"its replica on {member.server} is lost"
+        if state.due.open_ages.get((of.stream_id, of.index), math.inf) <= time_ms:
+            return "it is older than its age limit"
+        return ""
+
+    def _end_of(self, state: State, of: common_pb2.Range) -> int | None:
+        """Return the highest end of an open range that a member reports."""
+        key = (of.stream_id, of.index)
+        reports = [self._view.report(each.server, each.incarnation, key) for each in of.replicas]
+        return max((each.durable_offset for each in reports if each is not None), default=None)
 
     # ---- changes
 
@@ -93,8 +128,8 @@ class Upkeep:
         self._lost = {}
         self.drops = DueQueue(state.due.hot_drops)
         self.trims = DueQueue(state.due.trims)
-        self.repairs = dict(state.short)
-        self.blocked = {}
+        self.repairs.begin(state.short)
+        self.orphans.begin(state.due.open_ages)
         self.sizes = StreamSizes()
         self.manifests.clear()
         for name, view in self._view.servers.items():
@@ -114,15 +149,13 @@ class Upkeep:
         elif isinstance(row, common_pb2.Stream):
             self._note_stream(state, before, after)
         elif isinstance(before, pd_state_pb2.RegisteredServer) and after is not None:
-            self.repairs.update(self._left_behind(state, before.server))
+            self._note_server(state, before.server)
 
-    @staticmethod
-    def _left_behind(state: State, earlier: common_pb2.Server) -> dict[RangeKey, None]:
-        """Queue the sealed ranges of an incarnation that another one replaced."""
-        now = state.servers[earlier.name].server
-        if now.incarnation == earlier.incarnation:
-            return {}
-        return state.hosted.of(earlier.name, earlier.incarnation).sealed
+    def _note_server(self, state: State, earlier: common_pb2.Server) -> None:
+        """Queue the ranges of an incarnation that another one replaced."""
+        now = state.servers.find(earlier.name)
+        if now is None or now.server.incarnation != earlier.incarnation:
+            self._lacks_a_member(state.hosted.of(earlier.name, earlier.incarnation))
 
     def _note_range(self, state: State, before: Message | None, after: Message | None) -> None:
         concerned: dict[str, None] = {}
@@ -137,9 +170,12 @@ class Upkeep:
                 view.attention.attend(key)
         if not isinstance(after, common_pb2.Range):
             self.sizes.forget(*key)
+            self.repairs.members_are(key, ())
             return
         if after.state != common_pb2.RANGE_STATE_SEALED:
+            self._note_open_range(state, after)
             return
+        self.repairs.members_are(key, [replica.server for replica in after.replicas])
         due_ms = state.due.hot_drops.get(key)
         if due_ms is not None:
             self.drops.put(key, due_ms)
@@ -147,9 +183,23 @@ class Upkeep:
         if trim_ms is not None:
             self.trims.put(after.stream_id, trim_ms)
         if key in state.short or any((each.server, each.incarnation) in self._lost for each in after.replicas):
-            self.repairs[key] = None
+            self.repairs.put(key)
         if after.stream_id in state.bounded:
             self._measure(state, after)
+
+    def _note_open_range(self, state: State, after: common_pb2.Range) -> None:
+        key = (after.stream_id, after.index)
+        due_ms = state.due.open_ages.get(key)
+        if due_ms is not None:
+            self.orphans.will_be_old(key, due_ms)
+        if self._is_suspect(state, after):
+            self.orphans.suspect(key)
+
+    def _is_suspect(self, state: State, of: common_pb2.Range) -> bool:
+        """Whether an open range is to be looked at, now that something of it has changed."""
+        if state.due.open_ages.get((of.stream_id, of.index), math.inf) <= state.time_ms:
+            return True
+        return bool(self._lost) and any((each.server, each.incarnation) in self._lost for each in of.replicas)
 
     def _note_stream(self, state: State, before: Message | None, after: Message | None) -> None:
         if not isinstance(after, common_pb2.Stream):
@@ -181,8 +231,13 @@ class Upkeep:
         view = self._view.servers[name]
         for key in view.reported:
             found = state.ranges.find(key)
-            if found is None or found.state != common_pb2.RANGE_STATE_SEALED:
+            if found is None:
                 continue
+            if found.state != common_pb2.RANGE_STATE_SEALED:
+                if self._is_suspect(state, found):
+                    self.orphans.suspect(key)
+                continue
+            self.repairs.wake(key)
             for other in {*(replica.server for replica in found.replicas), *self._view.strays.get(key, ())}:
                 if other != name and other in self._view.servers:
                     self._view.servers[other].attention.wake(key)

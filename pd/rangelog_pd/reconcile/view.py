@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from rangelog_pd.placement import Candidate, ServerHealth
 from rangelog_pd.reconcile.attention import Attention
-from rangelog_pd.reconcile.upkeep import Upkeep
+from rangelog_pd.reconcile.orphans import QUIET_MS_DEFAULT
+from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS, Upkeep
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
 from rangelog_proto.v1 import common_pb2, pd_pb2
@@ -67,6 +68,8 @@ class ClusterView:
 
     suspect_ms: float
     dead_ms: float
+    repair_after_ms: float = REPLACE_AFTER_MS
+    orphan_quiet_ms: float = QUIET_MS_DEFAULT
     leader_since_ms: float = 0.0
     servers: dict[str, ServerView] = field(default_factory=dict)
     strays: dict[RangeKey, dict[str, None]] = field(default_factory=dict)  # servers that report a range of others
@@ -154,6 +157,22 @@ class ClusterView:
         if view is None or not view.complete or key in view.dropping:
             return None
         return self.report(server, incarnation, key)
+
+    def holders(self, state: State, of: common_pb2.Range, now_ms: float) -> list[common_pb2.Replica]:
+        """Return the servers that report the whole of a sealed range, and may still answer: members and replaced ones."""
+        key = (of.stream_id, of.index)
+        holders = {replica.server: replica.incarnation for replica in of.replicas}
+        for name in self.strays.get(key, ()):
+            if name in self.servers:
+                holders[name] = self.servers[name].incarnation
+        found = []
+        for name, incarnation in holders.items():
+            report = self.held(name, incarnation, key)
+            if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:
+                continue
+            if self.health(state, name, incarnation, now_ms) is not ServerHealth.DEAD:
+                found.append(common_pb2.Replica(server=name, incarnation=incarnation))
+        return found
 
     def candidates(self, state: State, now_ms: float) -> list[Candidate]:
         """Return every registered server, for placement."""

@@ -1,7 +1,7 @@
-"""The due times of the state: of hot replicas to drop, and of ranges that reach their stream's age.
+"""The due times of the state: of hot replicas to drop, of ranges that reach their stream's age, of open ranges that are old.
 
-What holds: `hot_drops` and `trims` follow from the rows. A due time exists only once the row that it counts from is dated. The
-reconcilers keep their own order (a heap) and compare with these times before they act.
+What holds: `hot_drops`, `trims` and `open_ages` follow from the rows. A due time exists only once the row that it counts from
+is dated. The reconcilers keep their own order (a heap) and compare with these times before they act.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from rangelog_proto.v1 import common_pb2
 if TYPE_CHECKING:
     from rangelog_pd.state.store import State
 
-_SEALED = common_pb2.RANGE_STATE_SEALED
+_OPEN, _SEALED = common_pb2.RANGE_STATE_OPEN, common_pb2.RANGE_STATE_SEALED
+
+_GRACE_PARTS = 8
+"""A writer leaves a range at its age; after one such part of the age more it is late."""
 
 
 class DueTimes:
@@ -26,11 +29,16 @@ class DueTimes:
         """When a range's hot replicas may be dropped: all of it has been in the tier for the stream's hot retention."""
         self.trims: dict[int, int] = {}
         """When the first sealed range of a stream exceeds the stream's age."""
+        self.open_ages: dict[RangeKey, int] = {}
+        """When a living writer would long have left an open range because of its age."""
 
     def range_changed(self, before: common_pb2.Range | None, after: common_pb2.Range | None) -> None:
         """A row of the ranges changed."""
         row = after if after is not None else before
-        if row is None or row.state != _SEALED:
+        if row is None:
+            return
+        self._note_open_age(row, is_there=after is not None)
+        if row.state != _SEALED:
             return
         self._note_hot_drop(row, is_there=after is not None)
         self._note_trim(row.stream_id)
@@ -44,7 +52,19 @@ class DueTimes:
         if before is not None and before.config.hot_retention_ms != after.config.hot_retention_ms:
             for each in self._state.ranges.of(after.stream_id).values():
                 self._note_hot_drop(each, is_there=True)
+        if before is not None and before.config.range_age_ms_max != after.config.range_age_ms_max:
+            last = self._state.ranges.of(after.stream_id).last()
+            if last is not None:
+                self._note_open_age(last, is_there=True)
         self._note_trim(after.stream_id)
+
+    def _note_open_age(self, of: common_pb2.Range, *, is_there: bool) -> None:
+        stream = self._state.streams.find(of.stream_id)
+        age_ms_max = stream.config.range_age_ms_max if stream is not None else 0
+        if is_there and of.state == _OPEN and age_ms_max:
+            self.open_ages[of.stream_id, of.index] = of.created_ms + age_ms_max + age_ms_max // _GRACE_PARTS
+        else:
+            self.open_ages.pop((of.stream_id, of.index), None)
 
     def _note_hot_drop(self, of: common_pb2.Range, *, is_there: bool) -> None:
         stream = self._state.streams.find(of.stream_id)

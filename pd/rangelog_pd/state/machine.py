@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from rangelog_core.errors import InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
 from rangelog_pd.state import (
     brokers,
+    losses,
     namespaces,
     objects,
     ranges,
@@ -66,6 +67,7 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "collect_objects": objects.collect_objects,
     "prepare_repack": repacks.prepare_repack,
     "commit_repack": repacks.commit_repack,
+    "accept_loss": losses.accept_loss,
     "create_namespace": namespaces.create_namespace,
     "delete_namespace": namespaces.delete_namespace,
     "create_topic": topics.create_topic,

@@ -235,6 +235,7 @@ class State:
         is_short = (
             of.state == common_pb2.RANGE_STATE_SEALED
             and of.tiered_end_offset != of.end_offset
+            and not of.lost
             and stream is not None
             and 0 < len(of.replicas) < stream.config.replicas
         )
@@ -336,6 +337,7 @@ class State:
             objects.committed_count,
             self.due.hot_drops,
             self.due.trims,
+            self.due.open_ages,
             self.short,
             self.bounded,
             self.undated,

@@ -116,9 +116,18 @@ def trim(state: State, stream: common_pb2.Stream, trim_offset: int) -> common_pb
 
 
 def open_writer(state: State, request: pd_pb2.OpenWriterRequest, now_ms: int) -> pd_pb2.OpenWriterResponse:
-    """Raise the epoch, which fences all earlier writers at the placement driver. Raises StreamNotFound, StreamSealed."""
+    """Raise the epoch, which fences all earlier writers at the placement driver.
+
+    Raises StreamNotFound, StreamSealed, PreconditionFailed (another stream or epoch than expected).
+    """
     stream = copy_of(state.stream(request.name))
     check_not_sealed(stream)
+    if request.stream_id not in (0, stream.stream_id):
+        raise PreconditionFailed(f"{request.name!r} is another stream now: {stream.stream_id}, not {request.stream_id}")
+    if request.expected_epoch not in (0, stream.epoch):
+        raise PreconditionFailed(
+            f"{request.name!r} was opened meanwhile: its epoch is {stream.epoch}, not {request.expected_epoch}"
+        )
     stream.epoch += 1
     stream.version += 1
     state.put_stream(stream)

@@ -16,6 +16,8 @@ What holds:
 
 from __future__ import annotations
 
+from google.protobuf.message import Message
+
 from rangelog_core.errors import Unavailable, UnsupportedVersion
 from rangelog_proto.v1 import pd_state_pb2
 
@@ -52,7 +54,7 @@ _TOPIC_ACTIONS = (
     "take_cuts",
     "report_consumed",
 )
-_OPERATIONS_ACTIONS: tuple[str, ...] = ()
+_OPERATIONS_ACTIONS: tuple[str, ...] = ("accept_loss",)
 _LEVELS = (
     {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2}
     | dict.fromkeys(_TOPIC_ACTIONS, LEVEL_TOPICS)
@@ -63,11 +65,14 @@ _LEVELS = (
 
 
 _FIELDS = {
-    "update_stream": ("expected_version", 2),
-    "delete_stream": ("expected_version", 2),
-    "trim_stream": ("expected_version", 2),
+    "update_stream": (("expected_version", 2),),
+    "delete_stream": (("expected_version", 2),),
+    "trim_stream": (("expected_version", 2),),
+    "open_writer": (("stream_id", LEVEL_OPERATIONS), ("expected_epoch", LEVEL_OPERATIONS)),
 }
-"""By action: a field, and the level of commands in which that field is set."""
+"""By action: fields, each with the level of commands in which that field is set."""
+_ITEMS = {"open_writers": ("writers", "open_writer")}
+"""Actions with items: their field, and the action that an item alone would be."""
 
 
 def level_of(action: str) -> int:
@@ -79,9 +84,17 @@ def needed_level(command: pd_state_pb2.Command) -> int:
     """Return the feature level that a command needs: that of its action, or of one of its fields."""
     action = command.WhichOneof("action") or ""
     level = level_of(action)
-    if action in _FIELDS and getattr(getattr(command, action), _FIELDS[action][0]):
-        level = max(level, _FIELDS[action][1])
+    if action in _FIELDS:
+        level = max(level, _level_of_fields(action, getattr(command, action)))
+    elif action in _ITEMS:
+        field, single = _ITEMS[action]
+        items = getattr(getattr(command, action), field)
+        level = max([level, *(_level_of_fields(single, item) for item in items)])
     return level
+
+
+def _level_of_fields(action: str, operand: Message) -> int:
+    return max((level for field, level in _FIELDS[action] if getattr(operand, field)), default=FEATURE_LEVEL_MIN)
 
 
 def check_known(level: int, own_level: int, what: str) -> None:

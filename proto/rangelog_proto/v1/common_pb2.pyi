@@ -129,7 +129,7 @@ class Replica(_message.Message):
     def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., data_address: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ...) -> None: ...
 
 class Range(_message.Message):
-    __slots__ = ("stream_id", "index", "epoch", "start_offset", "end_offset", "state", "replicas", "acks", "tiered_end_offset", "created_ms", "sealed_ms", "hot_dropped", "tiered_ms", "floor_offset", "durability", "packed_in")
+    __slots__ = ("stream_id", "index", "epoch", "start_offset", "end_offset", "state", "replicas", "acks", "tiered_end_offset", "created_ms", "sealed_ms", "hot_dropped", "tiered_ms", "floor_offset", "durability", "packed_in", "lost")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -146,6 +146,7 @@ class Range(_message.Message):
     FLOOR_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DURABILITY_FIELD_NUMBER: _ClassVar[int]
     PACKED_IN_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     index: int
     epoch: int
@@ -162,7 +163,8 @@ class Range(_message.Message):
     floor_offset: int
     durability: Durability
     packed_in: int
-    def __init__(self, stream_id: _Optional[int] = ..., index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., state: _Optional[_Union[RangeState, str]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., acks: _Optional[int] = ..., tiered_end_offset: _Optional[int] = ..., created_ms: _Optional[int] = ..., sealed_ms: _Optional[int] = ..., hot_dropped: bool = ..., tiered_ms: _Optional[int] = ..., floor_offset: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., packed_in: _Optional[int] = ...) -> None: ...
+    lost: bool
+    def __init__(self, stream_id: _Optional[int] = ..., index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., state: _Optional[_Union[RangeState, str]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., acks: _Optional[int] = ..., tiered_end_offset: _Optional[int] = ..., created_ms: _Optional[int] = ..., sealed_ms: _Optional[int] = ..., hot_dropped: bool = ..., tiered_ms: _Optional[int] = ..., floor_offset: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., packed_in: _Optional[int] = ..., lost: bool = ...) -> None: ...
 
 class RowGroup(_message.Message):
     __slots__ = ("start_offset", "count", "timestamp_ms_min", "timestamp_ms_max")

@@ -130,14 +130,18 @@ class TrimStreamResponse(_message.Message):
     def __init__(self, stream: _Optional[_Union[_common_pb2.Stream, _Mapping]] = ...) -> None: ...
 
 class OpenWriterRequest(_message.Message):
-    __slots__ = ("request_id", "name", "writer")
+    __slots__ = ("request_id", "name", "writer", "stream_id", "expected_epoch")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_EPOCH_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     name: str
     writer: str
-    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., writer: _Optional[str] = ...) -> None: ...
+    stream_id: int
+    expected_epoch: int
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., writer: _Optional[str] = ..., stream_id: _Optional[int] = ..., expected_epoch: _Optional[int] = ...) -> None: ...
 
 class OpenWriterResponse(_message.Message):
     __slots__ = ("stream", "last_range")
@@ -586,7 +590,7 @@ class HeartbeatResponse(_message.Message):
     def __init__(self, directives: _Optional[_Iterable[_Union[Directive, _Mapping]]] = ..., send_complete: bool = ...) -> None: ...
 
 class Directive(_message.Message):
-    __slots__ = ("task_id", "stream_id", "range_index", "seal_replica", "upload_range", "drop_replica", "copy_replica", "delete_objects", "write_manifests")
+    __slots__ = ("task_id", "stream_id", "range_index", "seal_replica", "upload_range", "drop_replica", "copy_replica", "delete_objects", "write_manifests", "recover_range", "leave_range")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -596,6 +600,8 @@ class Directive(_message.Message):
     COPY_REPLICA_FIELD_NUMBER: _ClassVar[int]
     DELETE_OBJECTS_FIELD_NUMBER: _ClassVar[int]
     WRITE_MANIFESTS_FIELD_NUMBER: _ClassVar[int]
+    RECOVER_RANGE_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_RANGE_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     stream_id: int
     range_index: int
@@ -605,7 +611,9 @@ class Directive(_message.Message):
     copy_replica: CopyReplica
     delete_objects: DeleteObjects
     write_manifests: WriteManifests
-    def __init__(self, task_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., seal_replica: _Optional[_Union[SealReplica, _Mapping]] = ..., upload_range: _Optional[_Union[UploadRange, _Mapping]] = ..., drop_replica: _Optional[_Union[DropReplica, _Mapping]] = ..., copy_replica: _Optional[_Union[CopyReplica, _Mapping]] = ..., delete_objects: _Optional[_Union[DeleteObjects, _Mapping]] = ..., write_manifests: _Optional[_Union[WriteManifests, _Mapping]] = ...) -> None: ...
+    recover_range: RecoverRange
+    leave_range: LeaveRange
+    def __init__(self, task_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., seal_replica: _Optional[_Union[SealReplica, _Mapping]] = ..., upload_range: _Optional[_Union[UploadRange, _Mapping]] = ..., drop_replica: _Optional[_Union[DropReplica, _Mapping]] = ..., copy_replica: _Optional[_Union[CopyReplica, _Mapping]] = ..., delete_objects: _Optional[_Union[DeleteObjects, _Mapping]] = ..., write_manifests: _Optional[_Union[WriteManifests, _Mapping]] = ..., recover_range: _Optional[_Union[RecoverRange, _Mapping]] = ..., leave_range: _Optional[_Union[LeaveRange, _Mapping]] = ...) -> None: ...
 
 class SealReplica(_message.Message):
     __slots__ = ("epoch", "start_offset", "end_offset")
@@ -654,6 +662,22 @@ class DeleteObjects(_message.Message):
     keys: _containers.RepeatedScalarFieldContainer[str]
     object_ids: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, keys: _Optional[_Iterable[str]] = ..., object_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class RecoverRange(_message.Message):
+    __slots__ = ("stream_name", "epoch", "reason")
+    STREAM_NAME_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    stream_name: str
+    epoch: int
+    reason: str
+    def __init__(self, stream_name: _Optional[str] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class LeaveRange(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class WriteManifests(_message.Message):
     __slots__ = ("stream_ids",)

@@ -19,6 +19,7 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent.directives.copy import Copier
 from rangelog_server.agent.directives.drop import drop_replica
+from rangelog_server.agent.directives.recover import Recoverer
 from rangelog_server.agent.directives.runner import DirectiveRunner, Executor
 from rangelog_server.agent.directives.seal import seal_replica
 from rangelog_server.agent.lost_range_recovery import host_doubtful_ranges
@@ -62,6 +63,7 @@ class Agent:
             self._pd, identity, store, directory.temporary_directory, settings.tier_url, directory.manifest_directory
         )
         copier = Copier(store, self._connections, identity)
+        self._recoverer = Recoverer(store, settings.pd, settings.token)
         executors: dict[str, Executor] = {
             "seal_replica": partial(seal_replica, store),
             "drop_replica": partial(drop_replica, store),
@@ -69,6 +71,7 @@ class Agent:
             "upload_range": self._tier.upload_range,
             "delete_objects": self._tier.delete_objects,
             "write_manifests": self._tier.write_manifests,
+            "recover_range": self._recoverer.recover_range,
         }
         self._news = asyncio.Event()
         self._tasks = DirectiveRunner(executors, self._news.set)
@@ -114,6 +117,7 @@ class Agent:
         self._refused.cancel()
         await self._tasks.close()
         await self._tier.close()
+        await self._recoverer.close()
         await self._connections.close()
         await self._pd.close()
 

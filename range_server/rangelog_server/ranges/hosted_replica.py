@@ -33,6 +33,7 @@ class HostedReplica:
     __slots__ = (
         "__weakref__",
         "born_lsn",
+        "confirm_count",
         "core",
         "dropped",
         "key",
@@ -67,6 +68,7 @@ class HostedReplica:
         self.written_trust = DiskTrust.SOUND
         self.dropped = False
         self.unwritten = False  # metadata that could not be written: the disk was full
+        self.confirm_count = 0  # of messages with the writer's confirm offset, new or not: then it is alive
         self.waiters: dict[Callable[[], None], None] = {}  # long polls
         self.writing: Callable[[], Writing | None] = _nobody  # the latest appender, unless its connection is closed
 

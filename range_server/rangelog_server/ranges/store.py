@@ -231,6 +231,7 @@ class Store:
             hosted = self.replicas.get((each.stream_id, each.range_index))
             if hosted is None:
                 continue
+            hosted.confirm_count += 1
             before = hosted.core.confirm_offset
             if hosted.core.confirm(each.epoch, each.confirm_offset):
                 self.grown[hosted.key] = None

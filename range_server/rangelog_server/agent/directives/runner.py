@@ -25,6 +25,7 @@ CONCURRENT_MAX = {
     "copy_replica": 2,
     "delete_objects": 1,
     "write_manifests": 1,
+    "recover_range": 2,
     "seal_replica": 16,
     "drop_replica": 16,
 }

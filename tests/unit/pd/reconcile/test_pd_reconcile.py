@@ -347,8 +347,8 @@ def test_a_lost_member_without_a_replacement_does_not_keep_another_from_one(pd: 
     """Of two lost members one has nowhere to go; the new incarnation of the other one takes its place all the same."""
     for _ in range(int(REPLACE_AFTER_MS + 6_000) // 1_000):
         pd.pass_ms(1_000)
-        pd.beat("rs2")
-        pd.beat("rs3")
+        pd.beat("rs2", complete=False)
+        pd.beat("rs3", complete=False)
     pd.register("rs3", incarnation=77)
     pd.beat("rs3")
     assert pd.state.ranges.of(whole)[0].replicas[0].server == "rs1"

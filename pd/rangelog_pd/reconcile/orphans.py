@@ -1,0 +1,111 @@
+"""Open ranges whose writer is gone, which are sealed without anybody asking: then they are completed, and reach the tier.
+
+A living writer leaves a range when a replica is lost, when the range is old, and when a replica asks it to. So a range is
+suspected when a member is lost or leaves, or when the range is older than its age limit by a grace; and it is orphaned once,
+for `quiet_ms` from then on, no member has reported that it grew.
+
+What holds: a range without a record is left alone, until a report says that it grew. The decision is a guess from outside:
+the server that carries it out asks the writer first, over the connection that it may still have, and the epoch of the
+decision guards against a later writer. A living writer that is taken for gone all the same is fenced, and loses nothing that
+was acked. Only suspected ranges are looked at, a bounded number a round.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import RangeKey
+from rangelog_proto.v1 import common_pb2
+
+LOOKED_AT_MAX = 200
+"""Suspected ranges that one round looks at, in turn."""
+DUE_MAX = 500
+"""Ranges that one round takes from those that have become old."""
+
+QUIET_MS_DEFAULT = 60_000
+
+WhySuspected = Callable[[common_pb2.Range], str]
+"""Why a living writer would have left this range; empty: it would not."""
+EndOf = Callable[[common_pb2.Range], int | None]
+"""The highest end that a member reports; None: no member has reported the range."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The end of a suspected range, and since when it is where it is."""
+
+    end_offset: int
+    since_ms: float
+
+
+class Orphans:
+    """See the module. Times on the leader's monotonic clock, in ms, unless they are named cluster time."""
+
+    def __init__(self, quiet_ms: float = QUIET_MS_DEFAULT) -> None:
+        self._quiet_ms = quiet_ms
+        self._ages: list[tuple[int, RangeKey]] = []
+        self._suspects: dict[RangeKey, _Seen | None] = {}
+        self.found: dict[RangeKey, str] = {}
+        """The orphaned ranges, with the reason."""
+
+    def begin(self, due: Mapping[RangeKey, int]) -> None:
+        """Start over, as a leader that knows when each open range is old, in cluster time."""
+        self._ages = [(due_ms, key) for key, due_ms in due.items()]
+        heapq.heapify(self._ages)
+        self._suspects.clear()
+        self.found.clear()
+
+    def will_be_old(self, key: RangeKey, due_ms: int) -> None:
+        """Note when a range is old, in cluster time."""
+        heapq.heappush(self._ages, (due_ms, key))
+
+    def suspect(self, key: RangeKey) -> None:
+        """Look at a range from now on, until its writer has left it or it is orphaned."""
+        self._suspects.setdefault(key, None)
+
+    def take_old(self, time_ms: int, due: Mapping[RangeKey, int]) -> None:
+        """Suspect the ranges that are old by the times in force."""
+        for _ in range(DUE_MAX):
+            if not self._ages or self._ages[0][0] > time_ms:
+                return
+            due_ms, key = heapq.heappop(self._ages)
+            if due.get(key) == due_ms:
+                self.suspect(key)
+
+    def look(self, state: State, now_ms: float, why: WhySuspected, end_of: EndOf) -> list[RangeKey]:
+        """Look at some suspects; return the ranges that are orphaned from now on, and those that are so no longer."""
+        changed: list[RangeKey] = []
+        for key in list(islice(self._suspects, LOOKED_AT_MAX)):
+            seen = self._suspects.pop(key)
+            was_found = key in self.found
+            found = state.ranges.find(key)
+            reason = ""
+            if found is not None and (left_because := _suspicion(found, why, end_of)):
+                seen = _seen_now(seen, end_of(found), now_ms)
+                self._suspects[key] = seen  # at the end: the others come first
+                if seen is not None and now_ms - seen.since_ms >= self._quiet_ms:
+                    reason = left_because
+            if reason:
+                self.found.setdefault(key, reason)
+            else:
+                self.found.pop(key, None)
+            if was_found != bool(reason):
+                changed.append(key)
+        return changed
+
+
+def _suspicion(found: common_pb2.Range, why: WhySuspected, end_of: EndOf) -> str:
+    """Return why a living writer would have left a range; empty: it would not, or there is nothing in the range."""
+    if found.state != common_pb2.RANGE_STATE_OPEN or end_of(found) == found.start_offset:
+        return ""
+    return why(found)
+
+
+def _seen_now(before: _Seen | None, end_offset: int | None, now_ms: float) -> _Seen | None:
+    if end_offset is None:
+        return None
+    return before if before is not None and before.end_offset == end_offset else _Seen(end_offset, now_ms)

@@ -1,0 +1,83 @@
+"""RecoverRange: seal an open range whose writer is gone, with the SDK's failover seal.
+
+What holds: nothing is done while the writer answers over the connection on which it appended, or once somebody has opened the
+stream since the decision. Whoever else recovers the range at the same time: the first end that the placement driver commits
+counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+import rangelog
+from rangelog_core.errors import PreconditionFailed, StreamSealed
+from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_server.ranges.hosted_replica import HostedReplica
+from rangelog_server.ranges.store import Store
+
+ANSWER_TIMEOUT_S = 3.0
+_LOOK_S = 0.05
+SEAL_TIMEOUT_S = 30.0
+
+_log = structlog.get_logger("agent")
+
+
+class Recoverer:
+    """Seals orphaned ranges. Its client is made when it is first needed."""
+
+    def __init__(self, store: Store, pd: Sequence[str], token: str | None) -> None:
+        self._store = store
+        self._pd = list(pd)
+        self._token = token
+        self._client: rangelog.Client | None = None
+        self._connecting = asyncio.Lock()
+
+    async def recover_range(self, directive: pb.Directive) -> None:
+        """Seal the range. Raises PreconditionFailed when its writer answers, SealBlocked when too few replicas do."""
+        action = directive.recover_range
+        hosted = self._store.replicas.get((directive.stream_id, directive.range_index))
+        if hosted is not None and await _writer_answers(hosted):
+            raise PreconditionFailed("the writer is alive and idle: it goes on with its range")
+        client = await self._connected()
+        try:
+            taken = await client.internal.settle_end(
+                action.stream_name, timeout_s=SEAL_TIMEOUT_S, expected=(directive.stream_id, action.epoch)
+            )
+        except StreamSealed:
+            return
+        _log.info(
+            "sealed a range whose writer is gone",
+            range=f"{directive.stream_id}/{directive.range_index}", end_offset=taken.end_offset, reason=action.reason,
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Close the client, if there is one."""
+        if self._client is not None:
+            await self._client.close()
+
+    async def _connected(self) -> rangelog.Client:
+        async with self._connecting:
+            if self._client is None:
+                self._client = await rangelog.connect(self._pd, token=self._token)
+            return self._client
+
+
+async def _writer_answers(hosted: HostedReplica) -> bool:
+    """Whether the range's latest appender is connected, and answers for the range."""
+    if hosted.writing() is None:
+        return False
+    before = hosted.confirm_count
+    hosted.ask_confirm()
+    return await _until(lambda: hosted.confirm_count != before)
+
+
+async def _until(holds: Callable[[], bool]) -> bool:
+    deadline = asyncio.get_running_loop().time() + ANSWER_TIMEOUT_S
+    while not holds():
+        if asyncio.get_running_loop().time() > deadline:
+            return False
+        await asyncio.sleep(_LOOK_S)
+    return True
