@@ -40,6 +40,7 @@ class Upkeep:
         self._seen = 0
         self._lost: dict[Hosting, None] = {}
         self._alive: tuple[str, ...] = ()
+        self._time_ms = 0  # cluster time, as of the last look at open ranges
         self.drops: DueQueue[RangeKey] = DueQueue({})
         self.trims: DueQueue[int] = DueQueue({})
         self.repairs = RepairProgress()
@@ -89,6 +90,7 @@ class Upkeep:
 
     def watch_open_ranges(self, state: State, now_ms: float, time_ms: int) -> None:
         """Find open ranges whose writer is gone; their members get directives about them."""
+        self._time_ms = time_ms
         self.orphans.take_old(time_ms, state.due.open_ages)
         changed = self.orphans.look(
             state, now_ms, lambda of: self._why_left(state, of, time_ms), lambda of: self._end_of(state, of)
@@ -197,7 +199,7 @@ class Upkeep:
 
     def _is_suspect(self, state: State, of: common_pb2.Range) -> bool:
         """Whether an open range is to be looked at, now that something of it has changed."""
-        if state.due.open_ages.get((of.stream_id, of.index), math.inf) <= state.time_ms:
+        if state.due.open_ages.get((of.stream_id, of.index), math.inf) <= self._time_ms:
             return True
         return bool(self._lost) and any((each.server, each.incarnation) in self._lost for each in of.replicas)
 
