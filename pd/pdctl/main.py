@@ -12,6 +12,7 @@ from pdctl.groups.group import group
 from pdctl.manifests import manifest, streams
 from pdctl.objects import object_group
 from pdctl.ranges import range_group
+from pdctl.repairs import repair
 from pdctl.servers import server
 from pdctl.session import PdctlGroup, Session
 from pdctl.streams import stream
@@ -99,7 +100,7 @@ def completion(shell: str) -> None:
 
 _NOUNS = (
     cluster, server, stream, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table, transaction,
-    task,
+    task, repair,
 )  # fmt: skip
 for _verb in (manifest, streams):
     object_group.add_command(_verb)

@@ -15,6 +15,8 @@ _PAGE_SIZE = 500
 
 
 def _replicas(row: Any) -> str:
+    if row["lost"]:
+        return "lost"
     if row["hot_dropped"]:
         return "tier only"
     return ", ".join(

@@ -59,6 +59,7 @@ def range_view(source: common_pb2.Range) -> dict[str, Any]:
         "end_offset": source.end_offset if sealed else None,
         "tiered_end_offset": source.tiered_end_offset,
         "hot_dropped": source.hot_dropped,
+        "lost": source.lost,
         "acks": source.acks,
         "created_ms": source.created_ms,
         "sealed_ms": source.sealed_ms,

@@ -35,7 +35,7 @@ async def list_repairs(driver: Driver, request: pb.ListRepairsRequest) -> pb.Lis
             repairs=[_describe(driver, state, *each) for each in page[:size]],
             more=len(page) > size,
             waiting_count=len(repairs.waiting),
-            copying_count=len(repairs.copying),
+            copying_count=sum(1 for _ in _copying(repairs)),
             blocked_count=len(repairs.blocked) - len(repairs.lost),
             orphaned_count=len(upkeep.orphans.found),
             lost_count=len(repairs.lost),
@@ -64,7 +64,8 @@ def _by_state(repairs: RepairProgress, orphaned: dict[RangeKey, str]) -> dict[pb
 
 def _copying(repairs: RepairProgress) -> Iterator[tuple[RangeKey, str]]:
     for key, servers in repairs.copying.items():
-        yield key, f"to {', '.join(servers)}"
+        if key not in repairs.waiting and key not in repairs.blocked:
+            yield key, f"to {', '.join(servers)}"
 
 
 def _describe(driver: Driver, state: State, state_of: pb.RepairState, key: RangeKey, reason: str) -> pb.Repair:
