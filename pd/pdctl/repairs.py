@@ -120,7 +120,7 @@ def _listed(session: Session, state: str | None, limit: int) -> dict[str, Any]:
     from rangelog_core.net.repair_client import RepairClient
     from rangelog_proto.v1 import repair_pb2
 
-    wanted = repair_pb2.RepairState.Value(f"REPAIR_STATE_{state.upper()}" if state else "REPAIR_STATE_UNSPECIFIED")
+    wanted = f"REPAIR_STATE_{state.upper()}" if state else "REPAIR_STATE_UNSPECIFIED"
     request = repair_pb2.ListRepairsRequest(state=wanted, page_size=limit)
     found = session.with_pd(lambda pd: RepairClient(pd).list_repairs(request, timeout_s=session.timeout_s))
     counts = {each: getattr(found, f"{each}_count") for each in _STATES}

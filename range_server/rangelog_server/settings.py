@@ -41,6 +41,8 @@ class RangeServerSettings(BaseSettings):
     """The rate at which sealed replicas are read again and checked; 0: not at all."""
     compaction_bytes_per_s: int = Field(default=8 * MIB, ge=0)
     """The rate at which batches are moved so that segments of the log become free; 0: not at all."""
+    repair_bytes_per_s: int = Field(default=64 * MIB, ge=0)
+    """The rate at which this server copies replicas from its peers, so that appends and reads go on; 0: no bound."""
     scrub_interval_s: float = Field(default=3600.0, gt=0)
     """The least time from the start of one pass over all sealed replicas to the next."""
 

@@ -19,8 +19,8 @@ class ReadingDriver:
         self.trim_offset = 0
         self.told: dict[str, Told] = {}
 
-    def do_range(self, start: str, end: str, *, tiered: str = "", hot: str = "yes") -> list[str]:
-        """`range 0 10 tiered=10 hot=no`: a sealed range; `range 10 open`: one that is written to."""
+    def do_range(self, start: str, end: str, *, tiered: str = "", hot: str = "yes", lost: str = "no") -> list[str]:
+        """`range 0 10 tiered=10 hot=no`: a sealed range; `range 10 open`: one that is written to; `lost=yes`: given up."""
         is_sealed = end != "open"
         self.ranges.append(
             SimpleNamespace(
@@ -29,6 +29,7 @@ class ReadingDriver:
                 end_offset=int(end) if is_sealed else 0,
                 tiered_end_offset=int(tiered or start),
                 hot_dropped=hot == "no",
+                lost=lost == "yes",
             )
         )
         self.sealed.append(is_sealed)

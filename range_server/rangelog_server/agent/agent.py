@@ -62,7 +62,7 @@ class Agent:
         self._tier = Uploader(
             self._pd, identity, store, directory.temporary_directory, settings.tier_url, directory.manifest_directory
         )
-        copier = Copier(store, self._connections, identity)
+        copier = Copier(store, self._connections, identity, bytes_per_s=settings.repair_bytes_per_s)
         self._recoverer = Recoverer(store, settings.pd, settings.token)
         executors: dict[str, Executor] = {
             "seal_replica": partial(seal_replica, store),

@@ -1,6 +1,11 @@
-"""CopyReplica: fetch the missing batches of a sealed range from its other replicas, over the data plane."""
+"""CopyReplica: fetch the missing batches of a sealed range from its other replicas, over the data plane.
+
+What holds: all copies of this server together stay below its rate, on average; the first bytes wait for nothing.
+"""
 
 from __future__ import annotations
+
+import asyncio
 
 import structlog
 
@@ -24,10 +29,36 @@ FETCH_TIMEOUT_S = 20.0
 _log = structlog.get_logger("agent")
 
 
+class Pace:
+    """A rate of bytes. Times in seconds, on one clock."""
+
+    def __init__(self, bytes_per_s: int) -> None:
+        """`bytes_per_s`: 0 for no bound."""
+        self._bytes_per_s = bytes_per_s
+        self._free_s = 0.0
+
+    def took(self, size_bytes: int, now_s: float) -> float:
+        """Note bytes that were copied; return how long to wait before more of them are.
+
+        Example:
+            >>> pace = Pace(1_000)
+            >>> pace.took(500, 10.0), pace.took(500, 10.0), pace.took(500, 60.0)
+            (0.5, 1.0, 0.5)
+        """
+        if not self._bytes_per_s:
+            return 0.0
+        self._free_s = max(self._free_s, now_s) + size_bytes / self._bytes_per_s
+        return self._free_s - now_s
+
+
 class Copier:
     """Completes replicas of sealed ranges."""
 
-    def __init__(self, store: Store, connections: DataConnections, identity: DirectoryIdentity) -> None:
+    def __init__(
+        self, store: Store, connections: DataConnections, identity: DirectoryIdentity, *, bytes_per_s: int = 0
+    ) -> None:
+        """`bytes_per_s`: of all copies together; 0: no bound."""
+        self._pace = Pace(bytes_per_s)
         self._store = store
         self._connections = connections
         self._identity = identity
@@ -67,6 +98,8 @@ class Copier:
             done = FlushWaiter()
             self._store.repair(hosted, batches, done)
             await done.wait(self._store)
+            size_bytes = sum(len(batch.data) for batch in batches)
+            await asyncio.sleep(self._pace.took(size_bytes, asyncio.get_running_loop().time()))
         _log.info("copied", range=str(hosted), source=source.server, records=hosted.core.durable_offset - before)
 
     async def _fetch(self, client: ReplicaClient, hosted: HostedReplica, end_offset: int) -> list[NewBatch]:
