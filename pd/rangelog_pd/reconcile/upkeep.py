@@ -178,6 +178,8 @@ class Upkeep:
             self._note_open_range(state, after)
             return
         self.repairs.members_are(key, [replica.server for replica in after.replicas])
+        if isinstance(before, common_pb2.Range) and before.state == after.state:
+            self._note_new_members(before, after)
         due_ms = state.due.hot_drops.get(key)
         if due_ms is not None:
             self.drops.put(key, due_ms)
@@ -188,6 +190,13 @@ class Upkeep:
             self.repairs.put(key)
         if after.stream_id in state.bounded:
             self._measure(state, after)
+
+    def _note_new_members(self, before: common_pb2.Range, after: common_pb2.Range) -> None:
+        """Those that took the places of others in a sealed range do not have it yet."""
+        known = {(each.server, each.incarnation) for each in before.replicas}
+        for each in after.replicas:
+            if (each.server, each.incarnation) not in known and after.start_offset < after.end_offset:
+                self.repairs.lacks((after.stream_id, after.index), each.server)
 
     def _note_open_range(self, state: State, after: common_pb2.Range) -> None:
         key = (after.stream_id, after.index)

@@ -18,7 +18,8 @@ from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.store import Store
 
-ANSWER_TIMEOUT_S = 3.0
+ANSWER_TIMEOUT_S = 10.0
+"""How long an idle writer has to answer: its program may stand still for a while, and to fence it for that would be rude."""
 _LOOK_S = 0.05
 SEAL_TIMEOUT_S = 30.0
 

@@ -1,0 +1,163 @@
+"""Real processes: what is left open is sealed and completed by itself, an idle writer keeps its range, and a loss is said."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import rangelog
+from rangelog_cli.local.processes import Cluster
+from rangelog_core.errors import PreconditionFailed, RecordsLost
+from rangelog_core.net.pd_client import PdClient
+from rangelog_core.net.repair_client import RepairClient
+from rangelog_core.stream_config import StreamConfig
+from rangelog_proto.v1 import common_pb2, pd_pb2, repair_pb2
+
+pytestmark = pytest.mark.integration
+
+SOON = {
+    "RANGELOG_PD_SERVER_SUSPECT_MS": "700",
+    "RANGELOG_PD_SERVER_DEAD_MS": "1500",
+    "RANGELOG_PD_REPAIR_AFTER_MS": "1500",
+    "RANGELOG_PD_ORPHAN_QUIET_MS": "1500",
+}
+WAIT_S = 60.0
+
+
+@pytest.fixture
+async def calls(cluster_factory: Callable[..., Cluster]) -> Any:
+    """`await calls(cluster)`: the placement driver's calls."""
+    made: list[PdClient] = []
+
+    def open_client(cluster: Cluster) -> PdClient:
+        made.append(PdClient(cluster.pd_addresses))
+        return made[-1]
+
+    yield open_client
+    for each in made:
+        await each.close()
+
+
+async def until(holds: Callable[[], Any], what: str) -> Any:
+    """Wait until an asynchronous condition gives something true, and return it."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            found = await holds()
+            if found:
+                return found
+            await asyncio.sleep(0.2)
+    raise AssertionError(what)
+
+
+async def ranges_of(pd: PdClient, stream: str) -> list[common_pb2.Range]:
+    return list((await pd.list_ranges(pd_pb2.ListRangesRequest(name=stream), timeout_s=10)).ranges)
+
+
+async def repairs_of(pd: PdClient) -> repair_pb2.ListRepairsResponse:
+    return await RepairClient(pd).list_repairs(repair_pb2.ListRepairsRequest(), timeout_s=10)
+
+
+async def append(client: rangelog.Client, stream: str, count: int) -> None:
+    """Append records and end, without sealing the range."""
+    async with client.writer(stream) as writer:
+        for number in range(count):
+            await writer.append(b"%d" % number)
+
+
+async def test_what_a_gone_writer_left_is_sealed_and_completed(
+    cluster_factory: Callable[..., Cluster], calls: Any
+) -> None:
+    """Its range loses a server for good: nobody opens the stream, and soon three living servers hold all of it."""
+    cluster = cluster_factory(pds=1, range_servers=4, env=SOON)
+    pd = calls(cluster)
+    async with await rangelog.connect(cluster.connect_string) as client:
+        await client.create_stream("s", StreamConfig(tiered=False))
+        await append(client, "s", 50)
+        (left,) = await ranges_of(pd, "s")
+        assert left.state == common_pb2.RANGE_STATE_OPEN
+        gone = left.replicas[0].server
+        await asyncio.to_thread(cluster.kill, gone)
+
+        async def whole() -> bool:
+            found = (await ranges_of(pd, "s"))[0]
+            sealed = found.state == common_pb2.RANGE_STATE_SEALED and found.end_offset == 50
+            repairs = await repairs_of(pd)
+            idle = not (repairs.waiting_count or repairs.copying_count or repairs.blocked_count)
+            return sealed and idle and gone not in [each.server for each in found.replicas]
+
+        await until(whole, "the range is not whole")
+        assert (await repairs_of(pd)).done_count == 1
+        assert [record.value async for record in client.reader("s")] == [b"%d" % number for number in range(50)]
+
+
+async def test_an_old_range_of_a_gone_writer_reaches_the_tier(
+    cluster_factory: Callable[..., Cluster], calls: Any
+) -> None:
+    """No server dies: the range is sealed a grace after its age, and uploaded."""
+    cluster = cluster_factory(pds=1, range_servers=3, env=SOON)
+    pd = calls(cluster)
+    async with await rangelog.connect(cluster.connect_string) as client:
+        await client.create_stream("s", StreamConfig(range_age_seconds=2, tiered=True))
+        await append(client, "s", 10)
+
+        async def tiered() -> bool:
+            found = (await ranges_of(pd, "s"))[0]
+            return found.state == common_pb2.RANGE_STATE_SEALED and found.tiered_end_offset == 10
+
+        await until(tiered, "the range is not in the tier")
+
+
+async def test_an_idle_writer_keeps_its_range(cluster_factory: Callable[..., Cluster], calls: Any) -> None:
+    """With no fourth server it cannot leave the lost one. It is asked, answers, and goes on much later, unfenced."""
+    cluster = cluster_factory(pds=1, range_servers=3, env=SOON)
+    pd = calls(cluster)
+    async with await rangelog.connect(cluster.connect_string) as client:
+        await client.create_stream("s")
+        async with client.writer("s") as writer:
+            await writer.append(b"0")
+            await asyncio.to_thread(cluster.kill, "rs3")
+
+            async def asked() -> bool:
+                tasks = (await pd.list_tasks(pd_pb2.ListTasksRequest(), timeout_s=10)).tasks
+                return any(each.kind == "recover-range" and "alive" in each.last_error for each in tasks)
+
+            await until(asked, "nobody asked the writer")
+            await writer.append(b"1")
+        assert [record.value async for record in client.reader("s")] == [b"0", b"1"]
+
+
+async def test_a_loss_is_said_and_accepted(cluster_factory: Callable[..., Cluster], calls: Any) -> None:
+    """All disks of a sealed range are gone: it is lost, a reader is told where to go on, and a trim ends the matter."""
+    cluster = cluster_factory(pds=1, range_servers=3, env=SOON)
+    pd = calls(cluster)
+    async with await rangelog.connect(cluster.connect_string) as client:
+        stream = await client.create_stream("s", StreamConfig(tiered=False))
+        await append(client, "s", 10)
+        await client.seal_stream("s")
+        request = repair_pb2.AcceptLossRequest(request_id="early", stream_id=stream.stream_id, range_index=0)
+        with pytest.raises(PreconditionFailed):
+            await RepairClient(pd).accept_loss(request, timeout_s=10)
+        for name in ("rs1", "rs2", "rs3"):
+            await asyncio.to_thread(cluster.kill, name)
+            shutil.rmtree(cluster.directory / name)
+        for name in ("rs1", "rs2", "rs3"):
+            await asyncio.to_thread(cluster.start_member, name)
+        await until(lambda: lost(pd), "the range is not lost")
+        request.request_id = "late"
+        await RepairClient(pd).accept_loss(request, timeout_s=10)
+        await append(client, "s", 5)
+        with pytest.raises(RecordsLost) as told:
+            async for _ in client.reader("s", start="earliest"):
+                pass
+        assert told.value.offset == 10
+        assert [record.offset async for record in client.reader("s", start=10)] == list(range(10, 15))
+        await client.trim_stream("s", 10)
+        assert [record.offset async for record in client.reader("s", start="earliest")] == list(range(10, 15))
+
+
+async def lost(pd: PdClient) -> bool:
+    return (await repairs_of(pd)).lost_count == 1
