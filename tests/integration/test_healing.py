@@ -122,6 +122,8 @@ async def test_an_idle_writer_keeps_its_range(cluster_factory: Callable[..., Clu
             await asyncio.to_thread(cluster.kill, "rs3")
 
             async def asked() -> bool:
+                (open_range,) = await ranges_of(pd, "s")
+                assert open_range.state == common_pb2.RANGE_STATE_OPEN, open_range
                 tasks = (await pd.list_tasks(pd_pb2.ListTasksRequest(), timeout_s=10)).tasks
                 return any(each.kind == "recover-range" and "alive" in each.last_error for each in tasks)
 
