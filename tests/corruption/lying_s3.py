@@ -8,6 +8,8 @@ It honours If-None-Match, ranges and multipart uploads. A fault is asked for at 
     cut short         half of the body, then closed               shortened  half of the body, and a length that fits it
     wrong bytes       a bit of the body flipped                   stale      the bytes of another object
     stored wrong      a bit flipped in what is stored             stored short   half of it is stored, and 200
+
+REFUSING has further faults, which are not drawn: who asks may not, or asks at the wrong place.
 """
 
 from __future__ import annotations
@@ -24,6 +26,16 @@ from xml.sax.saxutils import escape
 READING = ("busy", "error", "dropped request", "slow", "cut short", "shortened", "wrong bytes", "stale")
 WRITING = ("busy", "error", "dropped request", "dropped reply", "lost reply", "conflict", "slow", "stored wrong",
            "stored short")  # fmt: skip
+REFUSING = {
+    "denied": (403, "AccessDenied"),
+    "wrong key": (403, "InvalidAccessKeyId"),
+    "wrong secret": (403, "SignatureDoesNotMatch"),
+    "expired": (400, "ExpiredToken"),
+    "skewed": (403, "RequestTimeTooSkewed"),
+    "no bucket": (404, "NoSuchBucket"),
+    "elsewhere": (301, "PermanentRedirect"),
+    "wrong region": (400, "AuthorizationHeaderMalformed"),
+}
 SLOW_S = 0.6
 
 
@@ -107,6 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
                 s3.faults[fault] += 1
             if fault in ("busy", "error", "conflict"):
                 answer = _error({"busy": 503, "error": 500, "conflict": 409}[fault])
+            elif fault in REFUSING:
+                answer = _error(*REFUSING[fault])
             elif fault == "dropped request":
                 self.close_connection = True
                 return

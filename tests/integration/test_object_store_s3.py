@@ -73,7 +73,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def store(server: Server) -> ObjectStore:
     """A store under a prefix that no other test uses."""
-    return open_object_store(f"s3://{BUCKET}/{uuid.uuid4().hex}?endpoint={server.endpoint}&create=true")
+    return open_object_store(f"s3://{BUCKET}/{uuid.uuid4().hex}?endpoint={server.endpoint}&create=true", create=True)
 
 
 def one_line(error: RangelogError, *needles: str) -> None:
@@ -171,7 +171,7 @@ def test_a_race_has_one_winner(server: Server, tmp_path: Path, size: int) -> Non
     for number in range(4):
         files.append(tmp_path / str(number))
         files[-1].write_bytes(bytes([number]) * size)
-    stores = [open_object_store(url) for _ in files]
+    stores = [open_object_store(url, create=True) for _ in files]
     won: list[int] = []
     lost: list[int] = []
     barrier = threading.Barrier(len(files))
@@ -197,7 +197,9 @@ def test_a_race_has_one_winner(server: Server, tmp_path: Path, size: int) -> Non
 
 def test_failed_multipart_uploads_leave_no_parts(server: Server, tmp_path: Path) -> None:
     """Parts of an upload that lost its race are dropped: they would cost money for ever."""
-    store: Any = open_object_store(f"s3://{BUCKET}/{uuid.uuid4().hex}?endpoint={server.endpoint}&create=true")
+    store: Any = open_object_store(
+        f"s3://{BUCKET}/{uuid.uuid4().hex}?endpoint={server.endpoint}&create=true", create=True
+    )
     source = tmp_path / "big"
     source.write_bytes(bytes(17 * 1024 * 1024))
     store.put_if_absent("key", source)
@@ -208,7 +210,7 @@ def test_failed_multipart_uploads_leave_no_parts(server: Server, tmp_path: Path)
 
 def test_a_store_that_ignores_conditions_is_refused(server: Server) -> None:
     """A store that would let two uploads overwrite each other is found out before anything is stored there."""
-    store = open_object_store(f"s3://forgetful?endpoint={server.endpoint}&create=true")
+    store = open_object_store(f"s3://forgetful?endpoint={server.endpoint}&create=true", create=True)
     with pytest.raises(ConfigInvalid) as caught:
         probe(store)
     one_line(caught.value, "If-None-Match")
@@ -247,7 +249,7 @@ def test_missing_bucket(server: Server) -> None:
             call()
         one_line(caught.value, bucket, "create=true")
     for _ in range(2):  # made, then found
-        probe(open_object_store(url + "&create=true"))
+        probe(open_object_store(url + "&create=true", create=True))
 
 
 def test_refused_connection(server: Server) -> None:

@@ -13,13 +13,15 @@ _FILE_FORM = "file:///absolute/directory"
 _S3_FORM = "s3://bucket/prefix?endpoint=http://host:port&region=name&create=true"
 
 
-def open_object_store(url: str) -> ObjectStore:
+def open_object_store(url: str, *, create: bool = False) -> ObjectStore:
     """Open the object store at a URL.
 
     Credentials come from boto3's own chain, as does the region where the URL has none.
 
     Args:
         url: `file:///dir` or `s3://bucket/prefix?endpoint=http://host:port&region=name&create=true`.
+        create: Make the directory, or the bucket of a URL with create=true, if it is missing. For who stores objects; a reader
+            that made an empty place would take its own mistake for missing objects.
 
     Raises:
         ConfigInvalid: The URL is not valid.
@@ -38,7 +40,7 @@ def open_object_store(url: str) -> ObjectStore:
     if parts.scheme == "file":
         from rangelog.tier.file_store import FileStore
 
-        return FileStore(_directory(parts))
+        return FileStore(_directory(parts), create=create)
     if parts.scheme == "s3":
         options = _s3_options(parts)
         try:
@@ -50,7 +52,7 @@ def open_object_store(url: str) -> ObjectStore:
             parts.path.strip("/"),
             endpoint=options.get("endpoint"),
             region=options.get("region"),
-            create=options.get("create") == "true",
+            create=create and options.get("create") == "true",
         )
     raise ConfigInvalid(f"bad tier URL: write {_FILE_FORM} or {_S3_FORM}")
 

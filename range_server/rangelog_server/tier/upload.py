@@ -212,7 +212,7 @@ def _open(url: str) -> ObjectStore:
     from rangelog.tier.object_store import probe
     from rangelog.tier.opening import open_object_store
 
-    objects = open_object_store(url)
+    objects = open_object_store(url, create=True)
     probe(objects)
     return objects
 
