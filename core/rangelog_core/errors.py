@@ -300,7 +300,7 @@ class StorageFull(Unavailable):
 
 
 class AccessDenied(Unavailable):
-    """The object store refuses the credentials, or the right; the message says which. The same call works once that is set right."""
+    """The object store refuses the credentials, or the right; the message says which, and what to do."""
 
     code = "ACCESS_DENIED"
 

@@ -31,6 +31,7 @@ from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.store import State
 from rangelog_pd.state.versions import check_enabled, level_of, needed_level
+from rangelog_pd.tier_check import leader_watch
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 PROPOSE_TIMEOUT_S = 2.5
@@ -57,6 +58,7 @@ class Driver:
         self.brokers = BrokersView(settings.server_dead_ms)
         self.broker_probes = BrokerProbes()
         self.topics = TopicUpkeep(settings.scaling_minute_ms, settings.scale_timeout_ms, settings.retention_interval_ms)
+        self.tier_watch = leader_watch(settings.tier_url, consensus.is_leader)
         self._clock = ClusterTime()
         self._clock_is_off = False
         self._leading_term: int | None = None
@@ -199,6 +201,7 @@ class Driver:
             self._judge_time()
             self.tasks.clear()
             self.watches.clear(self.wall_ms() << _SESSION_BITS)
+            self.tier_watch.doubt()
             _log.info("%s leads", self.settings.name)
 
     # ---- the leader's own work

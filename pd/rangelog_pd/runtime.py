@@ -14,15 +14,18 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import (
     BROKERS_SERVICE_NAME,
     SERVICE_NAME,
+    TIER_SERVICE_NAME,
     TOPICS_SERVICE_NAME,
     BrokersService,
     Service,
+    TierService,
     TopicsService,
 )
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1.broker_pb2_grpc import add_BrokersServicer_to_server
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
+from rangelog_proto.v1.tier_pb2_grpc import add_TierServicer_to_server
 from rangelog_proto.v1.topic_pb2_grpc import add_TopicsServicer_to_server
 from rangelog_server_common.garbage import spare_long_lived
 from rangelog_server_common.grpc_server import GrpcServer
@@ -64,14 +67,18 @@ class Runtime:
         add_PlacementDriverServicer_to_server(Service(driver), server.server)  # type: ignore[no-untyped-call]
         add_TopicsServicer_to_server(TopicsService(driver), server.server)  # type: ignore[no-untyped-call]
         add_BrokersServicer_to_server(BrokersService(driver), server.server)  # type: ignore[no-untyped-call]
+        add_TierServicer_to_server(TierService(driver), server.server)  # type: ignore[no-untyped-call]
         tasks: list[asyncio.Task[Any]] = []
         try:
             listen = settings.listen or settings.api_address
-            port = await server.start(listen, (SERVICE_NAME, TOPICS_SERVICE_NAME, BROKERS_SERVICE_NAME))
+            port = await server.start(
+                listen, (SERVICE_NAME, TOPICS_SERVICE_NAME, BROKERS_SERVICE_NAME, TIER_SERVICE_NAME)
+            )
             await consensus.start()
             spare_long_lived()
             stopped, failed = asyncio.create_task(self._stop.wait()), asyncio.create_task(consensus.failed())
-            tasks = [asyncio.create_task(self._reconcile(driver, server)), stopped, failed]
+            watching = asyncio.create_task(driver.tier_watch.run())
+            tasks = [asyncio.create_task(self._reconcile(driver, server)), watching, stopped, failed]
             host, _ = split_address(settings.api_address)
             write_endpoint(settings.data_dir, {"name": settings.name, "api_address": f"{host}:{port}"})
             _log.info("serving", name=settings.name, api=listen, members=len(raft))

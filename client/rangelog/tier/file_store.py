@@ -36,7 +36,7 @@ class FileStore:
                 self._drop_left_over()
             elif not directory.is_dir():
                 raise Unavailable(
-                    f"there is no directory {directory} on this machine: mount the tier there, or pass the tier's URL as it is here"
+                    f"there is no directory {directory} on this machine: mount the tier there, or pass its URL as it is here"
                 )
 
     def _drop_left_over(self) -> None:

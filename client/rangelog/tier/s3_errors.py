@@ -116,7 +116,7 @@ def _of_access(error: ClientError, code: str, where: str, key: str) -> RangelogE
         )
     if code in _EXPIRED:
         return AccessDenied(
-            f"the credentials for {where} have expired ({code}): get new ones, or log in again, and restart what has the old ones"
+            f"the credentials for {where} have expired ({code}): get new ones, or log in again, and restart who has the old"
         )
     if code in _SKEWED:
         return AccessDenied(f"{where} refuses the time of the request ({code}): set the clock of this machine")

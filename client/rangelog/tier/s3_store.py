@@ -1,8 +1,8 @@
 """An object store with the S3 protocol, by boto3. Credentials come from boto3's own chain, never from the URL.
 
 What holds: `put_if_absent` sends If-None-Match, on multipart uploads at their completion, and `replace` If-Match; every call
-has timeouts and boto3's standard retries; every failure is a RangelogError (s3_errors.py). A bucket is made only for who asks for
-it with `create`.
+has timeouts and boto3's standard retries; every failure is a RangelogError (s3_errors.py). A bucket is made only for who
+asks for it with `create`.
 """
 
 from __future__ import annotations

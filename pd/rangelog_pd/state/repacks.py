@@ -129,6 +129,11 @@ def _last_range(state: State, replaced: Sequence[common_pb2.Object]) -> common_p
     return found
 
 
+def ranges_of_object(state: State, found: common_pb2.Object) -> list[common_pb2.Range]:
+    """Return the ranges whose records a committed object has, in order."""
+    return _ranges(state, found, state.range(found.stream_id, found.range_index))
+
+
 def _ranges(
     state: State, covering: common_pb2.Object, last: common_pb2.Range, start_offset: int | None = None
 ) -> list[common_pb2.Range]:

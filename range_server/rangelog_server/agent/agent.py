@@ -166,6 +166,7 @@ class Agent:
             capacity_bytes=self._settings.capacity_bytes,
             log_end=store.wal.flushed_lsn,
             wall_ms=time.time_ns() // 1_000_000,
+            tier_error=self._tier.watch.error,
         )
         try:
             await self._reporting.fill(request)

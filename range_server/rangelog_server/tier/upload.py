@@ -11,6 +11,7 @@ import errno
 import functools
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,6 +30,7 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.tier.manifests import ManifestUpkeep
 from rangelog_server.tier.single_thread import SingleThread
 from rangelog_server.wal.log import Wal
+from rangelog_server_common.tier_watch import TierWatch, WatchTask
 
 if TYPE_CHECKING:
     from rangelog.tier import ObjectStore
@@ -67,6 +69,9 @@ class Uploader:
         self._warming: asyncio.Future[None] | None = None
         self._spoiled: dict[tuple[int, int], int] = {}  # range → the object whose key holds a conflicting object
         self._worker = SingleThread("tier")
+        self._checker = SingleThread("tier check")  # of its own: an upload may take long
+        self.watch = TierWatch(self._check_tier)
+        self._watching = WatchTask(self.watch)
         self._manifests = ManifestUpkeep(pd, self._object_store, manifests) if manifests is not None else None
 
     def learned_url(self, url: str) -> None:
@@ -74,6 +79,7 @@ class Uploader:
         if not self._fixed_url and url != self._url:
             self._url, self._objects = url, None
         if self._url:
+            self._watching.start()
             self._warming = asyncio.ensure_future(self._worker.run(_warm_up))
             if self._manifests is not None:
                 self._manifests.start()
@@ -82,6 +88,8 @@ class Uploader:
         """Stop; a job on a thread ends by itself."""
         if self._manifests is not None:
             await self._manifests.close()
+        await self._watching.close()
+        self._checker.close()
         self._worker.close()
         if self._warming is not None:
             self._warming.cancel()
@@ -94,18 +102,20 @@ class Uploader:
         hosted = self._store.find(directive.stream_id, directive.range_index)
         if not hosted.core.complete or hosted.core.sealed_end_offset != action.end_offset:
             raise PreconditionFailed(f"range {hosted} is not whole here")
-        objects = await self._object_store()
-        position = action.start_offset
-        while position < action.end_offset:
-            position = await self._upload_span(objects, hosted, action, position)
+        with self._doubted_if_it_fails():
+            objects = await self._object_store()
+            position = action.start_offset
+            while position < action.end_offset:
+                position = await self._upload_span(objects, hosted, action, position)
 
     async def delete_objects(self, directive: pb.Directive) -> None:
         """Delete objects that the state no longer holds, after the manifests that may name them. Raises Unavailable."""
-        objects = await self._object_store()
-        if self._manifests is not None:
-            await self._manifests.write_before_deletion(directive.delete_objects.keys)
-        for key in directive.delete_objects.keys:
-            await self._run(functools.partial(objects.delete, key))
+        with self._doubted_if_it_fails():
+            objects = await self._object_store()
+            if self._manifests is not None:
+                await self._manifests.write_before_deletion(directive.delete_objects.keys)
+            for key in directive.delete_objects.keys:
+                await self._run(functools.partial(objects.delete, key))
 
     async def write_manifests(self, directive: pb.Directive) -> None:
         """Have the manifests of streams written that were trimmed or deleted; from here on it is this server's task."""
@@ -114,6 +124,21 @@ class Uploader:
                 self._manifests.noted(stream_id)
 
     # ---- inside
+
+    async def _check_tier(self) -> None:
+        """Open the tier anew, with the credentials of now, and probe it. Raises what is wrong with it."""
+        url = self._url
+        objects = await self._checker.run(functools.partial(_open, url))
+        if url == self._url:
+            self._objects = objects
+
+    @contextmanager
+    def _doubted_if_it_fails(self) -> Iterator[None]:
+        try:
+            yield
+        except RangelogError:
+            self.watch.doubt()
+            raise
 
     async def _upload_span(
         self, objects: ObjectStore, hosted: HostedReplica, action: pb.UploadRange, start_offset: int

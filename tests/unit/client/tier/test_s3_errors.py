@@ -143,31 +143,28 @@ def test_a_page_that_is_not_found_is_no_missing_object(body: bytes) -> None:
     with impatient(), web_server(404, body) as port:
         store = open_object_store(f"s3://bucket?endpoint=http://127.0.0.1:{port}")
         for name in ("get", "head", "get_range", "put_if_absent", "list"):
-            with pytest.raises(Unavailable, match="is it an S3 server|is not an S3 server"):
+            with pytest.raises(Unavailable, match=r"is it an S3 server|is not an S3 server"):
                 CALLS[name](store)
 
 
 def test_a_server_that_says_yes_to_everything_is_no_tier() -> None:
     """The probe reads back what it has stored."""
-    with impatient(), web_server(200, b"hello") as port:
-        with pytest.raises(Unavailable, match="S3 server"):
-            probe(open_object_store(f"s3://bucket?endpoint=http://127.0.0.1:{port}"))
+    with impatient(), web_server(200, b"hello") as port, pytest.raises(Unavailable, match="S3 server"):
+        probe(open_object_store(f"s3://bucket?endpoint=http://127.0.0.1:{port}"))
 
 
 def test_tls_where_there_is_none() -> None:
     """https:// to a server without TLS says what to write."""
-    with impatient(), web_server(200, b"") as port:
-        with pytest.raises(Unavailable, match="endpoint=http://"):
-            open_object_store(f"s3://bucket?endpoint=https://127.0.0.1:{port}").get("key")
+    with impatient(), web_server(200, b"") as port, pytest.raises(Unavailable, match="endpoint=http://"):
+        open_object_store(f"s3://bucket?endpoint=https://127.0.0.1:{port}").get("key")
 
 
 def test_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
     """A certificate of an unknown CA names the variable for it."""
     pem = tmp_path / "server.pem"
     pem.write_bytes(self_signed())
-    with impatient(), web_server(200, b"", pem) as port:
-        with pytest.raises(Unavailable, match="AWS_CA_BUNDLE"):
-            open_object_store(f"s3://bucket?endpoint=https://127.0.0.1:{port}").get("key")
+    with impatient(), web_server(200, b"", pem) as port, pytest.raises(Unavailable, match="AWS_CA_BUNDLE"):
+        open_object_store(f"s3://bucket?endpoint=https://127.0.0.1:{port}").get("key")
 
 
 def self_signed() -> bytes:
