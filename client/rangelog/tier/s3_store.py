@@ -63,7 +63,7 @@ class S3Store:
     def _create_bucket(self, region: str) -> None:
         """Create the bucket unless it is there: who may not create one may use it."""
         try:
-            with self._mapped(self._bucket):
+            with self.mapped(self._bucket):
                 self._client.head_bucket(Bucket=self._bucket)
             return
         except Unavailable:
@@ -71,12 +71,23 @@ class S3Store:
         if region != _REGION_DEFAULT:  # the one region that S3 refuses as a location
             options["CreateBucketConfiguration"] = {"LocationConstraint": region}
         try:
-            with self._mapped(self._bucket):
+            with self.mapped(self._bucket):
                 self._client.create_bucket(Bucket=self._bucket, **options)
         except PreconditionFailed:
             return
 
-    def _key(self, key: str) -> str:
+    @property
+    def client(self) -> Any:
+        """boto3's client, for who examines the bucket."""
+        return self._client
+
+    @property
+    def bucket(self) -> str:
+        """The name of the bucket."""
+        return self._bucket
+
+    def full_key(self, key: str) -> str:
+        """Return the key with the URL's prefix. Raises InvalidArgument."""
         return self._prefix + check_key(key)
 
     def put_if_absent(self, key: str, source: bytes | Path) -> None:
@@ -84,17 +95,17 @@ class S3Store:
         if source_size(source) > PART_BYTES and isinstance(source, Path):
             self._put_parts(key, source)
             return
-        with self._mapped(key):
+        with self.mapped(key):
             body = source if isinstance(source, bytes) else source.read_bytes()
-            self._client.put_object(Bucket=self._bucket, Key=self._key(key), Body=body, IfNoneMatch="*")
+            self._client.put_object(Bucket=self._bucket, Key=self.full_key(key), Body=body, IfNoneMatch="*")
 
     def _put_parts(self, key: str, source: Path) -> None:
-        where = {"Bucket": self._bucket, "Key": self._key(key)}
-        with self._mapped(key):
+        where = {"Bucket": self._bucket, "Key": self.full_key(key)}
+        with self.mapped(key):
             upload_id = self._client.create_multipart_upload(**where)["UploadId"]
         try:
             parts: list[dict[str, Any]] = []
-            with self._mapped(key), source.open("rb") as origin:
+            with self.mapped(key), source.open("rb") as origin:
                 while data := origin.read(PART_BYTES):
                     number = len(parts) + 1
                     sent = self._client.upload_part(**where, UploadId=upload_id, PartNumber=number, Body=data)
@@ -115,21 +126,21 @@ class S3Store:
 
     def get(self, key: str) -> bytes:
         """Return the whole object. Raises ObjectNotFound, Unavailable."""
-        with self._mapped(key):
-            data: bytes = self._client.get_object(Bucket=self._bucket, Key=self._key(key))["Body"].read()
+        with self.mapped(key):
+            data: bytes = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key))["Body"].read()
         return data
 
     def get_with_etag(self, key: str) -> tuple[bytes, str]:
         """Return the whole object and the etag of these bytes. Raises ObjectNotFound, Unavailable."""
-        with self._mapped(key):
-            answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key))
+        with self.mapped(key):
+            answer = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key))
             return answer["Body"].read(), answer["ETag"].strip('"')
 
     def replace(self, key: str, data: bytes, etag: str) -> None:
         """Overwrite the object that still has this etag. Raises PreconditionFailed, Unavailable."""
         try:
-            with self._mapped(key):
-                self._client.put_object(Bucket=self._bucket, Key=self._key(key), Body=data, IfMatch=f'"{etag}"')
+            with self.mapped(key):
+                self._client.put_object(Bucket=self._bucket, Key=self.full_key(key), Body=data, IfMatch=f'"{etag}"')
         except (PreconditionFailed, ObjectNotFound) as error:
             raise PreconditionFailed(f"object {key} in {self._where} was changed meanwhile") from error
 
@@ -139,8 +150,8 @@ class S3Store:
         if not length:
             return b""
         wanted = f"bytes={start}-{start + length - 1}"
-        with self._mapped(key):
-            answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key), Range=wanted)
+        with self.mapped(key):
+            answer = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key), Range=wanted)
             data: bytes = answer["Body"].read()
         if len(data) != length:
             raise InvalidArgument(f"object {key} has no bytes {start} to {start + length}")
@@ -152,8 +163,8 @@ class S3Store:
         if not len(target):
             return 0.0
         wanted = f"bytes={start}-{start + len(target) - 1}"
-        with self._mapped(key):
-            answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key), Range=wanted)
+        with self.mapped(key):
+            answer = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key), Range=wanted)
             with closing(answer["Body"]) as body:  # closes the connection of a reply that was not read to its end
                 if answer["ContentLength"] != len(target):
                     raise InvalidArgument(f"object {key} has no bytes {start} to {start + len(target)}")
@@ -161,9 +172,9 @@ class S3Store:
 
     def head(self, key: str) -> ObjectInfo:
         """Return the metadata of an object. Raises ObjectNotFound, Unavailable."""
-        with self._mapped(key):
+        with self.mapped(key):
             try:
-                answer = self._client.head_object(Bucket=self._bucket, Key=self._key(key))
+                answer = self._client.head_object(Bucket=self._bucket, Key=self.full_key(key))
             except ClientError as error:
                 self._explain(error, key)
                 raise
@@ -172,11 +183,11 @@ class S3Store:
     def _explain(self, error: ClientError, key: str) -> None:
         """Ask again by GET, whose answer has the reason that HEAD cannot have: a missing key or bucket, a right, a token."""
         if is_unexplained(error):
-            self._client.get_object(Bucket=self._bucket, Key=self._key(key), Range="bytes=0-0")["Body"].close()
+            self._client.get_object(Bucket=self._bucket, Key=self.full_key(key), Range="bytes=0-0")["Body"].close()
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the objects whose keys start with `prefix`, by key. Raises Unavailable."""
-        with self._mapped(prefix):
+        with self.mapped(prefix):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix + prefix
             )
@@ -187,14 +198,15 @@ class S3Store:
 
     def delete(self, key: str) -> None:
         """Remove an object; idempotent. Raises Unavailable."""
-        with self._mapped(key):
-            self._client.delete_object(Bucket=self._bucket, Key=self._key(key))
+        with self.mapped(key):
+            self._client.delete_object(Bucket=self._bucket, Key=self.full_key(key))
 
     def close(self) -> None:
         """Close all connections; idempotent."""
         self._client.close()
 
-    def _mapped(self, key: str) -> AbstractContextManager[None]:
+    def mapped(self, key: str) -> AbstractContextManager[None]:
+        """Raise what goes wrong in the context as a RangelogError that names this bucket."""
         return mapped(self._where, key)
 
 
