@@ -13,6 +13,7 @@ from pdctl.groups.group import group
 from pdctl.manifests import manifest, streams
 from pdctl.objects import object_group
 from pdctl.ranges import range_group
+from pdctl.scrub import scrub
 from pdctl.servers import server
 from pdctl.session import PdctlGroup, Session
 from pdctl.streams import stream
@@ -102,7 +103,7 @@ _NOUNS = (
     cluster, server, stream, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table, transaction,
     task, doctor,
 )  # fmt: skip
-for _verb in (manifest, streams):
+for _verb in (manifest, streams, scrub):
     object_group.add_command(_verb)
 for _noun in _NOUNS:
     main.add_command(_noun)

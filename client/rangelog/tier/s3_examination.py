@@ -52,7 +52,7 @@ _SOURCES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class S3Finding:
     """What one step found. `state`: OK, FAILED or SKIPPED."""
 
     check: str
@@ -64,7 +64,7 @@ class _Stop(Exception):
     """Nothing more can be examined."""
 
 
-def examine(url: str, speed_bytes: int = SPEED_BYTES) -> Iterator[Finding]:
+def examine(url: str, speed_bytes: int = SPEED_BYTES) -> Iterator[S3Finding]:
     """Examine the bucket at a tier URL; yields a finding after each step.
 
     Args:
@@ -82,7 +82,7 @@ def examine(url: str, speed_bytes: int = SPEED_BYTES) -> Iterator[Finding]:
         if not isinstance(store, S3Store):
             raise InvalidArgument("only s3:// tiers are examined; a directory is checked by who uses it")
     except RangelogError as error:
-        yield Finding("tier URL", FAILED, error.message)
+        yield S3Finding("tier URL", FAILED, error.message)
         return
     examination = _Examination(store, speed_bytes)
     try:
@@ -107,7 +107,7 @@ class _Examination:
         self._date = ""
         self._asked_s = 0.0
 
-    def run(self) -> Iterator[Finding]:
+    def run(self) -> Iterator[S3Finding]:
         """Yield the findings; a step that needs an earlier one is skipped without it."""
         for check, work in (("credentials", self._credentials), ("endpoint", self._endpoint), ("bucket", self._bucket)):
             found = _try(check, work)
@@ -129,7 +129,7 @@ class _Examination:
         if self._speed_bytes:
             steps.append(("speed", self._speed))
         for check, work in [*steps, ("delete", self._delete)]:
-            yield _try(check, work) if stored.state == OK else Finding(check, SKIPPED, "nothing could be stored")
+            yield _try(check, work) if stored.state == OK else S3Finding(check, SKIPPED, "nothing could be stored")
 
     def clean(self) -> None:
         """Delete what was stored, as far as that is possible."""
@@ -300,11 +300,11 @@ class _Examination:
         raise ConfigInvalid("a deleted object is still there: trimmed records would be kept for ever")
 
 
-def _try(check: str, work: Callable[[], str]) -> Finding:
+def _try(check: str, work: Callable[[], str]) -> S3Finding:
     try:
-        return Finding(check, OK, work())
+        return S3Finding(check, OK, work())
     except RangelogError as error:
-        return Finding(check, FAILED, " ".join(error.message.split()))
+        return S3Finding(check, FAILED, " ".join(error.message.split()))
 
 
 def _ms(seconds: float) -> str:

@@ -27,7 +27,7 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import service
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
-from rangelog_proto.v1 import broker_pb2, common_pb2, pd_pb2, tier_pb2, topic_pb2
+from rangelog_proto.v1 import broker_pb2, common_pb2, pd_pb2, pd_state_pb2, tier_pb2, topic_pb2
 from tests.support.pd_topics import true_end
 
 _T = TypeVar("_T", bound=Message)
@@ -127,6 +127,12 @@ class InProcessPd:
             )
             made = self.do("SealRange", seal, pd_pb2.SealRangeResponse).next_range
         return opened
+
+    def collect(self, object_ids: list[int]) -> None:
+        """Forget objects that were removed from the store."""
+        command = pd_state_pb2.CollectObjects(object_ids=object_ids)
+        work = self.driver.propose(pd_pb2.ListTasksResponse, "", collect_objects=command)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     # ---- topics
 

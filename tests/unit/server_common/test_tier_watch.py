@@ -62,7 +62,7 @@ async def test_a_working_tier_is_checked_once_and_when_it_is_doubted(
 ) -> None:
     """No check without a reason."""
     tier, watch, task = running
-    await asyncio.sleep(0.05)
+    await until(lambda: watch._doubted._waiters)  # it waits for a doubt, not for a time
     assert tier.checks == 1 and watch.error == ""
     watch.doubt()
     await until(lambda: tier.checks == 2)
