@@ -16,6 +16,7 @@ from pdctl.ranges import range_group
 from pdctl.scrub import scrub
 from pdctl.servers import server
 from pdctl.session import PdctlGroup, Session
+from pdctl.set_tier import set_tier
 from pdctl.streams import stream
 from pdctl.tables.table import table
 from pdctl.topics.broker import broker
@@ -103,6 +104,7 @@ _NOUNS = (
     cluster, server, stream, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table, transaction,
     task, doctor,
 )  # fmt: skip
+cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):
     object_group.add_command(_verb)
 for _noun in _NOUNS:

@@ -7,6 +7,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from rangelog.tier.object_store import ObjectStore, check_key
 from rangelog_core.errors import ConfigInvalid, InvalidArgument, MissingExtra
+from rangelog_core.tier_stores import parse_tier, store_of_key
 
 _S3_OPTIONS = ("endpoint", "region", "create")
 _FILE_FORM = "file:///absolute/directory"
@@ -23,6 +24,8 @@ def open_object_store(url: str, *, create: bool = False) -> ObjectStore:
         create: Make the directory, or the bucket of a URL with create=true, if it is missing. For who stores objects; a reader
             that made an empty place would take its own mistake for missing objects.
 
+    A tier URL with several stores (`rangelog_core.tier_stores`) is opened as one store.
+
     Raises:
         ConfigInvalid: The URL is not valid.
         MissingExtra: boto3 is not installed.
@@ -33,6 +36,17 @@ def open_object_store(url: str, *, create: bool = False) -> ObjectStore:
         store = open_object_store("s3://my-bucket/logs?region=eu-central-1")
         ```
     """
+    stores = parse_tier(url)
+    if len(stores) > 1:
+        from rangelog.tier.routed_store import RoutedStore
+
+        for each in stores:
+            store_location(each.url)
+        return RoutedStore(stores, lambda each: _open_one(each.url, create=create and each == stores[-1]))
+    return _open_one(stores[0].url, create=create)
+
+
+def _open_one(url: str, *, create: bool) -> ObjectStore:
     try:
         parts = urlsplit(url)
     except ValueError:  # unbalanced brackets
@@ -55,6 +69,16 @@ def open_object_store(url: str, *, create: bool = False) -> ObjectStore:
             create=create and options.get("create") == "true",
         )
     raise ConfigInvalid(f"bad tier URL: write {_FILE_FORM} or {_S3_FORM}")
+
+
+def object_location(url: str, key: str) -> str:
+    """Return where other programs find an object of a tier: a path, or s3://bucket/prefix/key. Raises ConfigInvalid.
+
+    Example:
+        >>> object_location("file:///a 7=s3://b", "manifests/1/flights.json")
+        's3://b/manifests/1/flights.json'
+    """
+    return f"{store_location(store_of_key(parse_tier(url), key).url)}/{key}"
 
 
 def store_location(url: str) -> str:

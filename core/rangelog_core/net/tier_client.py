@@ -24,6 +24,10 @@ class TierClient:
         """Find objects by their ids, whatever their state."""
         return await self._pd.call_service(TierStub, lambda stub: stub.FindObjects, request, timeout_s)
 
+    async def set_tier(self, request: pb.SetTierRequest, *, timeout_s: float) -> pb.SetTierResponse:
+        """Have later objects stored elsewhere."""
+        return await self._pd.call_service(TierStub, lambda stub: stub.SetTier, request, timeout_s)
+
     async def reupload_object(
         self, request: pb.ReuploadObjectRequest, *, timeout_s: float
     ) -> pb.ReuploadObjectResponse:

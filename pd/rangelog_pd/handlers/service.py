@@ -76,6 +76,7 @@ _TIER_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "DescribeTier": tier.describe_tier,
     "FindObjects": tier.find_objects,
     "ReuploadObject": tier.reupload_object,
+    "SetTier": tier.set_tier,
 }
 
 

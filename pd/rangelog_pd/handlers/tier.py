@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.tier_stores import check_url
 from rangelog_pd.driver import Driver
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.directives import Planner
 from rangelog_pd.state.objects import without_row_groups
 from rangelog_pd.state.repacks import ranges_of_object
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tier_stores import tier_url
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import tier_pb2 as pb
 
@@ -20,10 +22,11 @@ async def describe_tier(driver: Driver, request: pb.DescribeTierRequest) -> pb.D
     await driver.barrier()
     time_ms = driver.time_ms()
     with driver.state() as state:
+        url = tier_url(state, driver.settings.tier_url)
         prepared = [state.objects[object_id] for object_id in state.range_objects.prepared]
         return pb.DescribeTierResponse(
-            tier_url=driver.settings.tier_url,
-            checks=_checks(driver, state) if driver.settings.tier_url else [],
+            tier_url=url,
+            checks=_checks(driver, state) if url else [],
             prepared_count=len(prepared),
             expired_count=sum(each.prepare_deadline_ms < time_ms for each in prepared),
             deleted_count=len(state.range_objects.tombstones),
@@ -41,6 +44,16 @@ def _checks(driver: Driver, state: State) -> list[pb.TierCheck]:
         if view.incarnation == incarnation:
             found.append(pb.TierCheck(name=name, error=view.tier_error))
     return found
+
+
+async def set_tier(driver: Driver, request: pb.SetTierRequest) -> pb.SetTierResponse:
+    """Have later objects stored elsewhere, once that store is found to work. Raises InvalidArgument, PreconditionFailed."""
+    check_url(request.url)
+    await driver.barrier()
+    await driver.tier_trials.passed(request.url)
+    await driver.propose_request(pb.SetTierResponse, request.request_id, set_tier=request)
+    driver.tier_watch.doubt()
+    return pb.SetTierResponse(tier_url=driver.tier_url())
 
 
 async def find_objects(driver: Driver, request: pb.FindObjectsRequest) -> pb.FindObjectsResponse:

@@ -17,6 +17,7 @@ from rangelog_core.object_keys import object_key
 from rangelog_pd.state.objects import committed, is_repeated, without_row_groups
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
+from rangelog_pd.state.tier_stores import tier_id_now
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 
@@ -51,6 +52,7 @@ def prepare_repack(state: State, command: pd_state_pb2.TimedPrepareRepack, now_m
         state=common_pb2.OBJECT_STATE_PREPARED,
         server=request.packer,
         prepare_deadline_ms=command.deadline_ms,
+        tier_id=tier_id_now(state),
         replaces=request.object_ids,
     )
     state.next_object_id += 1

@@ -52,7 +52,7 @@ _TOPIC_ACTIONS = (
     "take_cuts",
     "report_consumed",
 )
-_OPERATIONS_ACTIONS: tuple[str, ...] = ("reupload_object",)
+_OPERATIONS_ACTIONS: tuple[str, ...] = ("reupload_object", "set_tier")
 _LEVELS = (
     {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2}
     | dict.fromkeys(_TOPIC_ACTIONS, LEVEL_TOPICS)

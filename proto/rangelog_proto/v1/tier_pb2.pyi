@@ -64,3 +64,31 @@ class ReuploadObjectResponse(_message.Message):
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
     objects: _containers.RepeatedCompositeFieldContainer[_common_pb2.Object]
     def __init__(self, objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ...) -> None: ...
+
+class SetTierRequest(_message.Message):
+    __slots__ = ("request_id", "url", "moved")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    url: str
+    moved: bool
+    def __init__(self, request_id: _Optional[str] = ..., url: _Optional[str] = ..., moved: bool = ...) -> None: ...
+
+class SetTierResponse(_message.Message):
+    __slots__ = ("tier_url",)
+    TIER_URL_FIELD_NUMBER: _ClassVar[int]
+    tier_url: str
+    def __init__(self, tier_url: _Optional[str] = ...) -> None: ...
+
+class TierStore(_message.Message):
+    __slots__ = ("first_object_id", "url", "since_ms", "moved")
+    FIRST_OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    first_object_id: int
+    url: str
+    since_ms: int
+    moved: bool
+    def __init__(self, first_object_id: _Optional[int] = ..., url: _Optional[str] = ..., since_ms: _Optional[int] = ..., moved: bool = ...) -> None: ...

@@ -49,6 +49,11 @@ class TierStub(object):
                 request_serializer=rangelog__proto_dot_v1_dot_tier__pb2.ReuploadObjectRequest.SerializeToString,
                 response_deserializer=rangelog__proto_dot_v1_dot_tier__pb2.ReuploadObjectResponse.FromString,
                 _registered_method=True)
+        self.SetTier = channel.unary_unary(
+                '/rangelog.v1.Tier/SetTier',
+                request_serializer=rangelog__proto_dot_v1_dot_tier__pb2.SetTierRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_tier__pb2.SetTierResponse.FromString,
+                _registered_method=True)
 
 
 class TierServicer(object):
@@ -72,6 +77,12 @@ class TierServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetTier(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TierServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -89,6 +100,11 @@ def add_TierServicer_to_server(servicer, server):
                     servicer.ReuploadObject,
                     request_deserializer=rangelog__proto_dot_v1_dot_tier__pb2.ReuploadObjectRequest.FromString,
                     response_serializer=rangelog__proto_dot_v1_dot_tier__pb2.ReuploadObjectResponse.SerializeToString,
+            ),
+            'SetTier': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetTier,
+                    request_deserializer=rangelog__proto_dot_v1_dot_tier__pb2.SetTierRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_tier__pb2.SetTierResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -172,6 +188,33 @@ class Tier(object):
             '/rangelog.v1.Tier/ReuploadObject',
             rangelog__proto_dot_v1_dot_tier__pb2.ReuploadObjectRequest.SerializeToString,
             rangelog__proto_dot_v1_dot_tier__pb2.ReuploadObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetTier(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rangelog.v1.Tier/SetTier',
+            rangelog__proto_dot_v1_dot_tier__pb2.SetTierRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_tier__pb2.SetTierResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -179,4 +179,6 @@ class Agent:
         if response.send_complete:
             self._reporting.want_complete()
             self._news.set()
+        if response.tier_url:
+            self._tier.learned_url(response.tier_url)
         self._tasks.wanted(list(response.directives))

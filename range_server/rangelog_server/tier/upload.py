@@ -20,6 +20,7 @@ import structlog
 from rangelog_core.errors import Corruption, InternalError, PreconditionFailed, RangelogError, StorageFull, Unavailable
 from rangelog_core.limits import MIB
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.tier_stores import parse_tier, was_changed
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import DirectoryIdentity
@@ -64,7 +65,8 @@ class Uploader:
         self._store = store
         self._temporary = temporary
         self._url = url
-        self._fixed_url = bool(url)
+        self._fixed_url = url
+        self._told_url: str | None = None
         self._objects: ObjectStore | None = None
         self._warming: asyncio.Future[None] | None = None
         self._spoiled: dict[tuple[int, int], int] = {}  # range → the object whose key holds a conflicting object
@@ -75,8 +77,15 @@ class Uploader:
         self._manifests = ManifestUpkeep(pd, self._object_store, manifests) if manifests is not None else None
 
     def learned_url(self, url: str) -> None:
-        """Use the placement driver's URL of the object store, unless the setting has one."""
-        if not self._fixed_url and url != self._url:
+        """Use the placement driver's URL of the tier. The setting stands for it as long as it was never changed."""
+        if url == self._told_url:
+            return
+        self._told_url = url
+        if self._fixed_url and url and was_changed(url):
+            _log.warning("the tier was changed: this server's own tier_url does not count any more")
+        elif self._fixed_url:
+            url = self._fixed_url
+        if url != self._url:
             self._url, self._objects = url, None
         if self._url:
             self._watching.start()
@@ -103,10 +112,10 @@ class Uploader:
         if not hosted.core.complete or hosted.core.sealed_end_offset != action.end_offset:
             raise PreconditionFailed(f"range {hosted} is not whole here")
         with self._doubted_if_it_fails():
-            objects = await self._object_store()
+            await self._object_store()  # before a key is asked for
             position = action.start_offset
             while position < action.end_offset:
-                position = await self._upload_span(objects, hosted, action, position)
+                position = await self._upload_span(hosted, action, position)
 
     async def delete_objects(self, directive: pb.Directive) -> None:
         """Delete objects that the state no longer holds, after the manifests that may name them. Raises Unavailable."""
@@ -140,9 +149,7 @@ class Uploader:
             self.watch.doubt()
             raise
 
-    async def _upload_span(
-        self, objects: ObjectStore, hosted: HostedReplica, action: pb.UploadRange, start_offset: int
-    ) -> int:
+    async def _upload_span(self, hosted: HostedReplica, action: pb.UploadRange, start_offset: int) -> int:
         end_offset = span_end(hosted, start_offset)
         prepare = pb.PrepareObjectRequest(
             request_id=uuid.uuid4().hex,
@@ -155,6 +162,7 @@ class Uploader:
             spoiled_object_id=self._spoiled.pop(hosted.key, 0),
         )
         prepared = (await self._pd.prepare_object(prepare, timeout_s=PD_TIMEOUT_S)).object
+        objects = await self._store_for(prepared)
         path = self._temporary / f"{prepared.object_id}.parquet"
         try:
             written = await self._built(hosted, path, prepared, action)
@@ -195,6 +203,12 @@ class Uploader:
             footer_crc=written.footer_crc,
         )
         await self._pd.commit_object(request, timeout_s=PD_TIMEOUT_S)
+
+    async def _store_for(self, prepared: common_pb2.Object) -> ObjectStore:
+        """Return the tier, if it has the store that the object is to go to. Raises Unavailable: it is not heard of yet."""
+        if prepared.tier_id > parse_tier(self._url)[-1].first_object_id:
+            raise Unavailable("the tier was changed: the next heartbeat tells how")
+        return await self._object_store()
 
     async def _object_store(self) -> ObjectStore:
         if not self._url:
