@@ -30,11 +30,8 @@ def generate(target: pathlib.Path) -> None:
     if protoc.main([*arguments, *protos]) != 0:
         raise SystemExit("generate_stubs: protoc refused a .proto; see above")
     for path in (target / PACKAGE).glob("*_pb2_grpc.py"):
-        if path.name.removesuffix("_pb2_grpc.py") not in {
-            "broker", "group_service", "pd", "range_server", "repair", "table_service", "transaction_service", "topic",
-            "watermark_service",
-        }:  # fmt: skip
-            path.unlink()  # no service in it
+        if not (SOURCE / PACKAGE / f"{path.name.removesuffix('_pb2_grpc.py')}.proto").read_text().count("\nservice "):
+            path.unlink()
 
 
 def main() -> int:

@@ -34,6 +34,7 @@
     │   ├── NoPlacement             too few range servers to place a range
     │   ├── SealBlocked             too few replicas with a trusted answer: the range stays unsealed
     │   ├── StorageFull             the disk is full; reads continue
+    │   ├── AccessDenied            the object store refuses the credentials, or the right: never taken for a missing object
     │   └── Overloaded              a bounded queue is full
     ├── OutcomeUnknown              a command may or may not have been applied: read the state
     ├── SessionExpired              a journal's proposer was idle for too long: the outcome of its last commands is unknown
@@ -303,6 +304,12 @@ class StorageFull(Unavailable):
     """The disk is full. Reads continue; appends are accepted again when there is space."""
 
     code = "STORAGE_FULL"
+
+
+class AccessDenied(Unavailable):
+    """The object store refuses the credentials, or the right; the message says which, and what to do."""
+
+    code = "ACCESS_DENIED"
 
 
 class Overloaded(Unavailable):

@@ -10,8 +10,12 @@ Manifests are in a folder of their own: to list them shows the name of every str
 
 from __future__ import annotations
 
+import re
+
 MANIFESTS = "manifests/"
 """The common prefix of all manifests."""
+STREAMS = "streams/"
+"""The common prefix of all objects."""
 
 
 def object_key(stream_id: int, range_index: int, start_offset: int, end_offset: int, object_id: int) -> str:
@@ -21,7 +25,7 @@ def object_key(stream_id: int, range_index: int, start_offset: int, end_offset: 
 
 def stream_prefix(stream_id: int) -> str:
     """Return the common prefix of a stream's keys."""
-    return f"streams/{stream_id}/"
+    return f"{STREAMS}{stream_id}/"
 
 
 def range_prefix(stream_id: int, range_index: int) -> str:
@@ -48,3 +52,18 @@ def stream_of_key(key: str) -> int | None:
     folder, _, rest = key.partition("/")
     number = rest.partition("/")[0]
     return int(number) if folder == "streams" and number.isdecimal() else None
+
+
+_OBJECT_KEY = re.compile(r"streams/([0-9]{1,20})/ranges/([0-9]{8,10})/([0-9]{20})-([0-9]{20})-([0-9]{1,20})\.parquet")
+
+
+def object_of_key(key: str) -> int | None:
+    """Return the id of the object with this key; None: the key is not an object's.
+
+    >>> object_of_key(object_key(7, 3, 1000, 2000, 42)), object_of_key("streams/7/notes.txt")
+    (42, None)
+    """
+    found = _OBJECT_KEY.fullmatch(key)
+    if found is None or object_key(*map(int, found.groups())) != key:
+        return None
+    return int(found[5])

@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from pdctl.output import emit_data, emit_list, field
+from pdctl.output import emit_data, emit_list, field, printable
 from pdctl.session import EXIT_FAILED, EXIT_UNAVAILABLE, Session, output_option, session_of
 from pdctl.units import show_age, show_bytes, show_count, show_time
+from rangelog_core.errors import UnsupportedVersion
 
 
 @click.group()
@@ -23,7 +24,7 @@ def cluster() -> None:
 def status(session: Session, output: str) -> None:
     """Show members, servers and counts; the exit code is the health.
 
-    0: healthy. 1: degraded (a member or server is missing, or tasks fail). 4: there is no leader.
+    0: healthy. 1: degraded (a member or server is missing, tasks fail, or the tier does). 4: there is no leader.
 
     \b
     Examples:
@@ -46,6 +47,7 @@ async def _describe(pd: Any, timeout_s: float) -> dict[str, Any]:
     from rangelog_proto.v1 import common_pb2, pd_pb2
 
     found = await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=timeout_s)
+    checks = await _tier_checks(pd, timeout_s) if found.tier_url and found.has_majority else []
     members = [
         {
             "name": each.name,
@@ -59,7 +61,9 @@ async def _describe(pd: Any, timeout_s: float) -> dict[str, Any]:
     servers = [server_view(each) for each in found.servers]
     alive = all(each.health == common_pb2.SERVER_HEALTH_ALIVE for each in found.servers)
     whole = all(each.reachable for each in found.members) and any(each.leader for each in found.members)
-    health = "healthy" if whole and alive and found.servers and not found.failing_task_count else "degraded"
+    works = not any(each["error"] for each in checks)
+    healthy = whole and alive and works and found.servers and not found.failing_task_count
+    health = "healthy" if healthy else "degraded"
     if not found.has_majority:
         health = "unavailable"
     return {
@@ -74,13 +78,35 @@ async def _describe(pd: Any, timeout_s: float) -> dict[str, Any]:
         "object_count": found.object_count,
         "failing_task_count": found.failing_task_count,
         "tier_url": found.tier_url,
+        "tier_checks": checks,
     }
+
+
+async def _tier_checks(pd: Any, timeout_s: float) -> list[dict[str, Any]]:
+    """Return what the leader and the living range servers found when they checked the tier."""
+    from rangelog_core.net.tier_client import TierClient
+    from rangelog_proto.v1 import tier_pb2
+
+    try:
+        found = await TierClient(pd).describe_tier(tier_pb2.DescribeTierRequest(), timeout_s=timeout_s)
+    except UnsupportedVersion:  # earlier placement drivers check nothing
+        return []
+    return [
+        {
+            "name": each.name,
+            "kind": "placement-driver" if each.placement_driver else "range-server",
+            "error": each.error,
+        }
+        for each in found.checks
+    ]
 
 
 def _show(described: dict[str, Any]) -> None:
     click.echo(f"health    {described['health']}")
     click.echo(f"cluster   {described['cluster_id']}, version {described['cluster_version']}")
     click.echo(f"tier      {described['tier_url'] or 'none'}")
+    for problem, names in _tier_problems(described["tier_checks"]).items():
+        click.echo(printable(f"          fails for {', '.join(names)}: {problem}"))
     streams, ranges, objects = (show_count(described[f"{each}_count"], each) for each in ("stream", "range", "object"))
     click.echo(f"holds     {streams}, {ranges} ({described['open_range_count']} open), {objects}")
     if described["failing_task_count"]:
@@ -106,6 +132,15 @@ def _show(described: dict[str, Any]) -> None:
         ],
         empty="no range server is registered",
     )
+
+
+def _tier_problems(checks: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return who has which problem with the tier; most often all have the same."""
+    found: dict[str, list[str]] = {}
+    for each in checks:
+        if each["error"]:
+            found.setdefault(each["error"], []).append(each["name"])
+    return found
 
 
 @click.group()

@@ -7,14 +7,17 @@ import math
 import click
 
 from pdctl.cluster import cluster, task
+from pdctl.doctor.doctor import doctor
 from pdctl.groups.checkpoint import checkpoint
 from pdctl.groups.group import group
 from pdctl.manifests import manifest, streams
 from pdctl.objects import object_group
 from pdctl.ranges import range_group
 from pdctl.repairs import repair
+from pdctl.scrub import scrub
 from pdctl.servers import server
 from pdctl.session import PdctlGroup, Session
+from pdctl.set_tier import set_tier
 from pdctl.streams import stream
 from pdctl.tables.table import table
 from pdctl.topics.broker import broker
@@ -101,8 +104,10 @@ def completion(shell: str) -> None:
 _NOUNS = (
     cluster, server, stream, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table, transaction,
     task, repair,
+    task, doctor,
 )  # fmt: skip
-for _verb in (manifest, streams):
+cluster.add_command(set_tier)
+for _verb in (manifest, streams, scrub):
     object_group.add_command(_verb)
 for _noun in _NOUNS:
     main.add_command(_noun)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,18 +66,18 @@ def manifest(session: Session, stream: str, urls: bool, url_prefix: str | None, 
     """  # \b is click's
     topic = parse_topic_name(stream) if SEPARATOR in stream else None
 
-    async def fetch(pd: PdClient) -> tuple[dict[str, Any], str | None]:
-        prefix = await _location(pd, session.timeout_s) if urls and url_prefix is None else url_prefix
+    async def fetch(pd: PdClient) -> tuple[dict[str, Any], Callable[[str], str] | None]:
+        locate = await _locate(pd, session.timeout_s) if urls and url_prefix is None else _below(url_prefix)
         if topic is not None:
-            return await _topic_document(pd, topic, session.timeout_s), prefix
-        return await _stream_document(pd, stream, session.timeout_s), prefix
+            return await _topic_document(pd, topic, session.timeout_s), locate
+        return await _stream_document(pd, stream, session.timeout_s), locate
 
-    document, prefix = session.with_pd(fetch)
+    document, locate = session.with_pd(fetch)
     rows = _rows(document)
-    if prefix is not None:
+    if locate is not None:
         for row in rows:
-            row["url"] = f"{prefix.rstrip('/')}/{row['key']}"
-    _emit(document, rows, output, "key" if prefix is None else "url", f"{stream} has no objects yet")
+            row["url"] = locate(row["key"])
+    _emit(document, rows, output, "key" if locate is None else "url", f"{stream} has no objects yet")
 
 
 @click.command()
@@ -170,10 +172,15 @@ async def _tier_url(pd: PdClient, timeout_s: float) -> str:
     return url
 
 
-async def _location(pd: PdClient, timeout_s: float) -> str:
-    from rangelog.tier.opening import store_location
+async def _locate(pd: PdClient, timeout_s: float) -> Callable[[str], str]:
+    """Return the function that tells where the object of a key is: the tier may have several stores."""
+    from rangelog.tier.opening import object_location
 
-    return store_location(await _tier_url(pd, timeout_s))
+    return partial(object_location, await _tier_url(pd, timeout_s))
+
+
+def _below(prefix: str | None) -> Callable[[str], str] | None:
+    return None if prefix is None else lambda key: f"{prefix.rstrip('/')}/{key}"
 
 
 def _streams(url: str) -> list[dict[str, Any]]:
@@ -181,8 +188,9 @@ def _streams(url: str) -> list[dict[str, Any]]:
     from rangelog.tier.opening import store_location
     from rangelog_core.manifest import parse_manifest
     from rangelog_core.object_keys import MANIFESTS
+    from rangelog_core.tier_stores import parse_tier
 
-    place = store_location(url)
+    place = store_location(parse_tier(url)[-1].url)
     if place.startswith("/") and not Path(place).is_dir():  # opening the store would make it
         raise ConfigInvalid(f"there is no directory {place}: give the tier URL of the placement drivers")
     store = open_object_store(url)

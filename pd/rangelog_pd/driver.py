@@ -28,9 +28,11 @@ from rangelog_pd.reconcile.topic_upkeep import TopicUpkeep
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.reconcile.watches import Watches
 from rangelog_pd.settings import PdSettings
+from rangelog_pd.state import tier_stores
 from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.store import State
 from rangelog_pd.state.versions import check_enabled, level_of, needed_level
+from rangelog_pd.tier_check import TierTrials, leader_watch
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 PROPOSE_TIMEOUT_S = 2.5
@@ -62,6 +64,8 @@ class Driver:
         self.brokers = BrokersView(settings.server_dead_ms)
         self.broker_probes = BrokerProbes()
         self.topics = TopicUpkeep(settings.scaling_minute_ms, settings.scale_timeout_ms, settings.retention_interval_ms)
+        self.tier_watch = leader_watch(self.tier_url, consensus.is_leader)
+        self.tier_trials = TierTrials()
         self._clock = ClusterTime()
         self._clock_is_off = False
         self._leading_term: int | None = None
@@ -132,6 +136,11 @@ class Driver:
         with self.state() as state:
             for target, filled in zip(targets, self.view.fill_in(state, targets, self.now_ms()), strict=True):
                 target.CopyFrom(filled)
+
+    def tier_url(self) -> str:
+        """Return where objects are and go, by the setting and by what was set since; empty: there is no tier."""
+        with self.state() as state:
+            return tier_stores.tier_url(state, self.settings.tier_url)
 
     def knows(self, action: str) -> bool:
         """Whether all members know commands of this action, so that it may be proposed."""
@@ -204,6 +213,7 @@ class Driver:
             self._judge_time()
             self.tasks.clear()
             self.watches.clear(self.wall_ms() << _SESSION_BITS)
+            self.tier_watch.doubt()
             _log.info("%s leads", self.settings.name)
 
     # ---- the leader's own work

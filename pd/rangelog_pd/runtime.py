@@ -11,22 +11,9 @@ from rangelog_core.errors import RangelogError
 from rangelog_core.net.addresses import split_address
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.service import (
-    BROKERS_SERVICE_NAME,
-    REPAIRS_SERVICE_NAME,
-    SERVICE_NAME,
-    TOPICS_SERVICE_NAME,
-    BrokersService,
-    RepairsService,
-    Service,
-    TopicsService,
-)
+from rangelog_pd.handlers.service import add_services
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine
-from rangelog_proto.v1.broker_pb2_grpc import add_BrokersServicer_to_server
-from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
-from rangelog_proto.v1.repair_pb2_grpc import add_RepairsServicer_to_server
-from rangelog_proto.v1.topic_pb2_grpc import add_TopicsServicer_to_server
 from rangelog_server_common.garbage import spare_long_lived
 from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.process import remove_endpoint, write_endpoint
@@ -64,19 +51,16 @@ class Runtime:
         )
         driver = Driver(settings, consensus, machine)
         server = GrpcServer(token=settings.token)
-        add_PlacementDriverServicer_to_server(Service(driver), server.server)  # type: ignore[no-untyped-call]
-        add_TopicsServicer_to_server(TopicsService(driver), server.server)  # type: ignore[no-untyped-call]
-        add_BrokersServicer_to_server(BrokersService(driver), server.server)  # type: ignore[no-untyped-call]
-        add_RepairsServicer_to_server(RepairsService(driver), server.server)  # type: ignore[no-untyped-call]
+        service_names = add_services(driver, server.server)
         tasks: list[asyncio.Task[Any]] = []
         try:
             listen = settings.listen or settings.api_address
-            names = (SERVICE_NAME, TOPICS_SERVICE_NAME, BROKERS_SERVICE_NAME, REPAIRS_SERVICE_NAME)
-            port = await server.start(listen, names)
+            port = await server.start(listen, service_names)
             await consensus.start()
             spare_long_lived()
             stopped, failed = asyncio.create_task(self._stop.wait()), asyncio.create_task(consensus.failed())
-            tasks = [asyncio.create_task(self._reconcile(driver, server)), stopped, failed]
+            watching = asyncio.create_task(driver.tier_watch.run())
+            tasks = [asyncio.create_task(self._reconcile(driver, server)), watching, stopped, failed]
             host, _ = split_address(settings.api_address)
             write_endpoint(settings.data_dir, {"name": settings.name, "api_address": f"{host}:{port}"})
             _log.info("serving", name=settings.name, api=listen, members=len(raft))

@@ -8,11 +8,15 @@ It honours If-None-Match, ranges and multipart uploads. A fault is asked for at 
     cut short         half of the body, then closed               shortened  half of the body, and a length that fits it
     wrong bytes       a bit of the body flipped                   stale      the bytes of another object
     stored wrong      a bit flipped in what is stored             stored short   half of it is stored, and 200
+
+REFUSING has further faults, which are not drawn: who asks may not, or asks at the wrong place.
 """
 
 from __future__ import annotations
 
 import threading
+import time
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +28,16 @@ from xml.sax.saxutils import escape
 READING = ("busy", "error", "dropped request", "slow", "cut short", "shortened", "wrong bytes", "stale")
 WRITING = ("busy", "error", "dropped request", "dropped reply", "lost reply", "conflict", "slow", "stored wrong",
            "stored short")  # fmt: skip
+REFUSING = {
+    "denied": (403, "AccessDenied"),
+    "wrong key": (403, "InvalidAccessKeyId"),
+    "wrong secret": (403, "SignatureDoesNotMatch"),
+    "expired": (400, "ExpiredToken"),
+    "skewed": (403, "RequestTimeTooSkewed"),
+    "no bucket": (404, "NoSuchBucket"),
+    "elsewhere": (301, "PermanentRedirect"),
+    "wrong region": (400, "AuthorizationHeaderMalformed"),
+}
 SLOW_S = 0.6
 
 
@@ -35,6 +49,8 @@ class LyingS3:
         self.parts: dict[str, dict[int, bytes]] = {}
         self.chance = Random(seed)
         self.choose: Callable[[str, str], str] = lambda verb, key: ""
+        self.forgetful = False  # conditions are ignored
+        self.clock_off_s = 0.0
         self.faults: Counter[str] = Counter()
         self.requests = 0
         self.lock = threading.Lock()
@@ -107,6 +123,8 @@ class _Handler(BaseHTTPRequestHandler):
                 s3.faults[fault] += 1
             if fault in ("busy", "error", "conflict"):
                 answer = _error({"busy": 503, "error": 500, "conflict": 409}[fault])
+            elif fault in REFUSING:
+                answer = _error(*REFUSING[fault])
             elif fault == "dropped request":
                 self.close_connection = True
                 return
@@ -157,11 +175,20 @@ class _Handler(BaseHTTPRequestHandler):
             if query["uploadId"] not in s3.parts:
                 return _error(404, "NoSuchUpload")
             s3.parts[query["uploadId"]][int(query["partNumber"])] = self._stored(body, fault)
-        elif self._key in s3.objects and self.headers.get("If-None-Match") == "*":
+        elif self._refused(s3.objects.get(self._key)):
             return _error(412)
         else:
             s3.objects[self._key] = self._stored(body, fault)
-        return 200, b"", {"ETag": '"e"'}
+        return 200, b"", {"ETag": _etag(body)}
+
+    def _refused(self, there: bytes | None) -> bool:
+        """Whether a condition of the request does not hold."""
+        if self.s3.forgetful:
+            return False
+        wanted = self.headers.get("If-Match")
+        if wanted is not None:
+            return there is None or _etag(there) != wanted
+        return there is not None and self.headers.get("If-None-Match") == "*"
 
     def _post(self, fault: str) -> tuple[int, bytes, dict[str, str]]:
         s3, query = self.s3, self._query
@@ -171,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, _xml("InitiateMultipartUploadResult", f"<UploadId>{upload_id}</UploadId>"), {}
         if query["uploadId"] not in s3.parts:
             return _error(404, "NoSuchUpload")
-        if self._key in s3.objects and self.headers.get("If-None-Match") == "*":
+        if self._refused(s3.objects.get(self._key)):
             return _error(412)
         parts = s3.parts.pop(query["uploadId"])
         s3.objects[self._key] = b"".join(data for _, data in sorted(parts.items()))
@@ -187,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
             data = s3.chance.choice([None, *others])
         if data is None:
             return _error(404)
-        headers: dict[str, str] = {"ETag": '"e"'}
+        headers: dict[str, str] = {"ETag": _etag(data)}
         status, body = 200, data
         wanted = self.headers.get("Range")
         if wanted:
@@ -220,8 +247,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.s3.objects.pop(self._key, None)
         return 204, b"", {}
 
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """The time of the Date header."""
+        return super().date_time_string((timestamp or time.time()) + self.s3.clock_off_s)
+
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
+
+
+def _etag(data: bytes) -> str:
+    return f'"{zlib.crc32(data):08x}"'
 
 
 def _flipped(data: bytes, chance: Random) -> bytes:

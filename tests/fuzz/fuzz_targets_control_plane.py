@@ -24,14 +24,11 @@ from rangelog_core.net.grpc_options import CHANNEL_OPTIONS
 from rangelog_pd.broker_probe import BrokerProbes
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.service import SERVICE_NAME, BrokersService, Service, TopicsService
+from rangelog_pd.handlers.service import add_services
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from rangelog_proto.v1 import broker_pb2, common_pb2, pd_pb2, pd_state_pb2, range_server_pb2, topic_pb2
-from rangelog_proto.v1.broker_pb2_grpc import add_BrokersServicer_to_server
-from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
-from rangelog_proto.v1.topic_pb2_grpc import add_TopicsServicer_to_server
 from rangelog_server.control import SERVICE, ControlPlane
 from rangelog_server.ranges.store import Store
 from rangelog_server.serving.connection import DataPlane
@@ -166,10 +163,7 @@ def placement_driver() -> tuple[TestedDriver, list[Call]]:
 
     async def start() -> list[Call]:
         server = GrpcServer()
-        add_PlacementDriverServicer_to_server(Service(driver), server.server)
-        add_TopicsServicer_to_server(TopicsService(driver), server.server)
-        add_BrokersServicer_to_server(BrokersService(driver), server.server)
-        port = await server.start("127.0.0.1:0", (SERVICE_NAME,))
+        port = await server.start("127.0.0.1:0", add_services(driver, server.server))
         _servers.append(server)
         return calls_of(port, PD_METHODS)
 
@@ -264,7 +258,7 @@ def run_pd_calls(data: bytes) -> bool:
     async def work() -> int:
         answered = await call_all(calls, data)
         await driver.reconcile()
-        await calls[[path for path, _ in PD_METHODS].index(f"/{SERVICE_NAME}/DescribeCluster")](b"")
+        await calls[[path for path, _ in PD_METHODS].index("/rangelog.v1.PlacementDriver/DescribeCluster")](b"")
         return answered
 
     answered = fuzz_loop.run(work())

@@ -1,4 +1,7 @@
-"""The S3 store over real HTTP: conditional puts, big objects, a store that fails, and what users get wrong."""
+"""The S3 store over real HTTP: conditional puts, big objects, a store that fails, and what users get wrong.
+
+The contract runs against two servers that have no code in common: moto's, and versitygw over a directory where Go can build it.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ import pytest
 
 from rangelog.tier import ObjectStore, open_object_store
 from rangelog.tier.object_store import PIECE_BYTES, probe
+from rangelog.tier.s3_examination import examine
 from rangelog_cli.local.ports import free_ports
 from rangelog_cli.local.processes import Process, wait_until
 from rangelog_core.errors import (
+    AccessDenied,
     ConfigInvalid,
     InvalidArgument,
     ObjectNotFound,
@@ -26,6 +31,7 @@ from rangelog_core.errors import (
     RangelogError,
     Unavailable,
 )
+from tests.integration.helpers.versitygw import NotBuiltError, running_versitygw
 
 BUCKET = "rangelog-test"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret"}
@@ -58,6 +64,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     process.kill()
 
 
+@pytest.fixture(scope="module", params=["moto", "versitygw"])
+def either(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Each of the two servers."""
+    if request.param == "moto":
+        yield request.getfixturevalue("server")
+        return
+    try:
+        with running_versitygw(tmp_path_factory.mktemp("versitygw"), CREDENTIALS) as endpoint:
+            yield Server(endpoint)
+    except NotBuiltError as error:
+        pytest.skip(str(error))
+
+
 @pytest.fixture(autouse=True)
 def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The server's credentials and nobody else's."""
@@ -71,9 +90,20 @@ def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def store(server: Server) -> ObjectStore:
-    """A store under a prefix that no other test uses."""
-    return open_object_store(f"s3://{BUCKET}/{uuid.uuid4().hex}?endpoint={server.endpoint}&create=true")
+def store(either: Server) -> ObjectStore:
+    """A store under a prefix that no other test uses, on each of the servers."""
+    return store_on(either)
+
+
+@pytest.fixture
+def faulty(server: Server) -> ObjectStore:
+    """The same on the server that fails as it is asked to."""
+    return store_on(server)
+
+
+def store_on(server: Server) -> ObjectStore:
+    """A store under a prefix of its own, in a bucket that is made."""
+    return open_object_store(f"s3://{BUCKET}/{uuid.uuid4().hex}?endpoint={server.endpoint}&create=true", create=True)
 
 
 def one_line(error: RangelogError, *needles: str) -> None:
@@ -164,14 +194,14 @@ def test_list_goes_on_past_one_page(store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 20 * 1024 * 1024], ids=["one-request", "multipart"])
-def test_a_race_has_one_winner(server: Server, tmp_path: Path, size: int) -> None:
+def test_a_race_has_one_winner(either: Server, tmp_path: Path, size: int) -> None:
     """Of several that put one key at once, each with a client of its own, exactly one wins, and its bytes are there."""
-    url = f"s3://{BUCKET}/{uuid.uuid4().hex}?endpoint={server.endpoint}&create=true"
+    url = f"s3://{BUCKET}/{uuid.uuid4().hex}?endpoint={either.endpoint}&create=true"
     files = []
     for number in range(4):
         files.append(tmp_path / str(number))
         files[-1].write_bytes(bytes([number]) * size)
-    stores = [open_object_store(url) for _ in files]
+    stores = [open_object_store(url, create=True) for _ in files]
     won: list[int] = []
     lost: list[int] = []
     barrier = threading.Barrier(len(files))
@@ -195,9 +225,8 @@ def test_a_race_has_one_winner(server: Server, tmp_path: Path, size: int) -> Non
     assert stores[0].get("key") == files[won[0]].read_bytes()
 
 
-def test_failed_multipart_uploads_leave_no_parts(server: Server, tmp_path: Path) -> None:
+def test_failed_multipart_uploads_leave_no_parts(store: Any, tmp_path: Path) -> None:
     """Parts of an upload that lost its race are dropped: they would cost money for ever."""
-    store: Any = open_object_store(f"s3://{BUCKET}/{uuid.uuid4().hex}?endpoint={server.endpoint}&create=true")
     source = tmp_path / "big"
     source.write_bytes(bytes(17 * 1024 * 1024))
     store.put_if_absent("key", source)
@@ -208,24 +237,24 @@ def test_failed_multipart_uploads_leave_no_parts(server: Server, tmp_path: Path)
 
 def test_a_store_that_ignores_conditions_is_refused(server: Server) -> None:
     """A store that would let two uploads overwrite each other is found out before anything is stored there."""
-    store = open_object_store(f"s3://forgetful?endpoint={server.endpoint}&create=true")
+    store = open_object_store(f"s3://forgetful?endpoint={server.endpoint}&create=true", create=True)
     with pytest.raises(ConfigInvalid) as caught:
         probe(store)
     one_line(caught.value, "If-None-Match")
     assert list(store.list("")) == []
 
 
-def test_a_busy_store_is_asked_again(store: ObjectStore) -> None:
+def test_a_busy_store_is_asked_again(faulty: ObjectStore) -> None:
     """Two answers of 503 are not the caller's trouble."""
-    store.put_if_absent("busy", b"hello")
-    assert store.get("busy") == b"hello"
+    faulty.put_if_absent("busy", b"hello")
+    assert faulty.get("busy") == b"hello"
 
 
-def test_a_lost_answer_never_makes_two_objects(store: ObjectStore) -> None:
+def test_a_lost_answer_never_makes_two_objects(faulty: ObjectStore) -> None:
     """A put that was stored but not answered is repeated and says "exists": the bytes are the caller's own."""
     with pytest.raises(PreconditionFailed):
-        store.put_if_absent("lost", b"hello")
-    assert store.get("lost") == b"hello"
+        faulty.put_if_absent("lost", b"hello")
+    assert faulty.get("lost") == b"hello"
 
 
 def test_access_denied(server: Server) -> None:
@@ -235,6 +264,32 @@ def test_access_denied(server: Server) -> None:
         with pytest.raises(Unavailable) as caught:
             call()
         one_line(caught.value, "denied", "check the credentials")
+
+
+@pytest.mark.parametrize("either", ["versitygw"], indirect=True)
+@pytest.mark.parametrize(
+    ("name", "value"), [("AWS_SECRET_ACCESS_KEY", "another-secret"), ("AWS_ACCESS_KEY_ID", "nobody")]
+)
+def test_wrong_credentials(monkeypatch: pytest.MonkeyPatch, either: Server, name: str, value: str) -> None:
+    """A server that checks signatures refuses each call, and nothing is taken for a missing object; moto's checks none."""
+    store_on(either)
+    monkeypatch.setenv(name, value)
+    store = open_object_store(f"s3://{BUCKET}?endpoint={either.endpoint}")
+    for call in (lambda: store.get("key"), lambda: store.head("key"), lambda: store.put_if_absent("key", b"")):
+        with pytest.raises(AccessDenied) as caught:
+            call()
+        one_line(caught.value, "does not accept the credentials")
+        assert value not in caught.value.message
+
+
+def test_an_examination_finds_nothing_wrong(either: Server) -> None:
+    """What `pdctl doctor s3` asks for, both servers have; nothing is left behind."""
+    store = store_on(either)
+    url = f"s3://{BUCKET}/{uuid.uuid4().hex}?endpoint={either.endpoint}"
+    found = list(examine(url, speed_bytes=1 << 20))
+    assert [each for each in found if each.state != "ok"] == []
+    assert len(found) == 13
+    assert list(open_object_store(url).list("")) == [] == list(store.list(""))
 
 
 def test_missing_bucket(server: Server) -> None:
@@ -247,7 +302,7 @@ def test_missing_bucket(server: Server) -> None:
             call()
         one_line(caught.value, bucket, "create=true")
     for _ in range(2):  # made, then found
-        probe(open_object_store(url + "&create=true"))
+        probe(open_object_store(url + "&create=true", create=True))
 
 
 def test_refused_connection(server: Server) -> None:

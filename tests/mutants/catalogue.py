@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Edit, Mutant, rare
 from tests.mutants.repacks import REPACKS
 from tests.mutants.spark import SPARK
+from tests.mutants.tier import TIER
 
 _QUORUM = "rangelog.protocol.quorum"
 _RECOVERY = "rangelog.protocol.recovery"
@@ -239,6 +240,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "            if header.header_size != HEADER_BYTES:\n                group.headers",
          "            if header.header_size > HEADER_BYTES + 512:\n                group.headers"),
     *REPACKS,
+    *TIER,
     *SPARK,
     _one("roll-drops-fields", "a batch that moves to the writer's next range loses its header's extension",
          "rangelog_core.batch",

@@ -333,7 +333,7 @@ def virtual_cluster(seed: int, *, keep_trace: bool = False) -> Iterator[VirtualC
         def channel(address: str, options: Any = None) -> Channel:
             return Channel(cluster.network, address)
 
-        def opened(url: str) -> VirtualObjects:
+        def opened(url: str, *, create: bool = False) -> VirtualObjects:
             return cluster.objects
 
         for target, name, value in (

@@ -16,18 +16,13 @@ from typing import Any
 from rangelog_core.errors import NotLeader, OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.service import BrokersService, RepairsService, TopicsService
-from rangelog_pd.handlers.service import Service as Handlers
+from rangelog_pd.handlers.service import add_services
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
 from rangelog_pd.runtime import RECONCILE_INTERVAL_S
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 from rangelog_proto.v1 import pd_state_pb2
-from rangelog_proto.v1.broker_pb2_grpc import add_BrokersServicer_to_server
-from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
-from rangelog_proto.v1.repair_pb2_grpc import add_RepairsServicer_to_server
-from rangelog_proto.v1.topic_pb2_grpc import add_TopicsServicer_to_server
 from tests.simulation.virtual_network import Network, Service
 from tests.simulation.virtual_time import Process, VirtualLoop
 
@@ -225,10 +220,7 @@ def start_member(loop: VirtualLoop, network: Network, group: FiatGroup, name: st
     )  # fmt: skip
     driver = Driver(settings, consensus, machine)
     service: Any = Service(network, process, f"{name}:{API_PORT}")
-    add_PlacementDriverServicer_to_server(Handlers(driver), service)  # type: ignore[no-untyped-call]
-    add_TopicsServicer_to_server(TopicsService(driver), service)  # type: ignore[no-untyped-call]
-    add_BrokersServicer_to_server(BrokersService(driver), service)  # type: ignore[no-untyped-call]
-    add_RepairsServicer_to_server(RepairsService(driver), service)  # type: ignore[no-untyped-call]
+    add_services(driver, service)
 
     async def work() -> None:
         await consensus.start()

@@ -26,7 +26,7 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.service import BrokersService, Service, TopicsService
+from rangelog_pd.handlers.service import SERVICES, bound
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1 import broker_pb2, pd_pb2, pd_state_pb2, topic_pb2
@@ -55,7 +55,7 @@ class OwnerCluster:
         self.accepting: dict[str, None] = {}
         """Addresses of brokers that accept connections."""
         self.driver.broker_probes.accepts = self._accepts  # type: ignore[method-assign]
-        services = (Service(self.driver), TopicsService(self.driver), BrokersService(self.driver))
+        services = [bound(self.driver, each.name) for each in SERVICES]
         self.handlers: dict[str, Any] = {name: call for each in services for name, call in vars(each).items()}
         self.servers = {name: _named_server(name) for name in SERVERS}
         self.lock = threading.RLock()

@@ -26,7 +26,7 @@ from rangelog_core.net.owner_calls import OwnedKey
 from rangelog_core.net.pd_client import PdClient
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.service import TopicsService
+from rangelog_pd.handlers.service import bound
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1 import broker_pb2
@@ -51,7 +51,7 @@ class TopicPd(PdClient):
         settings = PdSettings(name="pd1", data_dir=folder, members={"pd1": member}, raft_secret="not so secret")
         self.machine = Machine()
         self.driver = Driver(settings, LocalConsensus(self.machine, name="pd1"), self.machine)
-        self._topics = TopicsService(self.driver)
+        self._topics = bound(self.driver, "Topics")
         self._is_ready = False
         self.brokers: Any = None
 

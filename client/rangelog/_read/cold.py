@@ -87,6 +87,7 @@ class ColdReader:
         try:
             return await self._read(stream.stream_id, position, end())
         except ObjectNotFound:  # of an object that another has replaced since it was listed
+            self._fetcher = None  # or that is in a store which the tier got meanwhile
             return await self._read(stream.stream_id, position, end())
 
     async def _read(self, stream_id: int, position: int, end: int) -> tuple[Any, int]:

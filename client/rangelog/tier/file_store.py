@@ -28,11 +28,16 @@ _ENOSPC = (28, 122)
 class FileStore:
     """An ObjectStore in a local directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, create: bool = True) -> None:
         self._root = directory
-        with _mapped(str(directory)):
-            _make_directories(directory / _ASIDE)
-            self._drop_left_over()
+        with _mapped(str(directory), directory.parent):
+            if create:
+                _make_directories(directory / _ASIDE)
+                self._drop_left_over()
+            elif not directory.is_dir():
+                raise Unavailable(
+                    f"there is no directory {directory} on this machine: mount the tier there, or pass its URL as it is here"
+                )
 
     def _drop_left_over(self) -> None:
         """Remove the temporary files of killed processes; those of writes in progress are younger."""
@@ -53,7 +58,7 @@ class FileStore:
         """Store bytes or a file under a new key."""
         path = self._path(key)
         source_size(source)
-        with _mapped(self._named(key)), self._written_aside(source) as aside:
+        with _mapped(self._named(key), self._root), self._written_aside(source) as aside:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 os.link(aside, path)
@@ -82,7 +87,7 @@ class FileStore:
     def replace(self, key: str, data: bytes, etag: str) -> None:
         """Overwrite the object that still has this etag. Raises PreconditionFailed, Unavailable."""
         path = self._path(key)
-        with _mapped(self._named(key)), self._written_aside(data) as aside:
+        with _mapped(self._named(key), self._root), self._written_aside(data) as aside:
             with (aside.parent / _REPLACE_LOCK).open("ab") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if not path.is_file() or _etag(path.stat()) != etag:
@@ -98,18 +103,18 @@ class FileStore:
 
     def get(self, key: str) -> bytes:
         """Return the whole object. Raises ObjectNotFound, Unavailable."""
-        with _mapped(self._named(key)):
+        with _mapped(self._named(key), self._root):
             return self._path(key).read_bytes()
 
     def get_with_etag(self, key: str) -> tuple[bytes, str]:
         """Return the whole object and the etag of these bytes. Raises ObjectNotFound, Unavailable."""
-        with _mapped(self._named(key)), self._path(key).open("rb") as source:
+        with _mapped(self._named(key), self._root), self._path(key).open("rb") as source:
             return source.read(), _etag(os.fstat(source.fileno()))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Return exactly `length` bytes from `start` on. Raises ObjectNotFound, InvalidArgument (too long), Unavailable."""
         check_span(key, start, length)
-        with _mapped(self._named(key)), self._path(key).open("rb") as source:
+        with _mapped(self._named(key), self._root), self._path(key).open("rb") as source:
             source.seek(start)
             data = source.read(length)
         if len(data) != length:
@@ -119,22 +124,24 @@ class FileStore:
     def read_into(self, key: str, start: int, target: memoryview, stopped: Callable[[], bool]) -> float:
         """Fill `target` with the bytes from `start` on, piece by piece, until `stopped` returns True."""
         check_span(key, start, len(target))
-        with _mapped(self._named(key)), self._path(key).open("rb", buffering=0) as source:
+        with _mapped(self._named(key), self._root), self._path(key).open("rb", buffering=0) as source:
             source.seek(start)
             return fill(target, source.read, stopped, key)
 
     def head(self, key: str) -> ObjectInfo:
         """Return the metadata of an object. Raises ObjectNotFound, Unavailable."""
-        with _mapped(self._named(key)):
+        with _mapped(self._named(key), self._root):
             found = self._path(key).stat()
         if not stat.S_ISREG(found.st_mode):
             raise ObjectNotFound(f"there is no object {self._named(key)}")
-        return ObjectInfo(key, found.st_size, _etag(found))
+        return ObjectInfo(key, found.st_size, _etag(found), found.st_mtime_ns // 1_000_000)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the objects whose keys start with `prefix`, by key. Raises Unavailable."""
         folder = self._root / prefix.rpartition("/")[0]
-        with _mapped(self._named(prefix)):
+        with _mapped(self._named(prefix), self._root):
+            if not self._root.is_dir():
+                raise FileNotFoundError(prefix)
             keys = sorted(
                 path.relative_to(self._root).as_posix()
                 for path in (folder.rglob("*") if folder.is_dir() else ())
@@ -147,7 +154,7 @@ class FileStore:
 
     def delete(self, key: str) -> None:
         """Remove an object; idempotent. Raises Unavailable."""
-        with _mapped(self._named(key)):
+        with _mapped(self._named(key), self._root):
             self._path(key).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -176,10 +183,13 @@ def _flush_directory(directory: Path) -> None:
 
 
 @contextmanager
-def _mapped(what: str) -> Iterator[None]:
+def _mapped(what: str, root: Path) -> Iterator[None]:
+    """Raise errors of files as those of a store. `root`: without it nothing can be said of an object."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError) as error:
+        if not root.is_dir():
+            raise Unavailable(f"the tier's directory is gone: is it mounted? ({what})") from error
         raise ObjectNotFound(f"there is no object {what}") from error
     except OSError as error:
         if error.errno in _ENOSPC:

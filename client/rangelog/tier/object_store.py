@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rangelog_core.errors import ConfigInvalid, InvalidArgument, PreconditionFailed, RangelogError, Unavailable
+from rangelog_core.errors import (
+    ConfigInvalid,
+    InvalidArgument,
+    ObjectNotFound,
+    PreconditionFailed,
+    RangelogError,
+    Unavailable,
+)
 
 KEY_LENGTH_MAX = 1_000
 PIECE_BYTES = 1 << 20
@@ -25,11 +32,12 @@ PROBE_PREFIX = "probe/"
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """The metadata of an object: its key, its size in bytes, and the store's etag."""
+    """The metadata of an object: its key, its size in bytes, the store's etag, and when it was stored, by the store's clock."""
 
     key: str
     size_bytes: int
     etag: str
+    stored_ms: int = 0
 
 
 class ObjectStore(Protocol):
@@ -120,15 +128,23 @@ def source_size(source: bytes | Path) -> int:
 
 
 def probe(store: ObjectStore) -> None:
-    """Check that the store honours "only if absent"; otherwise two uploads could overwrite each other.
+    """Check that the store keeps what it is given, and honours "only if absent": else two uploads could overwrite each other.
 
     The probe's object is deleted where the store allows it: uploads do not need the right to delete.
-    Raises ConfigInvalid when the store overwrites, Unavailable when it cannot be reached.
+    Raises ConfigInvalid when the store overwrites, AccessDenied, Unavailable when it cannot be reached, or returns other bytes.
     """
     key = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
-    store.put_if_absent(key, b"rangelog")
+    data = key.encode() * 8
+    with suppress(PreconditionFailed):  # by a try whose reply was lost: no other knows this key
+        store.put_if_absent(key, data)
     try:
-        store.put_if_absent(key, b"rangelog")
+        try:
+            kept = store.get(key)
+        except ObjectNotFound as error:
+            raise Unavailable("this object store does not have what it has just stored: is it an S3 server?") from error
+        if kept != data:
+            raise Unavailable("this object store returns other bytes than were stored: is it an S3 server?")
+        store.put_if_absent(key, data)
     except PreconditionFailed:
         return
     finally:

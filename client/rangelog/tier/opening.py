@@ -7,19 +7,24 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from rangelog.tier.object_store import ObjectStore, check_key
 from rangelog_core.errors import ConfigInvalid, InvalidArgument, MissingExtra
+from rangelog_core.tier_stores import parse_tier, store_of_key
 
 _S3_OPTIONS = ("endpoint", "region", "create")
 _FILE_FORM = "file:///absolute/directory"
 _S3_FORM = "s3://bucket/prefix?endpoint=http://host:port&region=name&create=true"
 
 
-def open_object_store(url: str) -> ObjectStore:
+def open_object_store(url: str, *, create: bool = False) -> ObjectStore:
     """Open the object store at a URL.
 
     Credentials come from boto3's own chain, as does the region where the URL has none.
 
     Args:
         url: `file:///dir` or `s3://bucket/prefix?endpoint=http://host:port&region=name&create=true`.
+        create: Make the directory, or the bucket of a URL with create=true, if it is missing. For who stores objects; a reader
+            that made an empty place would take its own mistake for missing objects.
+
+    A tier URL with several stores (`rangelog_core.tier_stores`) is opened as one store.
 
     Raises:
         ConfigInvalid: The URL is not valid.
@@ -31,6 +36,17 @@ def open_object_store(url: str) -> ObjectStore:
         store = open_object_store("s3://my-bucket/logs?region=eu-central-1")
         ```
     """
+    stores = parse_tier(url)
+    if len(stores) > 1:
+        from rangelog.tier.routed_store import RoutedStore
+
+        for each in stores:
+            store_location(each.url)
+        return RoutedStore(stores, lambda each: _open_one(each.url, create=create and each == stores[-1]))
+    return _open_one(stores[0].url, create=create)
+
+
+def _open_one(url: str, *, create: bool) -> ObjectStore:
     try:
         parts = urlsplit(url)
     except ValueError:  # unbalanced brackets
@@ -38,7 +54,7 @@ def open_object_store(url: str) -> ObjectStore:
     if parts.scheme == "file":
         from rangelog.tier.file_store import FileStore
 
-        return FileStore(_directory(parts))
+        return FileStore(_directory(parts), create=create)
     if parts.scheme == "s3":
         options = _s3_options(parts)
         try:
@@ -50,9 +66,19 @@ def open_object_store(url: str) -> ObjectStore:
             parts.path.strip("/"),
             endpoint=options.get("endpoint"),
             region=options.get("region"),
-            create=options.get("create") == "true",
+            create=create and options.get("create") == "true",
         )
     raise ConfigInvalid(f"bad tier URL: write {_FILE_FORM} or {_S3_FORM}")
+
+
+def object_location(url: str, key: str) -> str:
+    """Return where other programs find an object of a tier: a path, or s3://bucket/prefix/key. Raises ConfigInvalid.
+
+    Example:
+        >>> object_location("file:///a 7=s3://b", "manifests/1/flights.json")
+        's3://b/manifests/1/flights.json'
+    """
+    return f"{store_location(store_of_key(parse_tier(url), key).url)}/{key}"
 
 
 def store_location(url: str) -> str:

@@ -1,40 +1,26 @@
 """An object store with the S3 protocol, by boto3. Credentials come from boto3's own chain, never from the URL.
 
 What holds: `put_if_absent` sends If-None-Match, on multipart uploads at their completion, and `replace` If-Match; every call
-has timeouts and boto3's standard retries; every failure is a RangelogError, in one line that names what to check.
+has timeouts and boto3's standard retries; every failure is a RangelogError (s3_errors.py). A bucket is made only for who
+asks for it with `create`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    CredentialRetrievalError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    SSOError,
-    TokenRetrievalError,
-)
-from botocore.parsers import ResponseParserError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from rangelog.tier.object_store import ObjectInfo, check_key, check_span, fill, source_size
-from rangelog_core.errors import (
-    ConfigInvalid,
-    InvalidArgument,
-    ObjectNotFound,
-    PreconditionFailed,
-    RangelogError,
-    Unavailable,
-)
+from rangelog.tier.s3_errors import is_unexplained, mapped
+from rangelog_core.errors import ConfigInvalid, InvalidArgument, ObjectNotFound, PreconditionFailed, Unavailable
 from rangelog_core.limits import MIB
 
 CONNECT_TIMEOUT_S = 3
@@ -44,10 +30,6 @@ POOL_CONNECTIONS = 16
 PART_BYTES = 16 * MIB
 _REGION_DEFAULT = "us-east-1"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_MISSING = ("NoSuchKey", "404", "NotFound")
-_TAKEN = ("PreconditionFailed", "412")
-_CONFLICT = "ConditionalRequestConflict"  # two at once: the key may turn out to be taken
-_DENIED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "Forbidden")
 
 
 class S3Store:
@@ -79,16 +61,33 @@ class S3Store:
             self._create_bucket(region)
 
     def _create_bucket(self, region: str) -> None:
-        options: dict[str, Any] = {}
+        """Create the bucket unless it is there: who may not create one may use it."""
+        try:
+            with self.mapped(self._bucket):
+                self._client.head_bucket(Bucket=self._bucket)
+            return
+        except Unavailable:
+            options: dict[str, Any] = {}
         if region != _REGION_DEFAULT:  # the one region that S3 refuses as a location
             options["CreateBucketConfiguration"] = {"LocationConstraint": region}
         try:
-            with self._mapped(self._bucket):
+            with self.mapped(self._bucket):
                 self._client.create_bucket(Bucket=self._bucket, **options)
         except PreconditionFailed:
             return
 
-    def _key(self, key: str) -> str:
+    @property
+    def client(self) -> Any:
+        """boto3's client, for who examines the bucket."""
+        return self._client
+
+    @property
+    def bucket(self) -> str:
+        """The name of the bucket."""
+        return self._bucket
+
+    def full_key(self, key: str) -> str:
+        """Return the key with the URL's prefix. Raises InvalidArgument."""
         return self._prefix + check_key(key)
 
     def put_if_absent(self, key: str, source: bytes | Path) -> None:
@@ -96,17 +95,17 @@ class S3Store:
         if source_size(source) > PART_BYTES and isinstance(source, Path):
             self._put_parts(key, source)
             return
-        with self._mapped(key):
+        with self.mapped(key):
             body = source if isinstance(source, bytes) else source.read_bytes()
-            self._client.put_object(Bucket=self._bucket, Key=self._key(key), Body=body, IfNoneMatch="*")
+            self._client.put_object(Bucket=self._bucket, Key=self.full_key(key), Body=body, IfNoneMatch="*")
 
     def _put_parts(self, key: str, source: Path) -> None:
-        where = {"Bucket": self._bucket, "Key": self._key(key)}
-        with self._mapped(key):
+        where = {"Bucket": self._bucket, "Key": self.full_key(key)}
+        with self.mapped(key):
             upload_id = self._client.create_multipart_upload(**where)["UploadId"]
         try:
             parts: list[dict[str, Any]] = []
-            with self._mapped(key), source.open("rb") as origin:
+            with self.mapped(key), source.open("rb") as origin:
                 while data := origin.read(PART_BYTES):
                     number = len(parts) + 1
                     sent = self._client.upload_part(**where, UploadId=upload_id, PartNumber=number, Body=data)
@@ -127,21 +126,21 @@ class S3Store:
 
     def get(self, key: str) -> bytes:
         """Return the whole object. Raises ObjectNotFound, Unavailable."""
-        with self._mapped(key):
-            data: bytes = self._client.get_object(Bucket=self._bucket, Key=self._key(key))["Body"].read()
+        with self.mapped(key):
+            data: bytes = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key))["Body"].read()
         return data
 
     def get_with_etag(self, key: str) -> tuple[bytes, str]:
         """Return the whole object and the etag of these bytes. Raises ObjectNotFound, Unavailable."""
-        with self._mapped(key):
-            answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key))
+        with self.mapped(key):
+            answer = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key))
             return answer["Body"].read(), answer["ETag"].strip('"')
 
     def replace(self, key: str, data: bytes, etag: str) -> None:
         """Overwrite the object that still has this etag. Raises PreconditionFailed, Unavailable."""
         try:
-            with self._mapped(key):
-                self._client.put_object(Bucket=self._bucket, Key=self._key(key), Body=data, IfMatch=f'"{etag}"')
+            with self.mapped(key):
+                self._client.put_object(Bucket=self._bucket, Key=self.full_key(key), Body=data, IfMatch=f'"{etag}"')
         except (PreconditionFailed, ObjectNotFound) as error:
             raise PreconditionFailed(f"object {key} in {self._where} was changed meanwhile") from error
 
@@ -151,8 +150,8 @@ class S3Store:
         if not length:
             return b""
         wanted = f"bytes={start}-{start + length - 1}"
-        with self._mapped(key):
-            answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key), Range=wanted)
+        with self.mapped(key):
+            answer = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key), Range=wanted)
             data: bytes = answer["Body"].read()
         if len(data) != length:
             raise InvalidArgument(f"object {key} has no bytes {start} to {start + length}")
@@ -164,8 +163,8 @@ class S3Store:
         if not len(target):
             return 0.0
         wanted = f"bytes={start}-{start + len(target) - 1}"
-        with self._mapped(key):
-            answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key), Range=wanted)
+        with self.mapped(key):
+            answer = self._client.get_object(Bucket=self._bucket, Key=self.full_key(key), Range=wanted)
             with closing(answer["Body"]) as body:  # closes the connection of a reply that was not read to its end
                 if answer["ContentLength"] != len(target):
                     raise InvalidArgument(f"object {key} has no bytes {start} to {start + len(target)}")
@@ -173,67 +172,48 @@ class S3Store:
 
     def head(self, key: str) -> ObjectInfo:
         """Return the metadata of an object. Raises ObjectNotFound, Unavailable."""
-        with self._mapped(key):
-            answer = self._client.head_object(Bucket=self._bucket, Key=self._key(key))
-        return ObjectInfo(key, answer["ContentLength"], answer["ETag"].strip('"'))
+        with self.mapped(key):
+            try:
+                answer = self._client.head_object(Bucket=self._bucket, Key=self.full_key(key))
+            except ClientError as error:
+                self._explain(error, key)
+                raise
+        return ObjectInfo(key, answer["ContentLength"], answer["ETag"].strip('"'), _milliseconds(answer))
+
+    def _explain(self, error: ClientError, key: str) -> None:
+        """Ask again by GET, whose answer has the reason that HEAD cannot have: a missing key or bucket, a right, a token."""
+        if is_unexplained(error):
+            self._client.get_object(Bucket=self._bucket, Key=self.full_key(key), Range="bytes=0-0")["Body"].close()
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the objects whose keys start with `prefix`, by key. Raises Unavailable."""
-        with self._mapped(prefix):
+        with self.mapped(prefix):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix + prefix
             )
             for page in pages:
                 for each in page.get("Contents", ()):
                     key = each["Key"].removeprefix(self._prefix)
-                    yield ObjectInfo(key, each["Size"], each["ETag"].strip('"'))
+                    yield ObjectInfo(key, each["Size"], each["ETag"].strip('"'), _milliseconds(each))
 
     def delete(self, key: str) -> None:
         """Remove an object; idempotent. Raises Unavailable."""
-        with self._mapped(key):
-            self._client.delete_object(Bucket=self._bucket, Key=self._key(key))
+        with self.mapped(key):
+            self._client.delete_object(Bucket=self._bucket, Key=self.full_key(key))
 
     def close(self) -> None:
         """Close all connections; idempotent."""
         self._client.close()
 
-    @contextmanager
-    def _mapped(self, key: str) -> Iterator[None]:
-        try:
-            yield
-        except ClientError as error:
-            raise self._error(error, key) from error
-        except (NoCredentialsError, PartialCredentialsError) as error:
-            raise ConfigInvalid(
-                f"no credentials for {self._where}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
-            ) from error
-        except (CredentialRetrievalError, SSOError, TokenRetrievalError) as error:
-            raise Unavailable(
-                f"the credentials for {self._where} cannot be loaded: check the profile or the role"
-            ) from error
-        except BotoCoreError as error:
-            raise Unavailable(f"{self._where} cannot be reached: check the endpoint in the tier URL") from error
-        except (KeyError, ResponseParserError) as error:
-            raise Unavailable(f"{self._where} is not an S3 server: check the endpoint in the tier URL") from error
-        except OSError as error:
-            raise Unavailable(f"the file for object {key} cannot be read: {error.strerror}") from error
+    def mapped(self, key: str) -> AbstractContextManager[None]:
+        """Raise what goes wrong in the context as a RangelogError that names this bucket."""
+        return mapped(self._where, key)
 
-    def _error(self, error: ClientError, key: str) -> RangelogError:
-        code = str(error.response.get("Error", {}).get("Code", ""))
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if code == "NoSuchBucket":
-            return Unavailable(f"there is no bucket at {self._where}: create it, or add create=true to the tier URL")
-        if code in _MISSING:
-            return ObjectNotFound(f"there is no object {key} in {self._where}")
-        if code in _TAKEN or code in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
-            return PreconditionFailed(f"object {key} exists already in {self._where}")
-        if code == _CONFLICT:
-            return Unavailable(f"another request for object {key} in {self._where} is in progress: try again")
-        if code in ("InvalidRange", "416"):
-            return InvalidArgument(f"object {key} is shorter than the requested span")
-        if code in _DENIED:
-            return Unavailable(f"{self._where} denies access ({code}): check the credentials and the bucket's policy")
-        return Unavailable(f"{self._where} answered {code or status} for {key}")
+
+def _milliseconds(answer: dict[str, Any]) -> int:
+    """Return when an object was stored, by the store's clock."""
+    stored = answer.get("LastModified")
+    return int(stored.timestamp() * 1000) if stored is not None else 0
 
 
 def _check_place(bucket: str, endpoint: str | None) -> None:

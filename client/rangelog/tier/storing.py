@@ -28,7 +28,12 @@ def store_object(objects: ObjectStore, key: str, path: Path, written: WrittenObj
     size = objects.head(key).size_bytes
     if size != written.size_bytes:
         return f"{size} bytes instead of {written.size_bytes}"
+    return "" if stored_digest(objects, key, size) == written.digest else "its digest differs"
+
+
+def stored_digest(objects: ObjectStore, key: str, size_bytes: int) -> str:
+    """Read an object piece by piece and return its digest. Raises ObjectNotFound, InvalidArgument (shorter), Unavailable."""
     digest = hashlib.sha256()
-    for start in range(0, size, _READ_BYTES):
-        digest.update(objects.get_range(key, start, min(_READ_BYTES, size - start)))
-    return "" if f"sha256:{digest.hexdigest()}" == written.digest else "its digest differs"
+    for start in range(0, size_bytes, _READ_BYTES):
+        digest.update(objects.get_range(key, start, min(_READ_BYTES, size_bytes - start)))
+    return f"sha256:{digest.hexdigest()}"

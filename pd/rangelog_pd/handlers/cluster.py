@@ -6,6 +6,7 @@ from rangelog_core.errors import RangelogError
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.servers import describe_servers
 from rangelog_pd.reconcile.topic_tasks import topic_tasks
+from rangelog_pd.state.tier_stores import tier_url
 from rangelog_proto.v1 import pd_pb2 as pb
 
 
@@ -41,7 +42,7 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
             open_range_count=state.hosted.open_count,
             object_count=state.range_objects.committed_count,
             servers=describe_servers(driver, state),
-            tier_url=driver.settings.tier_url,
+            tier_url=tier_url(state, driver.settings.tier_url),
             has_majority=status.has_majority,
             failing_task_count=len(driver.tasks.listing(driver.wall_ms(), failing_only=True)),
         )

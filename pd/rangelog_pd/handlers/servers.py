@@ -10,6 +10,7 @@ from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.directives import Planner
 from rangelog_pd.reconcile.view import HEALTH
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tier_stores import tier_url
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -38,7 +39,7 @@ async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> 
     response = await driver.propose(pb.RegisterServerResponse, request.request_id, register_server=request)
     driver.view.registered(request.server, request.incarnation, driver.now_ms(), boot=request.boot)
     response.heartbeat_interval_ms = driver.settings.heartbeat_interval_ms
-    response.tier_url = driver.settings.tier_url
+    response.tier_url = driver.tier_url()
     return response
 
 
@@ -57,8 +58,8 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
         for report in request.tasks:
             if report.done:
                 driver.view.upkeep.manifests.done(report.task_id)
-        tier, grace_ms = bool(driver.settings.tier_url), driver.settings.delete_grace_ms
-        planner = Planner(state, driver.view, tier, now_ms, time_ms, grace_ms)
+        tier, grace_ms = tier_url(state, driver.settings.tier_url), driver.settings.delete_grace_ms
+        planner = Planner(state, driver.view, bool(tier), now_ms, time_ms, grace_ms)
         directives = planner.directives(request.server, request.incarnation)
         for directive in directives:
             stream = state.streams.find(directive.stream_id)
@@ -66,7 +67,7 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
     if deleted:
         command = pd_state_pb2.CollectObjects(object_ids=deleted)
         await driver.propose(pb.ListTasksResponse, "", collect_objects=command)
-    return pb.HeartbeatResponse(directives=directives, send_complete=send_complete)
+    return pb.HeartbeatResponse(directives=directives, send_complete=send_complete, tier_url=tier)
 
 
 async def list_servers(driver: Driver, request: pb.ListServersRequest) -> pb.ListServersResponse:

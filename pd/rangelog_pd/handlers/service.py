@@ -1,23 +1,29 @@
-"""The gRPC servicers: each call goes to its handler. Errors are mapped by the server's interceptor."""
+"""The gRPC services of a placement driver: each call goes to its handler. Errors are mapped by the server's interceptor."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
 
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers import batches, brokers, cluster, objects, ranges, repairs, servers, streams, topics, watch
-from rangelog_proto.v1.broker_pb2_grpc import BrokersServicer
-from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer
-from rangelog_proto.v1.repair_pb2_grpc import RepairsServicer
-from rangelog_proto.v1.topic_pb2_grpc import TopicsServicer
+from rangelog_pd.handlers import (
+    batches,
+    brokers,
+    cluster,
+    objects,
+    ranges,
+    repairs,
+    servers,
+    streams,
+    tier,
+    topics,
+    watch,
+)
+from rangelog_proto.v1 import broker_pb2_grpc, pd_pb2_grpc, repair_pb2_grpc, tier_pb2_grpc, topic_pb2_grpc
 
-SERVICE_NAME = "rangelog.v1.PlacementDriver"
-TOPICS_SERVICE_NAME = "rangelog.v1.Topics"
-BROKERS_SERVICE_NAME = "rangelog.v1.Brokers"
-REPAIRS_SERVICE_NAME = "rangelog.v1.Repairs"
+Handler = Callable[[Driver, Any], Awaitable[Any]]
 
-_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+_HANDLERS: dict[str, Handler] = {
     "CreateStream": streams.create_stream,
     "DescribeStream": streams.describe_stream,
     "ListStreams": streams.list_streams,
@@ -43,8 +49,7 @@ _HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "DescribeCluster": cluster.describe_cluster,
     "ListTasks": cluster.list_tasks,
 }
-
-_TOPIC_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+_TOPIC_HANDLERS: dict[str, Handler] = {
     "CreateNamespace": topics.create_namespace,
     "DeleteNamespace": topics.delete_namespace,
     "ListNamespaces": topics.list_namespaces,
@@ -63,54 +68,73 @@ _TOPIC_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "EnsureLog": topics.ensure_log,
     "ReportConsumed": topics.report_consumed,
 }
-
-_BROKER_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+_BROKER_HANDLERS: dict[str, Handler] = {
     "RegisterBroker": brokers.register_broker,
     "BrokerHeartbeat": brokers.broker_heartbeat,
     "ReportBrokerLost": brokers.report_broker_lost,
     "ListBrokers": brokers.list_brokers,
     "FindOwners": brokers.find_owners,
 }
-
-_REPAIR_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+_REPAIR_HANDLERS: dict[str, Handler] = {
     "ListRepairs": repairs.list_repairs,
     "AcceptLoss": repairs.accept_loss,
 }
+_TIER_HANDLERS: dict[str, Handler] = {
+    "DescribeTier": tier.describe_tier,
+    "FindObjects": tier.find_objects,
+    "ReuploadObject": tier.reupload_object,
+    "SetTier": tier.set_tier,
+}
 
 
-class Service(PlacementDriverServicer):
-    """All calls of the placement driver."""
+class Service(NamedTuple):
+    """One service: its name, the generated class of its calls and the function that adds it to a server, and the handlers."""
 
-    def __init__(self, driver: Driver) -> None:
-        for name, handler in _HANDLERS.items():
-            setattr(self, name, _bind(driver, handler))
+    name: str
+    servicer: type[Any]
+    add_to_server: Callable[[Any, Any], None]
+    handlers: Mapping[str, Handler]
 
-
-class TopicsService(TopicsServicer):
-    """All calls on topics, on the placement driver's port."""
-
-    def __init__(self, driver: Driver) -> None:
-        for name, handler in _TOPIC_HANDLERS.items():
-            setattr(self, name, _bind(driver, handler))
+    @property
+    def full_name(self) -> str:
+        """The name on the wire."""
+        return f"rangelog.v1.{self.name}"
 
 
-class BrokersService(BrokersServicer):
-    """All calls of and on brokers, on the placement driver's port."""
-
-    def __init__(self, driver: Driver) -> None:
-        for name, handler in _BROKER_HANDLERS.items():
-            setattr(self, name, _bind(driver, handler))
+def _service(module: Any, name: str, handlers: Mapping[str, Handler]) -> Service:
+    return Service(name, getattr(module, f"{name}Servicer"), getattr(module, f"add_{name}Servicer_to_server"), handlers)
 
 
-class RepairsService(RepairsServicer):
-    """All calls on ranges that lack copies, on the placement driver's port."""
+SERVICES = (
+    _service(pd_pb2_grpc, "PlacementDriver", _HANDLERS),
+    _service(topic_pb2_grpc, "Topics", _TOPIC_HANDLERS),
+    _service(broker_pb2_grpc, "Brokers", _BROKER_HANDLERS),
+    _service(repair_pb2_grpc, "Repairs", _REPAIR_HANDLERS),
+    _service(tier_pb2_grpc, "Tier", _TIER_HANDLERS),
+)
+"""All services on a placement driver's port."""
 
-    def __init__(self, driver: Driver) -> None:
-        for name, handler in _REPAIR_HANDLERS.items():
-            setattr(self, name, _bind(driver, handler))
+
+def bound(driver: Driver, name: str) -> Any:
+    """Return the servicer of one service, whose calls go to a driver.
+
+    Example: `bound(driver, "Topics")`.
+    """
+    (found,) = [each for each in SERVICES if each.name == name]
+    servicer = found.servicer()
+    for call, handler in found.handlers.items():
+        setattr(servicer, call, _bind(driver, handler))
+    return servicer
 
 
-def _bind(driver: Driver, handler: Callable[[Driver, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+def add_services(driver: Driver, server: Any) -> tuple[str, ...]:
+    """Add all services to a gRPC server; return their names on the wire."""
+    for each in SERVICES:
+        each.add_to_server(bound(driver, each.name), server)
+    return tuple(each.full_name for each in SERVICES)
+
+
+def _bind(driver: Driver, handler: Handler) -> Callable[[Any, Any], Awaitable[Any]]:
     async def call(request: Any, context: Any) -> Any:
         return await handler(driver, request)
 

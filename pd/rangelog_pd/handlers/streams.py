@@ -21,7 +21,7 @@ async def create_stream(driver: Driver, request: pb.CreateStreamRequest) -> pb.C
     check_name("stream", request.name)
     with_defaults(request.config)
     if not request.config.HasField("tiered"):
-        request.config.tiered = bool(driver.settings.tier_url)
+        request.config.tiered = bool(driver.tier_url())
     if not request.config.HasField("range_age_ms_max"):
         request.config.range_age_ms_max = range_age_ms(request.name)
     return await driver.propose_request(pb.CreateStreamResponse, request.request_id, create_stream=request)

@@ -53,7 +53,7 @@ async def create_topic(driver: Driver, request: pb.CreateTopicRequest) -> pb.Cre
     with_topic_defaults(request.config)
     stream = request.config.stream
     if not stream.HasField("tiered"):
-        stream.tiered = bool(driver.settings.tier_url) and request.config.kind != pb.TOPIC_KIND_TABLE
+        stream.tiered = bool(driver.tier_url()) and request.config.kind != pb.TOPIC_KIND_TABLE
     if not stream.HasField("range_age_ms_max"):
         stream.range_age_ms_max = RANGE_AGE_MS_DEFAULT
     return await driver.propose_request(pb.CreateTopicResponse, request.request_id, create_topic=request)

@@ -22,6 +22,7 @@ from rangelog_proto.v1 import common_pb2, pd_pb2
 
 SEQUENCES_PER_BOOT = 1 << 32
 """A server numbers its heartbeats from its count of starts times this: a later process's are always higher."""
+TIER_ERROR_LENGTH_MAX = 500
 _DROP_TASK = re.compile(r"drop-(\d{1,20})/(\d{1,20})@", re.ASCII)
 HEALTH = {
     ServerHealth.ALIVE: common_pb2.SERVER_HEALTH_ALIVE,
@@ -60,6 +61,7 @@ class ServerView:
     used_bytes: int = 0
     capacity_bytes: int = 0
     log_end: int = 0
+    tier_error: str = ""  # what its last check of the tier came to
 
 
 @dataclass(slots=True)
@@ -106,6 +108,7 @@ class ClusterView:
         view.heard_ms, view.heard_wall_ms = now_ms, wall_ms
         view.used_bytes, view.capacity_bytes = request.used_bytes, request.capacity_bytes
         view.log_end = max(view.log_end, request.log_end)
+        view.tier_error = request.tier_error[:TIER_ERROR_LENGTH_MAX]
         if request.sequence != view.sequence + 1:
             view.complete = False  # changes in between were reported to another leader, or to none
         view.sequence = request.sequence

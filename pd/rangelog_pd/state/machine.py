@@ -23,10 +23,12 @@ from rangelog_pd.state import (
     ranges,
     repacks,
     retention,
+    reuploads,
     servers,
     shards,
     side_logs,
     streams,
+    tier_stores,
     topics,
 )
 from rangelog_pd.state.batches import BATCHES
@@ -68,6 +70,8 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "prepare_repack": repacks.prepare_repack,
     "commit_repack": repacks.commit_repack,
     "accept_loss": losses.accept_loss,
+    "reupload_object": reuploads.reupload_object,
+    "set_tier": tier_stores.set_tier,
     "create_namespace": namespaces.create_namespace,
     "delete_namespace": namespaces.delete_namespace,
     "create_topic": topics.create_topic,

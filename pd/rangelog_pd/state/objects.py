@@ -12,6 +12,7 @@ from rangelog_core.errors import InvalidArgument, ObjectNotFound, PreconditionFa
 from rangelog_core.object_keys import object_key
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
+from rangelog_pd.state.tier_stores import tier_id_now
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 ROW_GROUPS_MAX = 512
@@ -60,6 +61,7 @@ def prepare_object(state: State, command: pd_state_pb2.TimedPrepareObject, now_m
         server=request.server,
         incarnation=request.incarnation,
         prepare_deadline_ms=command.deadline_ms,
+        tier_id=tier_id_now(state),
     )
     state.next_object_id += 1
     state.put_object(prepared)

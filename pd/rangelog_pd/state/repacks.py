@@ -17,6 +17,7 @@ from rangelog_core.object_keys import object_key
 from rangelog_pd.state.objects import committed, is_repeated, without_row_groups
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
+from rangelog_pd.state.tier_stores import tier_id_now
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 
@@ -51,6 +52,7 @@ def prepare_repack(state: State, command: pd_state_pb2.TimedPrepareRepack, now_m
         state=common_pb2.OBJECT_STATE_PREPARED,
         server=request.packer,
         prepare_deadline_ms=command.deadline_ms,
+        tier_id=tier_id_now(state),
         replaces=request.object_ids,
     )
     state.next_object_id += 1
@@ -127,6 +129,11 @@ def _last_range(state: State, replaced: Sequence[common_pb2.Object]) -> common_p
             "once it is wholly in the tier"
         )
     return found
+
+
+def ranges_of_object(state: State, found: common_pb2.Object) -> list[common_pb2.Range]:
+    """Return the ranges whose records a committed object has, in order."""
+    return _ranges(state, found, state.range(found.stream_id, found.range_index))
 
 
 def _ranges(

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from rangelog_core.errors import Corruption, UnsupportedVersion
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
-from rangelog_proto.v1 import broker_pb2, common_pb2, pd_state_pb2, topic_pb2
+from rangelog_proto.v1 import broker_pb2, common_pb2, pd_state_pb2, tier_pb2, topic_pb2
 from rangelog_proto.v1.pd_state_pb2 import Section, SectionKind, SnapshotHeader, SnapshotRows
 
 SECTION_VERSION = 1
@@ -42,6 +42,7 @@ _FIELDS = {
     pd_state_pb2.SECTION_KIND_ASSIGNMENTS: "assignments",
     pd_state_pb2.SECTION_KIND_RETENTION_CUTS: "retention_cuts",
     pd_state_pb2.SECTION_KIND_CONSUMED_CUTS: "consumed_cuts",
+    pd_state_pb2.SECTION_KIND_TIER_STORES: "tier_stores",
 }
 _KEPT_VERSION_1 = 1
 
@@ -95,6 +96,7 @@ def freeze(state: State, results: Results) -> Frozen:
             (pd_state_pb2.SECTION_KIND_ASSIGNMENTS, state.owners.assignments.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_RETENTION_CUTS, state.cuts.cuts.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_CONSUMED_CUTS, state.cuts.consumed.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_TIER_STORES, state.tier_stores.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_RESULTS, ages, kept_result),
         ],
     )
@@ -181,6 +183,7 @@ def _build(
     assignments: Iterable[broker_pb2.Assignment] = (),
     retention_cuts: Iterable[topic_pb2.RetentionCut] = (),
     consumed_cuts: Iterable[topic_pb2.ConsumedCut] = (),
+    tier_stores: Iterable[tier_pb2.TierStore] = (),
 ) -> tuple[State, Results]:
     state = State()
     state.cluster_id = header.cluster_id
@@ -194,6 +197,10 @@ def _build(
     _load_topics(state, header, namespaces, topics, shards, topic_work)
     state.owners.load(brokers, assignments)
     state.cuts.load(retention_cuts, consumed_cuts)
+    for store in tier_stores:
+        if not store.first_object_id or not store.url:
+            raise Corruption("the snapshot has a store of the tier without number or URL")
+        state.tier_stores.put(store.first_object_id, store)
     latest = max((kept.now_ms for kept in results), default=0)
     state.time_ms = header.time_ms or max(latest, state.latest_date())
     return state, Results((kept.request_id, kept.now_ms, kept.result) for kept in results)

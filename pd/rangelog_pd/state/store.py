@@ -29,7 +29,7 @@ from rangelog_pd.state.owner_tables import OwnerTables
 from rangelog_pd.state.tables import RangeKey, RangeTable, StreamRanges, Table
 from rangelog_pd.state.topic_checks import validate_topics
 from rangelog_pd.state.topic_tables import TopicTables
-from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from rangelog_proto.v1 import common_pb2, pd_state_pb2, tier_pb2
 
 __all__ = ["Hosting", "RangeKey", "State"]
 
@@ -66,6 +66,8 @@ class State:
         self.owners = OwnerTables(note)
         self.topics = TopicTables(note, self.owners.shard_changed)
         self.cuts = CutTables()
+        self.tier_stores: Table[int, tier_pb2.TierStore] = Table()
+        """Stores that the tier got since, by the first object in each."""
 
     # ---- finding
 

@@ -54,7 +54,11 @@ _TOPIC_ACTIONS = (
     "take_cuts",
     "report_consumed",
 )
-_OPERATIONS_ACTIONS: tuple[str, ...] = ("accept_loss",)
+_OPERATIONS_ACTIONS = (
+    "accept_loss",
+    "reupload_object",
+    "set_tier",
+)
 _LEVELS = (
     {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2}
     | dict.fromkeys(_TOPIC_ACTIONS, LEVEL_TOPICS)

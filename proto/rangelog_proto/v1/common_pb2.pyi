@@ -179,7 +179,7 @@ class RowGroup(_message.Message):
     def __init__(self, start_offset: _Optional[int] = ..., count: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ...) -> None: ...
 
 class Object(_message.Message):
-    __slots__ = ("object_id", "stream_id", "range_index", "epoch", "start_offset", "end_offset", "key", "size_bytes", "digest", "state", "server", "incarnation", "prepare_deadline_ms", "committed_ms", "timestamp_ms_min", "timestamp_ms_max", "row_groups", "footer_size_bytes", "footer_crc", "deleted_ms", "replaces")
+    __slots__ = ("object_id", "stream_id", "range_index", "epoch", "start_offset", "end_offset", "key", "size_bytes", "digest", "state", "server", "incarnation", "prepare_deadline_ms", "committed_ms", "timestamp_ms_min", "timestamp_ms_max", "row_groups", "footer_size_bytes", "footer_crc", "deleted_ms", "replaces", "tier_id")
     OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -201,6 +201,7 @@ class Object(_message.Message):
     FOOTER_CRC_FIELD_NUMBER: _ClassVar[int]
     DELETED_MS_FIELD_NUMBER: _ClassVar[int]
     REPLACES_FIELD_NUMBER: _ClassVar[int]
+    TIER_ID_FIELD_NUMBER: _ClassVar[int]
     object_id: int
     stream_id: int
     range_index: int
@@ -222,7 +223,8 @@ class Object(_message.Message):
     footer_crc: int
     deleted_ms: int
     replaces: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, object_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., key: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[ObjectState, str]] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., prepare_deadline_ms: _Optional[int] = ..., committed_ms: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ..., row_groups: _Optional[_Iterable[_Union[RowGroup, _Mapping]]] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ..., deleted_ms: _Optional[int] = ..., replaces: _Optional[_Iterable[int]] = ...) -> None: ...
+    tier_id: int
+    def __init__(self, object_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., key: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[ObjectState, str]] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., prepare_deadline_ms: _Optional[int] = ..., committed_ms: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ..., row_groups: _Optional[_Iterable[_Union[RowGroup, _Mapping]]] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ..., deleted_ms: _Optional[int] = ..., replaces: _Optional[_Iterable[int]] = ..., tier_id: _Optional[int] = ...) -> None: ...
 
 class Server(_message.Message):
     __slots__ = ("name", "incarnation", "boot", "data_address", "control_address", "zone", "health", "replica_count", "used_bytes", "capacity_bytes", "last_heartbeat_ms", "version", "process_id", "formats")

@@ -170,6 +170,7 @@ class Agent:
             capacity_bytes=self._settings.capacity_bytes,
             log_end=store.wal.flushed_lsn,
             wall_ms=time.time_ns() // 1_000_000,
+            tier_error=self._tier.watch.error,
         )
         try:
             await self._reporting.fill(request)
@@ -182,4 +183,6 @@ class Agent:
         if response.send_complete:
             self._reporting.want_complete()
             self._news.set()
+        if response.tier_url:
+            self._tier.learned_url(response.tier_url)
         self._tasks.wanted(list(response.directives))

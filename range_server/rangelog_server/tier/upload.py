@@ -11,6 +11,7 @@ import errno
 import functools
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,6 +20,7 @@ import structlog
 from rangelog_core.errors import Corruption, InternalError, PreconditionFailed, RangelogError, StorageFull, Unavailable
 from rangelog_core.limits import MIB
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.tier_stores import parse_tier, was_changed
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.identity import DirectoryIdentity
@@ -29,6 +31,7 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.tier.manifests import ManifestUpkeep
 from rangelog_server.tier.single_thread import SingleThread
 from rangelog_server.wal.log import Wal
+from rangelog_server_common.tier_watch import TierWatch, WatchTask
 
 if TYPE_CHECKING:
     from rangelog.tier import ObjectStore
@@ -62,18 +65,30 @@ class Uploader:
         self._store = store
         self._temporary = temporary
         self._url = url
-        self._fixed_url = bool(url)
+        self._fixed_url = url
+        self._told_url: str | None = None
         self._objects: ObjectStore | None = None
         self._warming: asyncio.Future[None] | None = None
         self._spoiled: dict[tuple[int, int], int] = {}  # range → the object whose key holds a conflicting object
         self._worker = SingleThread("tier")
+        self._checker = SingleThread("tier check")  # of its own: an upload may take long
+        self.watch = TierWatch(self._check_tier)
+        self._watching = WatchTask(self.watch)
         self._manifests = ManifestUpkeep(pd, self._object_store, manifests) if manifests is not None else None
 
     def learned_url(self, url: str) -> None:
-        """Use the placement driver's URL of the object store, unless the setting has one."""
-        if not self._fixed_url and url != self._url:
+        """Use the placement driver's URL of the tier. The setting stands for it as long as it was never changed."""
+        if url == self._told_url:
+            return
+        self._told_url = url
+        if self._fixed_url and url and was_changed(url):
+            _log.warning("the tier was changed: this server's own tier_url does not count any more")
+        elif self._fixed_url:
+            url = self._fixed_url
+        if url != self._url:
             self._url, self._objects = url, None
         if self._url:
+            self._watching.start()
             self._warming = asyncio.ensure_future(self._worker.run(_warm_up))
             if self._manifests is not None:
                 self._manifests.start()
@@ -82,6 +97,8 @@ class Uploader:
         """Stop; a job on a thread ends by itself."""
         if self._manifests is not None:
             await self._manifests.close()
+        await self._watching.close()
+        self._checker.close()
         self._worker.close()
         if self._warming is not None:
             self._warming.cancel()
@@ -94,18 +111,20 @@ class Uploader:
         hosted = self._store.find(directive.stream_id, directive.range_index)
         if not hosted.core.complete or hosted.core.sealed_end_offset != action.end_offset:
             raise PreconditionFailed(f"range {hosted} is not whole here")
-        objects = await self._object_store()
-        position = action.start_offset
-        while position < action.end_offset:
-            position = await self._upload_span(objects, hosted, action, position)
+        with self._doubted_if_it_fails():
+            await self._object_store()  # before a key is asked for
+            position = action.start_offset
+            while position < action.end_offset:
+                position = await self._upload_span(hosted, action, position)
 
     async def delete_objects(self, directive: pb.Directive) -> None:
         """Delete objects that the state no longer holds, after the manifests that may name them. Raises Unavailable."""
-        objects = await self._object_store()
-        if self._manifests is not None:
-            await self._manifests.write_before_deletion(directive.delete_objects.keys)
-        for key in directive.delete_objects.keys:
-            await self._run(functools.partial(objects.delete, key))
+        with self._doubted_if_it_fails():
+            objects = await self._object_store()
+            if self._manifests is not None:
+                await self._manifests.write_before_deletion(directive.delete_objects.keys)
+            for key in directive.delete_objects.keys:
+                await self._run(functools.partial(objects.delete, key))
 
     async def write_manifests(self, directive: pb.Directive) -> None:
         """Have the manifests of streams written that were trimmed or deleted; from here on it is this server's task."""
@@ -115,9 +134,22 @@ class Uploader:
 
     # ---- inside
 
-    async def _upload_span(
-        self, objects: ObjectStore, hosted: HostedReplica, action: pb.UploadRange, start_offset: int
-    ) -> int:
+    async def _check_tier(self) -> None:
+        """Open the tier anew, with the credentials of now, and probe it. Raises what is wrong with it."""
+        url = self._url
+        objects = await self._checker.run(functools.partial(_open, url))
+        if url == self._url:
+            self._objects = objects
+
+    @contextmanager
+    def _doubted_if_it_fails(self) -> Iterator[None]:
+        try:
+            yield
+        except RangelogError:
+            self.watch.doubt()
+            raise
+
+    async def _upload_span(self, hosted: HostedReplica, action: pb.UploadRange, start_offset: int) -> int:
         end_offset = span_end(hosted, start_offset)
         prepare = pb.PrepareObjectRequest(
             request_id=uuid.uuid4().hex,
@@ -130,6 +162,7 @@ class Uploader:
             spoiled_object_id=self._spoiled.pop(hosted.key, 0),
         )
         prepared = (await self._pd.prepare_object(prepare, timeout_s=PD_TIMEOUT_S)).object
+        objects = await self._store_for(prepared)
         path = self._temporary / f"{prepared.object_id}.parquet"
         try:
             written = await self._built(hosted, path, prepared, action)
@@ -170,6 +203,12 @@ class Uploader:
             footer_crc=written.footer_crc,
         )
         await self._pd.commit_object(request, timeout_s=PD_TIMEOUT_S)
+
+    async def _store_for(self, prepared: common_pb2.Object) -> ObjectStore:
+        """Return the tier, if it has the store that the object is to go to. Raises Unavailable: it is not heard of yet."""
+        if prepared.tier_id > parse_tier(self._url)[-1].first_object_id:
+            raise Unavailable("the tier was changed: the next heartbeat tells how")
+        return await self._object_store()
 
     async def _object_store(self) -> ObjectStore:
         if not self._url:
@@ -212,7 +251,7 @@ def _open(url: str) -> ObjectStore:
     from rangelog.tier.object_store import probe
     from rangelog.tier.opening import open_object_store
 
-    objects = open_object_store(url)
+    objects = open_object_store(url, create=True)
     probe(objects)
     return objects
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,16 +13,24 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pdctl.main import main
+from rangelog_proto.v1 import tier_pb2
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 
 Answer = Callable[[Any], Any]
+
+
+class _MethodNames:
+    """A stub whose methods are their names."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
 
 
 class FakePd:
     """Stands where PdClient stands; `answers` maps a method's name to an answer, an error, or a function of the request."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, Any] = {}
+        self.answers: dict[str, Any] = {"describe_tier": tier_pb2.DescribeTierResponse()}
         self.requests: list[tuple[str, Any]] = []
         self.opened: list[tuple[list[str], str | None, Any]] = []
         self.closed = 0
@@ -34,6 +43,11 @@ class FakePd:
     async def close(self) -> None:
         """Count."""
         self.closed += 1
+
+    async def call_service(self, stub: object, method: Callable[[Any], str], request: Any, timeout_s: float) -> Any:
+        """A call of another service: `DescribeTier` is answered as `describe_tier`."""
+        name = method(_MethodNames())
+        return await getattr(self, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())(request, timeout_s=timeout_s)
 
     def __getattr__(self, name: str) -> Any:
         async def call(request: Any, *, timeout_s: float) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import grpc
 from click.testing import CliRunner, Result
+from google.protobuf import message_factory, symbol_database
 from google.protobuf.message import Message
 from grpc_status import rpc_status
 
@@ -27,17 +28,11 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import service
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
-from rangelog_proto.v1 import broker_pb2, common_pb2, pd_pb2, repair_pb2, topic_pb2
+from rangelog_proto.v1 import broker_pb2, common_pb2, pd_pb2, pd_state_pb2, topic_pb2
 from tests.support.pd_topics import true_end
 
 _T = TypeVar("_T", bound=Message)
-_SERVICES = (
-    (pd_pb2, service.SERVICE_NAME, service._HANDLERS),
-    (topic_pb2, service.TOPICS_SERVICE_NAME, service._TOPIC_HANDLERS),
-    (broker_pb2, service.BROKERS_SERVICE_NAME, service._BROKER_HANDLERS),
-    (repair_pb2, service.REPAIRS_SERVICE_NAME, service._REPAIR_HANDLERS),
-)
-_HANDLERS = service._HANDLERS | service._TOPIC_HANDLERS | service._BROKER_HANDLERS | service._REPAIR_HANDLERS
+_HANDLERS = {name: handler for each in service.SERVICES for name, handler in each.handlers.items()}
 
 
 class InProcessPd:
@@ -65,8 +60,9 @@ class InProcessPd:
             server_suspect_ms=1_800_000,
         )
         self.driver = Driver(settings, self.consensus, machine)
-        for messages, service_name, known in _SERVICES:
-            handlers = {name: self._rpc(messages, service_name, name) for name in known}
+        for each in service.SERVICES:
+            service_name = each.full_name
+            handlers = {name: self._rpc(service_name, name) for name in each.handlers}
             self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service_name, handlers),))
         self._server.start()
 
@@ -128,6 +124,12 @@ class InProcessPd:
             made = self.do("SealRange", seal, pd_pb2.SealRangeResponse).next_range
         return opened
 
+    def collect(self, object_ids: list[int]) -> None:
+        """Forget objects that were removed from the store."""
+        command = pd_state_pb2.CollectObjects(object_ids=object_ids)
+        work = self.driver.propose(pd_pb2.ListTasksResponse, "", collect_objects=command)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
     # ---- topics
 
     def reconcile(self) -> None:
@@ -170,9 +172,9 @@ class InProcessPd:
         work = _HANDLERS[name](self.driver, request)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
-    def _rpc(self, messages: Any, service_name: str, name: str) -> grpc.RpcMethodHandler:
-        described = messages.DESCRIPTOR.services_by_name[service_name.rpartition(".")[2]]
-        request_type = getattr(messages, described.methods_by_name[name].input_type.name)
+    def _rpc(self, service_name: str, name: str) -> grpc.RpcMethodHandler:
+        described = symbol_database.Default().pool.FindServiceByName(service_name)
+        request_type = message_factory.GetMessageClass(described.methods_by_name[name].input_type)
 
         def call(request: Any, context: grpc.ServicerContext) -> Any:
             self.requests.append((name, request))

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rangelog_proto.v1 import common_pb2, pd_pb2
+from rangelog_core.errors import UnsupportedVersion
+from rangelog_proto.v1 import common_pb2, pd_pb2, tier_pb2
 
 
 def _stream(name: str = "flights", **config: Any) -> common_pb2.Stream:
@@ -241,3 +242,22 @@ def test_a_newer_peers_enum_is_shown_as_its_number(pd: Any, pdctl: Any) -> None:
     server.health = 77  # type: ignore[assignment]
     pd.answers["list_servers"] = pd_pb2.ListServersResponse(servers=[server])
     assert pdctl.json("server", "list")[0]["health"] == "77"
+
+
+def test_a_failing_tier_makes_the_cluster_degraded(pd: Any, pdctl: Any) -> None:
+    """Who has which error is shown, once for all who have the same; earlier placement drivers check nothing."""
+    pd.answers["describe_cluster"] = _cluster(tier_url="s3://b")
+    denied = "ACCESS_DENIED: no"
+    checks = [
+        tier_pb2.TierCheck(name="pd1", placement_driver=True, error=denied),
+        tier_pb2.TierCheck(name="rs1"),
+        tier_pb2.TierCheck(name="rs2", error=denied),
+    ]
+    pd.answers["describe_tier"] = tier_pb2.DescribeTierResponse(checks=checks)
+    result = pdctl("cluster", "status")
+    assert result.exit_code == 1 and "health    degraded\n" in result.stdout
+    assert f"fails for pd1, rs2: {denied}\n" in result.stdout
+    shown = json.loads(pdctl("cluster", "status", "-o", "json").stdout)
+    assert shown["tier_checks"][2] == {"name": "rs2", "kind": "range-server", "error": denied}
+    pd.answers["describe_tier"] = UnsupportedVersion("no such call")
+    assert pdctl("cluster", "status").exit_code == 0

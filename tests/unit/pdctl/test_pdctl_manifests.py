@@ -119,7 +119,7 @@ def test_streams_of_a_store(run: PdctlOverGrpc, servers: InProcessPd, tmp_path: 
     """Each manifest is a row; nothing is asked of the cluster, and what is damaged does not hide the rest."""
     url = f"file://{tmp_path}/tier"
     assert "there is no directory" in run.fails(2, "object", "streams", "--tier-url", url)
-    store = open_object_store(url)
+    store = open_object_store(url, create=True)
     shard = ManifestShard("shop/orders", 4, 1)
     for stream_id, name, of in ((7, "flights", None), (9, "_topic-4-shard-1", shard)):
         made = StreamManifest(name, stream_id, of, 0, 1, ())

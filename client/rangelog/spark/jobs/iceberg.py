@@ -44,6 +44,7 @@ from rangelog_core.errors import (
     StreamNotFound,
     Unavailable,
 )
+from rangelog_core.tier_stores import parse_tier
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -144,7 +145,6 @@ def register(
     _need_pyiceberg()
     with rangelog.sync.connect(cluster.pd, token=cluster.token, tier_url=cluster.tier_url) as client:
         url = client.run(known_tier_url(client.asynchronous, cluster.tier_url))
-        location = tier_location(url)
         sources = client.run(find_sources(client.asynchronous, stream=stream, prefix=prefix, topic=topic))
         opened = open_catalog(catalog, catalog_properties or {}, url)
         done: list[RegisteredTable] = []
@@ -152,7 +152,7 @@ def register(
         for source in sources:
             name = (*namespace_name(source, parts), table or table_name(source))
             try:
-                done.append(_register_one(client, opened, name, source, location))
+                done.append(_register_one(client, opened, name, source, url))
             except RangelogError as error:
                 if prefix is None:
                     raise
@@ -171,11 +171,12 @@ def _namespace_parts(prefix: str | None, namespace: str | None, table: str | Non
 
 
 def _register_one(
-    client: rangelog.sync.Client, catalog: Catalog, name: tuple[str, ...], source: TableSource, location: str
+    client: rangelog.sync.Client, catalog: Catalog, name: tuple[str, ...], source: TableSource, tier_url: str
 ) -> RegisteredTable:
-    return bring_up_to_date(
-        catalog, name, source, location, lambda: client.run(live_objects(client.asynchronous, source, location))
-    )
+    def look() -> list[LiveObject]:
+        return client.run(live_objects(client.asynchronous, source, tier_url))
+
+    return bring_up_to_date(catalog, name, source, tier_location(tier_url), look)
 
 
 def open_catalog(given: Catalog | str, properties: Mapping[str, str], tier_url: str) -> Catalog:
@@ -191,7 +192,7 @@ def open_catalog(given: Catalog | str, properties: Mapping[str, str], tier_url: 
         return given
     with catalog_errors(f"the catalog {given!r}"):
         catalog = load_catalog(given, **properties)
-    for option, values in parse_qs(urlsplit(tier_url).query).items():
+    for option, values in parse_qs(urlsplit(parse_tier(tier_url)[-1].url).query).items():
         if option in ("endpoint", "region"):
             catalog.properties.setdefault(f"s3.{option}", values[0])
     return catalog

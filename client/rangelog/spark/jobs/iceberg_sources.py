@@ -18,6 +18,7 @@ from rangelog_core.errors import PreconditionFailed, StreamNotFound
 from rangelog_core.ids import INTERNAL_NAME_START, check_name
 from rangelog_core.manifest import ManifestShard, StreamManifest
 from rangelog_core.net.manifest_calls import fetch_manifest
+from rangelog_core.tier_stores import parse_tier, store_of_key
 from rangelog_core.topic_kinds import check_kind
 from rangelog_core.topic_names import TopicName, parse_topic_name
 from rangelog_proto.v1 import topic_pb2 as pb
@@ -69,12 +70,14 @@ async def find_sources(
 
 
 def tier_location(tier_url: str) -> str:
-    """Return the URL below which the objects are, without a trailing slash. Raises ConfigInvalid.
+    """Return the URL below which the objects are, without a trailing slash; of a tier with several stores, that of the first.
+
+    It identifies the tier of a table. Raises ConfigInvalid.
 
     >>> tier_location("s3://my-bucket/logs?region=eu-central-1"), tier_location("file:///var/lib/tier")
     ('s3://my-bucket/logs', 'file:///var/lib/tier')
     """
-    place = store_location(tier_url)
+    place = store_location(parse_tier(tier_url)[0].url)
     return place if "://" in place else f"file://{place}"
 
 
@@ -86,14 +89,14 @@ async def known_tier_url(client: Client, tier_url: str | None) -> str:
     return url
 
 
-async def live_objects(client: Client, source: TableSource, location: str) -> list[LiveObject]:
+async def live_objects(client: Client, source: TableSource, tier_url: str) -> list[LiveObject]:
     """Return the live objects of a source, of a topic those of all its shards.
 
     Raises StreamNotFound, TopicNotFound (it was deleted meanwhile), Unavailable.
     """
     pd = client.metadata.pd
     if source.kind == "stream":
-        return objects_of(await fetch_manifest(pd, CALL_TIMEOUT_S, stream_id=source.number), None, location)
+        return objects_of(await fetch_manifest(pd, CALL_TIMEOUT_S, stream_id=source.number), None, tier_url)
     listed = await TopicCalls(pd).shards(by_id(source.number), pb.SHARD_SELECTION_ALL)
     name = str(TopicName(listed.topic.namespace, listed.topic.name))
     limit = asyncio.Semaphore(_CALLS_AT_ONCE)
@@ -105,17 +108,19 @@ async def live_objects(client: Client, source: TableSource, location: str) -> li
                 found = await fetch_manifest(pd, CALL_TIMEOUT_S, stream_id=stream_id, shard=shard)
         except StreamNotFound:  # the shard ended, and all its records were trimmed
             return []
-        return objects_of(found, shard_id, location)
+        return objects_of(found, shard_id, tier_url)
 
     parts = await asyncio.gather(*(of_shard(each.shard_id, each.stream_id) for each in listed.shards))
     return [each for part in parts for each in part]
 
 
-def objects_of(manifest: StreamManifest, shard_id: int | None, location: str) -> list[LiveObject]:
-    """Return the objects of a manifest."""
+def objects_of(manifest: StreamManifest, shard_id: int | None, tier_url: str) -> list[LiveObject]:
+    """Return the objects of a manifest, each with the URL at which it is."""
+    stores = parse_tier(tier_url)
+    locations = {each: tier_location(each.url) for each in stores}
     return [
         LiveObject(
-            f"{location}/{each.key}",
+            f"{locations[store_of_key(stores, each.key)]}/{each.key}",
             shard_id,
             each.start_offset,
             each.end_offset,

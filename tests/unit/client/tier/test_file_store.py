@@ -29,7 +29,7 @@ from rangelog_core.object_keys import object_key, range_prefix, stream_prefix
 
 def test_put_get_list_delete(tmp_path: Path) -> None:
     """The verbs do what they say."""
-    store = open_object_store(f"file://{tmp_path}/store")
+    store = open_object_store(f"file://{tmp_path}/store", create=True)
     probe(store)
     store.put_if_absent("a/b", b"hello")
     source = tmp_path / "file"
@@ -127,13 +127,13 @@ def test_keys_sort_as_their_spans() -> None:
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     """A half-written object of a process that was killed is neither listed nor kept for ever; a young one is left alone."""
-    store = open_object_store(f"file://{tmp_path}")
+    store = open_object_store(f"file://{tmp_path}", create=True)
     old, young = tmp_path / ".aside" / "old", tmp_path / ".aside" / "young"
     for path in (old, young):
         path.write_bytes(b"half")
     os.utime(old, (time.time() - 100_000, time.time() - 100_000))
     assert list(store.list("")) == []
-    open_object_store(f"file://{tmp_path}")
+    open_object_store(f"file://{tmp_path}", create=True)
     assert not old.exists()
     assert young.exists()
 
@@ -142,7 +142,7 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     """A path below a file is one line that names it."""
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(Unavailable, match="file/store") as caught:
-        open_object_store(f"file://{tmp_path}/file/store")
+        open_object_store(f"file://{tmp_path}/file/store", create=True)
     assert "\n" not in caught.value.message
 
 

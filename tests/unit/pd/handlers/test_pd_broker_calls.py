@@ -12,7 +12,7 @@ from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_pd.broker_probe import BrokerProbes
 from rangelog_pd.handlers import brokers, ranges, topics, watch
 from rangelog_pd.handlers import cluster as cluster_calls
-from rangelog_pd.handlers.service import BrokersService
+from rangelog_pd.handlers.service import bound
 from rangelog_pd.reconcile import topic_watch
 from rangelog_pd.reconcile.owner_commands import MOVE_INTERVAL_MS
 from rangelog_proto.v1 import broker_pb2 as pb
@@ -261,7 +261,7 @@ async def test_more_says_whether_all_was_sent(cluster: Any, monkeypatch: pytest.
 
 def test_every_call_of_the_service_has_a_handler(api: Any) -> None:
     """None ends as unimplemented."""
-    service = BrokersService(api.driver)
+    service = bound(api.driver, "Brokers")
     for method in pb.DESCRIPTOR.services_by_name["Brokers"].methods:
         assert method.name in vars(service)
 

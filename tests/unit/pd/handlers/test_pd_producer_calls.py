@@ -20,7 +20,7 @@ from rangelog_core.net.data_connection import DataConnection, DataConnections
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_pd.handlers import brokers, topics
-from rangelog_pd.handlers.service import BrokersService, TopicsService
+from rangelog_pd.handlers.service import bound
 from rangelog_proto.v1 import broker_pb2
 from rangelog_proto.v1 import topic_pb2 as pb
 from rangelog_proto.v1.topic_pb2_grpc import TopicsStub
@@ -34,7 +34,7 @@ class HandlersPd(PdClient):
 
     def __init__(self, driver: Any) -> None:
         super().__init__(["fake:1"])
-        self._services = {True: TopicsService(driver), False: BrokersService(driver)}
+        self._services = {True: bound(driver, "Topics"), False: bound(driver, "Brokers")}
         self.after_call: Callable[[], Any] | None = None
 
     async def _call(self, method: Callable[[Any], Any], request: Any, timeout_s: float, **options: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from rangelog_core.errors import InvalidArgument, NamespaceNotFound, TopicNotFound, TopicStateForbids, Unavailable
 from rangelog_pd.handlers import topics, watch
-from rangelog_pd.handlers.service import TopicsService
+from rangelog_pd.handlers.service import bound
 from rangelog_pd.reconcile import topic_watch
 from rangelog_pd.state import tag_index
 from rangelog_proto.v1 import pd_pb2, topic_pb2
@@ -287,6 +287,6 @@ def test_every_message_of_a_command_has_a_request_id() -> None:
 
 def test_every_call_of_the_service_has_a_handler(api: Any) -> None:
     """None ends as unimplemented."""
-    service = TopicsService(api.driver)
+    service = bound(api.driver, "Topics")
     for method in topic_pb2.DESCRIPTOR.services_by_name["Topics"].methods:
         assert method.name in vars(service)

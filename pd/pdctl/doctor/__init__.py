@@ -1,0 +1,1 @@
+"""`pdctl doctor …`: one file per verb."""

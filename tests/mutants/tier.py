@@ -1,0 +1,43 @@
+"""Wrong choices about the tier: errors of the store, its comparison with the state, and repairs."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant, rare
+
+_ERRORS = "rangelog.tier.s3_errors"
+_SCRUB = "rangelog.tier.scrubbing"
+_STATE = "rangelog_pd.state.reuploads"
+_SCRUB_TEST = "pdctl/test_pdctl_scrub.py"
+_ERRORS_TEST = "client/tier/test_s3_errors.py"
+
+TIER: tuple[Mutant, ...] = (
+    rare("denied-is-missing", "an object that may not be read counts as missing", _ERRORS,
+         '    if code == "NoSuchKey":\n', '    if code in ("NoSuchKey", "AccessDenied", "403"):\n', _ERRORS_TEST),
+    rare("any-404-is-missing", "the page of a web server that is no S3 counts as a missing object", _ERRORS,
+         '    if code == "NoSuchKey":\n', '    if code in ("NoSuchKey", "404"):\n', _ERRORS_TEST),
+    rare("reader-makes-a-bucket", "who only reads makes the bucket of its own mistake", "rangelog.tier.opening",
+         '            create=create and options.get("create") == "true",\n',
+         '            create=options.get("create") == "true",\n', _ERRORS_TEST),
+    rare("scrub-without-grace", "an object of an upload that has just ended is removed", _SCRUB,
+         "            elif not info.stored_ms or answer.time_ms - info.stored_ms < self._grace_ms:\n",
+         "            elif False:\n", _SCRUB_TEST),
+    rare("scrub-removes-what-is-prepared", "an object is removed while it is being uploaded", _SCRUB,
+         "        rows = {each.object_id: each for each in answer.objects}\n",
+         "        rows = {each.object_id: each for each in answer.objects if each.state != _PREPARED}\n", _SCRUB_TEST)
+    .and_also(_SCRUB, "            if each.object_id in known:\n", "            if False:\n"),
+    rare("scrub-with-one-look", "an object that the state has again is removed", _SCRUB,
+         "            if each.object_id in known:\n", "            if False:\n", _SCRUB_TEST),
+    rare("scrub-of-the-foreign", "objects of another cluster, or of a later state, are removed", _SCRUB,
+         "            elif row is not None or not 0 < object_id < answer.next_object_id:\n",
+         "            elif row is not None or not object_id:\n", _SCRUB_TEST),
+    rare("scrub-believes-the-listing", "what was trimmed meanwhile is reported as missing", _SCRUB,
+         "        for row in await self._still_committed(gone):\n", "        for row in gone:\n", _SCRUB_TEST),
+    rare("reupload-without-hot-copies", "the last copy of records is given up", _STATE,
+         "        if each.hot_dropped or not each.replicas:\n", "        if False:\n", "pd/state/test_pd_reuploads.py"),
+    rare("reupload-on-a-list-of-replicas", "an object is given up for copies that nobody has", "rangelog_pd.handlers.tier",
+         "        if not empty and not any(planner.is_whole(each, replica) for replica in each.replicas):\n",
+         "        if not empty and not each.replicas:\n", "pd/handlers/test_pd_tier_calls.py"),
+    rare("reupload-leaves-the-rest", "objects behind a given up one go on counting, beside those that follow", _STATE,
+         "each.start_offset >= found.start_offset", "each.start_offset == found.start_offset",
+         "pd/state/test_pd_reuploads.py"),
+)  # fmt: skip

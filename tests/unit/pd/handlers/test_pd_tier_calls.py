@@ -1,0 +1,93 @@
+"""Calls on the tier: what the leader and the servers found, objects by id, and new uploads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_pd.handlers import objects, tier
+from rangelog_proto.v1 import common_pb2, tier_pb2
+from rangelog_proto.v1 import pd_pb2 as pb
+from tests.unit.pd.conftest import DIGEST, report
+
+
+async def tiered(ready: Any) -> common_pb2.Object:
+    """One sealed range whose object is committed, reported whole by nobody yet."""
+    await ready.driver.reconcile()  # raises the cluster version
+    await ready.create(tiered=True)
+    await ready.open()
+    made = await ready.make_range()
+    await ready.seal(10)
+    server = made.replicas[0]
+    prepare = pb.PrepareObjectRequest(
+        request_id="p", stream_id=1, end_offset=10, server=server.server, incarnation=server.incarnation
+    )
+    prepared = (await objects.prepare_object(ready.driver, prepare)).object
+    commit = pb.CommitObjectRequest(
+        request_id="q", object_id=prepared.object_id, server=server.server, incarnation=server.incarnation,
+        size_bytes=1, digest=DIGEST, epoch=1,
+    )  # fmt: skip
+    return (await objects.commit_object(ready.driver, commit)).object
+
+
+async def describe(ready: Any) -> dict[str, str]:
+    """The error of each who checked."""
+    found = await tier.describe_tier(ready.driver, tier_pb2.DescribeTierRequest())
+    return {each.name: each.error for each in found.checks}
+
+
+async def test_the_checks_of_leader_and_servers_are_shown(ready: Any) -> None:
+    """Each with its last error; one of a server that is dead is not, nor one before its first heartbeat."""
+    assert await describe(ready) == {"pd1": "", "rs1": "", "rs2": "", "rs3": "", "rs4": ""}
+    ready.driver.tier_watch.error = "UNAVAILABLE: away"
+    await ready.beat("rs2", tier_error="ACCESS_DENIED: " + "x" * 1_000)
+    found = await describe(ready)
+    assert found["pd1"] == "UNAVAILABLE: away" and found["rs2"].startswith("ACCESS_DENIED: x") and found["rs3"] == ""
+    assert len(found["rs2"]) == 500
+    await ready.beat("rs2")
+    assert (await describe(ready))["rs2"] == ""
+    ready.silence(6_000)
+    await ready.beat("rs1")
+    assert list(await describe(ready)) == ["pd1", "rs1"]
+
+
+async def test_objects_are_found_by_id(ready: Any) -> None:
+    """Those that are there, in any state; ids that were never given out are told by the next one."""
+    made = await tiered(ready)
+    request = tier_pb2.FindObjectsRequest(object_ids=[made.object_id, 77])
+    found = await tier.find_objects(ready.driver, request)
+    assert [each.object_id for each in found.objects] == [made.object_id]
+    assert found.next_object_id == made.object_id + 1 and found.time_ms
+    with pytest.raises(InvalidArgument):
+        await tier.find_objects(ready.driver, tier_pb2.FindObjectsRequest(object_ids=range(1_001)))
+
+
+async def test_an_object_is_kept_while_no_server_reports_a_whole_copy(ready: Any) -> None:
+    """The state's list of replicas is not enough: one of them must be alive and whole."""
+    made = await tiered(ready)
+    request = tier_pb2.ReuploadObjectRequest(request_id="again", object_id=made.object_id)
+    with pytest.raises(PreconditionFailed, match="no living range server"):
+        await tier.reupload_object(ready.driver, request)
+    with ready.driver.state() as state:
+        name = state.range(1, 0).replicas[1].server
+    await ready.beat(name, report(1, 0, "INCOMPLETE", end=5))
+    with pytest.raises(PreconditionFailed, match="no living range server"):
+        await tier.reupload_object(ready.driver, request)
+    await ready.beat(name, report(1, 0, "SEALED", end=10))
+    answer = await tier.reupload_object(ready.driver, request)
+    assert [each.object_id for each in answer.objects] == [made.object_id]
+    assert await tier.reupload_object(ready.driver, request) == answer, "a repeat"
+    directive = (await ready.beat(name, report(1, 0, "SEALED", end=10))).directives[0]
+    assert directive.upload_range.start_offset == 0
+
+
+async def test_a_new_upload_needs_a_request_id(ready: Any) -> None:
+    """Without one a retry would give up what was uploaded meanwhile."""
+    made = await tiered(ready)
+    with ready.driver.state() as state:
+        name = state.range(1, 0).replicas[0].server
+    await ready.beat(name, report(1, 0, "SEALED", end=10))
+    with pytest.raises(InvalidArgument):
+        await tier.reupload_object(ready.driver, tier_pb2.ReuploadObjectRequest(object_id=made.object_id))
