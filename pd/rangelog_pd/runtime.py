@@ -13,10 +13,12 @@ from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import (
     BROKERS_SERVICE_NAME,
+    OPERATIONS_SERVICE_NAME,
     REPAIRS_SERVICE_NAME,
     SERVICE_NAME,
     TOPICS_SERVICE_NAME,
     BrokersService,
+    OperationsService,
     RepairsService,
     Service,
     TopicsService,
@@ -24,6 +26,7 @@ from rangelog_pd.handlers.service import (
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1.broker_pb2_grpc import add_BrokersServicer_to_server
+from rangelog_proto.v1.operations_pb2_grpc import add_OperationsServicer_to_server
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
 from rangelog_proto.v1.repair_pb2_grpc import add_RepairsServicer_to_server
 from rangelog_proto.v1.topic_pb2_grpc import add_TopicsServicer_to_server
@@ -67,11 +70,18 @@ class Runtime:
         add_PlacementDriverServicer_to_server(Service(driver), server.server)  # type: ignore[no-untyped-call]
         add_TopicsServicer_to_server(TopicsService(driver), server.server)  # type: ignore[no-untyped-call]
         add_BrokersServicer_to_server(BrokersService(driver), server.server)  # type: ignore[no-untyped-call]
+        add_OperationsServicer_to_server(OperationsService(driver), server.server)  # type: ignore[no-untyped-call]
         add_RepairsServicer_to_server(RepairsService(driver), server.server)  # type: ignore[no-untyped-call]
         tasks: list[asyncio.Task[Any]] = []
         try:
             listen = settings.listen or settings.api_address
-            names = (SERVICE_NAME, TOPICS_SERVICE_NAME, BROKERS_SERVICE_NAME, REPAIRS_SERVICE_NAME)
+            names = (
+                SERVICE_NAME,
+                TOPICS_SERVICE_NAME,
+                BROKERS_SERVICE_NAME,
+                REPAIRS_SERVICE_NAME,
+                OPERATIONS_SERVICE_NAME,
+            )
             port = await server.start(listen, names)
             await consensus.start()
             spare_long_lived()

@@ -6,8 +6,21 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers import batches, brokers, cluster, objects, ranges, repairs, servers, streams, topics, watch
+from rangelog_pd.handlers import (
+    batches,
+    brokers,
+    cluster,
+    objects,
+    operations,
+    ranges,
+    repairs,
+    servers,
+    streams,
+    topics,
+    watch,
+)
 from rangelog_proto.v1.broker_pb2_grpc import BrokersServicer
+from rangelog_proto.v1.operations_pb2_grpc import OperationsServicer
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer
 from rangelog_proto.v1.repair_pb2_grpc import RepairsServicer
 from rangelog_proto.v1.topic_pb2_grpc import TopicsServicer
@@ -16,6 +29,7 @@ SERVICE_NAME = "rangelog.v1.PlacementDriver"
 TOPICS_SERVICE_NAME = "rangelog.v1.Topics"
 BROKERS_SERVICE_NAME = "rangelog.v1.Brokers"
 REPAIRS_SERVICE_NAME = "rangelog.v1.Repairs"
+OPERATIONS_SERVICE_NAME = "rangelog.v1.Operations"
 
 _HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "CreateStream": streams.create_stream,
@@ -77,6 +91,13 @@ _REPAIR_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "AcceptLoss": repairs.accept_loss,
 }
 
+_OPERATION_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+    "SetServerMode": operations.set_server_mode,
+    "RemoveServer": operations.remove_server,
+    "DescribeDrain": operations.describe_drain,
+    "CheckImpact": operations.check_impact,
+}
+
 
 class Service(PlacementDriverServicer):
     """All calls of the placement driver."""
@@ -107,6 +128,14 @@ class RepairsService(RepairsServicer):
 
     def __init__(self, driver: Driver) -> None:
         for name, handler in _REPAIR_HANDLERS.items():
+            setattr(self, name, _bind(driver, handler))
+
+
+class OperationsService(OperationsServicer):
+    """All calls of operators, on the placement driver's port."""
+
+    def __init__(self, driver: Driver) -> None:
+        for name, handler in _OPERATION_HANDLERS.items():
             setattr(self, name, _bind(driver, handler))
 
 

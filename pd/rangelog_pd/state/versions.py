@@ -54,7 +54,7 @@ _TOPIC_ACTIONS = (
     "take_cuts",
     "report_consumed",
 )
-_OPERATIONS_ACTIONS: tuple[str, ...] = ("accept_loss",)
+_OPERATIONS_ACTIONS: tuple[str, ...] = ("accept_loss", "set_server_mode", "remove_server")
 _LEVELS = (
     {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2}
     | dict.fromkeys(_TOPIC_ACTIONS, LEVEL_TOPICS)
