@@ -13,6 +13,7 @@ from pdctl.manifests import manifest, streams
 from pdctl.objects import object_group
 from pdctl.ranges import range_group
 from pdctl.repairs import repair
+from pdctl.server_operations import VERBS as SERVER_VERBS
 from pdctl.servers import server
 from pdctl.session import PdctlGroup, Session
 from pdctl.streams import stream
@@ -104,6 +105,8 @@ _NOUNS = (
 )  # fmt: skip
 for _verb in (manifest, streams):
     object_group.add_command(_verb)
+for _verb in SERVER_VERBS:
+    server.add_command(_verb)
 for _noun in _NOUNS:
     main.add_command(_noun)
 
