@@ -126,6 +126,7 @@ def _show(described: dict[str, Any]) -> None:
         [
             field("RANGE SERVER", "name"),
             field("HEALTH", "health"),
+            field("MODE", "mode"),
             field("ADDRESS", "data_address"),
             field("REPLICAS", "replica_count"),
             field("USED", "used_bytes", show_bytes),

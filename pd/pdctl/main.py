@@ -15,6 +15,7 @@ from pdctl.objects import object_group
 from pdctl.ranges import range_group
 from pdctl.repairs import repair
 from pdctl.scrub import scrub
+from pdctl.server_operations import VERBS as SERVER_VERBS
 from pdctl.servers import server
 from pdctl.session import PdctlGroup, Session
 from pdctl.set_tier import set_tier
@@ -109,6 +110,8 @@ _NOUNS = (
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):
     object_group.add_command(_verb)
+for _verb in SERVER_VERBS:
+    server.add_command(_verb)
 for _noun in _NOUNS:
     main.add_command(_noun)
 

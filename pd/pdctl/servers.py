@@ -14,6 +14,7 @@ from rangelog_core.errors import RangeNotFound
 _COLUMNS = [
     field("NAME", "name"),
     field("HEALTH", "health"),
+    field("MODE", "mode"),
     field("ZONE", "zone", lambda zone: zone or "-"),
     field("ADDRESS", "data_address"),
     field("REPLICAS", "replica_count"),
@@ -37,7 +38,10 @@ def list_servers(session: Session, output: str) -> None:
     Example:
       pdctl server list
     """
-    emit_list(_servers(session), output, _COLUMNS, empty="no range server is registered")
+    servers = _servers(session)
+    avoided = any(each["health_reason"] for each in servers)
+    columns = [*_COLUMNS, field("WHY AVOIDED", "health_reason")] if avoided else _COLUMNS
+    emit_list(servers, output, columns, empty="no range server is registered")
 
 
 @server.command()
@@ -54,6 +58,7 @@ def show(session: Session, name: str, output: str) -> None:
     for found in _servers(session):
         if found["name"] == name:
             more = [
+                field("WHY AVOIDED", "health_reason", lambda reason: reason or "-"),
                 field("INCARNATION", "incarnation"),
                 field("BOOT", "boot"),
                 field("CONTROL", "control_address"),

@@ -98,6 +98,8 @@ def server_view(server: common_pb2.Server) -> dict[str, Any]:
     return {
         "name": server.name,
         "health": word(common_pb2.ServerHealth, server.health),
+        "health_reason": server.health_reason,
+        "mode": word(common_pb2.ServerMode, server.mode),
         "incarnation": f"{server.incarnation:016x}",
         "boot": server.boot,
         "zone": server.zone,

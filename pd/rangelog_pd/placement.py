@@ -1,7 +1,8 @@
 """Which range servers get a range's replicas. Pure and deterministic.
 
 What holds: never two replicas on one server; at least `acks` of the chosen servers are alive; zones are spread before load
-counts; a server that is not alive is chosen only where too few are alive.
+counts; a server that is not alive is chosen only where too few are alive. A barred server is never chosen; an avoided one
+counts as alive, and is chosen only where there is no other.
 """
 
 from __future__ import annotations
@@ -31,6 +32,13 @@ class Candidate:
     zone: str
     health: ServerHealth
     load: tuple[int, ...]
+    barred: bool = False
+    avoided: bool = False
+
+    @property
+    def rank(self) -> int:
+        """Health, and below it whether the server is avoided; lower is better."""
+        return 2 * self.health + self.avoided
 
 
 def place(
@@ -46,6 +54,7 @@ def place(
 
     `zones_taken`: the zones in which the range has replicas already.
     """
+    candidates = [each for each in candidates if not each.barred]
     allowed = [each for each in candidates if not (strictly and each.server in exclude)]
     alive = sum(each.health is ServerHealth.ALIVE for each in allowed)
     wanted = min(replicas, len(candidates))
@@ -60,7 +69,7 @@ def place(
         best = min(
             rest,
             key=lambda each: (
-                each.health,
+                each.rank,
                 each.server in exclude,
                 zones.get(each.zone, 0) if each.zone else 0,
                 each.load,
@@ -85,12 +94,13 @@ class Placer:
     """
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
+        candidates = [each for each in candidates if not each.barred]
         self._count = len(candidates)
         self._alive = sum(each.health is ServerHealth.ALIVE for each in candidates)
         self._by_name = {each.server: each for each in candidates}
-        self._zones: dict[str, list[tuple[ServerHealth, tuple[int, ...], str]]] = {}
+        self._zones: dict[str, list[tuple[int, tuple[int, ...], str]]] = {}
         for each in candidates:
-            self._zones.setdefault(each.zone, []).append((each.health, each.load, each.server))
+            self._zones.setdefault(each.zone, []).append((each.rank, each.load, each.server))
         for ordered in self._zones.values():
             ordered.sort()
 
@@ -111,7 +121,7 @@ class Placer:
         while len(chosen) < wanted:
             best = min(
                 (
-                    (each.health, each.server in exclude, taken.get(zone, 0) if zone else 0, each.load, each.server)
+                    (each.rank, each.server in exclude, taken.get(zone, 0) if zone else 0, each.load, each.server)
                     for zone, ordered in self._zones.items()
                     for each in self._best(ordered, chosen, exclude, strictly=strictly)
                 ),
@@ -124,7 +134,7 @@ class Placer:
 
     def _best(
         self,
-        ordered: list[tuple[ServerHealth, tuple[int, ...], str]],
+        ordered: list[tuple[int, tuple[int, ...], str]],
         chosen: Collection[str],
         exclude: Collection[str],
         *,
@@ -148,7 +158,7 @@ class Placer:
     def _load(self, each: Candidate) -> None:
         """Count one more open range on a server."""
         ordered = self._zones[each.zone]
-        ordered.remove((each.health, each.load, each.server))
+        ordered.remove((each.rank, each.load, each.server))
         loaded = replace(each, load=tuple(part + 1 for part in each.load))
         self._by_name[each.server] = loaded
-        insort(ordered, (loaded.health, loaded.load, loaded.server))
+        insort(ordered, (loaded.rank, loaded.load, loaded.server))

@@ -77,8 +77,10 @@ def _place_all(driver: Driver, seals: Sequence[pb.SealRangeRequest]) -> list[pd_
     """Place all new ranges, each with the load of the ones before. Without a placement: no replicas, as for a single seal."""
     placed = []
     with driver.state() as state:
-        placer = Placer(driver.view.candidates(state, driver.now_ms()))
+        now_ms = driver.now_ms()
+        placer = Placer(driver.view.candidates(state, now_ms))
         for request in seals:
+            driver.view.complain(state, request.exclude_servers, f"stream {request.stream_id}", now_ms)
             replicas = ranges.choose(state, placer, request) if request.create_next else []
             placed.append(pd_state_pb2.PlacedSealRange(request=request, replicas=replicas))
     return placed

@@ -98,6 +98,7 @@ def _place(
         stream = state.streams.find(stream_id)
         if stream is None:
             return [], None
+        driver.view.complain(state, exclude, f"stream {stream_id}", driver.now_ms())
         candidates = driver.view.candidates(state, driver.now_ms())
         replicas, acks = stream.config.replicas, stream.config.acks
     try:

@@ -8,8 +8,8 @@ from rangelog_core.limits import ADDRESS_LENGTH_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.directives import Planner
-from rangelog_pd.reconcile.view import HEALTH
 from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import copy_of
 from rangelog_pd.state.tier_stores import tier_url
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -55,6 +55,8 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
             raise PreconditionFailed(f"range server {request.server} is not registered in this incarnation")
         send_complete = driver.view.heartbeat(request, now_ms, wall_ms)
         deleted = driver.tasks.report(request.tasks)
+        for task in request.tasks:
+            driver.view.complain(state, task.failed_servers, f"server {request.server}", now_ms)
         for report in request.tasks:
             if report.done:
                 driver.view.upkeep.manifests.done(report.task_id)
@@ -79,17 +81,20 @@ async def list_servers(driver: Driver, request: pb.ListServersRequest) -> pb.Lis
 
 def describe_servers(driver: Driver, state: State) -> list[common_pb2.Server]:
     """Return the registered servers, with their health and load as this member knows them."""
-    now_ms = driver.now_ms()
-    found: list[common_pb2.Server] = []
-    for name in sorted(state.servers):
-        server = common_pb2.Server()
-        server.CopyFrom(state.servers[name].server)
-        view = driver.view.servers.get(name)
-        server.health = HEALTH[driver.view.health(state, name, server.incarnation, now_ms)]
-        server.replica_count = len(state.hosted.of(name, server.incarnation))
-        if view is not None and view.incarnation == server.incarnation:
-            server.used_bytes = view.used_bytes
-            server.capacity_bytes = view.capacity_bytes
-            server.last_heartbeat_ms = view.heard_wall_ms
-        found.append(server)
-    return found
+    return [describe_server(driver, state, name) for name in sorted(state.servers)]
+
+
+def describe_server(driver: Driver, state: State, name: str) -> common_pb2.Server:
+    """Return a registered server, with its health, load and mode."""
+    registered = state.servers[name]
+    server = copy_of(registered.server)
+    view = driver.view.servers.get(name)
+    server.health = driver.view.shown_health(state, name, server.incarnation, driver.now_ms())
+    server.health_reason = driver.view.complaints.avoided.get(name, "")
+    server.replica_count = len(state.hosted.of(name, server.incarnation))
+    server.mode = registered.mode or common_pb2.SERVER_MODE_ACTIVE
+    if view is not None and view.incarnation == server.incarnation:
+        server.used_bytes = view.used_bytes
+        server.capacity_bytes = view.capacity_bytes
+        server.last_heartbeat_ms = view.heard_wall_ms
+    return server

@@ -11,6 +11,7 @@ from rangelog_pd.handlers import (
     brokers,
     cluster,
     objects,
+    operations,
     ranges,
     repairs,
     servers,
@@ -19,7 +20,14 @@ from rangelog_pd.handlers import (
     topics,
     watch,
 )
-from rangelog_proto.v1 import broker_pb2_grpc, pd_pb2_grpc, repair_pb2_grpc, tier_pb2_grpc, topic_pb2_grpc
+from rangelog_proto.v1 import (
+    broker_pb2_grpc,
+    operations_pb2_grpc,
+    pd_pb2_grpc,
+    repair_pb2_grpc,
+    tier_pb2_grpc,
+    topic_pb2_grpc,
+)
 
 Handler = Callable[[Driver, Any], Awaitable[Any]]
 
@@ -86,6 +94,13 @@ _TIER_HANDLERS: dict[str, Handler] = {
     "SetTier": tier.set_tier,
 }
 
+_OPERATION_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+    "SetServerMode": operations.set_server_mode,
+    "RemoveServer": operations.remove_server,
+    "DescribeDrain": operations.describe_drain,
+    "CheckImpact": operations.check_impact,
+}
+
 
 class Service(NamedTuple):
     """One service: its name, the generated class of its calls and the function that adds it to a server, and the handlers."""
@@ -111,6 +126,7 @@ SERVICES = (
     _service(broker_pb2_grpc, "Brokers", _BROKER_HANDLERS),
     _service(repair_pb2_grpc, "Repairs", _REPAIR_HANDLERS),
     _service(tier_pb2_grpc, "Tier", _TIER_HANDLERS),
+    _service(operations_pb2_grpc, "Operations", _OPERATION_HANDLERS),
 )
 """All services on a placement driver's port."""
 

@@ -42,6 +42,7 @@ def commands(state: State, view: ClusterView, now_ms: float, time_ms: int) -> li
         _dead_uploads(state, view, now_ms, time_ms),
         _retention(state, upkeep, time_ms),
         _repairs(state, view, now_ms),
+        upkeep.moves.commands(state, now_ms),
     ):
         for command in source:
             found.append(command)

@@ -1,9 +1,10 @@
 """The directives for one range server, from the state and the server's reports. Called at each heartbeat, on the leader.
 
 What holds: a replica is dropped only if the state requires it, behind a barrier: the range was deleted or trimmed, its hot
-replicas were given up after objects covered it, or others replaced this one and enough of them are whole and alive. Unknown
-and open replicas are left alone. Directives are repeated until a report shows them done, so a lost one does no harm. Objects
-are removed from the store a delete grace after the state has lost them, in cluster time.
+replicas were given up after objects covered it, or others replaced this one and enough of them are whole and alive (all of
+them, where this one's server is drained or left). Unknown and open replicas are left alone. Directives are repeated until a
+report shows them done, so a lost one does no harm. Objects are removed from the store a delete grace after the state has lost
+them, in cluster time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from rangelog_pd.placement import ServerHealth
+from rangelog_pd.reconcile.task_board import task_id_of
 from rangelog_pd.reconcile.view import ClusterView, ServerView, drop_task_id
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
@@ -43,6 +45,7 @@ _BOUNDS = {
     "upload_range": UPLOADS_MAX,
     "write_manifests": 1,
     "recover_range": COPIES_MAX,
+    "leave_range": DIRECTIVES_MAX,
     "delete_objects": 1,
 }
 """The bound of each kind, most urgent first. Directives above the bound wait."""
@@ -111,8 +114,11 @@ class Planner:
     def _look_at_open(self, found: common_pb2.Range, server: str) -> tuple[pd_pb2.Directive | None, bool]:
         """Return the directive for an open range: one of its servers seals it if its writer is gone."""
         reason = self.view.upkeep.orphans.found.get((found.stream_id, found.index))
-        if reason is None or self.state.cluster_version < LEVEL_OPERATIONS:
-            return None, reason is None
+        leaves = self.view.upkeep.is_left(self.state, server)
+        if self.state.cluster_version < LEVEL_OPERATIONS or (reason is None and not leaves):
+            return None, reason is None and not leaves
+        if reason is None:
+            return (_leave(found, server) if self._has_places(found) else None), False
         if self._recoverer(found) != server:
             return None, False
         stream = self.state.streams[found.stream_id]
@@ -121,6 +127,12 @@ class Planner:
             pd_pb2.RecoverRange(stream_name=stream.name, epoch=stream.epoch, reason=reason)
         )
         return directive, False
+
+    def _has_places(self, found: common_pb2.Range) -> bool:
+        """Whether the writer of an open range finds as many servers elsewhere as the range has."""
+        candidates = self.view.candidates(self.state, self.now_ms)
+        usable = sum(each.health is ServerHealth.ALIVE and not (each.barred or each.avoided) for each in candidates)
+        return usable >= len(found.replicas)
 
     def _recoverer(self, found: common_pb2.Range) -> str | None:
         """Return the living member of an open range that seals it: the one that holds the most of it, by name."""
@@ -141,7 +153,7 @@ class Planner:
             self._no_stray(key, server)
             return None, True
         self.view.strays.setdefault(key, {})[server] = None
-        if self._superfluous(key):
+        if self._superfluous(key, server):
             return _drop(key, server, "the range lives elsewhere, or not at all"), False
         return None, False
 
@@ -185,8 +197,11 @@ class Planner:
         )
         return directive
 
-    def _superfluous(self, key: RangeKey) -> bool:
-        """Whether a replica that is not (or no longer) a member of its range may be dropped."""
+    def _superfluous(self, key: RangeKey, server: str) -> bool:
+        """Whether a replica that is not (or no longer) a member of its range may be dropped.
+
+        One on a server that is drained or left waits until all members are whole: no copy is given up early.
+        """
         stream = self.state.streams.find(key[0])
         if stream is None:
             return key[0] < self.state.next_stream_id  # deleted; otherwise unknown
@@ -195,8 +210,10 @@ class Planner:
             return key[1] < stream.range_count  # trimmed; otherwise unknown
         if found.state != common_pb2.RANGE_STATE_SEALED:
             return False
+        is_left = server in self.state.draining or server in self.view.complaints.left
+        needed = len(found.replicas) if is_left else found.acks
         return found.hot_dropped or (
-            not found.lost and sum(self.is_whole(found, each) for each in found.replicas) >= found.acks
+            not found.lost and sum(self.is_whole(found, each) for each in found.replicas) >= needed
         )
 
     def _sources(self, found: common_pb2.Range, server: str) -> list[common_pb2.Replica]:
@@ -278,8 +295,13 @@ class Planner:
 
 
 def _directive(kind: str, found: common_pb2.Range, server: str) -> pd_pb2.Directive:
-    task_id = f"{kind}-{found.stream_id}/{found.index}-{found.tiered_end_offset}@{server}"
-    return pd_pb2.Directive(task_id=task_id, stream_id=found.stream_id, range_index=found.index)
+    return pd_pb2.Directive(task_id=task_id_of(kind, found, server), stream_id=found.stream_id, range_index=found.index)
+
+
+def _leave(found: common_pb2.Range, server: str) -> pd_pb2.Directive:
+    directive = _directive("leave", found, server)
+    directive.leave_range.CopyFrom(pd_pb2.LeaveRange(reason=f"{server} is to be left"))
+    return directive
 
 
 def _drop(key: RangeKey, server: str, reason: str) -> pd_pb2.Directive:

@@ -9,11 +9,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from rangelog_proto.v1 import pd_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2
 
 _ERROR_LENGTH_MAX = 300
 _FORGET_MS = 10_000
 _TASKS_MAX = 100_000
+
+
+def task_id_of(kind: str, found: common_pb2.Range, server: str) -> str:
+    """Return the name of the task of a server on a range."""
+    return f"{kind}-{found.stream_id}/{found.index}-{found.tiered_end_offset}@{server}"
 
 
 @dataclass(slots=True)
@@ -64,6 +69,11 @@ class TaskBoard:
                 if report.error:
                     entry.task.last_error = report.error[:_ERROR_LENGTH_MAX]
         return deleted
+
+    def last_error(self, task_id: str) -> str:
+        """Return the last error of a task that is not done; empty where there is none."""
+        entry = self._entries.get(task_id)
+        return entry.task.last_error if entry is not None and not entry.done else ""
 
     def listing(self, now_ms: int, *, failing_only: bool) -> list[pd_pb2.Task]:
         """Return the current tasks, oldest first."""

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.due_queue import DueQueue
 from rangelog_pd.reconcile.manifest_queue import ManifestQueue
+from rangelog_pd.reconcile.moves import Moves
 from rangelog_pd.reconcile.orphans import Orphans
 from rangelog_pd.reconcile.repair_progress import RepairProgress
 from rangelog_pd.reconcile.sizes import StreamSizes
@@ -39,12 +40,14 @@ class Upkeep:
         self._state: State | None = None
         self._seen = 0
         self._lost: dict[Hosting, None] = {}
-        self._alive: tuple[str, ...] = ()
+        self._usable: tuple[str, ...] = ()
         self._time_ms = 0  # cluster time, as of the last look at open ranges
         self.drops: DueQueue[RangeKey] = DueQueue({})
         self.trims: DueQueue[int] = DueQueue({})
         self.repairs = RepairProgress()
         self.orphans = Orphans(view.orphan_quiet_ms)
+        self.moves = Moves(view)
+        """Sealed ranges that leave a server."""
         self.sizes = StreamSizes()
         self.manifests = ManifestQueue()
 
@@ -67,18 +70,30 @@ class Upkeep:
 
     def watch_servers(self, state: State, now_ms: float) -> None:
         """Find servers that are lost for good, or for long, and servers that returned; queue their ranges."""
-        alive = []
-        for name, registered in state.servers.items():
-            if self._view.health(state, name, registered.server.incarnation, now_ms) is ServerHealth.ALIVE:
-                alive.append(name)
-        if tuple(alive) != self._alive:
-            self._alive = tuple(alive)
+        usable = self._judge_servers(state, now_ms)
+        if usable != self._usable:
+            self._usable = usable
             self.repairs.wake_all()
+            self.moves.retry()
         lost = {each: None for each in state.hosted.hostings() if self.is_lost(state, *each, now_ms)}
         for hosting in lost:
             if hosting not in self._lost:
                 self._lacks_a_member(state.hosted.of(*hosting))
         self._lost = lost
+
+    def _judge_servers(self, state: State, now_ms: float) -> tuple[str, ...]:
+        """Decide which servers are avoided or left; return those that may take replicas."""
+        complaints = self._view.complaints
+        found = self._view.candidates(state, now_ms)
+        for each in found:
+            complaints.seen(each.server, now_ms, is_dead=each.health is ServerHealth.DEAD)
+        usable = [each.server for each in found if each.health is ServerHealth.ALIVE and not each.barred]
+        before = complaints.left
+        complaints.judge(usable, now_ms)
+        for name in complaints.left:
+            if name not in before:
+                self._leave(state, name)
+        return tuple(name for name in usable if name not in complaints.avoided)
 
     def is_lost(self, state: State, server: str, incarnation: int, now_ms: float) -> bool:
         """Whether a member is lost for good, or for so long that another server replaces it: below that, waiting costs less."""
@@ -113,6 +128,8 @@ class Upkeep:
         for member in of.replicas:
             if (member.server, member.incarnation) in self._lost or is_gone(state, member):
                 return f"its replica on {member.server} is lost"
+            if self.is_left(state, member.server):
+                return f"its replica on {member.server} is to go"
         if state.due.open_ages.get((of.stream_id, of.index), math.inf) <= time_ms:
             return "it is older than its age limit"
         return ""
@@ -132,6 +149,10 @@ class Upkeep:
         self.trims = DueQueue(state.due.trims)
         self.repairs.begin(state.short)
         self.orphans.begin(state.due.open_ages)
+        self.moves.begin(state)
+        for name in state.draining:
+            for key in state.hosted.of(name, state.servers[name].server.incarnation).open:
+                self.orphans.suspect(key)
         self.sizes = StreamSizes()
         self.manifests.clear()
         for name, view in self._view.servers.items():
@@ -150,14 +171,32 @@ class Upkeep:
             self._note_range(state, before, after)
         elif isinstance(row, common_pb2.Stream):
             self._note_stream(state, before, after)
-        elif isinstance(before, pd_state_pb2.RegisteredServer) and after is not None:
-            self._note_server(state, before.server)
+        elif isinstance(before, pd_state_pb2.RegisteredServer):
+            self._note_server(state, before)
 
-    def _note_server(self, state: State, earlier: common_pb2.Server) -> None:
-        """Queue the ranges of an incarnation that another one replaced."""
-        now = state.servers.find(earlier.name)
-        if now is None or now.server.incarnation != earlier.incarnation:
-            self._lacks_a_member(state.hosted.of(earlier.name, earlier.incarnation))
+    def _note_server(self, state: State, before: pd_state_pb2.RegisteredServer) -> None:
+        """Queue the ranges of an incarnation that was replaced or removed, and those of a server that is drained now."""
+        name, incarnation = before.server.name, before.server.incarnation
+        now = state.servers.find(name)
+        if now is None:
+            self._view.removed(name)
+        if now is None or now.server.incarnation != incarnation:
+            self._lacks_a_member(state.hosted.of(name, incarnation))
+        if name in state.draining and before.mode != common_pb2.SERVER_MODE_DRAINING:
+            self._leave(state, name)
+
+    def _leave(self, state: State, name: str) -> None:
+        """A server is to be left: its sealed ranges move, and the writers of its open ones are asked to go on elsewhere."""
+        self.moves.leave(state, name)
+        view = self._view.servers.get(name)
+        for key in state.hosted.of(name, state.servers[name].server.incarnation).open:
+            self.orphans.suspect(key)
+            if view is not None:
+                view.attention.attend(key)
+
+    def is_left(self, state: State, server: str) -> bool:
+        """Whether a server is to be left, by an operator's will or because it does not do its work."""
+        return server in state.draining or server in self._view.complaints.left
 
     def _note_range(self, state: State, before: Message | None, after: Message | None) -> None:
         concerned: dict[str, None] = {}
@@ -188,6 +227,7 @@ class Upkeep:
             self.trims.put(after.stream_id, trim_ms)
         if key in state.short or any((each.server, each.incarnation) in self._lost for each in after.replicas):
             self.repairs.put(key)
+        self.moves.note_sealed(state, after)
         if after.stream_id in state.bounded:
             self._measure(state, after)
 
@@ -210,7 +250,9 @@ class Upkeep:
         """Whether an open range is to be looked at, now that something of it has changed."""
         if state.due.open_ages.get((of.stream_id, of.index), math.inf) <= self._time_ms:
             return True
-        return bool(self._lost) and any((each.server, each.incarnation) in self._lost for each in of.replicas)
+        return any(
+            (each.server, each.incarnation) in self._lost or self.is_left(state, each.server) for each in of.replicas
+        )
 
     def _note_stream(self, state: State, before: Message | None, after: Message | None) -> None:
         if not isinstance(after, common_pb2.Stream):
@@ -249,6 +291,7 @@ class Upkeep:
                     self.orphans.suspect(key)
                 continue
             self.repairs.wake(key)
+            self.moves.wake(key)
             for other in {*(replica.server for replica in found.replicas), *self._view.strays.get(key, ())}:
                 if other != name and other in self._view.servers:
                     self._view.servers[other].attention.wake(key)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from rangelog_pd.placement import Candidate, ServerHealth
 from rangelog_pd.reconcile.attention import Attention
+from rangelog_pd.reconcile.complaints import Complaints
 from rangelog_pd.reconcile.orphans import QUIET_MS_DEFAULT
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS, Upkeep
 from rangelog_pd.state.store import State
@@ -77,6 +78,7 @@ class ClusterView:
     strays: dict[RangeKey, dict[str, None]] = field(default_factory=dict)  # servers that report a range of others
     heard: dict[str, None] = field(default_factory=dict)  # servers whose reports upkeep has not seen yet
     log_ends_marked_ms: float = -math.inf
+    complaints: Complaints = field(default_factory=Complaints)
     upkeep: Upkeep = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +91,7 @@ class ClusterView:
         self.servers.clear()
         self.strays.clear()
         self.heard.clear()
+        self.complaints.clear()
         self.upkeep.forget()
 
     def registered(self, server: str, incarnation: int, now_ms: float, *, boot: int = 0) -> None:
@@ -96,6 +99,18 @@ class ClusterView:
         known = self.servers.get(server)
         heard = known.sequence if known is not None and known.incarnation == incarnation else 0
         self.servers[server] = ServerView(incarnation, now_ms, sequence=max(heard, boot * SEQUENCES_PER_BOOT))
+
+    def complain(self, state: State, servers: Iterable[str], reporter: str, now_ms: float) -> None:
+        """Note that a writer or a peer has trouble with servers; names that are not registered are ignored."""
+        for name in servers:
+            if name in state.servers:
+                self.complaints.complain(name, reporter, now_ms)
+
+    def removed(self, server: str) -> None:
+        """Forget a server that was removed."""
+        self.servers.pop(server, None)
+        self.heard.pop(server, None)
+        self.complaints.forget(server)
 
     def heartbeat(self, request: pd_pb2.HeartbeatRequest, now_ms: float, wall_ms: int) -> bool:
         """Apply a heartbeat; return whether the server must send a complete report."""
@@ -144,6 +159,13 @@ class ClusterView:
             return ServerHealth.ALIVE
         return ServerHealth.SUSPECT if silent < self.dead_ms else ServerHealth.DEAD
 
+    def shown_health(self, state: State, server: str, incarnation: int, now_ms: float) -> common_pb2.ServerHealth:
+        """Return the health that readers, writers and people see: an avoided server is suspect though it is heard of."""
+        found = self.health(state, server, incarnation, now_ms)
+        if found is ServerHealth.ALIVE and server in self.complaints.avoided:
+            found = ServerHealth.SUSPECT
+        return HEALTH[found]
+
     def silent_ms(self, server: str, now_ms: float) -> float:
         """Return the time since a server's last heartbeat, in ms."""
         view = self.servers.get(server)
@@ -185,7 +207,9 @@ class ClusterView:
             hosted = state.hosted.of(name, server.incarnation)
             health = self.health(state, name, server.incarnation, now_ms)
             load = (len(hosted.open), len(hosted))
-            found.append(Candidate(name, server.incarnation, server.zone, health, load))
+            barred = state.modes.bars(name)
+            avoided = name in self.complaints.avoided
+            found.append(Candidate(name, server.incarnation, server.zone, health, load, barred=barred, avoided=avoided))
         return found
 
     def fill_in(self, state: State, ranges: Iterable[common_pb2.Range], now_ms: float) -> list[common_pb2.Range]:
@@ -198,6 +222,6 @@ class ClusterView:
                 registered = state.servers.find(replica.server)
                 if registered is not None and registered.server.incarnation == replica.incarnation:
                     replica.data_address = registered.server.data_address
-                replica.health = HEALTH[self.health(state, replica.server, replica.incarnation, now_ms)]
+                replica.health = self.shown_health(state, replica.server, replica.incarnation, now_ms)
             filled.append(copy)
         return filled

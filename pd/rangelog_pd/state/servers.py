@@ -3,7 +3,8 @@
 What holds: within one incarnation the count of starts rises with each process and the log's end does not fall; a directory
 that was rolled back violates this, and may not answer for the replicas that it once had. One count belongs to one process: a
 start raises it durably before it registers, so the same count from another process is a copy of the directory. An
-incarnation that another one replaced may not answer either: it never returns.
+incarnation that another one replaced, or that was removed, may not answer either: it never returns. A server's mode stays
+through its starts and incarnations; one that was removed begins as active.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms:
     known = state.servers.find(request.server)
     if known is None and len(state.servers) >= SERVERS_MAX:
         raise InvalidArgument(f"{SERVERS_MAX} range servers are registered, which is the limit")
-    retired = list(known.retired) if known is not None else []
+    before = known if known is not None else state.removed.find(request.server)
+    retired = list(before.retired) if before is not None else []
     if request.incarnation in retired:
         raise PreconditionFailed(
-            f"this data directory of {request.server} was replaced by a later one and its replicas are given up: "
+            f"this data directory of {request.server} was replaced by a later one, or the server was removed, and its "
+            "replicas are given up: "
             "move it away and start with an empty one"
         )
     if known is not None and known.server.incarnation != request.incarnation:
@@ -53,7 +56,9 @@ def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms:
         process_id=request.process_id,
         formats=request.formats,
     )
-    registered = pd_state_pb2.RegisteredServer(server=server, log_end=request.log_end, retired=retired)
+    mode = known.mode if known is not None else common_pb2.SERVER_MODE_UNSPECIFIED
+    registered = pd_state_pb2.RegisteredServer(server=server, log_end=request.log_end, retired=retired, mode=mode)
+    state.removed.remove(request.server)
     state.servers.put(request.server, registered)
     return pd_pb2.RegisterServerResponse(cluster_id=state.cluster_id)
 

@@ -87,7 +87,7 @@ def freeze(state: State, results: Results) -> Frozen:
             (pd_state_pb2.SECTION_KIND_STREAMS, state.streams.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_RANGES, state.ranges.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_OBJECTS, state.objects.freeze(), _same),
-            (pd_state_pb2.SECTION_KIND_SERVERS, state.servers.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_SERVERS, [*state.servers.freeze(), *state.removed.freeze()], _same),
             (pd_state_pb2.SECTION_KIND_NAMESPACES, namespaces, _same),
             (pd_state_pb2.SECTION_KIND_TOPICS, topics, _same),
             (pd_state_pb2.SECTION_KIND_SHARDS, shards, _same),

@@ -26,6 +26,7 @@ from rangelog_pd.state.cut_tables import CutTables
 from rangelog_pd.state.due import DueTimes
 from rangelog_pd.state.indexes import HostedRanges, Hosting, Names, RangeObjects
 from rangelog_pd.state.owner_tables import OwnerTables
+from rangelog_pd.state.server_indexes import ServerModes
 from rangelog_pd.state.tables import RangeKey, RangeTable, StreamRanges, Table
 from rangelog_pd.state.topic_checks import validate_topics
 from rangelog_pd.state.topic_tables import TopicTables
@@ -62,7 +63,10 @@ class State:
         self.streams: Table[int, common_pb2.Stream] = Table(self.names.changed, self._stream_changed, note)
         self.ranges = RangeTable(self.hosted.changed, self._range_changed, self.due.range_changed, note)
         self.objects: Table[int, common_pb2.Object] = Table(self.range_objects.changed, self._object_changed)
-        self.servers: Table[str, pd_state_pb2.RegisteredServer] = Table(note)
+        self.modes = ServerModes()
+        self.servers: Table[str, pd_state_pb2.RegisteredServer] = Table(self.modes.changed, note)
+        self.removed: Table[str, pd_state_pb2.RegisteredServer] = Table()
+        """Names of removed servers, with the incarnations that never come back; oldest first."""
         self.owners = OwnerTables(note)
         self.topics = TopicTables(note, self.owners.shard_changed)
         self.cuts = CutTables()
@@ -70,6 +74,16 @@ class State:
         """Stores that the tier got since, by the first object in each."""
 
     # ---- finding
+
+    @property
+    def draining(self) -> dict[str, None]:
+        """The range servers that are being drained. Callers must not change it."""
+        return self.modes.draining
+
+    @property
+    def cordoned(self) -> dict[str, None]:
+        """The range servers that are cordoned. Callers must not change it."""
+        return self.modes.cordoned
 
     def stream(self, name: str) -> common_pb2.Stream:
         """Return a stream by name. Raises StreamNotFound."""
@@ -273,6 +287,7 @@ class State:
                     assert each.start_offset == ranges[number - 1].end_offset, "ranges tile"
                     assert each.index > ranges[number - 1].index
             self._validate_objects(ranges)
+        assert not self.removed.keys() & self.servers.keys(), "a removed server is not registered"
         validate_topics(self)
 
     def _validate_objects(self, ranges: Sequence[common_pb2.Range]) -> None:
@@ -301,7 +316,8 @@ class State:
     def validate_indexes(self) -> None:
         """Assert that every index follows from the rows; for tests and the simulator."""
         rebuilt = State()
-        rebuilt.load(self.streams.values(), self.ranges.values(), self.objects.values(), ())
+        servers = chain(self.servers.values(), self.removed.values())
+        rebuilt.load(self.streams.values(), self.ranges.values(), self.objects.values(), servers)
         rebuilt.topics.load(*self.topics.rows())
         rebuilt.owners.load(self.owners.brokers.values(), self.owners.assignments.values())
         rebuilt.cuts.load(self.cuts.cuts.values(), self.cuts.consumed.values())
@@ -323,7 +339,8 @@ class State:
             self.put_object(found)
         self.range_objects.sort_tombstones(self.objects)
         for server in servers:
-            self.servers.put(server.server.name, server)
+            is_removed = server.mode == common_pb2.SERVER_MODE_REMOVED
+            (self.removed if is_removed else self.servers).put(server.server.name, server)
 
     def indexes(self) -> list[object]:
         """Return all indexes, for comparison."""
@@ -344,6 +361,8 @@ class State:
             self.bounded,
             self.undated,
             self.undated_ranges,
+            list(self.removed),
+            *self.modes.indexes(),
             *self.topics.indexes(),
             *self.owners.indexes(),
             *self.cuts.indexes(),

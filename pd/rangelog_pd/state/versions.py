@@ -56,7 +56,9 @@ _TOPIC_ACTIONS = (
 )
 _OPERATIONS_ACTIONS = (
     "accept_loss",
+    "remove_server",
     "reupload_object",
+    "set_server_mode",
     "set_tier",
 )
 _LEVELS = (

@@ -38,6 +38,14 @@ class ServerHealth(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SERVER_HEALTH_ALIVE: _ClassVar[ServerHealth]
     SERVER_HEALTH_SUSPECT: _ClassVar[ServerHealth]
     SERVER_HEALTH_DEAD: _ClassVar[ServerHealth]
+
+class ServerMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SERVER_MODE_UNSPECIFIED: _ClassVar[ServerMode]
+    SERVER_MODE_ACTIVE: _ClassVar[ServerMode]
+    SERVER_MODE_CORDONED: _ClassVar[ServerMode]
+    SERVER_MODE_DRAINING: _ClassVar[ServerMode]
+    SERVER_MODE_REMOVED: _ClassVar[ServerMode]
 DURABILITY_UNSPECIFIED: Durability
 DURABILITY_FLUSHED: Durability
 DURABILITY_MEMORY: Durability
@@ -55,6 +63,11 @@ SERVER_HEALTH_UNSPECIFIED: ServerHealth
 SERVER_HEALTH_ALIVE: ServerHealth
 SERVER_HEALTH_SUSPECT: ServerHealth
 SERVER_HEALTH_DEAD: ServerHealth
+SERVER_MODE_UNSPECIFIED: ServerMode
+SERVER_MODE_ACTIVE: ServerMode
+SERVER_MODE_CORDONED: ServerMode
+SERVER_MODE_DRAINING: ServerMode
+SERVER_MODE_REMOVED: ServerMode
 
 class StreamConfig(_message.Message):
     __slots__ = ("replicas", "acks", "range_size_bytes_max", "range_age_ms_max", "retention_ms", "retention_bytes", "hot_retention_ms", "durability", "compression", "tiered")
@@ -227,7 +240,7 @@ class Object(_message.Message):
     def __init__(self, object_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., key: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[ObjectState, str]] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., prepare_deadline_ms: _Optional[int] = ..., committed_ms: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ..., row_groups: _Optional[_Iterable[_Union[RowGroup, _Mapping]]] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ..., deleted_ms: _Optional[int] = ..., replaces: _Optional[_Iterable[int]] = ..., tier_id: _Optional[int] = ...) -> None: ...
 
 class Server(_message.Message):
-    __slots__ = ("name", "incarnation", "boot", "data_address", "control_address", "zone", "health", "replica_count", "used_bytes", "capacity_bytes", "last_heartbeat_ms", "version", "process_id", "formats")
+    __slots__ = ("name", "incarnation", "boot", "data_address", "control_address", "zone", "health", "replica_count", "used_bytes", "capacity_bytes", "last_heartbeat_ms", "version", "process_id", "formats", "mode", "health_reason")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
@@ -242,6 +255,8 @@ class Server(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     FORMATS_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_REASON_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: int
     boot: int
@@ -256,4 +271,6 @@ class Server(_message.Message):
     version: str
     process_id: int
     formats: _containers.RepeatedCompositeFieldContainer[FormatVersions]
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ..., replica_count: _Optional[int] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., last_heartbeat_ms: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., formats: _Optional[_Iterable[_Union[FormatVersions, _Mapping]]] = ...) -> None: ...
+    mode: ServerMode
+    health_reason: str
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ..., replica_count: _Optional[int] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., last_heartbeat_ms: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., formats: _Optional[_Iterable[_Union[FormatVersions, _Mapping]]] = ..., mode: _Optional[_Union[ServerMode, str]] = ..., health_reason: _Optional[str] = ...) -> None: ...

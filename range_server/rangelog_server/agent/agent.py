@@ -19,6 +19,7 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent.directives.copy import Copier
 from rangelog_server.agent.directives.drop import drop_replica
+from rangelog_server.agent.directives.leave import leave_range
 from rangelog_server.agent.directives.recover import Recoverer
 from rangelog_server.agent.directives.runner import DirectiveRunner, Executor
 from rangelog_server.agent.directives.seal import seal_replica
@@ -72,6 +73,7 @@ class Agent:
             "delete_objects": self._tier.delete_objects,
             "write_manifests": self._tier.write_manifests,
             "recover_range": self._recoverer.recover_range,
+            "leave_range": partial(leave_range, store),
         }
         self._news = asyncio.Event()
         self._tasks = DirectiveRunner(executors, self._news.set)

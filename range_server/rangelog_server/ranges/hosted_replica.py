@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rangelog_core.batch import BatchHeader
+from rangelog_core.errors import RangelogError
 from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES
 
@@ -21,6 +22,9 @@ class Writing(Protocol):
 
     def ask_confirm(self, hosted: HostedReplica) -> None:
         """Request the confirm offset from the writer."""
+
+    def refuse(self, hosted: HostedReplica, error: RangelogError) -> None:
+        """Say to the writer that its appends to this range are refused from now on."""
 
 
 def _nobody() -> None:
@@ -37,6 +41,7 @@ class HostedReplica:
         "core",
         "dropped",
         "key",
+        "leaving",
         "lengths",
         "max_timestamps_ms",
         "min_timestamps_ms",
@@ -68,6 +73,7 @@ class HostedReplica:
         self.written_trust = DiskTrust.SOUND
         self.dropped = False
         self.unwritten = False  # metadata that could not be written: the disk was full
+        self.leaving = ""  # why its writer's appends are refused; empty: they are not
         self.confirm_count = 0  # of messages with the writer's confirm offset, new or not: then it is alive
         self.waiters: dict[Callable[[], None], None] = {}  # long polls
         self.writing: Callable[[], Writing | None] = _nobody  # the latest appender, unless its connection is closed

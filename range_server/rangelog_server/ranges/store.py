@@ -20,6 +20,7 @@ from rangelog_core.errors import (
     RangelogError,
     RangeNotFound,
     StorageFull,
+    Unavailable,
     WriterFenced,
 )
 from rangelog_server.ranges.cache import CACHE_BYTES_DEFAULT, TailCache
@@ -155,6 +156,8 @@ class Store:
             hosted = self.host(core)
         else:
             core = hosted.core
+            if hosted.leaving and not message.recovery:
+                raise Unavailable(hosted.leaving)
             if core.start_offset != message.start_offset:
                 self.check_start(hosted, message.start_offset)
             before = core.confirm_offset

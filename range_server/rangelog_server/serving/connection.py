@@ -273,6 +273,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         reply.confirm_wanted = True
         self.send(Opcode.APPEND_REPLY, 0, reply.SerializeToString())
 
+    def refuse(self, hosted: HostedReplica, error: RangelogError) -> None:
+        """Say to the writer that its appends to this range are refused from now on, by an error about no request."""
+        self.send_error(0, error, hosted.core.stream_id, hosted.core.range_index)
+
     def send_acks(self) -> None:
         """Send the acks of all ranges in one frame: with many streams on a connection, a frame each would cost more."""
         acks, self._acks = self._acks, []

@@ -51,6 +51,12 @@ class Pace:
         return self._free_s - now_s
 
 
+class SourcesFailed(Unavailable):
+    """A replica is not whole yet; `servers` are the sources that did not answer as they should."""
+
+    servers: tuple[str, ...] = ()
+
+
 class Copier:
     """Completes replicas of sealed ranges."""
 
@@ -64,7 +70,7 @@ class Copier:
         self._identity = identity
 
     async def copy_replica(self, directive: pb.Directive) -> None:
-        """Complete the replica up to the committed end. Raises Unavailable when the sources lack some of it."""
+        """Complete the replica up to the committed end. Raises SourcesFailed when the sources lack some of it."""
         action, key = directive.copy_replica, (directive.stream_id, directive.range_index)
         held = self._store.replicas.get(key)
         if held is not None and held.core.trust is DiskTrust.QUARANTINED:
@@ -74,6 +80,7 @@ class Copier:
         await commit_end(self._store, directive, action.epoch, action.start_offset, action.end_offset)
         hosted = self._store.find(*key)
         problem = "the placement driver named no other replica"
+        failed: list[str] = []
         for source in action.sources:
             if hosted.core.complete:
                 return
@@ -83,8 +90,12 @@ class Copier:
                 await self._copy_from(hosted, source, action.end_offset)
             except RangelogError as error:
                 problem = f"{source.server}: {error.message}"
+                if error.retriable:
+                    failed.append(source.server)
         if not hosted.core.complete:
-            raise Unavailable(f"range {hosted} is not whole yet: {problem}")
+            unfinished = SourcesFailed(f"range {hosted} is not whole yet: {problem}")
+            unfinished.servers = tuple(failed)
+            raise unfinished
 
     async def _copy_from(self, hosted: HostedReplica, source: common_pb2.Replica, end_offset: int) -> None:
         core = hosted.core

@@ -13,6 +13,7 @@ import structlog
 
 from rangelog_core.errors import InternalError, RangelogError
 from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_server.agent.directives.copy import SourcesFailed
 
 TASKS_MAX = 1_000
 BACKOFF_S = 0.2
@@ -26,6 +27,7 @@ CONCURRENT_MAX = {
     "delete_objects": 1,
     "write_manifests": 1,
     "recover_range": 2,
+    "leave_range": 16,
     "seal_replica": 16,
     "drop_replica": 16,
 }
@@ -42,6 +44,7 @@ class _Running:
     done: bool = False
     done_at: float = 0.0
     error: str = ""
+    failed_servers: tuple[str, ...] = ()  # peers that the last attempt could not copy from
     absent: int = 0
 
 
@@ -75,7 +78,9 @@ class DirectiveRunner:
     def reports(self) -> list[pb.TaskReport]:
         """Return the status of each directive."""
         return [
-            pb.TaskReport(task_id=task_id, done=running.done, error=running.error)
+            pb.TaskReport(
+                task_id=task_id, done=running.done, error=running.error, failed_servers=running.failed_servers
+            )
             for task_id, running in self._running.items()
         ]
 
@@ -105,6 +110,7 @@ class DirectiveRunner:
         while True:
             await asyncio.sleep(0)  # give the caller time to store the task
             running = self._running[directive.task_id]
+            failed_servers: tuple[str, ...] = ()
             try:
                 if executor is None:
                     raise InternalError("this server does not know the directive: upgrade it")
@@ -112,16 +118,17 @@ class DirectiveRunner:
                     await executor(running.directive)
             except RangelogError as error:
                 problem = f"{error.code}: {error.message}"
+                failed_servers = error.servers if isinstance(error, SourcesFailed) else ()
             except Exception as error:
                 _log.exception("a directive failed", **where)
                 problem = f"INTERNAL: {type(error).__name__}"
             else:
-                running.done, running.error = True, ""
+                running.done, running.error, running.failed_servers = True, "", ()
                 running.done_at = asyncio.get_running_loop().time()
                 self._finished()
                 return
             if problem != running.error:
                 _log.warning("a directive failed; it will be retried", problem=problem, **where)
-            running.error = problem
+            running.error, running.failed_servers = problem, failed_servers
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)

@@ -1,0 +1,76 @@
+"""Wrong choices about cordons, drains, removals, impacts and gray failures: each is caught by a named test."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant, rare
+
+_VIEW = "rangelog_pd.reconcile.view"
+_PLACEMENT = "rangelog_pd.placement"
+_DIRECTIVES = "rangelog_pd.reconcile.directives"
+_MOVES = "rangelog_pd.reconcile.moves"
+_DRAINING = "rangelog_pd.reconcile.draining"
+_IMPACT = "rangelog_pd.reconcile.impact"
+_COMPLAINTS = "rangelog_pd.reconcile.complaints"
+_MODES = "rangelog_pd.state.server_modes"
+_DRAIN_TEST = "pd/reconcile/test_pd_draining.py"
+_CALLS_TEST = "pd/handlers/test_pd_operations.py"
+_MODES_TEST = "pd/state/test_pd_server_modes.py"
+_IMPACT_TEST = "pd/reconcile/test_pd_impact.py"
+_COMPLAINTS_TEST = "pd/reconcile/test_pd_complaints.py"
+
+OPERATIONS: tuple[Mutant, ...] = (
+    # ---- cordon
+    rare("cordon-ignored", "a cordoned server gets new ranges and repairs", _VIEW,
+         "            barred = state.modes.bars(name)\n", "            barred = False\n", _DRAIN_TEST),
+    rare("cordon-ignored-in-batches", "ranges that are created in one call go to cordoned servers", _PLACEMENT,
+         "        candidates = [each for each in candidates if not each.barred]\n        self._count",
+         "        self._count", _DRAIN_TEST),
+    rare("mode-forgotten-at-a-start", "a server that restarts is active again", "rangelog_pd.state.servers",
+         "retired=retired, mode=mode)", "retired=retired)", _MODES_TEST),
+    # ---- drain
+    rare("drain-drops-before-the-copy", "a drained copy is dropped as soon as enough others are whole", _DIRECTIVES,
+         "        needed = len(found.replicas) if is_left else found.acks\n", "        needed = found.acks\n", _DRAIN_TEST),
+    rare("drain-of-all-at-once", "all ranges of a drained server lack a whole member at the same time", _MOVES,
+         "            if len(self.under_way) >= MOVES_MAX:\n                return\n            del", "            del",
+         _DRAIN_TEST),
+    rare("drain-forgotten-by-a-new-leader", "a drain ends half way when the leader changes", _MOVES,
+         "        for name in (*state.draining, *self._view.complaints.left):\n", "        for name in ():\n", _DRAIN_TEST),
+    rare("drain-misses-what-is-sealed-later", "ranges that were open when the drain began stay", _MOVES,
+         "        if self._leaving(state, of) is not None:\n", "        if False:\n", _DRAIN_TEST),
+    rare("drain-gives-up-what-is-blocked", "a range without a candidate never leaves, also when there is one later", _MOVES,
+         "        self.queue.update(dict.fromkeys(self.blocked))\n", "", _DRAIN_TEST),
+    rare("drain-without-end", "a drain is begun although too few servers would remain", _DRAINING,
+         "            if len(found.replicas) > len(remaining):\n", "            if not remaining:\n", _CALLS_TEST),
+    rare("drained-before-the-copies", "a server counts as drained while others still copy from it", _DRAINING,
+         "(self.open_count or self.sealed_count or self.copying)", "(self.open_count or self.sealed_count)", _CALLS_TEST),
+    # ---- remove
+    rare("remove-of-a-last-copy", "a dead server is removed although nobody else has some of its ranges", _DRAINING,
+         "        if found.lost_count:\n", "        if False:\n", _CALLS_TEST),
+    rare("remove-of-a-last-member", "the state gives up the last registered member of a range", _MODES,
+         "        if not _is_elsewhere(state,", "        if False and not _is_elsewhere(state,", _MODES_TEST),
+    rare("remove-of-a-living-server", "a server that is alive and not drained is removed", _MODES,
+         "    if not request.dead and (known", "    if False and (known", _MODES_TEST),
+    rare("removed-comes-back", "a removed data directory registers again", _MODES,
+         "    gone.retired.extend(kept)\n", "", _MODES_TEST),
+    # ---- impact
+    rare("impact-counts-the-unreported", "a server that has not reported counts as having all of its ranges", _IMPACT,
+         "    if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:\n        return False\n",
+         "    if report is not None and report.state != pd_pb2.REPLICA_STATE_SEALED:\n        return False\n", _IMPACT_TEST),
+    rare("impact-of-half-a-tier", "a range of which the tier has a part counts as safe", _IMPACT,
+         "found.tiered_end_offset >= found.end_offset", "found.tiered_end_offset > found.start_offset", _IMPACT_TEST),
+    rare("impact-forgets-the-replaced", "a copy that is being replaced is not counted as the last one", _IMPACT,
+         "        for keys in (hosted.open, hosted.sealed, reported):\n", "        for keys in (hosted.open, hosted.sealed):\n",
+         _IMPACT_TEST),
+    # ---- gray failures
+    rare("complaint-of-one-counts", "one writer can have a server avoided", _COMPLAINTS,
+         "        entry.reporters.pop(reporter, None)\n", "        reporter += f\" {now_ms}\"\n", _COMPLAINTS_TEST),
+    rare("complaints-without-end", "complaints of a whole day add up", _COMPLAINTS,
+         "            if now_ms - self.reporters[first] < COMPLAINT_MS:\n                break\n", "            break\n",
+         _COMPLAINTS_TEST),
+    rare("everybody-is-avoided", "a trouble of the network has all servers avoided", _COMPLAINTS,
+         "sorted(ill)[: (len(usable) - 1) // AVOIDED_SHARE]", "sorted(ill)", _COMPLAINTS_TEST),
+    rare("flapping-undamped", "a server that comes and goes is trusted after the same time for ever", _COMPLAINTS,
+         "self.bouts + 1 if now_ms - self.ended_ms < RELAPSE_MS else 1", "1", _COMPLAINTS_TEST),
+    rare("gray-for-ever-kept", "a server in trouble for hours keeps its replicas", _COMPLAINTS,
+         "now_ms - entry.began_ms >= LEAVE_AFTER_MS", "False", _COMPLAINTS_TEST),
+)  # fmt: skip
