@@ -1,7 +1,7 @@
 """LeaveRange: refuse further appends to an open range, and say so to its writer, which then goes on on other servers.
 
-What holds: what the replica has stays, and copies of a recoverer are taken as before. In memory only: the placement driver repeats
-the directive while the range is open.
+What holds: what the replica has stays, and copies of a recoverer are taken as before. In memory only: the placement driver
+repeats the directive while the range is open.
 """
 
 from __future__ import annotations
