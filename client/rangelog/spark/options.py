@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from rangelog._topics.cut import Cut
 from rangelog.protocol.reading import ReadPreference
 from rangelog.spark.where import parse_where
+from rangelog.tier.opening import store_location
 from rangelog_core.errors import ConfigInvalid, InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.limits import MIB
@@ -95,6 +96,9 @@ def parse_options(given: Mapping[str, str]) -> Options:
     now = datetime.now(UTC)
     where = options.get("where", "")
     parse_where(where, of_topic=bool(topic))
+    tier_url = options.get("tier_url")
+    if tier_url is not None:
+        store_location(tier_url)
     preference = options.get("read_preference", "hot_first")
     return Options(
         pd=pd,
@@ -103,7 +107,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         start=position("start", options.get("start", "earliest"), "earliest", now, of_topic=bool(topic)),
         end=position("end", options.get("end", "latest"), "latest", now, of_topic=bool(topic)),
         token=options.get("token"),
-        tier_url=options.get("tier_url"),
+        tier_url=tier_url,
         payload=flag("payload", options.get("payload", "true")),
         read_preference=ReadPreference.parse(preference).value,
         records_per_partition=number("records_per_partition", options.get("records_per_partition")),

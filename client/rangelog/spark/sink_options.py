@@ -12,6 +12,8 @@ from rangelog_core.errors import ConfigInvalid
 from rangelog_core.ids import check_name
 from rangelog_core.topic_names import parse_topic_name
 
+SINK_STREAMS = "spark-sink-"
+"""What the names of the streams begin with that a sink keeps for itself: its decisions, and what tasks have staged."""
 _KNOWN = ("pd", "stream", "topic", "token", "write_id", "check_repeats")
 _ONLY = {True: ("check_repeats",), False: ("write_id",)}
 """What only a streaming query has, and only a write."""

@@ -60,6 +60,7 @@ def test_sizes(text: str, size: int) -> None:
         ({"stream": "s", "start": "-999999999d"}, errors.ConfigInvalid, "option start"),
         ({"stream": "s", "bytes_per_partition": "0"}, errors.ConfigInvalid, "bytes_per_partition is a number of bytes"),
         ({"stream": "s", "bytes_per_partition": "many"}, errors.ConfigInvalid, "bytes_per_partition"),
+        ({"stream": "s", "tier_url": "ftp://x"}, errors.ConfigInvalid, "bad tier URL"),
         ({"topic": "t", "start": "{"}, errors.ConfigInvalid, "option start"),
         ({"topic": "t", "end": '{"cut":1,"topic_id":7,"offsets":{}}'}, errors.ConfigInvalid, "option end"),
         ({"topic": "t", "end": '{"cut":2}'}, errors.UnsupportedVersion, "version 2"),
