@@ -25,6 +25,7 @@ _KNOWN = (
     "pd", "stream", "topic", "start", "end", "token", "tier_url", "payload", "read_preference", "records_per_partition",
     "bytes_per_partition", "where", "pushdown",
 )  # fmt: skip
+_OF_TABLE = "option."
 _AGO = re.compile(r"-([0-9]{1,9})(ms|s|m|h|d)")
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?")
@@ -78,7 +79,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     Raises ConfigInvalid, which names the option; InvalidArgument for a bad name; UnsupportedVersion for a cut's text of a later
     version.
     """
-    options = {name.lower(): value for name, value in given.items()}
+    options = by_lower_name(given)
     for name in options:
         if name not in _KNOWN and name != "path":
             raise ConfigInvalid(f"unknown option {name!r} for format rangelog: choose from {', '.join(_KNOWN)}")
@@ -115,6 +116,14 @@ def parse_options(given: Mapping[str, str]) -> Options:
         pushdown=flag("pushdown", options.get("pushdown", "false")),
         bytes_per_partition=size("bytes_per_partition", options.get("bytes_per_partition")),
     )
+
+
+def by_lower_name(given: Mapping[str, str]) -> dict[str, str]:
+    """Return options by their names in lower case. Those of a table in SQL come twice, and once as "option.NAME"."""
+    found = {name.lower(): value for name, value in given.items()}
+    of_table = {name: value for name, value in found.items() if name.startswith(_OF_TABLE)}
+    plain = {name: value for name, value in found.items() if name not in of_table}
+    return {name.removeprefix(_OF_TABLE): value for name, value in of_table.items()} | plain
 
 
 def position(name: str, text: str, word: str, now: datetime, *, of_topic: bool) -> Position:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rangelog.spark.options import flag
+from rangelog.spark.options import by_lower_name, flag
 from rangelog_core.errors import ConfigInvalid
 from rangelog_core.ids import check_name
 from rangelog_core.topic_names import parse_topic_name
@@ -46,7 +46,7 @@ class SinkOptions:
 
 def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Return the options of these strings. Raises ConfigInvalid, which names the option; InvalidArgument for a bad name."""
-    options = {name.lower(): value for name, value in given.items()}
+    options = by_lower_name(given)
     known = [name for name in _KNOWN if name not in _ONLY[not streaming]]
     for name in options:
         if name not in known and name not in _OF_SPARK:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rangelog.spark.options import Options, Position, flag, number, parse_options, size
+from rangelog.spark.options import Options, Position, by_lower_name, flag, number, parse_options, size
 from rangelog.spark.starting import START_DEFAULT, Starting, parse_starting
 from rangelog_core.errors import ConfigInvalid
 from rangelog_core.ids import check_name
@@ -69,7 +69,7 @@ def check_not_streaming(given: Mapping[str, str]) -> None:
 
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     """Return the options of these strings. Raises as `parse_options`."""
-    options = {name.lower(): value for name, value in given.items()}
+    options = by_lower_name(given)
     for name in ("start", "end", "pushdown"):
         if name in options:
             raise ConfigInvalid(f"option {name} is for spark.read; a streaming query begins at startingOffsets")
@@ -119,7 +119,7 @@ def literal_prefix(pattern: str) -> str:
 
 
 def _of_streaming(given: Mapping[str, str]) -> list[str]:
-    options = {name.lower(): value for name, value in given.items()}
+    options = by_lower_name(given)
     several = [f"several names in {name}" for name in ("stream", "path", "topic") if "," in options.get(name, "")]
     return several + [f"option {name}" for name in ONLY if name in options]
 
