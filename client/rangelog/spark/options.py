@@ -26,6 +26,18 @@ _KNOWN = (
     "bytes_per_partition", "where", "pushdown",
 )  # fmt: skip
 _OF_TABLE = "option."
+_TABLE_HAS = (
+    "provider",
+    "owner",
+    "comment",
+    "location",
+    "external",
+    "is_managed_location",
+    "collation",
+    "table_type",
+    "path",
+)
+"""Spark gives the options of a table twice, once with a prefix, and beside them these."""
 _AGO = re.compile(r"-([0-9]{1,9})(ms|s|m|h|d)")
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?")
@@ -119,11 +131,13 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 def by_lower_name(given: Mapping[str, str]) -> dict[str, str]:
-    """Return options by their names in lower case. Those of a table in SQL come twice, and once as "option.NAME"."""
+    """Return options by their names in lower case; of a table that SQL made without what Spark keeps of it."""
     found = {name.lower(): value for name, value in given.items()}
-    of_table = {name: value for name, value in found.items() if name.startswith(_OF_TABLE)}
-    plain = {name: value for name, value in found.items() if name not in of_table}
-    return {name.removeprefix(_OF_TABLE): value for name, value in of_table.items()} | plain
+    of_table = {name.removeprefix(_OF_TABLE): value for name, value in found.items() if name.startswith(_OF_TABLE)}
+    if not of_table:
+        return found
+    plain = {name: value for name, value in found.items() if not name.startswith(_OF_TABLE) and name not in _TABLE_HAS}
+    return of_table | plain
 
 
 def position(name: str, text: str, word: str, now: datetime, *, of_topic: bool) -> Position:
