@@ -47,6 +47,8 @@ _COLUMNS = [
     StructField("value", BinaryType(), nullable=False),
     StructField("headers", MapType(StringType(), BinaryType(), valueContainsNull=True), nullable=False),
 ]
+Shown = tuple[tuple[str, bool], ...]
+"""Names of columns, and whether the schema lets them be null."""
 _SHARD = StructField("shard", LongType(), nullable=False)
 _STREAM = StructField("stream", StringType(), nullable=False)
 _TOPIC = StructField("topic", StringType(), nullable=False)
@@ -65,9 +67,7 @@ class Span(InputPartition):
 class RangelogReader(DataSourceReader):
     """The reader of one read. Spark sends it from the driver to the workers, so it holds plain values only."""
 
-    def __init__(
-        self, options: Options, snapshot: TopicSnapshot | None = None, columns: tuple[str, ...] | None = None
-    ) -> None:
+    def __init__(self, options: Options, snapshot: TopicSnapshot | None = None, columns: Shown | None = None) -> None:
         """`snapshot`: of a topic. `columns`: those that rows have, if not all."""
         self._options = options
         self._columns = columns
@@ -96,14 +96,14 @@ class RangelogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield one span as Arrow RecordBatches."""
-        from rangelog.spark.reading import read_span
+        from rangelog.spark.reading import read_span, with_columns
 
         assert isinstance(partition, Span)
         try:
             if partition.end > partition.start:
                 span = (partition.stream_id, partition.start, partition.end, partition.shard_id)
                 for batch in read_span(self._options, self._selection, *span):
-                    yield batch if self._columns is None else batch.select(self._columns)
+                    yield batch if self._columns is None else with_columns(batch, self._columns)
         except RangelogError as error:
             raise error.with_traceback(None) from None
 
@@ -199,8 +199,8 @@ def _schema(options: Options, *, has_names: bool) -> StructType:
     return StructType([*names, *columns])
 
 
-def _chosen(given: StructType, known: StructType) -> tuple[str, ...] | None:
-    """Return the columns of a schema if they are not all. Raises ConfigInvalid for one that the format does not have."""
+def _chosen(given: StructType, known: StructType) -> Shown | None:
+    """Return the columns of a schema if it is a user's. Raises ConfigInvalid for one that the format does not have."""
     types = {each.name: each.dataType for each in known.fields}
     for each in given.fields:
         if types.get(each.name) != each.dataType:
@@ -209,8 +209,8 @@ def _chosen(given: StructType, known: StructType) -> tuple[str, ...] | None:
                 f"the schema has a column {each.name!r} of type {each.dataType.simpleString()}; choose from {has}, and cast "
                 "what is read"
             )
-    names = tuple(each.name for each in given.fields)
-    return None if names == tuple(types) else names
+    shown, whole = (tuple((each.name, each.nullable) for each in schema.fields) for schema in (given, known))
+    return None if shown == whole else shown
 
 
 def _snapshot(options: Options) -> TopicSnapshot:

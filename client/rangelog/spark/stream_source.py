@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 from rangelog.spark.following import Ends, find_ends, find_start, go_on, plan_batch, record_bytes, until
 from rangelog.spark.offsets import QueryOffsets
-from rangelog.spark.reading import client_for, read_span
+from rangelog.spark.reading import client_for, read_span, with_columns
 from rangelog.spark.stream_options import StreamOptions
 from rangelog.spark.where import parse_where
 from rangelog_core.errors import RangelogError
@@ -47,7 +47,7 @@ class BatchPartition(InputPartition):
 class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of one streaming query. Spark keeps it in a process of the driver, and sends it to the workers as well."""
 
-    def __init__(self, options: StreamOptions, columns: tuple[str, ...] | None = None) -> None:
+    def __init__(self, options: StreamOptions, columns: tuple[tuple[str, bool], ...] | None = None) -> None:
         """Nothing is asked before Spark does. `columns`: those that rows have, if not all."""
         self._options = options
         self._columns = columns
@@ -112,7 +112,7 @@ class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if self._options.has_names:
                     names = pa.repeat(pa.scalar(one.name), batch.num_rows)
                     shown = batch.add_column(0, TOPIC_FIELD if topic else STREAM_FIELD, names)
-                yield shown if self._columns is None else shown.select(self._columns)
+                yield shown if self._columns is None else with_columns(shown, self._columns)
         except RangelogError as error:
             raise error.with_traceback(None) from None
 
