@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 
 from rangelog._topics.cut import Cut
 from rangelog.protocol.reading import ReadPreference
@@ -25,6 +26,8 @@ _KNOWN = (
     "pd", "stream", "topic", "start", "end", "token", "tier_url", "payload", "read_preference", "records_per_partition",
     "bytes_per_partition", "where", "pushdown",
 )  # fmt: skip
+OF_STREAMING = ("startingOffsets", "maxRecordsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss", "streamPattern")
+"""What only `readStream` knows. At `load()` Spark does not say which of the two it is."""
 _OF_TABLE = "option."
 _TABLE_HAS = (
     "provider",
@@ -94,7 +97,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     options = by_lower_name(given)
     for name in options:
         if name not in _KNOWN and name != "path":
-            raise ConfigInvalid(f"unknown option {name!r} for format rangelog: choose from {', '.join(_KNOWN)}")
+            raise unknown_option(name, "for format rangelog", _KNOWN, OF_STREAMING)
     pd = options.get("pd") or os.environ.get("RANGELOG_PD", "")
     if not pd:
         raise ConfigInvalid("no placement driver is given: .option('pd', 'host:port,…') or set RANGELOG_PD")
@@ -128,6 +131,16 @@ def parse_options(given: Mapping[str, str]) -> Options:
         pushdown=flag("pushdown", options.get("pushdown", "false")),
         bytes_per_partition=size("bytes_per_partition", options.get("bytes_per_partition")),
     )
+
+
+def unknown_option(name: str, where: str, known: Sequence[str], of_streaming: Sequence[str] = ()) -> ConfigInvalid:
+    """Return the error of an option that is not known: the one that it is like, else all there are."""
+    by_name = {each.lower(): each for each in (*known, *of_streaming)}
+    like = get_close_matches(name, by_name, n=1, cutoff=0.75)
+    if like:
+        return ConfigInvalid(f"unknown option {name[:100]!r} {where}: did you mean {by_name[like[0]]!r}?")
+    more = f"; for spark.readStream also {', '.join(of_streaming)}" if of_streaming else ""
+    return ConfigInvalid(f"unknown option {name[:100]!r} {where}: choose from {', '.join(known)}{more}")
 
 
 def by_lower_name(given: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rangelog.spark.options import by_lower_name, flag
+from rangelog.spark.options import by_lower_name, flag, unknown_option
 from rangelog_core.errors import ConfigInvalid
 from rangelog_core.ids import check_name
 from rangelog_core.topic_names import parse_topic_name
@@ -50,9 +50,7 @@ def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOpti
     known = [name for name in _KNOWN if name not in _ONLY[not streaming]]
     for name in options:
         if name not in known and name not in _OF_SPARK:
-            raise ConfigInvalid(
-                f"unknown option {name!r} to write with format rangelog: choose from {', '.join(known)}"
-            )
+            raise unknown_option(name, "to write with format rangelog", known)
     pd = options.get("pd") or os.environ.get("RANGELOG_PD", "")
     if not pd:
         raise ConfigInvalid("no placement driver is given: .option('pd', 'host:port,…') or set RANGELOG_PD")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rangelog.spark.options import Options, Position, by_lower_name, flag, number, parse_options, size
+from rangelog.spark.options import OF_STREAMING, Options, Position, by_lower_name, flag, number, parse_options, size
 from rangelog.spark.starting import START_DEFAULT, Starting, parse_starting
 from rangelog_core.errors import ConfigInvalid
 from rangelog_core.ids import check_name
@@ -16,7 +16,7 @@ from rangelog_core.topic_names import parse_topic_name
 _LITERAL = re.compile("[A-Za-z0-9_-]*")
 STREAMS_MAX = 10_000
 TOPICS_MAX = 1_000
-ONLY = ("startingoffsets", "maxrecordspertrigger", "maxbytespertrigger", "failondataloss", "streampattern")
+ONLY = tuple(each.lower() for each in OF_STREAMING)
 """The names that only `readStream` knows, in lower case as Spark has them."""
 
 
