@@ -9,6 +9,7 @@ _TOPICS = "rangelog.spark.following_topics"
 _ADMISSION = "rangelog.spark.admission"
 _DIVIDING = "rangelog.spark.dividing"
 _OFFSETS_TEST = "test_query_offsets.py"
+_FOLLOWING_TEST = "test_following.py"
 
 
 def _stream(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
@@ -41,6 +42,15 @@ SPARK: tuple[Mutant, ...] = (
     _rare("query-of-a-new-stream-late", "a new stream of a pattern is read from its end", _FOLLOWING,
           "        return StreamOffset(end.stream_id, end.first, end.first), 0\n",
           "        return StreamOffset(end.stream_id, end.first, end.offset), 0\n", _OFFSETS_TEST),
+    _rare("query-goes-back", "an end that a silent replica made lower is gone back to: records come twice", _FOLLOWING,
+          "offset=max(begun, min(each.offset, target.streams[name].offset))",
+          "offset=min(each.offset, target.streams[name].offset)", _OFFSETS_TEST),
+    _rare("query-begins-beyond", "a query that is to begin beyond the end leaves out what comes up to there", _FOLLOWING,
+          "        if at > end.offset:\n", "        if False:\n", _FOLLOWING_TEST),
+    _rare("query-stays-with-the-deleted", "a planned micro-batch of a stream that is gone is never done", _FOLLOWING,
+          "            if _may_go(options):\n                continue\n", "", _FOLLOWING_TEST),
+    _rare("query-reads-sinks", "a pattern reads what sinks keep for themselves", _FOLLOWING,
+          " and not name.startswith(SINK_STREAMS)", "", _FOLLOWING_TEST),
     _topic("query-topic-to-now", "a micro-batch of a topic that is run again ends where its shards end by then", _TOPICS,
            "    for shard_id, (low, high) in graph.between(low_cut, end.offsets).items():\n",
            "    end = await client.topics.cut_in(known, 'tail')\n"

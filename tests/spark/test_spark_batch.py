@@ -133,6 +133,32 @@ def test_without_payload(read: Any, mixed: Any) -> None:
     assert [offset for offset, _ in frame.orderBy("offset").collect()] == list(range(COUNT))
 
 
+def test_a_schema_names_the_columns(spark: SparkSession, cluster: Cluster, mixed: Any) -> None:
+    """In its order; what the format does not have is refused."""
+    source = spark.read.format("rangelog").option("pd", cluster.connect_string)
+    frame = source.schema("value BINARY, offset LONG").load("mixed")
+    assert frame.columns == ["value", "offset"]
+    assert sorted((row.offset, bytes(row.value)) for row in frame.collect()) == [
+        (offset, value) for offset, _, _, value, _ in mixed.rows
+    ]
+    for schema in ("value STRING", "val BINARY"):
+        with pytest.raises(
+            Exception, match=r"ConfigInvalid: the schema has a column 'val\w*' of type .* value binary,"
+        ):
+            source.schema(schema).load("mixed").count()
+
+
+def test_a_table_by_sql(spark: SparkSession, cluster: Cluster, streams: Any) -> None:
+    """It is read and inserted into as the stream that it names."""
+    streams.fill("in-a-table", 10)
+    spark.sql(f"CREATE TABLE in_sql USING rangelog OPTIONS (pd '{cluster.connect_string}', stream 'in-a-table')")
+    try:
+        spark.sql("INSERT INTO in_sql SELECT * FROM in_sql WHERE offset < 3")
+        assert spark.sql("SELECT count(*), max(offset) FROM in_sql").collect()[0][:] == (13, 12)
+    finally:
+        spark.sql("DROP TABLE in_sql")
+
+
 def test_an_empty_stream(read: Any, streams: Any) -> None:
     """A stream that nobody has written to is an empty table."""
     streams.client.create_stream("empty")

@@ -33,6 +33,8 @@ class Queries:
     def __init__(self, spark: SparkSession, cluster: Cluster, folder: Path) -> None:
         self.spark, self.cluster, self.folder = spark, cluster, folder
         self.batches: list[list[tuple[Any, ...]]] = []
+        self.backlogs: list[dict[str, int]] = []
+        """Of the last run: what each micro-batch left, by its progress."""
 
     def load(self, **options: Any) -> DataFrame:
         """The streaming data frame."""
@@ -55,6 +57,8 @@ class Queries:
         self.batches.clear()
         query = self.start(frame, *columns, **more)
         assert query.awaitTermination(ENDS_S), "the query does not end"
+        latest = [each["sources"][0]["latestOffset"] for each in query.recentProgress]
+        self.backlogs = [json.loads(each)["backlog"] for each in latest]
         return self.rows
 
     @property
@@ -97,6 +101,7 @@ def test_a_stream_in_bounded_batches_over_restarts(client: rangelog.sync.Client,
     frame = queries.load(stream="steady", maxRecordsPerTrigger="1500")
     rows = queries.run(frame, "offset", "unix_millis(timestamp)", "key", "value")
     assert [len(batch) for batch in queries.batches] == [1_500, 1_500, 1_500, 500]
+    assert queries.backlogs[:4] == [{"steady": 3_500}, {"steady": 2_000}, {"steady": 500}, {"steady": 0}]
     assert sorted(rows) == [(n, START_MS + 1_000 * n, b"key-%d" % (n % 7), b"%d" % n) for n in range(5_000)]
     append(client, "steady", range(5_000, 7_000))
     rows = queries.run(queries.load(stream="steady"), "offset", "value")

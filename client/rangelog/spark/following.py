@@ -1,15 +1,17 @@
 """A streaming query on a cluster: where it begins, how far its next micro-batch goes, and the spans of that batch.
 
-What holds: every offset that is told was acked, so the rows between two of them are the same whenever they are read. Streams
-and topics are what their ids say: one that was deleted is an error, also if its name is in use again, and never another's rows.
-New shards, new streams of a pattern and names that are added to a query's list are followed
-from their beginnings. What was trimmed unread is an error, or is counted.
+What holds: every offset that is told was acked, so the rows between two of them are the same whenever they are read, and no
+micro-batch ends before it begins, however little the replicas say. Streams and topics are what their ids say: one that was
+deleted is an error, also if its name is in use again, and never another's rows. New shards, new streams of a pattern and names
+that are added to a query's list are followed from their beginnings; the streams that sinks keep for themselves match no
+pattern. What was trimmed unread is an error, or is counted.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from rangelog._client import Client
@@ -30,10 +32,12 @@ from rangelog.spark.following_topics import (
 )
 from rangelog.spark.offsets import QueryOffsets, StreamOffset
 from rangelog.spark.planning import limits_of, offset_of
-from rangelog.spark.stream_options import StreamOptions
+from rangelog.spark.sink_options import SINK_STREAMS
+from rangelog.spark.starting import OPTION
+from rangelog.spark.stream_options import StreamOptions, literal_prefix
 from rangelog.spark.topic_planning import for_all
 from rangelog.spark.where import parse_where
-from rangelog_core.errors import InvalidArgument, OffsetTrimmed, StreamNotFound
+from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, OffsetTrimmed, StreamNotFound, Unavailable
 from rangelog_core.limits import OFFSET_MAX
 
 
@@ -47,6 +51,14 @@ class Ends(NamedTuple):
     def offsets(self) -> QueryOffsets:
         """Return the offsets of a query that has read all of it."""
         return QueryOffsets(self.streams, {name: each.tail for name, each in self.topics.items()})
+
+    def backlog(self, at: QueryOffsets) -> dict[str, int]:
+        """Return how many records lie between a query's offsets and these ends, by name."""
+        found = {
+            name: max(0, end.offset - (at.streams[name].offset if name in at.streams else end.first))
+            for name, end in self.streams.items()
+        }
+        return found | {name: self.topics[name].waiting(cut) for name, cut in at.topics.items() if name in self.topics}
 
 
 async def find_ends(client: Client, options: StreamOptions, *, needs_heads: bool = False) -> Ends:
@@ -76,6 +88,8 @@ async def find_start(client: Client, options: StreamOptions) -> QueryOffsets:
     for name, end in ends.streams.items():
         start = options.start_of(name)
         at = await offset_of(client, options.read, name, end.stream_id, start, end.first, end.offset)
+        if at > end.offset:
+            await _check_acked(client, name, end.stream_id, at)
         streams[name] = StreamOffset(end.stream_id, at, at)
     topics = {
         name: await find_topic_start(client, name, end, options.start_of(name)) for name, end in ends.topics.items()
@@ -108,17 +122,22 @@ def go_on(options: StreamOptions, start: QueryOffsets, ends: Ends, budget: int |
     return QueryOffsets(streams, topics, skipped)
 
 
-def until(ends: Ends, offsets: QueryOffsets, target: QueryOffsets) -> QueryOffsets:
-    """Return offsets that are not beyond a target."""
-    streams = {
-        name: StreamOffset(each.stream_id, each.first, min(each.offset, target.streams[name].offset))
-        for name, each in offsets.streams.items()
-        if name in target.streams
-    }
-    topics = {
-        name: Cut(each.topic_id, ends.topics[name].graph.earlier(each.offsets, target.topics[name].offsets))
-        for name, each in offsets.topics.items()
-    }
+def until(ends: Ends, start: QueryOffsets, offsets: QueryOffsets, target: QueryOffsets) -> QueryOffsets:
+    """Return offsets that are not beyond a target, but where the query began behind it.
+
+    It may have: with a silent replica the end that a target was made of is lower than one that was told before.
+    """
+    streams = {}
+    for name, each in offsets.streams.items():
+        if name in target.streams:
+            begun = start.streams[name].offset if name in start.streams else 0
+            streams[name] = replace(each, offset=max(begun, min(each.offset, target.streams[name].offset)))
+    topics = {}
+    for name, cut in offsets.topics.items():
+        graph = ends.topics[name].graph
+        reached = graph.earlier(cut.offsets, target.topics[name].offsets)
+        begun_cut = start.topics.get(name)
+        topics[name] = Cut(cut.topic_id, reached if begun_cut is None else graph.later(reached, begun_cut.offsets))
     return QueryOffsets(streams, topics, offsets.skipped)
 
 
@@ -146,11 +165,17 @@ async def plan_batch(client: Client, options: StreamOptions, start: QueryOffsets
     spans: list[BatchSpan] = []
     for name, to in end.streams.items():
         at = start.streams.get(name)
+        at = None if at is not None and at.stream_id != to.stream_id else at
         low = to.first if at is None else at.offset
         if low >= to.offset:
             continue
         view = StreamView(client.metadata, name, stream_id=to.stream_id, connections=client.connections)
-        await view.refresh(low)
+        try:
+            await view.refresh(low)
+        except StreamNotFound:
+            if _may_go(options):
+                continue
+            raise
         first = view.stream.trim_offset
         if low < first and options.fails_on_loss:
             raise _lost(f"stream {name!r}", low, first)
@@ -165,22 +190,43 @@ async def plan_batch(client: Client, options: StreamOptions, start: QueryOffsets
 # ---- inside
 
 
+async def _check_acked(client: Client, name: str, stream_id: int, offset: int) -> None:
+    """Raise OffsetOutOfRange, or Unavailable, for an offset that a user has given and that lies beyond the end."""
+    view = StreamView(client.metadata, name, stream_id=stream_id, connections=client.connections)
+    proved = await confirmed_end(view, client.connections)
+    if offset <= proved.offset:
+        return
+    if not proved.exact:
+        raise Unavailable(f"offset {offset}: too few replicas answer to decide whether it was written; try again")
+    raise OffsetOutOfRange(
+        f"{OPTION}: offset {offset} is beyond the end of stream {name!r}, which ends at {proved.offset}",
+        offset=proved.offset,
+    )
+
+
 async def _names(client: Client, options: StreamOptions) -> list[str]:
-    if options.pattern:
-        pattern = re.compile(options.pattern)
-        return sorted([each.name async for each in client.list_streams() if pattern.fullmatch(each.name)])
-    return list(options.streams)
+    if not options.pattern:
+        return list(options.streams)
+    pattern = re.compile(options.pattern)
+    listed = [each.name async for each in client.list_streams(literal_prefix(options.pattern))]
+    return sorted(name for name in listed if pattern.fullmatch(name) and not name.startswith(SINK_STREAMS))
+
+
+def _may_go(options: StreamOptions) -> bool:
+    """Whether a stream that the query has read may be deleted: it is then left out."""
+    return bool(options.pattern) and not options.fails_on_loss
 
 
 def _begin(
     options: StreamOptions, name: str, known: StreamOffset | None, end: StreamOffset
 ) -> tuple[StreamOffset, int]:
     """Return where a micro-batch begins with a stream, and how many records before it were trimmed unread."""
-    if known is None:
+    if known is None or (_may_go(options) and known.stream_id != end.stream_id):
         return StreamOffset(end.stream_id, end.first, end.first), 0
     if known.stream_id != end.stream_id:
+        way_out = ", or set failOnDataLoss=false to go on" if options.pattern else ""
         raise StreamNotFound(
-            f"stream {name!r} of the checkpoint was deleted, and its name is another stream's: start a new query"
+            f"stream {name!r} of the checkpoint was deleted, and its name is another stream's: start a new query{way_out}"
         )
     if known.offset >= end.first:
         return known, 0
@@ -191,7 +237,7 @@ def _begin(
 
 def _check_all_there(options: StreamOptions, start: QueryOffsets, ends: Ends) -> None:
     gone = [name for name in start.streams if name not in ends.streams]
-    if gone and options.pattern and options.fails_on_loss:
+    if gone and options.pattern and not _may_go(options):
         raise StreamNotFound(
             f"stream {gone[0]!r}, which the query reads, was deleted: set failOnDataLoss=false to go on"
         )

@@ -13,7 +13,6 @@ from rangelog._client import Client
 from rangelog._topics.cut import Cut
 from rangelog._topics.shard_graph import ShardGraph
 from rangelog._topics.topic_calls import by_id, by_name
-from rangelog._topics.topics import check_topic_of
 from rangelog._topics.watches import TopicShards
 from rangelog.spark.admission import advance
 from rangelog.spark.dividing import divide
@@ -21,7 +20,7 @@ from rangelog.spark.options import Position
 from rangelog.spark.planning import limits_of
 from rangelog.spark.reading import errors_of_shard
 from rangelog.spark.stream_options import StreamOptions
-from rangelog.spark.topic_planning import shard_map, view_of
+from rangelog.spark.topic_planning import check_given_cut, shard_map, view_of
 from rangelog.spark.where import parse_where
 from rangelog_core.errors import OffsetTrimmed
 from rangelog_core.topic_names import parse_topic_name
@@ -67,10 +66,9 @@ async def find_topic_end(client: Client, name: str, *, needs_head: bool) -> Topi
 
 
 async def find_topic_start(client: Client, name: str, end: TopicEnd, position: Position) -> Cut:
-    """Return where a new query begins with a topic. Raises InvalidArgument, OffsetOutOfRange and those of a bad cut."""
+    """Return where a new query begins with a topic. Raises as `check_given_cut`."""
     if isinstance(position, Cut):
-        check_topic_of(position, name, end.known)
-        end.graph.check_cut(position.offsets)
+        await check_given_cut(client, name, end.known, end.graph, position)
         return position
     if isinstance(position, datetime):
         return await client.topics.cut_in(end.known, position)

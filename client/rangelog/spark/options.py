@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 
 from rangelog._topics.cut import Cut
 from rangelog.protocol.reading import ReadPreference
 from rangelog.spark.where import parse_where
+from rangelog.tier.opening import store_location
 from rangelog_core.errors import ConfigInvalid, InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.limits import MIB
@@ -24,6 +26,21 @@ _KNOWN = (
     "pd", "stream", "topic", "start", "end", "token", "tier_url", "payload", "read_preference", "records_per_partition",
     "bytes_per_partition", "where", "pushdown",
 )  # fmt: skip
+OF_STREAMING = ("startingOffsets", "maxRecordsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss", "streamPattern")
+"""What only `readStream` knows. At `load()` Spark does not say which of the two it is."""
+_OF_TABLE = "option."
+_TABLE_HAS = (
+    "provider",
+    "owner",
+    "comment",
+    "location",
+    "external",
+    "is_managed_location",
+    "collation",
+    "table_type",
+    "path",
+)
+"""Spark gives the options of a table twice, once with a prefix, and beside them these."""
 _AGO = re.compile(r"-([0-9]{1,9})(ms|s|m|h|d)")
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?")
@@ -77,10 +94,10 @@ def parse_options(given: Mapping[str, str]) -> Options:
     Raises ConfigInvalid, which names the option; InvalidArgument for a bad name; UnsupportedVersion for a cut's text of a later
     version.
     """
-    options = {name.lower(): value for name, value in given.items()}
+    options = by_lower_name(given)
     for name in options:
         if name not in _KNOWN and name != "path":
-            raise ConfigInvalid(f"unknown option {name!r} for format rangelog: choose from {', '.join(_KNOWN)}")
+            raise unknown_option(name, "for format rangelog", _KNOWN, OF_STREAMING)
     pd = options.get("pd") or os.environ.get("RANGELOG_PD", "")
     if not pd:
         raise ConfigInvalid("no placement driver is given: .option('pd', 'host:port,…') or set RANGELOG_PD")
@@ -95,6 +112,9 @@ def parse_options(given: Mapping[str, str]) -> Options:
     now = datetime.now(UTC)
     where = options.get("where", "")
     parse_where(where, of_topic=bool(topic))
+    tier_url = options.get("tier_url")
+    if tier_url is not None:
+        store_location(tier_url)
     preference = options.get("read_preference", "hot_first")
     return Options(
         pd=pd,
@@ -103,7 +123,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         start=position("start", options.get("start", "earliest"), "earliest", now, of_topic=bool(topic)),
         end=position("end", options.get("end", "latest"), "latest", now, of_topic=bool(topic)),
         token=options.get("token"),
-        tier_url=options.get("tier_url"),
+        tier_url=tier_url,
         payload=flag("payload", options.get("payload", "true")),
         read_preference=ReadPreference.parse(preference).value,
         records_per_partition=number("records_per_partition", options.get("records_per_partition")),
@@ -111,6 +131,26 @@ def parse_options(given: Mapping[str, str]) -> Options:
         pushdown=flag("pushdown", options.get("pushdown", "false")),
         bytes_per_partition=size("bytes_per_partition", options.get("bytes_per_partition")),
     )
+
+
+def unknown_option(name: str, where: str, known: Sequence[str], of_streaming: Sequence[str] = ()) -> ConfigInvalid:
+    """Return the error of an option that is not known: the one that it is like, else all there are."""
+    by_name = {each.lower(): each for each in (*known, *of_streaming)}
+    like = get_close_matches(name, by_name, n=1, cutoff=0.75)
+    if like:
+        return ConfigInvalid(f"unknown option {name[:100]!r} {where}: did you mean {by_name[like[0]]!r}?")
+    more = f"; for spark.readStream also {', '.join(of_streaming)}" if of_streaming else ""
+    return ConfigInvalid(f"unknown option {name[:100]!r} {where}: choose from {', '.join(known)}{more}")
+
+
+def by_lower_name(given: Mapping[str, str]) -> dict[str, str]:
+    """Return options by their names in lower case; of a table that SQL made without what Spark keeps of it."""
+    found = {name.lower(): value for name, value in given.items()}
+    of_table = {name.removeprefix(_OF_TABLE): value for name, value in found.items() if name.startswith(_OF_TABLE)}
+    if not of_table:
+        return found
+    plain = {name: value for name, value in found.items() if not name.startswith(_OF_TABLE) and name not in _TABLE_HAS}
+    return of_table | plain
 
 
 def position(name: str, text: str, word: str, now: datetime, *, of_topic: bool) -> Position:

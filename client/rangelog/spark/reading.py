@@ -157,6 +157,12 @@ def _emit(gathered: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from table.to_batches(max_chunksize=max(1, fits))
 
 
+def with_columns(batch: pa.RecordBatch, columns: Sequence[tuple[str, bool]]) -> pa.RecordBatch:
+    """Return some columns of a batch, by name and whether they may be null: Spark refuses a batch that differs in that."""
+    fields = [batch.schema.field(name).with_nullable(nullable) for name, nullable in columns]
+    return pa.RecordBatch.from_arrays([batch.column(name) for name, _ in columns], schema=pa.schema(fields))
+
+
 def arrow_schema(*, payload: bool) -> pa.Schema:
     """Return the schema of the batches of `read_span`, of a stream."""
     return SCHEMA if payload else pa.schema([SCHEMA.field("offset"), SCHEMA.field("timestamp")])

@@ -31,7 +31,7 @@ from rangelog._sink.committer import SinkCommitter, to_stream, to_topic
 from rangelog._sink.staging import Output, TaskStaging
 from rangelog.spark.encoding import Encoder, check_schema
 from rangelog.spark.reading import client_of
-from rangelog.spark.sink_options import SinkOptions
+from rangelog.spark.sink_options import SINK_STREAMS, SinkOptions
 from rangelog_core.batch import CODEC_NONE, CODEC_ZSTD
 from rangelog_core.errors import (
     ConfigInvalid,
@@ -74,7 +74,7 @@ class _Sink:
     def name(self, query: str) -> str:
         """What the streams of a query's, or a write's, sink are named after."""
         kind = "topic" if self.options.topic else "stream"
-        return f"spark-sink-{kind}-{self.target_id}-{hashlib.sha256(query.encode()).hexdigest()[:16]}"
+        return f"{SINK_STREAMS}{kind}-{self.target_id}-{hashlib.sha256(query.encode()).hexdigest()[:16]}"
 
     def write(self, iterator: Iterator[pa.RecordBatch], query: str) -> TaskOutput:
         """Encode and stage what one attempt of a task has."""

@@ -7,11 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rangelog.spark.options import flag
+from rangelog.spark.options import by_lower_name, flag, unknown_option
 from rangelog_core.errors import ConfigInvalid
 from rangelog_core.ids import check_name
 from rangelog_core.topic_names import parse_topic_name
 
+SINK_STREAMS = "spark-sink-"
+"""What the names of the streams begin with that a sink keeps for itself: its decisions, and what tasks have staged."""
 _KNOWN = ("pd", "stream", "topic", "token", "write_id", "check_repeats")
 _ONLY = {True: ("check_repeats",), False: ("write_id",)}
 """What only a streaming query has, and only a write."""
@@ -44,13 +46,11 @@ class SinkOptions:
 
 def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Return the options of these strings. Raises ConfigInvalid, which names the option; InvalidArgument for a bad name."""
-    options = {name.lower(): value for name, value in given.items()}
+    options = by_lower_name(given)
     known = [name for name in _KNOWN if name not in _ONLY[not streaming]]
     for name in options:
         if name not in known and name not in _OF_SPARK:
-            raise ConfigInvalid(
-                f"unknown option {name!r} to write with format rangelog: choose from {', '.join(known)}"
-            )
+            raise unknown_option(name, "to write with format rangelog", known)
     pd = options.get("pd") or os.environ.get("RANGELOG_PD", "")
     if not pd:
         raise ConfigInvalid("no placement driver is given: .option('pd', 'host:port,…') or set RANGELOG_PD")

@@ -1,8 +1,9 @@
 """The batch data source: `spark.read.format("rangelog").option("pd", …).option("stream", …).load()`, or with "topic".
 
 Columns: offset bigint, timestamp timestamp, key binary, value binary, headers map<string, binary>; with payload=false only
-the first two. A topic has the column shard bigint before them. One input partition per range, or per `records_per_partition`
-records or `bytes_per_partition` bytes of one; of a topic per shard and range. Rows of one partition are in order of offset.
+the first two. A topic has the column shard bigint before them. A schema that the user gives names some of them; the others do
+not leave the Python process. One input partition per range, or per `records_per_partition` records or `bytes_per_partition`
+bytes of one; of a topic per shard and range. Rows of one partition are in order of offset.
 
 Conditions on offset, timestamp, key and shard are applied here if they are in the option `where`, or if Spark pushes them and
 the option `pushdown` says that they may be taken: what no row group and no replica has of such rows is not read.
@@ -32,7 +33,7 @@ from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructF
 
 from rangelog.spark.options import Options, parse_options
 from rangelog.spark.sink_options import parse_sink_options
-from rangelog.spark.stream_options import is_for_streaming, parse_stream_options
+from rangelog.spark.stream_options import check_not_streaming, is_for_streaming, parse_stream_options
 from rangelog.spark.where import parse_where
 from rangelog_core.errors import ConfigInvalid, RangelogError, Unavailable
 
@@ -46,6 +47,8 @@ _COLUMNS = [
     StructField("value", BinaryType(), nullable=False),
     StructField("headers", MapType(StringType(), BinaryType(), valueContainsNull=True), nullable=False),
 ]
+Shown = tuple[tuple[str, bool], ...]
+"""Names of columns, and whether the schema lets them be null."""
 _SHARD = StructField("shard", LongType(), nullable=False)
 _STREAM = StructField("stream", StringType(), nullable=False)
 _TOPIC = StructField("topic", StringType(), nullable=False)
@@ -64,9 +67,10 @@ class Span(InputPartition):
 class RangelogReader(DataSourceReader):
     """The reader of one read. Spark sends it from the driver to the workers, so it holds plain values only."""
 
-    def __init__(self, options: Options, snapshot: TopicSnapshot | None = None) -> None:
-        """`snapshot`: of a topic."""
+    def __init__(self, options: Options, snapshot: TopicSnapshot | None = None, columns: Shown | None = None) -> None:
+        """`snapshot`: of a topic. `columns`: those that rows have, if not all."""
         self._options = options
+        self._columns = columns
         self._snapshot = snapshot
         self._selection = parse_where(options.where, of_topic=snapshot is not None)
 
@@ -92,13 +96,14 @@ class RangelogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield one span as Arrow RecordBatches."""
-        from rangelog.spark.reading import read_span
+        from rangelog.spark.reading import read_span, with_columns
 
         assert isinstance(partition, Span)
         try:
             if partition.end > partition.start:
                 span = (partition.stream_id, partition.start, partition.end, partition.shard_id)
-                yield from read_span(self._options, self._selection, *span)
+                for batch in read_span(self._options, self._selection, *span):
+                    yield batch if self._columns is None else with_columns(batch, self._columns)
         except RangelogError as error:
             raise error.with_traceback(None) from None
 
@@ -132,10 +137,7 @@ class RangelogSource(DataSource):
             options, has_names = self._begin_read()
         except RangelogError as error:
             raise error.with_traceback(None) from None
-        columns = _COLUMNS if options.payload else _COLUMNS[:2]
-        columns = [_SHARD, *columns] if options.topic else columns
-        names = [_TOPIC if options.topic else _STREAM] if has_names else []
-        return StructType([*names, *columns])
+        return _schema(options, has_names=has_names)
 
     def _begin_read(self) -> tuple[Options, bool]:
         """Return the options, and whether rows say of which stream they are."""
@@ -150,23 +152,22 @@ class RangelogSource(DataSource):
         return self._read
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader for the given options."""
-        if is_for_streaming(self._given):
-            raise ConfigInvalid(
-                f"some of these options are for spark.readStream only: {', '.join(sorted(self._given))}"
-            )
+        """Return the reader for the given options. `schema`: the one above, or what a user has given in its place."""
         try:
+            check_not_streaming(self._given)
             options, _ = self._begin_read()
+            columns = _chosen(schema, _schema(options, has_names=False))
         except RangelogError as error:
             raise error.with_traceback(None) from None
-        return (FilteringReader if options.pushdown else RangelogReader)(options, self._snapshot)
+        return (FilteringReader if options.pushdown else RangelogReader)(options, self._snapshot, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
         from rangelog.spark.stream_source import RangelogStreamReader
 
         try:
-            return RangelogStreamReader(parse_stream_options(self._given))
+            options = parse_stream_options(self._given)
+            return RangelogStreamReader(options, _chosen(schema, _schema(options.read, has_names=options.has_names)))
         except RangelogError as error:
             raise error.with_traceback(None) from None
 
@@ -189,6 +190,27 @@ class RangelogSource(DataSource):
             return StreamSink(error)
         except RangelogError as error:
             raise error.with_traceback(None) from None
+
+
+def _schema(options: Options, *, has_names: bool) -> StructType:
+    columns = _COLUMNS if options.payload else _COLUMNS[:2]
+    columns = [_SHARD, *columns] if options.topic else columns
+    names = [_TOPIC if options.topic else _STREAM] if has_names else []
+    return StructType([*names, *columns])
+
+
+def _chosen(given: StructType, known: StructType) -> Shown | None:
+    """Return the columns of a schema if it is a user's. Raises ConfigInvalid for one that the format does not have."""
+    types = {each.name: each.dataType for each in known.fields}
+    for each in given.fields:
+        if types.get(each.name) != each.dataType:
+            has = ", ".join(f"{name} {kind.simpleString()}" for name, kind in types.items())
+            raise ConfigInvalid(
+                f"the schema has a column {each.name!r} of type {each.dataType.simpleString()}; choose from {has}, and cast "
+                "what is read"
+            )
+    shown, whole = (tuple((each.name, each.nullable) for each in schema.fields) for schema in (given, known))
+    return None if shown == whole else shown
 
 
 def _snapshot(options: Options) -> TopicSnapshot:

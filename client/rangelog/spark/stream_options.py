@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rangelog.spark.options import Options, Position, flag, number, parse_options, size
+from rangelog.spark.options import OF_STREAMING, Options, Position, by_lower_name, flag, number, parse_options, size
 from rangelog.spark.starting import START_DEFAULT, Starting, parse_starting
 from rangelog_core.errors import ConfigInvalid
 from rangelog_core.ids import check_name
 from rangelog_core.topic_names import parse_topic_name
 
+_LITERAL = re.compile("[A-Za-z0-9_-]*")
 STREAMS_MAX = 10_000
 TOPICS_MAX = 1_000
-ONLY = ("startingoffsets", "maxrecordspertrigger", "maxbytespertrigger", "failondataloss", "streampattern")
+ONLY = tuple(each.lower() for each in OF_STREAMING)
 """The names that only `readStream` knows, in lower case as Spark has them."""
 
 
@@ -56,14 +57,19 @@ class StreamOptions:
 
 def is_for_streaming(given: Mapping[str, str]) -> bool:
     """Whether some options have a meaning for `readStream` only."""
-    options = {name.lower(): value for name, value in given.items()}
-    several = any("," in options.get(name, "") for name in ("stream", "path", "topic"))
-    return several or any(name in options for name in ONLY)
+    return bool(_of_streaming(given))
+
+
+def check_not_streaming(given: Mapping[str, str]) -> None:
+    """Raise ConfigInvalid, which names them, if some options have a meaning for `readStream` only."""
+    found = _of_streaming(given)
+    if found:
+        raise ConfigInvalid(f"for spark.readStream only: {', '.join(found)}; spark.read reads one stream or topic")
 
 
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     """Return the options of these strings. Raises as `parse_options`."""
-    options = {name.lower(): value for name, value in given.items()}
+    options = by_lower_name(given)
     for name in ("start", "end", "pushdown"):
         if name in options:
             raise ConfigInvalid(f"option {name} is for spark.read; a streaming query begins at startingOffsets")
@@ -95,6 +101,27 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
         bytes_per_trigger=None if size_text is None else size("maxBytesPerTrigger", size_text),
         fails_on_loss=flag("failOnDataLoss", options.get("failondataloss", "true")),
     )
+
+
+def literal_prefix(pattern: str) -> str:
+    """Return what every name begins with that a regular expression matches as a whole, so that no others are listed; or "".
+
+    Example:
+        >>> literal_prefix("clicks-[0-9]+"), literal_prefix("a|b")
+        ('clicks-', '')
+    """
+    literal = _LITERAL.match(pattern)
+    assert literal is not None
+    text, following = literal[0], pattern[literal.end() : literal.end() + 1]
+    if "|" in pattern:
+        return ""
+    return text[:-1] if following and following in "*?{" else text
+
+
+def _of_streaming(given: Mapping[str, str]) -> list[str]:
+    options = by_lower_name(given)
+    several = [f"several names in {name}" for name in ("stream", "path", "topic") if "," in options.get(name, "")]
+    return several + [f"option {name}" for name in ONLY if name in options]
 
 
 def _split(text: str) -> tuple[str, ...]:

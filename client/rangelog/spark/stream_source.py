@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 from rangelog.spark.following import Ends, find_ends, find_start, go_on, plan_batch, record_bytes, until
 from rangelog.spark.offsets import QueryOffsets
-from rangelog.spark.reading import client_for, read_span
+from rangelog.spark.reading import client_for, read_span, with_columns
 from rangelog.spark.stream_options import StreamOptions
 from rangelog.spark.where import parse_where
 from rangelog_core.errors import RangelogError
@@ -47,11 +47,12 @@ class BatchPartition(InputPartition):
 class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of one streaming query. Spark keeps it in a process of the driver, and sends it to the workers as well."""
 
-    def __init__(self, options: StreamOptions) -> None:
-        """Nothing is asked before Spark does."""
+    def __init__(self, options: StreamOptions, columns: tuple[tuple[str, bool], ...] | None = None) -> None:
+        """Nothing is asked before Spark does. `columns`: those that rows have, if not all."""
         self._options = options
+        self._columns = columns
         self._target: QueryOffsets | None = None
-        self._ends: Ends | None = None
+        self._latest: dict[str, Any] | None = None
         """What `latestOffset` found last."""
 
     def initialOffset(self) -> dict[str, Any]:
@@ -70,22 +71,22 @@ class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return how far the next micro-batch goes; `start` itself if there is nothing new."""
         begun = self._parsed(start)
         ends: Ends = self._run(lambda client: find_ends(client, self._options, needs_heads=True))
-        self._ends = ends
         budget = None if isinstance(limit, ReadAllAvailable) else self._budget(ends)
         try:
             reached = go_on(self._options, begun, ends, budget)
         except RangelogError as error:
             raise error.with_traceback(None) from None
         if self._target is not None:
-            reached = until(ends, reached, self._target)
+            reached = until(ends, begun, reached, self._target)
+        self._latest = {**ends.offsets().to_dict(), "backlog": ends.backlog(reached)}
         return reached.to_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the ends that `latestOffset` found: what lies between them and the query's offset is its backlog.
+        """Return the ends that `latestOffset` found, and `backlog`: by name, the records that this micro-batch leaves.
 
         Spark asks right behind it. None: it was not asked yet, and the progress names no end.
         """
-        return None if self._ends is None else self._ends.offsets().to_dict()
+        return self._latest
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read no further than what is acked now."""
@@ -107,11 +108,11 @@ class RangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         selection = parse_where(read.where, of_topic=bool(read.topic))
         try:
             for batch in read_span(read, selection, one.stream_id, one.start, one.end, one.shard_id):
+                shown = batch
                 if self._options.has_names:
                     names = pa.repeat(pa.scalar(one.name), batch.num_rows)
-                    yield batch.add_column(0, TOPIC_FIELD if topic else STREAM_FIELD, names)
-                else:
-                    yield batch
+                    shown = batch.add_column(0, TOPIC_FIELD if topic else STREAM_FIELD, names)
+                yield shown if self._columns is None else with_columns(shown, self._columns)
         except RangelogError as error:
             raise error.with_traceback(None) from None
 

@@ -33,6 +33,7 @@ from rangelog_core.topic_names import parse_topic_name
 from rangelog_proto.v1 import topic_pb2 as pb
 
 _T = TypeVar("_T")
+_NO_TOPIC = "no topic {!r}: `pdctl topic list` shows what there is"
 _PLACES: dict[str, CutPlace] = {"earliest": "head", "latest": "tail"}
 
 
@@ -112,7 +113,7 @@ async def shard_map(client: Client, topic: str, reference: pb.TopicReference) ->
     try:
         listed = await TopicCalls(client.metadata.pd).shards(reference, pb.SHARD_SELECTION_ALL)
     except TopicNotFound:
-        raise TopicNotFound(f"topic {topic!r} was deleted" if reference.topic_id else f"no topic {topic!r}") from None
+        raise TopicNotFound(f"topic {topic!r} was deleted" if reference.topic_id else _NO_TOPIC.format(topic)) from None
     if listed.topic.state == pb.TOPIC_STATE_DELETING:
         raise TopicNotFound(f"topic {topic!r} was deleted")
     check_kind(listed.topic, pb.TOPIC_KIND_RECORDS)
@@ -124,11 +125,19 @@ async def _cut(client: Client, topic: str, known: TopicShards, graph: ShardGraph
     if not isinstance(position, Cut):
         place = position if isinstance(position, datetime) else _PLACES[cast(str, position)]
         return await client.topics.cut_in(known, place)
-    check_topic_of(position, topic, known)
-    graph.check_cut(position.offsets)
-    shards = [(known.shards[each], offset) for each, offset in position.offsets.items()]
-    await for_all(partial(_check_acked, client, topic), shards)
+    await check_given_cut(client, topic, known, graph, position)
     return position
+
+
+async def check_given_cut(client: Client, topic: str, known: TopicShards, graph: ShardGraph, cut: Cut) -> None:
+    """Check a cut that a user has given: all records before it were acked.
+
+    Raises InvalidArgument and those of a bad cut, OffsetOutOfRange, Unavailable.
+    """
+    check_topic_of(cut, topic, known)
+    graph.check_cut(cut.offsets)
+    shards = [(known.shards[each], offset) for each, offset in cut.offsets.items()]
+    await for_all(partial(_check_acked, client, topic), shards)
 
 
 async def _check_acked(client: Client, topic: str, shard: ShardInfo, offset: int) -> None:

@@ -98,9 +98,25 @@ def test_how_far_a_batch_goes() -> None:
     ends = Ends({"a": at(1, 0, 110), "b": at(2, 0, 300)}, {})
     assert go_on(options(), start, ends, None).streams == {"a": at(1, 0, 110), "b": at(2, 0, 300)}
     assert go_on(options(), start, ends, 100).streams == {"a": at(1, 0, 35), "b": at(2, 0, 75)}
-    assert until(ends, go_on(options(), start, ends, None), QueryOffsets({"a": at(1, 0, 50), "b": at(2, 0, 300)})) == (
-        QueryOffsets({"a": at(1, 0, 50), "b": at(2, 0, 300)})
-    )
+    target = QueryOffsets({"a": at(1, 0, 50), "b": at(2, 0, 300)})
+    assert until(ends, start, go_on(options(), start, ends, None), target) == target
+
+
+def test_a_target_that_is_behind_the_query() -> None:
+    """Found while a replica was silent: the query stays where it is, else records would come twice."""
+    start = QueryOffsets({"a": at(1, 0, 60), "b": at(2, 0, 0)}, {})
+    ends = Ends({"a": at(1, 0, 110), "b": at(2, 0, 300)}, {})
+    target = QueryOffsets({"a": at(1, 0, 50), "b": at(2, 0, 300)})
+    assert until(ends, start, go_on(options(), start, ends, None), target).streams == {
+        "a": at(1, 0, 60),
+        "b": at(2, 0, 300),
+    }
+    behind = QueryOffsets(topics={"default/t": Cut(1, {1: 10, 2: 5})})
+    topics = Ends({}, {"default/t": topic_end(1, {1: 30, 2: 30}, {0: 0})})
+    for target_cut in ({0: 90}, {1: 7, 2: 8}):
+        target = QueryOffsets(topics={"default/t": Cut(1, target_cut)})
+        reached = until(topics, behind, go_on(of_topics(topic="t"), behind, topics, None), target)
+        assert reached.topics == {"default/t": Cut(1, {1: 10, 2: 8 if 1 in target_cut else 5})}
 
 
 def test_what_was_trimmed_unread_is_an_error_or_counted() -> None:
