@@ -13,15 +13,18 @@ from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import (
     BROKERS_SERVICE_NAME,
+    CURSORS_SERVICE_NAME,
     SERVICE_NAME,
     TOPICS_SERVICE_NAME,
     BrokersService,
+    CursorsService,
     Service,
     TopicsService,
 )
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1.broker_pb2_grpc import add_BrokersServicer_to_server
+from rangelog_proto.v1.cursor_pb2_grpc import add_CursorsServicer_to_server
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
 from rangelog_proto.v1.topic_pb2_grpc import add_TopicsServicer_to_server
 from rangelog_server_common.garbage import spare_long_lived
@@ -64,10 +67,13 @@ class Runtime:
         add_PlacementDriverServicer_to_server(Service(driver), server.server)  # type: ignore[no-untyped-call]
         add_TopicsServicer_to_server(TopicsService(driver), server.server)  # type: ignore[no-untyped-call]
         add_BrokersServicer_to_server(BrokersService(driver), server.server)  # type: ignore[no-untyped-call]
+        add_CursorsServicer_to_server(CursorsService(driver), server.server)  # type: ignore[no-untyped-call]
         tasks: list[asyncio.Task[Any]] = []
         try:
             listen = settings.listen or settings.api_address
-            port = await server.start(listen, (SERVICE_NAME, TOPICS_SERVICE_NAME, BROKERS_SERVICE_NAME))
+            port = await server.start(
+                listen, (SERVICE_NAME, TOPICS_SERVICE_NAME, BROKERS_SERVICE_NAME, CURSORS_SERVICE_NAME)
+            )
             await consensus.start()
             spare_long_lived()
             stopped, failed = asyncio.create_task(self._stop.wait()), asyncio.create_task(consensus.failed())

@@ -13,7 +13,7 @@ from typing import Any
 from rangelog_core.errors import RangelogError
 from rangelog_pd.consensus.local import LocalConsensus
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.service import BrokersService, Service, TopicsService
+from rangelog_pd.handlers.service import BrokersService, CursorsService, Service, TopicsService
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1 import pd_pb2
@@ -42,7 +42,8 @@ class MemoryPlacementDriver:
             return accepts(address)
 
         self._driver.broker_probes.accepts = answers  # type: ignore[method-assign]
-        services = (Service(self._driver), TopicsService(self._driver), BrokersService(self._driver))
+        kinds = (Service, TopicsService, BrokersService, CursorsService)
+        services = [kind(self._driver) for kind in kinds]
         self._handlers: dict[str, Callable[[Any, Any], Awaitable[Any]]] = {
             name: call for each in services for name, call in vars(each).items()
         }

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import Message
 
 from rangelog_pd.placement import ServerHealth
+from rangelog_pd.reconcile.cursor_expiries import CursorExpiries
 from rangelog_pd.reconcile.due_queue import DueQueue
+from rangelog_pd.reconcile.held import HeldStreams
 from rangelog_pd.reconcile.manifest_queue import ManifestQueue
 from rangelog_pd.reconcile.sizes import StreamSizes
 from rangelog_pd.state.indexes import Hosting
@@ -43,6 +45,10 @@ class Upkeep:
         self.blocked: dict[RangeKey, None] = {}
         """Sealed ranges for which there is no candidate at the moment."""
         self.sizes = StreamSizes()
+        self.expiries = CursorExpiries()
+        self.passed: dict[int, None] = {}
+        """Streams of which live cursors may have passed a whole range, to be trimmed for that."""
+        self.held = HeldStreams()
         self.manifests = ManifestQueue()
 
     def forget(self) -> None:
@@ -96,6 +102,9 @@ class Upkeep:
         self.repairs = dict(state.short)
         self.blocked = {}
         self.sizes = StreamSizes()
+        self.expiries = CursorExpiries()
+        self.passed = dict(state.retained)
+        self.held = HeldStreams()
         self.manifests.clear()
         for name, view in self._view.servers.items():
             view.attention.clear()
@@ -106,6 +115,8 @@ class Upkeep:
                 view.attention.attend(key)
         for stream_id in state.bounded:
             self._measure_stream(state, stream_id)
+        for stream_id in state.retained:
+            self.expiries.look(state, stream_id)
 
     def _note(self, state: State, before: Message | None, after: Message | None) -> None:
         row = after if after is not None else before
@@ -148,6 +159,8 @@ class Upkeep:
             self.trims.put(after.stream_id, trim_ms)
         if key in state.short or any((each.server, each.incarnation) in self._lost for each in after.replicas):
             self.repairs[key] = None
+        if after.stream_id in state.retained:
+            self.passed[after.stream_id] = None
         if after.stream_id in state.bounded:
             self._measure(state, after)
 
@@ -155,6 +168,7 @@ class Upkeep:
         if not isinstance(after, common_pb2.Stream):
             if isinstance(before, common_pb2.Stream):
                 self.sizes.forget_stream(before.stream_id)
+                self.held.forget(before.stream_id)
                 if before.config.tiered:
                     self.manifests.put(before.stream_id)
             return
@@ -163,6 +177,10 @@ class Upkeep:
         trim_ms = state.due.trims.get(after.stream_id)
         if trim_ms is not None:
             self.trims.put(after.stream_id, trim_ms)
+        self.sizes.look_again(after.stream_id)
+        if after.stream_id in state.retained:
+            self.passed[after.stream_id] = None
+            self.expiries.look(state, after.stream_id)
         if not isinstance(before, common_pb2.Stream) or before.config == after.config:
             return
         for each in state.ranges.of(

@@ -16,6 +16,8 @@ What holds:
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from rangelog_core.errors import Unavailable, UnsupportedVersion
 from rangelog_proto.v1 import pd_state_pb2
 
@@ -52,7 +54,11 @@ _TOPIC_ACTIONS = (
     "take_cuts",
     "report_consumed",
 )
-_OPERATIONS_ACTIONS: tuple[str, ...] = ()
+_OPERATIONS_ACTIONS: tuple[str, ...] = (
+    "set_cursors",
+    "delete_cursor",
+    "retain_stream",
+)
 _LEVELS = (
     {"set_cluster_version": 2, "seal_ranges": 2, "open_writers": 2}
     | dict.fromkeys(_TOPIC_ACTIONS, LEVEL_TOPICS)
@@ -63,11 +69,16 @@ _LEVELS = (
 
 
 _FIELDS = {
-    "update_stream": ("expected_version", 2),
-    "delete_stream": ("expected_version", 2),
-    "trim_stream": ("expected_version", 2),
+    "create_stream": (("config.cursor_retention", LEVEL_OPERATIONS), ("config.cursor_expiry_ms", LEVEL_OPERATIONS)),
+    "update_stream": (
+        ("expected_version", 2),
+        ("config.cursor_retention", LEVEL_OPERATIONS),
+        ("config.cursor_expiry_ms", LEVEL_OPERATIONS),
+    ),
+    "delete_stream": (("expected_version", 2),),
+    "trim_stream": (("expected_version", 2),),
 }
-"""By action: a field, and the level of commands in which that field is set."""
+"""By action: fields, and the level of commands in which that field is set."""
 
 
 def level_of(action: str) -> int:
@@ -79,8 +90,9 @@ def needed_level(command: pd_state_pb2.Command) -> int:
     """Return the feature level that a command needs: that of its action, or of one of its fields."""
     action = command.WhichOneof("action") or ""
     level = level_of(action)
-    if action in _FIELDS and getattr(getattr(command, action), _FIELDS[action][0]):
-        level = max(level, _FIELDS[action][1])
+    for path, field_level in _FIELDS.get(action, ()):
+        if attrgetter(path)(getattr(command, action)):
+            level = max(level, field_level)
     return level
 
 

@@ -24,71 +24,76 @@ _sym_db = _symbol_database.Default()
 
 from rangelog_proto.v1 import broker_pb2 as rangelog__proto_dot_v1_dot_broker__pb2
 from rangelog_proto.v1 import common_pb2 as rangelog__proto_dot_v1_dot_common__pb2
+from rangelog_proto.v1 import cursor_pb2 as rangelog__proto_dot_v1_dot_cursor__pb2
 from rangelog_proto.v1 import pd_pb2 as rangelog__proto_dot_v1_dot_pd__pb2
 from rangelog_proto.v1 import topic_pb2 as rangelog__proto_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n rangelog_proto/v1/pd_state.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/broker.proto\x1a\x1erangelog_proto/v1/common.proto\x1a\x1arangelog_proto/v1/pd.proto\x1a\x1drangelog_proto/v1/topic.proto\"\xc8\x13\n\x07\x43ommand\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0e\n\x06now_ms\x18\x03 \x01(\x03\x12\x30\n\x0cname_cluster\x18\x04 \x01(\x0b\x32\x18.rangelog.v1.NameClusterH\x00\x12\x39\n\rcreate_stream\x18\x05 \x01(\x0b\x32 .rangelog.v1.CreateStreamRequestH\x00\x12\x39\n\rupdate_stream\x18\x06 \x01(\x0b\x32 .rangelog.v1.UpdateStreamRequestH\x00\x12\x39\n\rdelete_stream\x18\x07 \x01(\x0b\x32 .rangelog.v1.DeleteStreamRequestH\x00\x12\x35\n\x0btrim_stream\x18\x08 \x01(\x0b\x32\x1e.rangelog.v1.TrimStreamRequestH\x00\x12\x35\n\x0bopen_writer\x18\t \x01(\x0b\x32\x1e.rangelog.v1.OpenWriterRequestH\x00\x12\x36\n\x0c\x63reate_range\x18\n \x01(\x0b\x32\x1e.rangelog.v1.PlacedCreateRangeH\x00\x12\x32\n\nseal_range\x18\x0b \x01(\x0b\x32\x1c.rangelog.v1.PlacedSealRangeH\x00\x12=\n\x0fregister_server\x18\x0c \x01(\x0b\x32\".rangelog.v1.RegisterServerRequestH\x00\x12/\n\x0cmark_log_end\x18\r \x01(\x0b\x32\x17.rangelog.v1.MarkLogEndH\x00\x12\x39\n\x0eprepare_object\x18\x0e \x01(\x0b\x32\x1f.rangelog.v1.TimedPrepareObjectH\x00\x12\x39\n\rcommit_object\x18\x0f \x01(\x0b\x32 .rangelog.v1.CommitObjectRequestH\x00\x12\x34\n\x0e\x61\x62\x61ndon_object\x18\x10 \x01(\x0b\x32\x1a.rangelog.v1.AbandonObjectH\x00\x12\x36\n\x0f\x63ollect_objects\x18\x11 \x01(\x0b\x32\x1b.rangelog.v1.CollectObjectsH\x00\x12(\n\x08\x64rop_hot\x18\x12 \x01(\x0b\x32\x14.rangelog.v1.DropHotH\x00\x12\x36\n\x0freplace_replica\x18\x13 \x01(\x0b\x32\x1b.rangelog.v1.ReplaceReplicaH\x00\x12\x31\n\tprove_end\x18\x14 \x01(\x0b\x32\x1c.rangelog.v1.ProveEndRequestH\x00\x12\x31\n\rmark_log_ends\x18\x15 \x01(\x0b\x32\x18.rangelog.v1.MarkLogEndsH\x00\x12=\n\x13set_cluster_version\x18\x17 \x01(\x0b\x32\x1e.rangelog.v1.SetClusterVersionH\x00\x12\x34\n\x0bseal_ranges\x18\x18 \x01(\x0b\x32\x1d.rangelog.v1.PlacedSealRangesH\x00\x12\x37\n\x0copen_writers\x18\x19 \x01(\x0b\x32\x1f.rangelog.v1.OpenWritersRequestH\x00\x12?\n\x10\x63reate_namespace\x18\x1a \x01(\x0b\x32#.rangelog.v1.CreateNamespaceRequestH\x00\x12?\n\x10\x64\x65lete_namespace\x18\x1b \x01(\x0b\x32#.rangelog.v1.DeleteNamespaceRequestH\x00\x12\x37\n\x0c\x63reate_topic\x18\x1c \x01(\x0b\x32\x1f.rangelog.v1.CreateTopicRequestH\x00\x12\x37\n\x0cupdate_topic\x18\x1d \x01(\x0b\x32\x1f.rangelog.v1.UpdateTopicRequestH\x00\x12\x33\n\nseal_topic\x18\x1e \x01(\x0b\x32\x1d.rangelog.v1.SealTopicRequestH\x00\x12\x31\n\tend_shard\x18\x1f \x01(\x0b\x32\x1c.rangelog.v1.EndShardRequestH\x00\x12\x37\n\x0c\x64\x65lete_topic\x18  \x01(\x0b\x32\x1f.rangelog.v1.DeleteTopicRequestH\x00\x12;\n\x0etruncate_topic\x18! \x01(\x0b\x32!.rangelog.v1.TruncateTopicRequestH\x00\x12\x35\n\x0bstart_scale\x18\" \x01(\x0b\x32\x1e.rangelog.v1.StartScaleRequestH\x00\x12\x37\n\x0c\x63\x61ncel_scale\x18# \x01(\x0b\x32\x1f.rangelog.v1.CancelScaleRequestH\x00\x12\x37\n\x0c\x63ommit_scale\x18$ \x01(\x0b\x32\x1f.rangelog.v1.CommitScaleRequestH\x00\x12\x34\n\x0e\x63ontinue_topic\x18% \x01(\x0b\x32\x1a.rangelog.v1.ContinueTopicH\x00\x12=\n\x0fregister_broker\x18& \x01(\x0b\x32\".rangelog.v1.RegisterBrokerRequestH\x00\x12\x37\n\x10mark_broker_lost\x18\' \x01(\x0b\x32\x1b.rangelog.v1.MarkBrokerLostH\x00\x12\x32\n\rassign_shards\x18( \x01(\x0b\x32\x19.rangelog.v1.AssignShardsH\x00\x12\x33\n\nensure_log\x18) \x01(\x0b\x32\x1d.rangelog.v1.EnsureLogRequestH\x00\x12\x35\n\x0fstart_own_scale\x18* \x01(\x0b\x32\x1a.rangelog.v1.StartOwnScaleH\x00\x12\x30\n\x0cretain_topic\x18+ \x01(\x0b\x32\x18.rangelog.v1.RetainTopicH\x00\x12*\n\ttake_cuts\x18, \x01(\x0b\x32\x15.rangelog.v1.TakeCutsH\x00\x12=\n\x0freport_consumed\x18- \x01(\x0b\x32\".rangelog.v1.ReportConsumedRequestH\x00\x12\x39\n\x0eprepare_repack\x18. \x01(\x0b\x32\x1f.rangelog.v1.TimedPrepareRepackH\x00\x12\x39\n\rcommit_repack\x18/ \x01(\x0b\x32 .rangelog.v1.CommitRepackRequestH\x00\x12\x1b\n\x13time_is_provisional\x18\x16 \x01(\x08\x42\x08\n\x06\x61\x63tion\"$\n\x11SetClusterVersion\x12\x0f\n\x07version\x18\x01 \x01(\r\"!\n\x0bNameCluster\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"5\n\x0bMarkLogEnds\x12&\n\x05marks\x18\x01 \x03(\x0b\x32\x17.rangelog.v1.MarkLogEnd\"m\n\x11PlacedCreateRange\x12\x30\n\x07request\x18\x01 \x01(\x0b\x32\x1f.rangelog.v1.CreateRangeRequest\x12&\n\x08replicas\x18\x02 \x03(\x0b\x32\x14.rangelog.v1.Replica\"i\n\x0fPlacedSealRange\x12.\n\x07request\x18\x01 \x01(\x0b\x32\x1d.rangelog.v1.SealRangeRequest\x12&\n\x08replicas\x18\x02 \x03(\x0b\x32\x14.rangelog.v1.Replica\"?\n\x10PlacedSealRanges\x12+\n\x05seals\x18\x01 \x03(\x0b\x32\x1c.rangelog.v1.PlacedSealRange\"B\n\nMarkLogEnd\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0f\n\x07log_end\x18\x03 \x01(\x04\"]\n\x12TimedPrepareObject\x12\x32\n\x07request\x18\x01 \x01(\x0b\x32!.rangelog.v1.PrepareObjectRequest\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x02 \x01(\x03\"]\n\x12TimedPrepareRepack\x12\x32\n\x07request\x18\x01 \x01(\x0b\x32!.rangelog.v1.PrepareRepackRequest\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x02 \x01(\x03\"\"\n\rAbandonObject\x12\x11\n\tobject_id\x18\x01 \x01(\x04\"$\n\x0e\x43ollectObjects\x12\x12\n\nobject_ids\x18\x01 \x03(\x04\"N\n\rContinueTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12+\n\x07\x63overed\x18\x02 \x03(\x0b\x32\x1a.rangelog.v1.ShardPosition\"n\n\x0bRetainTopic\x12\x32\n\x07request\x18\x01 \x01(\x0b\x32!.rangelog.v1.TruncateTopicRequest\x12+\n\x07\x63overed\x18\x02 \x03(\x0b\x32\x1a.rangelog.v1.ShardPosition\"\x1d\n\x08TakeCuts\x12\x11\n\ttopic_ids\x18\x01 \x03(\x04\"P\n\rStartOwnScale\x12/\n\x07request\x18\x01 \x01(\x0b\x32\x1e.rangelog.v1.StartScaleRequest\x12\x0e\n\x06reason\x18\x02 \x01(\t\"3\n\x0eMarkBrokerLost\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\"<\n\x0c\x41ssignShards\x12,\n\x0b\x61ssignments\x18\x01 \x03(\x0b\x32\x17.rangelog.v1.Assignment\"1\n\x07\x44ropHot\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\"\x87\x01\n\x0eReplaceReplica\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\x12\"\n\x04lost\x18\x03 \x01(\x0b\x32\x14.rangelog.v1.Replica\x12)\n\x0breplacement\x18\x04 \x01(\x0b\x32\x14.rangelog.v1.Replica\"\x91\x01\n\rCommandResult\x12\x10\n\x08response\x18\x01 \x01(\x0c\x12\x12\n\nerror_code\x18\x02 \x01(\t\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x13\n\x0b\x65rror_epoch\x18\x04 \x01(\x04\x12\x14\n\x0c\x65rror_offset\x18\x05 \x01(\x04\x12\x18\n\x10has_error_offset\x18\x06 \x01(\x08\"@\n\nKeptResult\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06now_ms\x18\x02 \x01(\x03\x12\x0e\n\x06result\x18\x03 \x01(\x0c\"Y\n\x10RegisteredServer\x12#\n\x06server\x18\x01 \x01(\x0b\x32\x13.rangelog.v1.Server\x12\x0f\n\x07log_end\x18\x02 \x01(\x04\x12\x0f\n\x07retired\x18\x03 \x03(\x04\"\xbf\x02\n\rStateSnapshot\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0enext_stream_id\x18\x03 \x01(\x04\x12\x16\n\x0enext_object_id\x18\x04 \x01(\x04\x12$\n\x07streams\x18\x05 \x03(\x0b\x32\x13.rangelog.v1.Stream\x12\"\n\x06ranges\x18\x06 \x03(\x0b\x32\x12.rangelog.v1.Range\x12$\n\x07objects\x18\x07 \x03(\x0b\x32\x13.rangelog.v1.Object\x12.\n\x07servers\x18\x08 \x03(\x0b\x32\x1d.rangelog.v1.RegisteredServer\x12(\n\x07results\x18\t \x03(\x0b\x32\x17.rangelog.v1.KeptResult\x12\x0f\n\x07time_ms\x18\n \x01(\x03\"P\n\x07Section\x12&\n\x04kind\x18\x01 \x01(\x0e\x32\x18.rangelog.v1.SectionKind\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x0c\n\x04rows\x18\x03 \x01(\x0c\"\x95\x01\n\x0eSnapshotHeader\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63luster_version\x18\x02 \x01(\r\x12\x0f\n\x07time_ms\x18\x03 \x01(\x03\x12\x16\n\x0enext_stream_id\x18\x04 \x01(\x04\x12\x16\n\x0enext_object_id\x18\x05 \x01(\x04\x12\x15\n\rnext_topic_id\x18\x06 \x01(\x04\"\xb0\x04\n\x0cSnapshotRows\x12$\n\x07streams\x18\x01 \x03(\x0b\x32\x13.rangelog.v1.Stream\x12\"\n\x06ranges\x18\x02 \x03(\x0b\x32\x12.rangelog.v1.Range\x12$\n\x07objects\x18\x03 \x03(\x0b\x32\x13.rangelog.v1.Object\x12.\n\x07servers\x18\x04 \x03(\x0b\x32\x1d.rangelog.v1.RegisteredServer\x12(\n\x07results\x18\x05 \x03(\x0b\x32\x17.rangelog.v1.KeptResult\x12*\n\nnamespaces\x18\x06 \x03(\x0b\x32\x16.rangelog.v1.Namespace\x12\"\n\x06topics\x18\x07 \x03(\x0b\x32\x12.rangelog.v1.Topic\x12\"\n\x06shards\x18\x08 \x03(\x0b\x32\x12.rangelog.v1.Shard\x12*\n\ntopic_work\x18\t \x03(\x0b\x32\x16.rangelog.v1.TopicWork\x12$\n\x07\x62rokers\x18\n \x03(\x0b\x32\x13.rangelog.v1.Broker\x12,\n\x0b\x61ssignments\x18\x0b \x03(\x0b\x32\x17.rangelog.v1.Assignment\x12\x31\n\x0eretention_cuts\x18\x0c \x03(\x0b\x32\x19.rangelog.v1.RetentionCut\x12/\n\rconsumed_cuts\x18\r \x03(\x0b\x32\x18.rangelog.v1.ConsumedCut*\xc0\x03\n\x0bSectionKind\x12\x1c\n\x18SECTION_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13SECTION_KIND_HEADER\x10\x01\x12\x18\n\x14SECTION_KIND_STREAMS\x10\x02\x12\x17\n\x13SECTION_KIND_RANGES\x10\x03\x12\x18\n\x14SECTION_KIND_OBJECTS\x10\x04\x12\x18\n\x14SECTION_KIND_SERVERS\x10\x05\x12\x18\n\x14SECTION_KIND_RESULTS\x10\x06\x12\x14\n\x10SECTION_KIND_END\x10\x07\x12\x1b\n\x17SECTION_KIND_NAMESPACES\x10\x08\x12\x17\n\x13SECTION_KIND_TOPICS\x10\t\x12\x17\n\x13SECTION_KIND_SHARDS\x10\n\x12\x1b\n\x17SECTION_KIND_TOPIC_WORK\x10\x0b\x12\x18\n\x14SECTION_KIND_BROKERS\x10\x0c\x12\x1c\n\x18SECTION_KIND_ASSIGNMENTS\x10\r\x12\x1f\n\x1bSECTION_KIND_RETENTION_CUTS\x10\x0e\x12\x1e\n\x1aSECTION_KIND_CONSUMED_CUTS\x10\x0f\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n rangelog_proto/v1/pd_state.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/broker.proto\x1a\x1erangelog_proto/v1/common.proto\x1a\x1erangelog_proto/v1/cursor.proto\x1a\x1arangelog_proto/v1/pd.proto\x1a\x1drangelog_proto/v1/topic.proto\"\xee\x14\n\x07\x43ommand\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0e\n\x06now_ms\x18\x03 \x01(\x03\x12\x30\n\x0cname_cluster\x18\x04 \x01(\x0b\x32\x18.rangelog.v1.NameClusterH\x00\x12\x39\n\rcreate_stream\x18\x05 \x01(\x0b\x32 .rangelog.v1.CreateStreamRequestH\x00\x12\x39\n\rupdate_stream\x18\x06 \x01(\x0b\x32 .rangelog.v1.UpdateStreamRequestH\x00\x12\x39\n\rdelete_stream\x18\x07 \x01(\x0b\x32 .rangelog.v1.DeleteStreamRequestH\x00\x12\x35\n\x0btrim_stream\x18\x08 \x01(\x0b\x32\x1e.rangelog.v1.TrimStreamRequestH\x00\x12\x35\n\x0bopen_writer\x18\t \x01(\x0b\x32\x1e.rangelog.v1.OpenWriterRequestH\x00\x12\x36\n\x0c\x63reate_range\x18\n \x01(\x0b\x32\x1e.rangelog.v1.PlacedCreateRangeH\x00\x12\x32\n\nseal_range\x18\x0b \x01(\x0b\x32\x1c.rangelog.v1.PlacedSealRangeH\x00\x12=\n\x0fregister_server\x18\x0c \x01(\x0b\x32\".rangelog.v1.RegisterServerRequestH\x00\x12/\n\x0cmark_log_end\x18\r \x01(\x0b\x32\x17.rangelog.v1.MarkLogEndH\x00\x12\x39\n\x0eprepare_object\x18\x0e \x01(\x0b\x32\x1f.rangelog.v1.TimedPrepareObjectH\x00\x12\x39\n\rcommit_object\x18\x0f \x01(\x0b\x32 .rangelog.v1.CommitObjectRequestH\x00\x12\x34\n\x0e\x61\x62\x61ndon_object\x18\x10 \x01(\x0b\x32\x1a.rangelog.v1.AbandonObjectH\x00\x12\x36\n\x0f\x63ollect_objects\x18\x11 \x01(\x0b\x32\x1b.rangelog.v1.CollectObjectsH\x00\x12(\n\x08\x64rop_hot\x18\x12 \x01(\x0b\x32\x14.rangelog.v1.DropHotH\x00\x12\x36\n\x0freplace_replica\x18\x13 \x01(\x0b\x32\x1b.rangelog.v1.ReplaceReplicaH\x00\x12\x31\n\tprove_end\x18\x14 \x01(\x0b\x32\x1c.rangelog.v1.ProveEndRequestH\x00\x12\x31\n\rmark_log_ends\x18\x15 \x01(\x0b\x32\x18.rangelog.v1.MarkLogEndsH\x00\x12=\n\x13set_cluster_version\x18\x17 \x01(\x0b\x32\x1e.rangelog.v1.SetClusterVersionH\x00\x12\x34\n\x0bseal_ranges\x18\x18 \x01(\x0b\x32\x1d.rangelog.v1.PlacedSealRangesH\x00\x12\x37\n\x0copen_writers\x18\x19 \x01(\x0b\x32\x1f.rangelog.v1.OpenWritersRequestH\x00\x12?\n\x10\x63reate_namespace\x18\x1a \x01(\x0b\x32#.rangelog.v1.CreateNamespaceRequestH\x00\x12?\n\x10\x64\x65lete_namespace\x18\x1b \x01(\x0b\x32#.rangelog.v1.DeleteNamespaceRequestH\x00\x12\x37\n\x0c\x63reate_topic\x18\x1c \x01(\x0b\x32\x1f.rangelog.v1.CreateTopicRequestH\x00\x12\x37\n\x0cupdate_topic\x18\x1d \x01(\x0b\x32\x1f.rangelog.v1.UpdateTopicRequestH\x00\x12\x33\n\nseal_topic\x18\x1e \x01(\x0b\x32\x1d.rangelog.v1.SealTopicRequestH\x00\x12\x31\n\tend_shard\x18\x1f \x01(\x0b\x32\x1c.rangelog.v1.EndShardRequestH\x00\x12\x37\n\x0c\x64\x65lete_topic\x18  \x01(\x0b\x32\x1f.rangelog.v1.DeleteTopicRequestH\x00\x12;\n\x0etruncate_topic\x18! \x01(\x0b\x32!.rangelog.v1.TruncateTopicRequestH\x00\x12\x35\n\x0bstart_scale\x18\" \x01(\x0b\x32\x1e.rangelog.v1.StartScaleRequestH\x00\x12\x37\n\x0c\x63\x61ncel_scale\x18# \x01(\x0b\x32\x1f.rangelog.v1.CancelScaleRequestH\x00\x12\x37\n\x0c\x63ommit_scale\x18$ \x01(\x0b\x32\x1f.rangelog.v1.CommitScaleRequestH\x00\x12\x34\n\x0e\x63ontinue_topic\x18% \x01(\x0b\x32\x1a.rangelog.v1.ContinueTopicH\x00\x12=\n\x0fregister_broker\x18& \x01(\x0b\x32\".rangelog.v1.RegisterBrokerRequestH\x00\x12\x37\n\x10mark_broker_lost\x18\' \x01(\x0b\x32\x1b.rangelog.v1.MarkBrokerLostH\x00\x12\x32\n\rassign_shards\x18( \x01(\x0b\x32\x19.rangelog.v1.AssignShardsH\x00\x12\x33\n\nensure_log\x18) \x01(\x0b\x32\x1d.rangelog.v1.EnsureLogRequestH\x00\x12\x35\n\x0fstart_own_scale\x18* \x01(\x0b\x32\x1a.rangelog.v1.StartOwnScaleH\x00\x12\x30\n\x0cretain_topic\x18+ \x01(\x0b\x32\x18.rangelog.v1.RetainTopicH\x00\x12*\n\ttake_cuts\x18, \x01(\x0b\x32\x15.rangelog.v1.TakeCutsH\x00\x12=\n\x0freport_consumed\x18- \x01(\x0b\x32\".rangelog.v1.ReportConsumedRequestH\x00\x12\x39\n\x0eprepare_repack\x18. \x01(\x0b\x32\x1f.rangelog.v1.TimedPrepareRepackH\x00\x12\x39\n\rcommit_repack\x18/ \x01(\x0b\x32 .rangelog.v1.CommitRepackRequestH\x00\x12\x35\n\x0bset_cursors\x18: \x01(\x0b\x32\x1e.rangelog.v1.SetCursorsRequestH\x00\x12\x39\n\rdelete_cursor\x18; \x01(\x0b\x32 .rangelog.v1.DeleteCursorRequestH\x00\x12\x32\n\rretain_stream\x18< \x01(\x0b\x32\x19.rangelog.v1.RetainStreamH\x00\x12\x1b\n\x13time_is_provisional\x18\x16 \x01(\x08\x42\x08\n\x06\x61\x63tion\"$\n\x11SetClusterVersion\x12\x0f\n\x07version\x18\x01 \x01(\r\"!\n\x0bNameCluster\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"5\n\x0bMarkLogEnds\x12&\n\x05marks\x18\x01 \x03(\x0b\x32\x17.rangelog.v1.MarkLogEnd\"m\n\x11PlacedCreateRange\x12\x30\n\x07request\x18\x01 \x01(\x0b\x32\x1f.rangelog.v1.CreateRangeRequest\x12&\n\x08replicas\x18\x02 \x03(\x0b\x32\x14.rangelog.v1.Replica\"i\n\x0fPlacedSealRange\x12.\n\x07request\x18\x01 \x01(\x0b\x32\x1d.rangelog.v1.SealRangeRequest\x12&\n\x08replicas\x18\x02 \x03(\x0b\x32\x14.rangelog.v1.Replica\"?\n\x10PlacedSealRanges\x12+\n\x05seals\x18\x01 \x03(\x0b\x32\x1c.rangelog.v1.PlacedSealRange\"B\n\nMarkLogEnd\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0f\n\x07log_end\x18\x03 \x01(\x04\"]\n\x12TimedPrepareObject\x12\x32\n\x07request\x18\x01 \x01(\x0b\x32!.rangelog.v1.PrepareObjectRequest\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x02 \x01(\x03\"]\n\x12TimedPrepareRepack\x12\x32\n\x07request\x18\x01 \x01(\x0b\x32!.rangelog.v1.PrepareRepackRequest\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x02 \x01(\x03\"\"\n\rAbandonObject\x12\x11\n\tobject_id\x18\x01 \x01(\x04\"$\n\x0e\x43ollectObjects\x12\x12\n\nobject_ids\x18\x01 \x03(\x04\"N\n\rContinueTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12+\n\x07\x63overed\x18\x02 \x03(\x0b\x32\x1a.rangelog.v1.ShardPosition\"n\n\x0bRetainTopic\x12\x32\n\x07request\x18\x01 \x01(\x0b\x32!.rangelog.v1.TruncateTopicRequest\x12+\n\x07\x63overed\x18\x02 \x03(\x0b\x32\x1a.rangelog.v1.ShardPosition\"\x1d\n\x08TakeCuts\x12\x11\n\ttopic_ids\x18\x01 \x03(\x04\"P\n\rStartOwnScale\x12/\n\x07request\x18\x01 \x01(\x0b\x32\x1e.rangelog.v1.StartScaleRequest\x12\x0e\n\x06reason\x18\x02 \x01(\t\"3\n\x0eMarkBrokerLost\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\"<\n\x0c\x41ssignShards\x12,\n\x0b\x61ssignments\x18\x01 \x03(\x0b\x32\x17.rangelog.v1.Assignment\"u\n\x0cRetainStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0btrim_offset\x18\x02 \x01(\x04\x12\x0e\n\x06passed\x18\x03 \x01(\x08\x12-\n\x08\x65xpiring\x18\x04 \x03(\x0b\x32\x1b.rangelog.v1.ExpiringCursor\".\n\x0e\x45xpiringCursor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06set_ms\x18\x02 \x01(\x03\"1\n\x07\x44ropHot\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\"\x87\x01\n\x0eReplaceReplica\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x13\n\x0brange_index\x18\x02 \x01(\r\x12\"\n\x04lost\x18\x03 \x01(\x0b\x32\x14.rangelog.v1.Replica\x12)\n\x0breplacement\x18\x04 \x01(\x0b\x32\x14.rangelog.v1.Replica\"\x91\x01\n\rCommandResult\x12\x10\n\x08response\x18\x01 \x01(\x0c\x12\x12\n\nerror_code\x18\x02 \x01(\t\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x13\n\x0b\x65rror_epoch\x18\x04 \x01(\x04\x12\x14\n\x0c\x65rror_offset\x18\x05 \x01(\x04\x12\x18\n\x10has_error_offset\x18\x06 \x01(\x08\"@\n\nKeptResult\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06now_ms\x18\x02 \x01(\x03\x12\x0e\n\x06result\x18\x03 \x01(\x0c\"Y\n\x10RegisteredServer\x12#\n\x06server\x18\x01 \x01(\x0b\x32\x13.rangelog.v1.Server\x12\x0f\n\x07log_end\x18\x02 \x01(\x04\x12\x0f\n\x07retired\x18\x03 \x03(\x04\"\xbf\x02\n\rStateSnapshot\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0enext_stream_id\x18\x03 \x01(\x04\x12\x16\n\x0enext_object_id\x18\x04 \x01(\x04\x12$\n\x07streams\x18\x05 \x03(\x0b\x32\x13.rangelog.v1.Stream\x12\"\n\x06ranges\x18\x06 \x03(\x0b\x32\x12.rangelog.v1.Range\x12$\n\x07objects\x18\x07 \x03(\x0b\x32\x13.rangelog.v1.Object\x12.\n\x07servers\x18\x08 \x03(\x0b\x32\x1d.rangelog.v1.RegisteredServer\x12(\n\x07results\x18\t \x03(\x0b\x32\x17.rangelog.v1.KeptResult\x12\x0f\n\x07time_ms\x18\n \x01(\x03\"P\n\x07Section\x12&\n\x04kind\x18\x01 \x01(\x0e\x32\x18.rangelog.v1.SectionKind\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x0c\n\x04rows\x18\x03 \x01(\x0c\"\xb2\x01\n\x0eSnapshotHeader\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63luster_version\x18\x02 \x01(\r\x12\x0f\n\x07time_ms\x18\x03 \x01(\x03\x12\x16\n\x0enext_stream_id\x18\x04 \x01(\x04\x12\x16\n\x0enext_object_id\x18\x05 \x01(\x04\x12\x15\n\rnext_topic_id\x18\x06 \x01(\x04\x12\x1b\n\x13next_cursor_version\x18\x10 \x01(\x04\"\xd6\x04\n\x0cSnapshotRows\x12$\n\x07streams\x18\x01 \x03(\x0b\x32\x13.rangelog.v1.Stream\x12\"\n\x06ranges\x18\x02 \x03(\x0b\x32\x12.rangelog.v1.Range\x12$\n\x07objects\x18\x03 \x03(\x0b\x32\x13.rangelog.v1.Object\x12.\n\x07servers\x18\x04 \x03(\x0b\x32\x1d.rangelog.v1.RegisteredServer\x12(\n\x07results\x18\x05 \x03(\x0b\x32\x17.rangelog.v1.KeptResult\x12*\n\nnamespaces\x18\x06 \x03(\x0b\x32\x16.rangelog.v1.Namespace\x12\"\n\x06topics\x18\x07 \x03(\x0b\x32\x12.rangelog.v1.Topic\x12\"\n\x06shards\x18\x08 \x03(\x0b\x32\x12.rangelog.v1.Shard\x12*\n\ntopic_work\x18\t \x03(\x0b\x32\x16.rangelog.v1.TopicWork\x12$\n\x07\x62rokers\x18\n \x03(\x0b\x32\x13.rangelog.v1.Broker\x12,\n\x0b\x61ssignments\x18\x0b \x03(\x0b\x32\x17.rangelog.v1.Assignment\x12\x31\n\x0eretention_cuts\x18\x0c \x03(\x0b\x32\x19.rangelog.v1.RetentionCut\x12/\n\rconsumed_cuts\x18\r \x03(\x0b\x32\x18.rangelog.v1.ConsumedCut\x12$\n\x07\x63ursors\x18\x0e \x03(\x0b\x32\x13.rangelog.v1.Cursor*\xda\x03\n\x0bSectionKind\x12\x1c\n\x18SECTION_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13SECTION_KIND_HEADER\x10\x01\x12\x18\n\x14SECTION_KIND_STREAMS\x10\x02\x12\x17\n\x13SECTION_KIND_RANGES\x10\x03\x12\x18\n\x14SECTION_KIND_OBJECTS\x10\x04\x12\x18\n\x14SECTION_KIND_SERVERS\x10\x05\x12\x18\n\x14SECTION_KIND_RESULTS\x10\x06\x12\x14\n\x10SECTION_KIND_END\x10\x07\x12\x1b\n\x17SECTION_KIND_NAMESPACES\x10\x08\x12\x17\n\x13SECTION_KIND_TOPICS\x10\t\x12\x17\n\x13SECTION_KIND_SHARDS\x10\n\x12\x1b\n\x17SECTION_KIND_TOPIC_WORK\x10\x0b\x12\x18\n\x14SECTION_KIND_BROKERS\x10\x0c\x12\x1c\n\x18SECTION_KIND_ASSIGNMENTS\x10\r\x12\x1f\n\x1bSECTION_KIND_RETENTION_CUTS\x10\x0e\x12\x1e\n\x1aSECTION_KIND_CONSUMED_CUTS\x10\x0f\x12\x18\n\x14SECTION_KIND_CURSORS\x10\x10\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rangelog_proto.v1.pd_state_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SECTIONKIND']._serialized_start=5456
-  _globals['_SECTIONKIND']._serialized_end=5904
-  _globals['_COMMAND']._serialized_start=173
-  _globals['_COMMAND']._serialized_end=2677
-  _globals['_SETCLUSTERVERSION']._serialized_start=2679
-  _globals['_SETCLUSTERVERSION']._serialized_end=2715
-  _globals['_NAMECLUSTER']._serialized_start=2717
-  _globals['_NAMECLUSTER']._serialized_end=2750
-  _globals['_MARKLOGENDS']._serialized_start=2752
-  _globals['_MARKLOGENDS']._serialized_end=2805
-  _globals['_PLACEDCREATERANGE']._serialized_start=2807
-  _globals['_PLACEDCREATERANGE']._serialized_end=2916
-  _globals['_PLACEDSEALRANGE']._serialized_start=2918
-  _globals['_PLACEDSEALRANGE']._serialized_end=3023
-  _globals['_PLACEDSEALRANGES']._serialized_start=3025
-  _globals['_PLACEDSEALRANGES']._serialized_end=3088
-  _globals['_MARKLOGEND']._serialized_start=3090
-  _globals['_MARKLOGEND']._serialized_end=3156
-  _globals['_TIMEDPREPAREOBJECT']._serialized_start=3158
-  _globals['_TIMEDPREPAREOBJECT']._serialized_end=3251
-  _globals['_TIMEDPREPAREREPACK']._serialized_start=3253
-  _globals['_TIMEDPREPAREREPACK']._serialized_end=3346
-  _globals['_ABANDONOBJECT']._serialized_start=3348
-  _globals['_ABANDONOBJECT']._serialized_end=3382
-  _globals['_COLLECTOBJECTS']._serialized_start=3384
-  _globals['_COLLECTOBJECTS']._serialized_end=3420
-  _globals['_CONTINUETOPIC']._serialized_start=3422
-  _globals['_CONTINUETOPIC']._serialized_end=3500
-  _globals['_RETAINTOPIC']._serialized_start=3502
-  _globals['_RETAINTOPIC']._serialized_end=3612
-  _globals['_TAKECUTS']._serialized_start=3614
-  _globals['_TAKECUTS']._serialized_end=3643
-  _globals['_STARTOWNSCALE']._serialized_start=3645
-  _globals['_STARTOWNSCALE']._serialized_end=3725
-  _globals['_MARKBROKERLOST']._serialized_start=3727
-  _globals['_MARKBROKERLOST']._serialized_end=3778
-  _globals['_ASSIGNSHARDS']._serialized_start=3780
-  _globals['_ASSIGNSHARDS']._serialized_end=3840
-  _globals['_DROPHOT']._serialized_start=3842
-  _globals['_DROPHOT']._serialized_end=3891
-  _globals['_REPLACEREPLICA']._serialized_start=3894
-  _globals['_REPLACEREPLICA']._serialized_end=4029
-  _globals['_COMMANDRESULT']._serialized_start=4032
-  _globals['_COMMANDRESULT']._serialized_end=4177
-  _globals['_KEPTRESULT']._serialized_start=4179
-  _globals['_KEPTRESULT']._serialized_end=4243
-  _globals['_REGISTEREDSERVER']._serialized_start=4245
-  _globals['_REGISTEREDSERVER']._serialized_end=4334
-  _globals['_STATESNAPSHOT']._serialized_start=4337
-  _globals['_STATESNAPSHOT']._serialized_end=4656
-  _globals['_SECTION']._serialized_start=4658
-  _globals['_SECTION']._serialized_end=4738
-  _globals['_SNAPSHOTHEADER']._serialized_start=4741
-  _globals['_SNAPSHOTHEADER']._serialized_end=4890
-  _globals['_SNAPSHOTROWS']._serialized_start=4893
-  _globals['_SNAPSHOTROWS']._serialized_end=5453
+  _globals['_SECTIONKIND']._serialized_start=5888
+  _globals['_SECTIONKIND']._serialized_end=6362
+  _globals['_COMMAND']._serialized_start=205
+  _globals['_COMMAND']._serialized_end=2875
+  _globals['_SETCLUSTERVERSION']._serialized_start=2877
+  _globals['_SETCLUSTERVERSION']._serialized_end=2913
+  _globals['_NAMECLUSTER']._serialized_start=2915
+  _globals['_NAMECLUSTER']._serialized_end=2948
+  _globals['_MARKLOGENDS']._serialized_start=2950
+  _globals['_MARKLOGENDS']._serialized_end=3003
+  _globals['_PLACEDCREATERANGE']._serialized_start=3005
+  _globals['_PLACEDCREATERANGE']._serialized_end=3114
+  _globals['_PLACEDSEALRANGE']._serialized_start=3116
+  _globals['_PLACEDSEALRANGE']._serialized_end=3221
+  _globals['_PLACEDSEALRANGES']._serialized_start=3223
+  _globals['_PLACEDSEALRANGES']._serialized_end=3286
+  _globals['_MARKLOGEND']._serialized_start=3288
+  _globals['_MARKLOGEND']._serialized_end=3354
+  _globals['_TIMEDPREPAREOBJECT']._serialized_start=3356
+  _globals['_TIMEDPREPAREOBJECT']._serialized_end=3449
+  _globals['_TIMEDPREPAREREPACK']._serialized_start=3451
+  _globals['_TIMEDPREPAREREPACK']._serialized_end=3544
+  _globals['_ABANDONOBJECT']._serialized_start=3546
+  _globals['_ABANDONOBJECT']._serialized_end=3580
+  _globals['_COLLECTOBJECTS']._serialized_start=3582
+  _globals['_COLLECTOBJECTS']._serialized_end=3618
+  _globals['_CONTINUETOPIC']._serialized_start=3620
+  _globals['_CONTINUETOPIC']._serialized_end=3698
+  _globals['_RETAINTOPIC']._serialized_start=3700
+  _globals['_RETAINTOPIC']._serialized_end=3810
+  _globals['_TAKECUTS']._serialized_start=3812
+  _globals['_TAKECUTS']._serialized_end=3841
+  _globals['_STARTOWNSCALE']._serialized_start=3843
+  _globals['_STARTOWNSCALE']._serialized_end=3923
+  _globals['_MARKBROKERLOST']._serialized_start=3925
+  _globals['_MARKBROKERLOST']._serialized_end=3976
+  _globals['_ASSIGNSHARDS']._serialized_start=3978
+  _globals['_ASSIGNSHARDS']._serialized_end=4038
+  _globals['_RETAINSTREAM']._serialized_start=4040
+  _globals['_RETAINSTREAM']._serialized_end=4157
+  _globals['_EXPIRINGCURSOR']._serialized_start=4159
+  _globals['_EXPIRINGCURSOR']._serialized_end=4205
+  _globals['_DROPHOT']._serialized_start=4207
+  _globals['_DROPHOT']._serialized_end=4256
+  _globals['_REPLACEREPLICA']._serialized_start=4259
+  _globals['_REPLACEREPLICA']._serialized_end=4394
+  _globals['_COMMANDRESULT']._serialized_start=4397
+  _globals['_COMMANDRESULT']._serialized_end=4542
+  _globals['_KEPTRESULT']._serialized_start=4544
+  _globals['_KEPTRESULT']._serialized_end=4608
+  _globals['_REGISTEREDSERVER']._serialized_start=4610
+  _globals['_REGISTEREDSERVER']._serialized_end=4699
+  _globals['_STATESNAPSHOT']._serialized_start=4702
+  _globals['_STATESNAPSHOT']._serialized_end=5021
+  _globals['_SECTION']._serialized_start=5023
+  _globals['_SECTION']._serialized_end=5103
+  _globals['_SNAPSHOTHEADER']._serialized_start=5106
+  _globals['_SNAPSHOTHEADER']._serialized_end=5284
+  _globals['_SNAPSHOTROWS']._serialized_start=5287
+  _globals['_SNAPSHOTROWS']._serialized_end=5885
 # @@protoc_insertion_point(module_scope)

@@ -36,7 +36,7 @@ _SERVICES = (
     (topic_pb2, service.TOPICS_SERVICE_NAME, service._TOPIC_HANDLERS),
     (broker_pb2, service.BROKERS_SERVICE_NAME, service._BROKER_HANDLERS),
 )
-_HANDLERS = service._HANDLERS | service._TOPIC_HANDLERS | service._BROKER_HANDLERS
+_HANDLERS = service._HANDLERS | service._TOPIC_HANDLERS | service._BROKER_HANDLERS | service._CURSOR_HANDLERS
 
 
 class InProcessPd:
