@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from rangelog._consume.records import TopicChunk, TopicRecord
     from rangelog._produce.producer import TopicProducer
     from rangelog._produce.waiters import ProducerAck
+    from rangelog._read.cursor_reader import CursorReader
+    from rangelog._read.cursors import Cursor, StreamCursors
     from rangelog._read.reader import Reader
     from rangelog._stream_info import StreamInfo
     from rangelog._table.table import Table
@@ -92,6 +94,8 @@ __all__ = [
     "Client",
     "ConfigInvalid",
     "Corruption",
+    "Cursor",
+    "CursorReader",
     "Cut",
     "InvalidArgument",
     "KeyRange",
@@ -130,6 +134,7 @@ __all__ = [
     "ShardOfTopic",
     "StreamConfig",
     "StreamConfigChange",
+    "StreamCursors",
     "StreamExists",
     "StreamInfo",
     "StreamNotFound",
@@ -175,6 +180,8 @@ logging.getLogger("rangelog").addHandler(logging.NullHandler())
 _LAZY = {
     "Client": "rangelog._client",
     "ProducerAck": "rangelog._produce.waiters",
+    "Cursor": "rangelog._read.cursors",
+    "CursorReader": "rangelog._read.cursor_reader",
     "Cut": "rangelog._topics.cut",
     "KeyRange": "rangelog_core.key_ranges",
     "Reader": "rangelog._read.reader",
@@ -195,6 +202,7 @@ _LAZY = {
     "ShardOfTopic": "rangelog._consume.group_records",
     "StreamConfig": "rangelog_core.stream_config",
     "StreamConfigChange": "rangelog_core.stream_config",
+    "StreamCursors": "rangelog._read.cursors",
     "StreamInfo": "rangelog._stream_info",
     "Table": "rangelog._table.table",
     "TableChange": "rangelog._table.values",

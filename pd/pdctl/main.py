@@ -7,6 +7,7 @@ import math
 import click
 
 from pdctl.cluster import cluster, task
+from pdctl.cursors import cursor
 from pdctl.groups.checkpoint import checkpoint
 from pdctl.groups.group import group
 from pdctl.manifests import manifest, streams
@@ -98,8 +99,8 @@ def completion(shell: str) -> None:
 
 
 _NOUNS = (
-    cluster, server, stream, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table, transaction,
-    task,
+    cluster, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table,
+    transaction, task,
 )  # fmt: skip
 for _verb in (manifest, streams):
     object_group.add_command(_verb)
