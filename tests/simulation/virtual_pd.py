@@ -16,7 +16,7 @@ from typing import Any
 from rangelog_core.errors import NotLeader, OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.service import BrokersService, TopicsService
+from rangelog_pd.handlers.service import BrokersService, CursorsService, TopicsService
 from rangelog_pd.handlers.service import Service as Handlers
 from rangelog_pd.runtime import RECONCILE_INTERVAL_S
 from rangelog_pd.settings import MemberSettings, PdSettings
@@ -24,6 +24,7 @@ from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 from rangelog_proto.v1 import pd_state_pb2
 from rangelog_proto.v1.broker_pb2_grpc import add_BrokersServicer_to_server
+from rangelog_proto.v1.cursor_pb2_grpc import add_CursorsServicer_to_server
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
 from rangelog_proto.v1.topic_pb2_grpc import add_TopicsServicer_to_server
 from tests.simulation.virtual_network import Network, Service
@@ -221,6 +222,7 @@ def start_member(loop: VirtualLoop, network: Network, group: FiatGroup, name: st
     add_PlacementDriverServicer_to_server(Handlers(driver), service)  # type: ignore[no-untyped-call]
     add_TopicsServicer_to_server(TopicsService(driver), service)  # type: ignore[no-untyped-call]
     add_BrokersServicer_to_server(BrokersService(driver), service)  # type: ignore[no-untyped-call]
+    add_CursorsServicer_to_server(CursorsService(driver), service)  # type: ignore[no-untyped-call]
 
     async def work() -> None:
         await consensus.start()

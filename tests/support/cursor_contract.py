@@ -144,8 +144,14 @@ class CursorContract:
         assert await offset_of(client, stream) is None
         with pytest.raises(errors.StreamNotFound):
             await reader.commit()
-        with pytest.raises(errors.StreamNotFound):
-            await cursors.set("billing", 7)
+        for call in (
+            cursors.set("billing", 7),
+            cursors.set("billing", 0),
+            cursors.get("billing"),
+            cursors.delete("billing"),
+        ):
+            with pytest.raises(errors.StreamNotFound):
+                await call
         assert await offset_of(client, stream) is None
         assert await take(client.reader(stream, cursor="billing"), 1) == [0]
 
