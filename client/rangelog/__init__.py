@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from rangelog._consume.records import TopicChunk, TopicRecord
     from rangelog._produce.producer import TopicProducer
     from rangelog._produce.waiters import ProducerAck
+    from rangelog._read.cursor_reader import CursorReader
+    from rangelog._read.cursors import Cursor, StreamCursors
     from rangelog._read.reader import Reader
     from rangelog._stream_info import StreamInfo
     from rangelog._table.table import Table
@@ -93,6 +95,8 @@ __all__ = [
     "Client",
     "ConfigInvalid",
     "Corruption",
+    "Cursor",
+    "CursorReader",
     "Cut",
     "InvalidArgument",
     "KeyRange",
@@ -132,6 +136,7 @@ __all__ = [
     "ShardOfTopic",
     "StreamConfig",
     "StreamConfigChange",
+    "StreamCursors",
     "StreamExists",
     "StreamInfo",
     "StreamNotFound",
@@ -177,6 +182,8 @@ logging.getLogger("rangelog").addHandler(logging.NullHandler())
 _LAZY = {
     "Client": "rangelog._client",
     "ProducerAck": "rangelog._produce.waiters",
+    "Cursor": "rangelog._read.cursors",
+    "CursorReader": "rangelog._read.cursor_reader",
     "Cut": "rangelog._topics.cut",
     "KeyRange": "rangelog_core.key_ranges",
     "Reader": "rangelog._read.reader",
@@ -197,6 +204,7 @@ _LAZY = {
     "ShardOfTopic": "rangelog._consume.group_records",
     "StreamConfig": "rangelog_core.stream_config",
     "StreamConfigChange": "rangelog_core.stream_config",
+    "StreamCursors": "rangelog._read.cursors",
     "StreamInfo": "rangelog._stream_info",
     "Table": "rangelog._table.table",
     "TableChange": "rangelog._table.values",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import overload
 
 from rangelog._append.fencing import fence_deleted
 from rangelog._append.placement_calls import PlacementCalls
@@ -14,6 +15,8 @@ from rangelog._client_topics import TopicOperations
 from rangelog._internal_streams import InternalStreams
 from rangelog._metadata import CALL_TIMEOUT_S, Metadata
 from rangelog._read.cold import ColdReader, ColdStores
+from rangelog._read.cursor_reader import CursorReader
+from rangelog._read.cursors import CursorCalls, StreamCursors
 from rangelog._read.reader import Reader, Start
 from rangelog._read.stream_view import StreamView, confirmed_end
 from rangelog._read.stream_watches import StreamWatches
@@ -70,6 +73,7 @@ class Client(TopicOperations):
             fetches_bytes_max=fetches_bytes_max,
         )
         self._watches = StreamWatches(self._metadata)
+        self._cursor_calls = CursorCalls(self._metadata)
         self._placement_calls = PlacementCalls(self._metadata)
         self._dials = SharedDials(self._connections, self._placement_calls)
         self._internal = InternalStreams(
@@ -91,6 +95,7 @@ class Client(TopicOperations):
         await self._close_topics()
         self._dials.close()
         self._placement_calls.close()
+        self._cursor_calls.close()
         self._watches.close()
         self._cold_stores.close()
         await self._connections.close()
@@ -225,6 +230,18 @@ class Client(TopicOperations):
             inflight_bytes_max=inflight_bytes_max,
         )
 
+    @overload
+    def reader(
+        self, stream: str, *, start: Start = ..., end: int | None = ..., follow: bool = ..., read_preference: str = ...,
+        timeout_s: float = ..., cursor: None = ..., auto_commit_s: None = ...,
+    ) -> Reader: ...  # fmt: skip
+
+    @overload
+    def reader(
+        self, stream: str, *, start: Start = ..., end: int | None = ..., follow: bool = ..., read_preference: str = ...,
+        timeout_s: float = ..., cursor: str, auto_commit_s: float | None = ...,
+    ) -> CursorReader: ...  # fmt: skip
+
     def reader(
         self,
         stream: str,
@@ -234,7 +251,9 @@ class Client(TopicOperations):
         follow: bool = False,
         read_preference: str = "hot_first",
         timeout_s: float = 30.0,
-    ) -> Reader:
+        cursor: str | None = None,
+        auto_commit_s: float | None = None,
+    ) -> Reader | CursorReader:
         """Return a reader: an asynchronous iterator of records in offset order.
 
         Args:
@@ -244,22 +263,31 @@ class Client(TopicOperations):
             follow: Wait for new records. Otherwise the reader ends at the last record that is acked when it starts.
             read_preference: "hot_first", "cold_first", "hot_only" or "cold_only".
             timeout_s: How long to retry while no copy can be read, in seconds.
+            cursor: Begin at this cursor of the stream, and at `start` only where there is none. The reader has a `commit`,
+                which moves the cursor behind what was handed out.
+            auto_commit_s: With a cursor: also commit what is processed every so many seconds, and at the end.
 
         Raises:
-            InvalidArgument: `read_preference` is not valid. The reader itself raises the errors of `Reader.chunks`.
+            InvalidArgument: An argument is not valid. The reader itself raises the errors of `Reader.chunks`; one with a
+                cursor OffsetTrimmed where the cursor is below the trim offset.
         """
-        return Reader(
-            self._metadata,
-            self._connections,
-            self.cold_reader(),
-            self._watches,
-            check_name("stream", stream),
-            start=start,
-            end=end,
-            follow=follow,
-            read_preference=read_preference,
+        check_name("stream", stream)
+        if cursor is None:
+            if auto_commit_s is not None:
+                raise InvalidArgument("auto_commit_s needs a cursor to commit to")
+            return Reader(
+                self._metadata, self._connections, self.cold_reader(), self._watches, stream,
+                start=start, end=end, follow=follow, read_preference=read_preference, timeout_s=timeout_s,
+            )  # fmt: skip
+        return CursorReader(
+            self._cursor_calls, cursor, self._metadata, self._connections, self.cold_reader(), self._watches, stream,
+            auto_commit_s=auto_commit_s, start=start, end=end, follow=follow, read_preference=read_preference,
             timeout_s=timeout_s,
-        )
+        )  # fmt: skip
+
+    def cursors(self, stream: str) -> StreamCursors:
+        """Return the cursors of a stream: named positions of its consumers. Raises InvalidArgument."""
+        return StreamCursors(self._cursor_calls, self._metadata, self._connections, check_name("stream", stream))
 
     @property
     def internal(self) -> InternalStreams:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rangelog_core.stream_config import cursor_retention_word
+from rangelog_core.stream_defaults import CURSOR_EXPIRY_MS_DEFAULT
 from rangelog_proto.v1 import common_pb2
 
 
@@ -28,6 +30,8 @@ class StreamInfo:
         durability: "flushed" or "memory".
         compression: "none" or "zstd".
         tiered: Whether sealed ranges are uploaded to the object store.
+        cursor_retention: "none", "keep", "trim" or "keep_and_trim": what the cursors mean for retention.
+        cursor_expiry_ms: Time in milliseconds after which a cursor that was not set keeps nothing.
     """
 
     name: str
@@ -46,6 +50,8 @@ class StreamInfo:
     durability: str
     compression: str
     tiered: bool
+    cursor_retention: str
+    cursor_expiry_ms: int
 
 
 def stream_info(stream: common_pb2.Stream) -> StreamInfo:
@@ -68,4 +74,6 @@ def stream_info(stream: common_pb2.Stream) -> StreamInfo:
         durability="memory" if config.durability == common_pb2.DURABILITY_MEMORY else "flushed",
         compression="zstd" if config.compression == common_pb2.COMPRESSION_ZSTD else "none",
         tiered=config.tiered,
+        cursor_retention=cursor_retention_word(config),
+        cursor_expiry_ms=config.cursor_expiry_ms or CURSOR_EXPIRY_MS_DEFAULT,
     )

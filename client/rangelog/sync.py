@@ -17,7 +17,7 @@ import atexit
 import concurrent.futures
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from rangelog import _client
 from rangelog._append.writer import Writer as AsyncWriter
@@ -29,8 +29,9 @@ from rangelog._loop_thread import LoopThread
 from rangelog._metadata import CALL_TIMEOUT_S
 from rangelog._produce.producer import TopicProducer as AsyncTopicProducer
 from rangelog._produce.waiters import ProducerAck
-from rangelog._read.reader import Start
+from rangelog._read.reader import Reader, Start
 from rangelog._stream_info import StreamInfo
+from rangelog._sync_cursors import CursorReader, StreamCursors
 from rangelog._sync_groups import GroupMember, Groups
 from rangelog._sync_tables import Table as Table
 from rangelog._sync_tables import Tables as Tables
@@ -291,19 +292,37 @@ class Client:
         )
         return TopicProducer(self._loop, producer)
 
+    @overload
     def reader(
-        self,
-        stream: str,
-        *,
-        start: Start = "earliest",
-        end: int | None = None,
-        follow: bool = False,
-        read_preference: str = "hot_first",
-    ) -> Iterator[Record]:
-        """Yield the stream's records in offset order. The arguments are those of `rangelog.Client.reader`."""
-        reader = self._client.reader(stream, start=start, end=end, follow=follow, read_preference=read_preference)
+        self, stream: str, *, start: Start = ..., end: int | None = ..., follow: bool = ..., read_preference: str = ...,
+        cursor: None = ..., auto_commit_s: None = ...,
+    ) -> Iterator[Record]: ...  # fmt: skip
+
+    @overload
+    def reader(
+        self, stream: str, *, start: Start = ..., end: int | None = ..., follow: bool = ..., read_preference: str = ...,
+        cursor: str, auto_commit_s: float | None = ...,
+    ) -> CursorReader: ...  # fmt: skip
+
+    def reader(
+        self, stream: str, *, start: Start = "earliest", end: int | None = None, follow: bool = False,
+        read_preference: str = "hot_first", cursor: str | None = None, auto_commit_s: float | None = None,
+    ) -> Iterator[Record] | CursorReader:  # fmt: skip
+        """Return an iterator of the stream's records in offset order. The arguments are those of `rangelog.Client.reader`."""
+        make: Callable[..., Any] = self._client.reader
+        made = make(
+            stream, start=start, end=end, follow=follow, read_preference=read_preference, cursor=cursor,
+            auto_commit_s=auto_commit_s,
+        )  # fmt: skip
+        return CursorReader(self._loop, made) if cursor is not None else self._records(made)
+
+    def _records(self, reader: Reader) -> Iterator[Record]:
         for chunk in self._loop.iterate(reader.chunks()):
             yield from chunk
+
+    def cursors(self, stream: str) -> StreamCursors:
+        """Return the cursors of a stream."""
+        return StreamCursors(self._loop, self._client.cursors(stream))
 
     @property
     def topics(self) -> Topics:

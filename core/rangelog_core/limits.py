@@ -74,6 +74,14 @@ REPACKED_RANGES_MAX = 4_096
 """Ranges whose records one repack joins: its commit changes each of them."""
 """An object's row-group index may have hundreds of entries; a page stays well below the gRPC message limit."""
 
+CURSORS_PER_STREAM_MAX = 200
+"""The placement driver looks at all of them where a stream's retention depends on them."""
+
+CURSOR_METADATA_BYTES_MAX = 512
+CURSOR_PAGE_SIZE_MAX = 100
+CURSOR_SETS_MAX = 1_000
+"""In one call."""
+
 NAMESPACES_MAX = 1_000
 TOPIC_PAGE_SIZE_MAX = 500
 SHARD_PAGE_SIZE_MAX = 1_000

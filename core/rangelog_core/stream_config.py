@@ -20,6 +20,7 @@ from rangelog_proto.v1 import common_pb2
 Seconds = float | int | timedelta
 Durability = Literal["flushed", "memory"]
 Compression = Literal["none", "zstd"]
+CursorRetention = Literal["none", "keep", "trim", "keep_and_trim"]
 
 _UINT32_MAX = (1 << 32) - 1
 _INTEGER_MAX = (1 << 62) - 1
@@ -38,11 +39,18 @@ _TIMES = {
     "range_age_seconds": "range_age_ms_max",
     "retention_seconds": "retention_ms",
     "hot_retention_seconds": "hot_retention_ms",
+    "cursor_expiry_seconds": "cursor_expiry_ms",
 }
 """The fields that are times, with their names in the message."""
 _WORDS: dict[str, dict[str, int]] = {
     "durability": {"flushed": common_pb2.DURABILITY_FLUSHED, "memory": common_pb2.DURABILITY_MEMORY},
     "compression": {"none": common_pb2.COMPRESSION_NONE, "zstd": common_pb2.COMPRESSION_ZSTD},
+    "cursor_retention": {
+        "none": common_pb2.CURSOR_RETENTION_UNSPECIFIED,
+        "keep": common_pb2.CURSOR_RETENTION_KEEP,
+        "trim": common_pb2.CURSOR_RETENTION_TRIM,
+        "keep_and_trim": common_pb2.CURSOR_RETENTION_KEEP_AND_TRIM,
+    },
 }
 
 
@@ -79,6 +87,11 @@ class StreamConfig:
     """Compression of the batches that writers send."""
     tiered: bool = True
     """Whether sealed ranges are uploaded to the object store, where the cluster has one."""
+    cursor_retention: CursorRetention = "none"
+    """What the stream's cursors mean for its retention. "keep": age and size trim nothing that a cursor has not passed, unless
+    the cursor has expired. "trim": what all cursors have passed is trimmed, range by range. "keep_and_trim": both."""
+    cursor_expiry_seconds: Seconds | None = None
+    """Time after which a cursor that was not set keeps nothing. None or 0: 7 days."""
 
     def __post_init__(self) -> None:
         config_message(self)
@@ -110,6 +123,8 @@ class StreamConfigChange:
     durability: Durability | None = None
     compression: Compression | None = None
     tiered: bool | None = None
+    cursor_retention: CursorRetention | None = None
+    cursor_expiry_seconds: Seconds | None = None
 
     def __post_init__(self) -> None:
         config_message(self)
@@ -123,6 +138,12 @@ def config_message(config: StreamConfig | StreamConfigChange) -> tuple[common_pb
         if value is not None:
             given[_TIMES.get(field.name, field.name)] = _wire_value(field.name, value)
     return common_pb2.StreamConfig(**given), list(given)  # type: ignore[arg-type]
+
+
+def cursor_retention_word(config: common_pb2.StreamConfig) -> str:
+    """Return what the cursors mean for a stream's retention, as StreamConfig has it."""
+    words = {value: word for word, value in _WORDS["cursor_retention"].items()}
+    return words.get(config.cursor_retention, str(config.cursor_retention))  # a later one
 
 
 def _wire_value(name: str, value: Any) -> int:

@@ -10,6 +10,8 @@ REPLICAS_MAX = 7
 HOT_RETENTION_MS_DEFAULT = 600_000
 RANGE_SIZE_BYTES_MAX = 1 << 40
 """A range is uploaded, copied and dropped as a whole."""
+CURSOR_EXPIRY_MS_DEFAULT = 7 * 24 * 3_600_000
+"""Longer than a consumer is down over a weekend; it bounds what one that never comes back keeps."""
 _AGE_MS_MAX = 1 << 53
 
 
@@ -41,6 +43,10 @@ def _check(config: common_pb2.StreamConfig) -> None:
         raise InvalidArgument("retention cannot be negative; 0 keeps everything")
     if config.hot_retention_ms < -1:
         raise InvalidArgument("hot_retention_ms must be a number of ms, or -1 for ever")
+    if config.cursor_retention not in common_pb2.CursorRetention.values():
+        raise InvalidArgument("cursor_retention must be none, keep, trim or keep_and_trim")
+    if not 0 <= config.cursor_expiry_ms <= _AGE_MS_MAX:
+        raise InvalidArgument(f"cursor_expiry_ms must be 0 to {_AGE_MS_MAX}; 0 is the default")
     if config.durability not in (common_pb2.DURABILITY_FLUSHED, common_pb2.DURABILITY_MEMORY):
         raise InvalidArgument("durability must be flushed or memory")
     if config.compression not in (common_pb2.COMPRESSION_NONE, common_pb2.COMPRESSION_ZSTD):

@@ -7,6 +7,7 @@ import math
 import click
 
 from pdctl.cluster import cluster, task
+from pdctl.cursors import cursor
 from pdctl.doctor.doctor import doctor
 from pdctl.groups.checkpoint import checkpoint
 from pdctl.groups.group import group
@@ -103,9 +104,8 @@ def completion(shell: str) -> None:
 
 
 _NOUNS = (
-    cluster, server, stream, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table, transaction,
-    task, repair,
-    task, doctor,
+    cluster, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table,
+    transaction, task, repair, doctor,
 )  # fmt: skip
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):

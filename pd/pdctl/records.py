@@ -18,13 +18,14 @@ from pdctl.session import OFFSET, Session, output_option, session_of
 from pdctl.units import Start, show_count, show_time
 from rangelog_core.errors import InvalidArgument, RangelogError
 
+_COMMIT_RECORDS = 1_000
 _SHAPES = ["value", "text", "json"]
 _OUTPUTS: dict[str | None, str] = {"table": "text", "json": "json", "yaml": "yaml"}
 
 if TYPE_CHECKING:
     import asyncio
 
-    from rangelog import Client
+    from rangelog import Client, CursorReader
     from rangelog_core.record import Ack
 
 
@@ -122,6 +123,8 @@ def _record_output_option(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--start", type=Start(), default="earliest", show_default=True, metavar="OFFSET|earliest|latest|TIME")
 @click.option("--end", type=OFFSET, help="Stop before this offset.")
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option("--cursor", metavar="NAME", help="Begin at this cursor of the stream; where there is none, at --start.")
+@click.option("--commit", is_flag=True, help="Move the cursor behind what was printed.")
 @click.option(
     "--format",
     "shape",
@@ -144,6 +147,8 @@ def read(
     start: Any,
     end: int | None,
     limit: int | None,
+    cursor: str | None,
+    commit: bool,
     shape: str,
     read_preference: str,
     output: str | None,
@@ -154,12 +159,20 @@ def read(
     Examples:
       pdctl stream read flights --limit 3
       pdctl stream read flights --start 2026-01-31T12:00 --format json
+      pdctl stream read flights --cursor billing --commit --limit 1000
     """
+    if commit and cursor is None:
+        raise click.UsageError("--commit needs --cursor NAME, which it moves")
     options = {"start": start, "end": end, "read_preference": read_preference, "timeout_s": session.timeout_s}
 
     async def run(client: Client) -> None:
         await client.describe_stream(name, timeout_s=session.timeout_s)  # fails in time if no server answers
-        await _read(client.reader(name, **options), _OUTPUTS.get(output, shape), limit)
+        shown_as = _OUTPUTS.get(output, shape)
+        if cursor is None:
+            await _read(client.reader(name, **options), shown_as, limit)
+        else:
+            reader = client.reader(name, cursor=cursor, **options)
+            await _read_from_cursor(reader, shown_as, limit, commits=commit)
 
     session.with_client(run)
 
@@ -202,6 +215,22 @@ async def _read(reader: Any, shape: str, limit: int | None) -> None:
                 out.flush()
                 return
         out.flush()
+
+
+async def _read_from_cursor(reader: CursorReader, shape: str, limit: int | None, *, commits: bool) -> None:
+    """Print records one by one, so that a commit covers what was printed and no more."""
+    out, count = sys.stdout.buffer, 0
+    async for record in reader:
+        out.write(_render(record, shape))
+        count += 1
+        if count == limit:
+            break
+        if commits and count % _COMMIT_RECORDS == 0:
+            out.flush()
+            await reader.commit()
+    out.flush()
+    if commits:
+        await reader.commit()
 
 
 def _render(record: Any, shape: str) -> bytes:

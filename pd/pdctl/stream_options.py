@@ -35,6 +35,10 @@ def range_options(command: Command) -> Command:
 def retention_options(command: Command) -> Command:
     """Add the options of a stream's own retention."""
     for option in (
+        click.option("--cursor-expiry", "cursor_expiry_seconds", type=Duration(), metavar="DURATION",
+                     help="A cursor that was not set for so long keeps nothing; 0s: 7 days."),
+        click.option("--cursor-retention", type=click.Choice(["none", "keep", "trim", "keep_and_trim"]),
+                     help="keep: age and size wait for the cursors. trim: what all cursors have passed is trimmed."),
         click.option("--retention-size", "retention_bytes", type=Size(), metavar="SIZE", help="Trim above it; 0: never."),
         click.option("--retention", "retention_seconds", type=Duration(), metavar="DURATION", help="Trim at it; 0s: never."),
     ):  # fmt: skip

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pdctl.cursors import what_a_trim_removes
 from pdctl.output import emit_data, emit_list, emit_one, field
 from pdctl.records import append, read, tail
 from pdctl.session import OFFSET, Session, confirm, output_option, session_of
@@ -18,6 +20,12 @@ if TYPE_CHECKING:
     from rangelog import Client
 
 _PAGE_SIZE = 500
+_CURSOR_MODES = {
+    "none": "not for retention",
+    "keep": "kept until passed",
+    "trim": "trimmed once passed",
+    "keep_and_trim": "kept until passed, then trimmed",
+}
 
 
 def _config(key: str, show: Callable[[Any], object] = str) -> Callable[[Any], object]:
@@ -43,6 +51,8 @@ _MORE = [
     ("RANGE AGE", _config("range_age_ms_max", lambda value: show_ms(value, "any"))),
     ("RETENTION SIZE", _config("retention_bytes", lambda value: show_bytes(value) if value else "any")),
     ("HOT RETENTION", _config("hot_retention_ms", lambda value: show_ms(value, "default"))),
+    ("CURSORS", _config("cursor_retention", lambda value: _CURSOR_MODES.get(value, value))),
+    ("CURSOR EXPIRY", _config("cursor_expiry_ms", lambda value: show_ms(value, "default"))),
 ]
 
 
@@ -153,7 +163,7 @@ def update(session: Session, name: str, output: str, **options: Any) -> None:
 @output_option
 @session_of
 def trim(session: Session, name: str, trim_offset: int, yes: bool, output: str) -> None:
-    """Delete all records below an offset, for good.
+    """Delete all records below an offset, for good. It says what goes, and passes cursors.
 
     \b
     Example:
@@ -162,7 +172,9 @@ def trim(session: Session, name: str, trim_offset: int, yes: bool, output: str) 
     from pdctl.views import stream_view
     from rangelog_proto.v1 import pd_pb2
 
-    confirm(name, f"This deletes all records of {name} below offset {trim_offset}", yes=yes)
+    asks = not yes and sys.stdin.isatty()
+    what = f"This deletes all records of {name} below offset {trim_offset}"
+    confirm(name, what_a_trim_removes(session, name, trim_offset) if asks else what, yes=yes)
     request = pd_pb2.TrimStreamRequest(request_id=uuid.uuid4().hex, name=name, trim_offset=trim_offset)
     response = session.with_pd(lambda pd: pd.trim_stream(request, timeout_s=session.timeout_s))
     emit_one(stream_view(response.stream), output, _COLUMNS)

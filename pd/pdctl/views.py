@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rangelog_core.stream_config import cursor_retention_word
+from rangelog_core.stream_defaults import CURSOR_EXPIRY_MS_DEFAULT
 from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
 
 
@@ -43,7 +45,11 @@ def stream_view(stream: common_pb2.Stream) -> dict[str, Any]:
         "sealed_end_offset": stream.next_offset,
         "range_count": stream.range_count,
         "created_ms": stream.created_ms,
-        "config": config_view(stream.config),
+        "config": config_view(stream.config)
+        | {
+            "cursor_retention": cursor_retention_word(stream.config),
+            "cursor_expiry_ms": stream.config.cursor_expiry_ms or CURSOR_EXPIRY_MS_DEFAULT,
+        },
     }
 
 

@@ -230,11 +230,12 @@ class Driver:
             time_ms = self.time_ms()
             with self.state() as state:
                 named = bool(state.cluster_id)
-                wanted = commands(state, self.view, self.now_ms(), time_ms)
+                has_tier = bool(tier_stores.tier_url(state, self.settings.tier_url))
+                wanted = commands(state, self.view, self.now_ms(), time_ms, has_tier=has_tier)
                 self.view.upkeep.repairs.note_time(self.wall_ms())
                 wanted += owner_commands(state.owners, self.brokers, self.now_ms())
                 wanted += self.topics.commands(state, self.view.upkeep.sizes.get, self.now_ms(), time_ms)
-                if (state.undated or state.undated_ranges) and not self._clock.provisional:
+                if state.has_undated and not self._clock.provisional:
                     wanted.append(pd_state_pb2.Command(mark_log_ends=pd_state_pb2.MarkLogEnds()))  # to date them
             await self._raise_cluster_version()
             if not named:

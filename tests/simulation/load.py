@@ -8,6 +8,7 @@ from typing import Any
 import rangelog
 from rangelog_core.stream_config import StreamConfig
 from tests.simulation import (
+    virtual_cursors,
     virtual_following,
     virtual_journals,
     virtual_left,
@@ -44,6 +45,8 @@ FOLLOW_EVERY = 3
 """In so many seeds a streaming query of Spark reads the main stream. Not drawn, for the same reason."""
 SINK_EVERY = 8
 """In so many seeds Spark's sink writes a stream. Not drawn, for the same reason."""
+CURSOR_EVERY = 12
+"""In so many seeds consumers share a cursor. Not drawn, for the same reason."""
 RETENTION_S = 30.0
 RETENTION_KEPT_S = 15.0
 """Judged by this: cluster time may have stood still while the placement drivers were away, and then catches up."""
@@ -136,6 +139,8 @@ class Load:
             virtual_following.start(clients)
         if clients.cluster.seed % SINK_EVERY == 6:
             clients.start("spark", virtual_sink.keep(clients, "sunk"))
+        if clients.cluster.seed % CURSOR_EVERY == 2:
+            virtual_cursors.start(clients)
         if clients.cluster.seed % TOPIC_EVERY == 1:
             clients.start("manager", virtual_topics.keep(clients, "topic"))
         if clients.cluster.seed % JOURNAL_EVERY == 7:

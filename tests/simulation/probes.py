@@ -32,7 +32,14 @@ from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.ranges.store import Store
 from rangelog_server.tier.upload import Uploader
 from rangelog_server.wal.log import Wal
-from tests.simulation import probes_of_repairs, probes_of_topics, virtual_following, virtual_repacking, virtual_sink
+from tests.simulation import (
+    probes_of_repairs,
+    probes_of_topics,
+    virtual_cursors,
+    virtual_following,
+    virtual_repacking,
+    virtual_sink,
+)
 from tests.simulation.probes_of_answers import watch_answers
 from tests.simulation.probes_of_directives import watch_directives
 from tests.simulation.probes_of_moves import watch_moves
@@ -124,6 +131,7 @@ CORNER_CASES = (
     *virtual_following.RARE,
     *virtual_repacking.CORNER_CASES,
     *probes_of_repairs.CORNER_CASES,
+    *virtual_cursors.CORNER_CASES,
     "a conditional change conflicted",
     "a change of a row has an unknown outcome",
     "a watch of a table was followed",

@@ -14,6 +14,7 @@ import pytest
 
 import rangelog
 from rangelog import AppendRecord, Client, StreamConfig, StreamConfigChange, errors
+from tests.support.cursor_contract import CursorContract
 
 T0_MS = 1_700_000_000_000
 
@@ -29,7 +30,7 @@ async def write(client: Client, stream: str, *records: bytes) -> None:
         await writer.append_batch(records)
 
 
-class ClientContract:
+class ClientContract(CursorContract):
     """All of it."""
 
     # ---- streams

@@ -114,7 +114,7 @@ MAY_SLEEP = {("test_consensus_crash.py", "test_kill_all_three_around_a_compactio
 
 COUNTERPARTS = {
     "Client", "Writer", "TopicProducer", "Topics", "TopicReader", "Table", "Tables", "TableWatch", "GroupMember", "Groups",
-    "Transaction", "Transactional", "Transactions",
+    "Transaction", "Transactional", "Transactions", "CursorReader", "StreamCursors",
     "Runtime",
 }  # fmt: skip
 """Client, writer, producer, topics, tables, groups and what reads them, asynchronous and blocking; the running process of

@@ -19,6 +19,7 @@ from rangelog_core.ids import ReplicaId
 from rangelog_core.net.data_connection import DataConnection, DataConnections, PeerKind
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES
+from rangelog_proto.v1.cursor_pb2_grpc import CursorsStub
 
 
 class Switches:
@@ -47,7 +48,7 @@ class FakePdClient(PdClient):
         stub_type: type[Any] | None = None,
     ) -> Any:
         await asyncio.sleep(0)
-        if stub_type is not None:
+        if stub_type not in (None, CursorsStub):
             raise UnsupportedVersion(
                 "this FakeCluster has streams only: make it with FakeCluster(brokers=1) for topics and tables"
             )
@@ -56,7 +57,7 @@ class FakePdClient(PdClient):
         if self._switches.no_placement_driver:
             raise Unavailable("no placement driver answers: the test switched it off")
         with self._switches.lock:
-            return method(self._driver)(request)
+            return method(self._driver.cursors if stub_type is CursorsStub else self._driver)(request)
 
 
 class FakeConnection(DataConnection):

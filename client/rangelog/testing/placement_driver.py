@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from rangelog.testing.cursors import FakeCursors
 from rangelog.testing.range_server import FakeRangeServer
 from rangelog_core.errors import (
     InvalidArgument,
@@ -43,6 +44,7 @@ class FakePlacementDriver:
         self._ids: dict[str, int] = {}
         self._ranges: dict[int, dict[int, common_pb2.Range]] = {}
         self._next_stream_id = 1
+        self.cursors = FakeCursors(self._stream_by_id, self._last_range, now_ms)
 
     # ---- streams
 
@@ -91,6 +93,7 @@ class FakePlacementDriver:
         response = pb.DeleteStreamResponse(stream=stream, open_range=last if is_open else None)
         for index in list(self._ranges[stream.stream_id]):
             self._remove_range(stream, index)
+        self.cursors.forget(stream.stream_id)
         del self._ids[stream.name], self._streams[stream.stream_id], self._ranges[stream.stream_id]
         return response
 

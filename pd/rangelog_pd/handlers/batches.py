@@ -44,7 +44,7 @@ async def open_writers(driver: Driver, request: pb.OpenWritersRequest) -> pb.Ope
     answers = await asyncio.gather(
         *(
             driver.propose(pb.OpenWritersResponse, "", open_writers=pb.OpenWritersRequest(writers=items))
-            for items in _parts(request.writers)
+            for items in parts(request.writers)
         )
     )
     response = pb.OpenWritersResponse(results=[result for answer in answers for result in answer.results])
@@ -63,7 +63,7 @@ async def seal_ranges(driver: Driver, request: pb.SealRangesRequest) -> pb.SealR
     answers = await asyncio.gather(
         *(
             driver.propose(pb.SealRangesResponse, "", seal_ranges=pd_state_pb2.PlacedSealRanges(seals=items))
-            for items in _parts(placed)
+            for items in parts(placed)
         )
     )
     response = pb.SealRangesResponse(results=[result for answer in answers for result in answer.results])
@@ -100,7 +100,7 @@ def _name_items(items: Sequence[_Item], request_id: str) -> None:
         item.request_id = f"{request_id}/{number}"
 
 
-def _parts(items: Sequence[_T]) -> Iterator[list[_T]]:
+def parts(items: Sequence[_T]) -> Iterator[list[_T]]:
     """Yield the items of each command."""
     part: list[_T] = []
     size = 0

@@ -44,15 +44,20 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
             servers=describe_servers(driver, state),
             tier_url=tier_url(state, driver.settings.tier_url),
             has_majority=status.has_majority,
-            failing_task_count=len(driver.tasks.listing(driver.wall_ms(), failing_only=True)),
+            failing_task_count=len(driver.tasks.listing(driver.wall_ms(), failing_only=True))
+            + driver.view.upkeep.held.untiered_count(),
         )
 
 
 async def list_tasks(driver: Driver, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
-    """Return what topics have left to do, and the leader's directives that are not done yet. Work of topics does not fail."""
+    """Return what topics have left to do, what retention keeps, and the leader's directives that are not done yet.
+
+    Work of topics does not fail.
+    """
     await driver.barrier()
     found = driver.tasks.listing(driver.wall_ms(), failing_only=request.failing_only)
-    if not request.failing_only:
-        with driver.state() as state:
-            found = [*topic_tasks(state, driver.time_ms()), *found]
+    with driver.state() as state:
+        time_ms = driver.time_ms()
+        kept = driver.view.upkeep.held.tasks(state, time_ms, failing_only=request.failing_only)
+        found = [*([] if request.failing_only else topic_tasks(state, time_ms)), *kept, *found]
     return pb.ListTasksResponse(tasks=found)

@@ -10,6 +10,7 @@ from rangelog_pd.handlers import (
     batches,
     brokers,
     cluster,
+    cursors,
     objects,
     operations,
     ranges,
@@ -22,6 +23,7 @@ from rangelog_pd.handlers import (
 )
 from rangelog_proto.v1 import (
     broker_pb2_grpc,
+    cursor_pb2_grpc,
     operations_pb2_grpc,
     pd_pb2_grpc,
     repair_pb2_grpc,
@@ -101,6 +103,13 @@ _OPERATION_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "CheckImpact": operations.check_impact,
 }
 
+_CURSOR_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+    "SetCursors": cursors.set_cursors,
+    "GetCursor": cursors.get_cursor,
+    "ListCursors": cursors.list_cursors,
+    "DeleteCursor": cursors.delete_cursor,
+}
+
 
 class Service(NamedTuple):
     """One service: its name, the generated class of its calls and the function that adds it to a server, and the handlers."""
@@ -127,6 +136,7 @@ SERVICES = (
     _service(repair_pb2_grpc, "Repairs", _REPAIR_HANDLERS),
     _service(tier_pb2_grpc, "Tier", _TIER_HANDLERS),
     _service(operations_pb2_grpc, "Operations", _OPERATION_HANDLERS),
+    _service(cursor_pb2_grpc, "Cursors", _CURSOR_HANDLERS),
 )
 """All services on a placement driver's port."""
 

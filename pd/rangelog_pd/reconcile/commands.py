@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 
 from rangelog_core.errors import NoPlacement
 from rangelog_pd.placement import Candidate, ServerHealth, place
+from rangelog_pd.reconcile.retention import retention
 from rangelog_pd.reconcile.upkeep import Upkeep
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.state.losses import is_gone, may_be_lost
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
-from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
+from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 COMMANDS_MAX = 50
 """Commands of one round: writers use the same log."""
@@ -29,8 +30,10 @@ MARKS_MAX = 200
 """Servers in one command, which must stay below the size of a Raft command even if all names are long."""
 
 
-def commands(state: State, view: ClusterView, now_ms: float, time_ms: int) -> list[pd_state_pb2.Command]:
-    """Return the commands of this round, bounded."""
+def commands(
+    state: State, view: ClusterView, now_ms: float, time_ms: int, *, has_tier: bool = False
+) -> list[pd_state_pb2.Command]:
+    """Return the commands of this round, bounded. `has_tier`: whether the cluster has an object store."""
     upkeep = view.upkeep
     upkeep.follow(state)
     upkeep.watch_servers(state, now_ms)
@@ -40,7 +43,7 @@ def commands(state: State, view: ClusterView, now_ms: float, time_ms: int) -> li
         _log_ends(state, view, now_ms),
         _hot_drops(state, upkeep, time_ms),
         _dead_uploads(state, view, now_ms, time_ms),
-        _retention(state, upkeep, time_ms),
+        retention(state, upkeep, time_ms, has_tier=has_tier),
         _repairs(state, view, now_ms),
         upkeep.moves.commands(state, now_ms),
     ):
@@ -68,34 +71,6 @@ def _dead_uploads(state: State, view: ClusterView, now_ms: float, time_ms: int) 
         dead = by_server and view.health(state, each.server, each.incarnation, now_ms) is ServerHealth.DEAD
         if dead or each.prepare_deadline_ms < time_ms:
             yield pd_state_pb2.Command(abandon_object=pd_state_pb2.AbandonObject(object_id=each.object_id))
-
-
-def _retention(state: State, upkeep: Upkeep, time_ms: int) -> Iterator[pd_state_pb2.Command]:
-    """Yield trims of ranges that exceed the age or the size of their stream."""
-    for stream_id in upkeep.trims.take(time_ms, state.due.trims):
-        yield _trim(stream_id, _end_of_old(state, stream_id, time_ms))
-    for stream_id, end in upkeep.sizes.streams_over(state):
-        upkeep.sizes.look_again(stream_id)
-        yield _trim(stream_id, end)
-
-
-def _trim(stream_id: int, end: int) -> pd_state_pb2.Command:
-    return pd_state_pb2.Command(trim_stream=pd_pb2.TrimStreamRequest(stream_id=stream_id, trim_offset=end))
-
-
-def _end_of_old(state: State, stream_id: int, time_ms: int) -> int:
-    """Return the end of the last of the oldest ranges that exceed the stream's age."""
-    stream = state.streams[stream_id]
-    ranges = state.ranges.of(stream_id)
-    end = stream.trim_offset
-    for index in ranges.indexes_from(ranges.index_beyond(stream.trim_offset)):
-        each = ranges[index]
-        if each.state != common_pb2.RANGE_STATE_SEALED or not each.sealed_ms:
-            break
-        if time_ms - each.sealed_ms <= stream.config.retention_ms:
-            break
-        end = each.end_offset
-    return end
 
 
 def _repairs(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_state_pb2.Command]:

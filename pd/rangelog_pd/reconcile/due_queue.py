@@ -32,11 +32,15 @@ class DueQueue(Generic[K]):
             self._queued[key] = due_ms
             heapq.heappush(self._heap, (due_ms, key, due_ms))
 
+    def withdraw(self, key: K) -> None:
+        """Remove a key until it is put again."""
+        self._queued.pop(key, None)
+
     def take(self, time_ms: int, times: Mapping[K, int]) -> Iterator[K]:
         """Yield the keys that are due at `time_ms` by the times in force, earliest first."""
         while self._heap and self._heap[0][0] <= time_ms:
             _, key, due_ms = self._heap[0]
-            if times.get(key) != due_ms:
+            if times.get(key) != due_ms or self._queued.get(key) != due_ms:
                 heapq.heappop(self._heap)
                 if self._queued.get(key) == due_ms:
                     del self._queued[key]

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import Message
 
 from rangelog_pd.placement import ServerHealth
+from rangelog_pd.reconcile.cursor_expiries import CursorExpiries
 from rangelog_pd.reconcile.due_queue import DueQueue
+from rangelog_pd.reconcile.held import HeldStreams
 from rangelog_pd.reconcile.manifest_queue import ManifestQueue
 from rangelog_pd.reconcile.moves import Moves
 from rangelog_pd.reconcile.orphans import Orphans
@@ -49,6 +51,10 @@ class Upkeep:
         self.moves = Moves(view)
         """Sealed ranges that leave a server."""
         self.sizes = StreamSizes()
+        self.expiries = CursorExpiries()
+        self.passed: dict[int, None] = {}
+        """Streams of which live cursors may have passed a whole range, to be trimmed for that."""
+        self.held = HeldStreams()
         self.manifests = ManifestQueue()
 
     def forget(self) -> None:
@@ -154,6 +160,9 @@ class Upkeep:
             for key in state.hosted.of(name, state.servers[name].server.incarnation).open:
                 self.orphans.suspect(key)
         self.sizes = StreamSizes()
+        self.expiries = CursorExpiries()
+        self.passed = dict(state.retained)
+        self.held = HeldStreams()
         self.manifests.clear()
         for name, view in self._view.servers.items():
             view.attention.clear()
@@ -164,6 +173,8 @@ class Upkeep:
                 view.attention.attend(key)
         for stream_id in state.bounded:
             self._measure_stream(state, stream_id)
+        for stream_id in state.retained:
+            self.expiries.look(state, stream_id)
 
     def _note(self, state: State, before: Message | None, after: Message | None) -> None:
         row = after if after is not None else before
@@ -228,6 +239,8 @@ class Upkeep:
         if key in state.short or any((each.server, each.incarnation) in self._lost for each in after.replicas):
             self.repairs.put(key)
         self.moves.note_sealed(state, after)
+        if after.stream_id in state.retained:
+            self.passed[after.stream_id] = None
         if after.stream_id in state.bounded:
             self._measure(state, after)
 
@@ -258,6 +271,7 @@ class Upkeep:
         if not isinstance(after, common_pb2.Stream):
             if isinstance(before, common_pb2.Stream):
                 self.sizes.forget_stream(before.stream_id)
+                self.held.forget(before.stream_id)
                 if before.config.tiered:
                     self.manifests.put(before.stream_id)
             return
@@ -266,6 +280,10 @@ class Upkeep:
         trim_ms = state.due.trims.get(after.stream_id)
         if trim_ms is not None:
             self.trims.put(after.stream_id, trim_ms)
+        self.sizes.look_again(after.stream_id)
+        if after.stream_id in state.retained:
+            self.passed[after.stream_id] = None
+            self.expiries.look(state, after.stream_id)
         if not isinstance(before, common_pb2.Stream) or before.config == after.config:
             return
         for each in state.ranges.of(

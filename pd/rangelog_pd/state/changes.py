@@ -35,6 +35,10 @@ class Changes:
         self.last += 1
         self._kept.append(Change(before, after))
 
+    def note_again(self, row: Message) -> None:
+        """Have the followers look at a row anew: what it depends on has changed."""
+        self.note(row, row)
+
     def since(self, number: int) -> list[Change] | None:
         """Return the changes after the one of this number, oldest first; None where they are not all kept."""
         wanted = self.last - number

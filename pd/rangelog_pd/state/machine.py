@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from rangelog_core.errors import InternalError, NoPlacement, Overloaded, RangelogError, error_from_code
 from rangelog_pd.state import (
     brokers,
+    cursors,
     losses,
     namespaces,
     objects,
@@ -95,6 +96,9 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "retain_topic": retention.retain_topic,
     "take_cuts": retention.take_cuts,
     "report_consumed": retention.report_consumed,
+    "set_cursors": cursors.set_cursors,
+    "delete_cursor": cursors.delete_cursor,
+    "retain_stream": cursors.retain_stream,
 }
 
 

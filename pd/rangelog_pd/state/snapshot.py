@@ -17,7 +17,14 @@ from google.protobuf.message import DecodeError, Message
 from rangelog_core.errors import Corruption, UnsupportedVersion
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
-from rangelog_proto.v1 import broker_pb2, common_pb2, pd_state_pb2, tier_pb2, topic_pb2
+from rangelog_proto.v1 import (
+    broker_pb2,
+    common_pb2,
+    cursor_pb2,
+    pd_state_pb2,
+    tier_pb2,
+    topic_pb2,
+)
 from rangelog_proto.v1.pd_state_pb2 import Section, SectionKind, SnapshotHeader, SnapshotRows
 
 SECTION_VERSION = 1
@@ -43,6 +50,7 @@ _FIELDS = {
     pd_state_pb2.SECTION_KIND_RETENTION_CUTS: "retention_cuts",
     pd_state_pb2.SECTION_KIND_CONSUMED_CUTS: "consumed_cuts",
     pd_state_pb2.SECTION_KIND_TIER_STORES: "tier_stores",
+    pd_state_pb2.SECTION_KIND_CURSORS: "cursors",
 }
 _KEPT_VERSION_1 = 1
 
@@ -74,6 +82,7 @@ def freeze(state: State, results: Results) -> Frozen:
         next_stream_id=state.next_stream_id,
         next_object_id=state.next_object_id,
         next_topic_id=state.topics.next_topic_id,
+        next_cursor_version=state.cursors.next_version if state.cursors.next_version > 1 else 0,
     )
     ages, kept = results.freeze()
     namespaces, topics, shards, topic_work = state.topics.rows()
@@ -97,6 +106,7 @@ def freeze(state: State, results: Results) -> Frozen:
             (pd_state_pb2.SECTION_KIND_RETENTION_CUTS, state.cuts.cuts.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_CONSUMED_CUTS, state.cuts.consumed.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_TIER_STORES, state.tier_stores.freeze(), _same),
+            (pd_state_pb2.SECTION_KIND_CURSORS, state.cursors.rows.freeze(), _same),
             (pd_state_pb2.SECTION_KIND_RESULTS, ages, kept_result),
         ],
     )
@@ -184,6 +194,7 @@ def _build(
     retention_cuts: Iterable[topic_pb2.RetentionCut] = (),
     consumed_cuts: Iterable[topic_pb2.ConsumedCut] = (),
     tier_stores: Iterable[tier_pb2.TierStore] = (),
+    cursors: Sequence[cursor_pb2.Cursor] = (),
 ) -> tuple[State, Results]:
     state = State()
     state.cluster_id = header.cluster_id
@@ -193,6 +204,9 @@ def _build(
     for each in ranges:
         if each.stream_id not in known:
             raise Corruption(f"the snapshot has a range of stream {each.stream_id} but not the stream")
+    for cursor in cursors:
+        if cursor.stream_id not in known or cursor.version >= header.next_cursor_version:
+            raise Corruption(f"the snapshot has a cursor of stream {cursor.stream_id} that does not fit the rest")
     state.load(streams, ranges, objects, servers)
     _load_topics(state, header, namespaces, topics, shards, topic_work)
     state.owners.load(brokers, assignments)
@@ -201,6 +215,7 @@ def _build(
         if not store.first_object_id or not store.url:
             raise Corruption("the snapshot has a store of the tier without number or URL")
         state.tier_stores.put(store.first_object_id, store)
+    state.cursors.load(cursors, header.next_cursor_version or 1)
     latest = max((kept.now_ms for kept in results), default=0)
     state.time_ms = header.time_ms or max(latest, state.latest_date())
     return state, Results((kept.request_id, kept.now_ms, kept.result) for kept in results)

@@ -11,6 +11,7 @@ What holds after every command (`validate` asserts it):
 * Committed objects tile [start, tiered end) of each range; one may hold the records of several ranges, and is kept with the
   last of them. Ids of streams and objects are never reused.
 * A stream that is sealed for good has no open range, and none follows.
+* A cursor goes with its stream.
 * Every index follows from the rows. No operation reads a whole table: its cost depends on its own changes.
 """
 
@@ -22,6 +23,7 @@ from itertools import chain, pairwise
 from rangelog_core.errors import InvalidArgument, RangeNotFound, StreamNotFound, WriterFenced
 from rangelog_core.ids import INTERNAL_NAME_START
 from rangelog_pd.state.changes import Changes
+from rangelog_pd.state.cursor_table import CursorTable
 from rangelog_pd.state.cut_tables import CutTables
 from rangelog_pd.state.due import DueTimes
 from rangelog_pd.state.indexes import HostedRanges, Hosting, Names, RangeObjects
@@ -56,6 +58,8 @@ class State:
         """Sealed ranges with fewer replicas than their stream wants, and not in the tier."""
         self.bounded: dict[int, None] = {}
         """Streams with a bound on their bytes."""
+        self.retained: dict[int, None] = {}
+        """Streams whose retention depends on their cursors."""
         self.undated: dict[int, None] = {}
         """Tombstones without a date."""
         self.undated_ranges: dict[RangeKey, None] = {}
@@ -72,6 +76,7 @@ class State:
         self.cuts = CutTables()
         self.tier_stores: Table[int, tier_pb2.TierStore] = Table()
         """Stores that the tier got since, by the first object in each."""
+        self.cursors = CursorTable()
 
     # ---- finding
 
@@ -144,8 +149,13 @@ class State:
         """Set the time of the next command."""
         self.time_ms = max(self.time_ms, now_ms)
         self.provisional = provisional
-        if not provisional and (self.undated or self.undated_ranges):
+        if not provisional and self.has_undated:
             self._date_all()
+
+    @property
+    def has_undated(self) -> bool:
+        """Whether rows wait for their date."""
+        return bool(self.undated or self.undated_ranges or self.cursors.undated)
 
     def date(self) -> int:
         """Return the date for changes; 0: not known yet."""
@@ -162,6 +172,8 @@ class State:
             if of.tiered_end_offset > of.start_offset:
                 of.tiered_ms = of.tiered_ms or self.time_ms
             self.ranges.put(key, of)
+        for stream_id in self.cursors.date_all(self.time_ms):
+            self.changes.note_again(self.streams[stream_id])
 
     def latest_date(self) -> int:
         """Return the latest date of any row: the time of a state whose program did not store it."""
@@ -178,6 +190,7 @@ class State:
         """Remove a stream with its ranges. Its id is not used again."""
         for each in self.ranges.of(stream_id).values():
             self.remove_range(each)
+        self.cursors.remove_stream(stream_id)
         self.streams.remove(stream_id)
 
     def put_range(self, changed: common_pb2.Range) -> None:
@@ -231,6 +244,10 @@ class State:
             self.bounded[after.stream_id] = None
         else:
             self.bounded.pop(stream.stream_id, None)
+        if after is not None and after.config.cursor_retention:
+            self.retained[after.stream_id] = None
+        else:
+            self.retained.pop(stream.stream_id, None)
         self.due.stream_changed(before, after)
 
     def _range_changed(self, before: common_pb2.Range | None, after: common_pb2.Range | None) -> None:
@@ -289,6 +306,7 @@ class State:
             self._validate_objects(ranges)
         assert not self.removed.keys() & self.servers.keys(), "a removed server is not registered"
         validate_topics(self)
+        self.cursors.validate(self.streams)
 
     def _validate_objects(self, ranges: Sequence[common_pb2.Range]) -> None:
         """Each offset of the tier is in exactly one committed object, kept with the last of the object's ranges."""
@@ -321,6 +339,7 @@ class State:
         rebuilt.topics.load(*self.topics.rows())
         rebuilt.owners.load(self.owners.brokers.values(), self.owners.assignments.values())
         rebuilt.cuts.load(self.cuts.cuts.values(), self.cuts.consumed.values())
+        rebuilt.cursors.load(self.cursors.rows.values(), self.cursors.next_version)
         assert rebuilt.indexes() == self.indexes(), "an index is not what the rows make it"
 
     def load(
@@ -359,6 +378,7 @@ class State:
             self.due.open_ages,
             self.short,
             self.bounded,
+            self.retained,
             self.undated,
             self.undated_ranges,
             list(self.removed),
@@ -366,6 +386,7 @@ class State:
             *self.topics.indexes(),
             *self.owners.indexes(),
             *self.cuts.indexes(),
+            *self.cursors.indexes(),
         ]
 
 

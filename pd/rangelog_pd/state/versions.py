@@ -16,6 +16,8 @@ What holds:
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from google.protobuf.message import Message
 
 from rangelog_core.errors import Unavailable, UnsupportedVersion
@@ -56,8 +58,11 @@ _TOPIC_ACTIONS = (
 )
 _OPERATIONS_ACTIONS = (
     "accept_loss",
+    "delete_cursor",
     "remove_server",
+    "retain_stream",
     "reupload_object",
+    "set_cursors",
     "set_server_mode",
     "set_tier",
 )
@@ -71,7 +76,12 @@ _LEVELS = (
 
 
 _FIELDS = {
-    "update_stream": (("expected_version", 2),),
+    "create_stream": (("config.cursor_retention", LEVEL_OPERATIONS), ("config.cursor_expiry_ms", LEVEL_OPERATIONS)),
+    "update_stream": (
+        ("expected_version", 2),
+        ("config.cursor_retention", LEVEL_OPERATIONS),
+        ("config.cursor_expiry_ms", LEVEL_OPERATIONS),
+    ),
     "delete_stream": (("expected_version", 2),),
     "trim_stream": (("expected_version", 2),),
     "open_writer": (("stream_id", LEVEL_OPERATIONS), ("expected_epoch", LEVEL_OPERATIONS)),
@@ -100,7 +110,7 @@ def needed_level(command: pd_state_pb2.Command) -> int:
 
 
 def _level_of_fields(action: str, operand: Message) -> int:
-    return max((level for field, level in _FIELDS[action] if getattr(operand, field)), default=FEATURE_LEVEL_MIN)
+    return max((level for field, level in _FIELDS[action] if attrgetter(field)(operand)), default=FEATURE_LEVEL_MIN)
 
 
 def check_known(level: int, own_level: int, what: str) -> None:

@@ -25,6 +25,13 @@ class RangeState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RANGE_STATE_OPEN: _ClassVar[RangeState]
     RANGE_STATE_SEALED: _ClassVar[RangeState]
 
+class CursorRetention(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CURSOR_RETENTION_UNSPECIFIED: _ClassVar[CursorRetention]
+    CURSOR_RETENTION_KEEP: _ClassVar[CursorRetention]
+    CURSOR_RETENTION_TRIM: _ClassVar[CursorRetention]
+    CURSOR_RETENTION_KEEP_AND_TRIM: _ClassVar[CursorRetention]
+
 class ObjectState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OBJECT_STATE_UNSPECIFIED: _ClassVar[ObjectState]
@@ -55,6 +62,10 @@ COMPRESSION_ZSTD: Compression
 RANGE_STATE_UNSPECIFIED: RangeState
 RANGE_STATE_OPEN: RangeState
 RANGE_STATE_SEALED: RangeState
+CURSOR_RETENTION_UNSPECIFIED: CursorRetention
+CURSOR_RETENTION_KEEP: CursorRetention
+CURSOR_RETENTION_TRIM: CursorRetention
+CURSOR_RETENTION_KEEP_AND_TRIM: CursorRetention
 OBJECT_STATE_UNSPECIFIED: ObjectState
 OBJECT_STATE_PREPARED: ObjectState
 OBJECT_STATE_COMMITTED: ObjectState
@@ -70,7 +81,7 @@ SERVER_MODE_DRAINING: ServerMode
 SERVER_MODE_REMOVED: ServerMode
 
 class StreamConfig(_message.Message):
-    __slots__ = ("replicas", "acks", "range_size_bytes_max", "range_age_ms_max", "retention_ms", "retention_bytes", "hot_retention_ms", "durability", "compression", "tiered")
+    __slots__ = ("replicas", "acks", "range_size_bytes_max", "range_age_ms_max", "retention_ms", "retention_bytes", "hot_retention_ms", "durability", "compression", "tiered", "cursor_retention", "cursor_expiry_ms")
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     ACKS_FIELD_NUMBER: _ClassVar[int]
     RANGE_SIZE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +92,8 @@ class StreamConfig(_message.Message):
     DURABILITY_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     TIERED_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_RETENTION_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
     replicas: int
     acks: int
     range_size_bytes_max: int
@@ -91,7 +104,9 @@ class StreamConfig(_message.Message):
     durability: Durability
     compression: Compression
     tiered: bool
-    def __init__(self, replicas: _Optional[int] = ..., acks: _Optional[int] = ..., range_size_bytes_max: _Optional[int] = ..., range_age_ms_max: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., hot_retention_ms: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., compression: _Optional[_Union[Compression, str]] = ..., tiered: bool = ...) -> None: ...
+    cursor_retention: CursorRetention
+    cursor_expiry_ms: int
+    def __init__(self, replicas: _Optional[int] = ..., acks: _Optional[int] = ..., range_size_bytes_max: _Optional[int] = ..., range_age_ms_max: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., hot_retention_ms: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., compression: _Optional[_Union[Compression, str]] = ..., tiered: bool = ..., cursor_retention: _Optional[_Union[CursorRetention, str]] = ..., cursor_expiry_ms: _Optional[int] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("stream_id", "name", "config", "epoch", "trim_offset", "next_offset", "range_count", "created_ms", "version", "sealed_for_good", "repack_count")

@@ -41,6 +41,7 @@ class Pd:
         self.topics = TopicUpkeep(retention_interval_ms=1_000)
         self.applied = 0
         self.provisional = False
+        self.has_tier = False
         self.delete_grace_ms = DELETE_GRACE_MS_DEFAULT
 
     @property
@@ -68,6 +69,10 @@ class Pd:
     def do(self, response: type[_T], request_id: str = "", **action: Any) -> _T:
         """Apply one command; return its response or raise its error."""
         return response.FromString(response_of(self.apply(pd_state_pb2.Command(request_id=request_id, **action))))
+
+    def apply_nothing(self) -> None:
+        """A command without an effect of its own: rows are dated."""
+        self.apply(pd_state_pb2.Command(mark_log_ends=pd_state_pb2.MarkLogEnds()))
 
     # ---- what clients ask
 
@@ -238,7 +243,7 @@ class Pd:
         return dict(zip(kinds, found, strict=True))
 
     def proposals(self) -> list[pd_state_pb2.Command]:
-        found = commands(self.state, self.view, self.now_ms, self.wall_ms)
+        found = commands(self.state, self.view, self.now_ms, self.wall_ms, has_tier=self.has_tier)
         return found + self.topics.commands(self.state, self.view.upkeep.sizes.get, self.now_ms, self.wall_ms)
 
     def reconcile(self) -> list[str]:

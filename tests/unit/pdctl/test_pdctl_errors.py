@@ -192,7 +192,6 @@ def test_bad_usage_is_one_line_and_asks_nobody(pd: Any, pdctl: Any, arguments: t
     "arguments",
     [
         ("stream", "delete", "x"),
-        ("stream", "trim", "x", "--to", "5"),
         ("range", "seal", "x"),
         ("namespace", "delete", "x"),
         ("topic", "delete", "n/x", "--force"),
@@ -264,7 +263,8 @@ def test_the_nouns_and_verbs() -> None:
     """The command tree is the documented one."""
     expected = """cluster status, server list, server show, stream create, stream list, stream show, stream update,
         stream trim, stream delete, stream append, stream read, stream tail, range list, range show, range seal,
-        object list, object show, object manifest, object streams, task list,
+        cursor set, cursor get, cursor list, cursor delete, object list, object show, object manifest,
+            object streams, task list,
         namespace create, namespace list, namespace delete, topic create, topic list,
         topic show, topic update, topic tag, topic seal, topic delete, topic cut, topic truncate, topic cancel-scale,
         topic produce, topic consume, group list, group show, group lag, group reset, group delete, group unsubscribe,

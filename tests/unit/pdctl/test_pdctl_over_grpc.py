@@ -43,6 +43,8 @@ def test_stream_life(run: PdctlOverGrpc) -> None:
         "retention_bytes": 0,
         "hot_retention_ms": 600_000,
         "tiered": True,
+        "cursor_retention": "none",
+        "cursor_expiry_ms": 7 * 86_400_000,
     }
     assert run.json("stream", "show", "flights") == created
     assert run.json("stream", "list") == [created]
@@ -52,12 +54,12 @@ def test_stream_life(run: PdctlOverGrpc) -> None:
     assert run.json("stream", "list") == []
 
 
-def test_all_settings_of_a_stream(run: PdctlOverGrpc) -> None:
+def test_all_settings_of_a_stream(run: PdctlOverGrpc, topics: InProcessPd) -> None:
     """Each option of create sets the field that it names."""
     config = run.json(
         "stream", "create", "s", "--replicas", "5", "--acks", "3", "--range-size", "1MB", "--range-age", "1h",
         "--retention", "90s", "--retention-size", "2GiB", "--hot-retention", "5m", "--durability", "memory",
-        "--compression", "zstd", "--not-tiered",
+        "--compression", "zstd", "--not-tiered", "--cursor-retention", "keep_and_trim", "--cursor-expiry", "2d",
     )["config"]  # fmt: skip
     assert config == {
         "replicas": 5,
@@ -70,6 +72,8 @@ def test_all_settings_of_a_stream(run: PdctlOverGrpc) -> None:
         "retention_bytes": 2 * 1024**3,
         "hot_retention_ms": 300_000,
         "tiered": False,
+        "cursor_retention": "keep_and_trim",
+        "cursor_expiry_ms": 2 * 86_400_000,
     }
 
 

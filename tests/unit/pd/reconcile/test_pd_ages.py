@@ -20,8 +20,8 @@ WEEK_MS = 7 * 86_400_000
 async def sealed_with_retention(api: Any, retention_ms: int = WEEK_MS) -> None:
     """Stream `s` keeps records for a week; range 0 is sealed, and every server was just heard."""
     await api.beat_all()
-    config = common_pb2.StreamConfig(retention_ms=retention_ms)
-    request = pb.UpdateStreamRequest(request_id="u", name="s", config=config, fields=["retention_ms"])
+    config = common_pb2.StreamConfig(retention_ms=retention_ms, tiered=False)
+    request = pb.UpdateStreamRequest(request_id="u", name="s", config=config, fields=["retention_ms", "tiered"])
     await streams.update_stream(api.driver, request)
     await api.seal(1_000)
 
@@ -71,8 +71,8 @@ async def test_a_range_sealed_before_the_servers_are_heard_is_new(ready: Any) ->
     await ready.driver.reconcile()
     ready.consensus.set_leader("pd1")
     ready.silence(8 * 86_400_000)
-    config = common_pb2.StreamConfig(retention_ms=WEEK_MS)
-    request = pb.UpdateStreamRequest(request_id="u", name="s", config=config, fields=["retention_ms"])
+    config = common_pb2.StreamConfig(retention_ms=WEEK_MS, tiered=False)
+    request = pb.UpdateStreamRequest(request_id="u", name="s", config=config, fields=["retention_ms", "tiered"])
     await streams.update_stream(ready.driver, request)
     await ready.seal(1_000, epoch=2)
     assert ready.machine.state.ranges.of(1)[0].sealed_ms == 0
@@ -195,8 +195,8 @@ async def test_with_all_servers_dead_no_clock_decides(ready: Any) -> None:
 
 async def sealed_with_retention_alone(api: Any) -> None:
     """Stream `s` keeps records for a week; range 0 is sealed, and one server was just heard."""
-    config = common_pb2.StreamConfig(retention_ms=WEEK_MS)
-    request = pb.UpdateStreamRequest(request_id="alone", name="s", config=config, fields=["retention_ms"])
+    config = common_pb2.StreamConfig(retention_ms=WEEK_MS, tiered=False)
+    request = pb.UpdateStreamRequest(request_id="alone", name="s", config=config, fields=["retention_ms", "tiered"])
     await streams.update_stream(api.driver, request)
     await api.seal(1_000)
     await api.beat("rs1")

@@ -1,0 +1,53 @@
+"""Wrong choices about cursors: positions of consumers, and the retention that waits for them."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant, rare
+
+_STATE = "rangelog_pd.state.cursors"
+_RETENTION = "rangelog_pd.reconcile.retention"
+_READER = "rangelog._read.cursor_reader"
+_STATE_TEST = "pd/state/test_pd_cursors.py"
+_RETENTION_TEST = "pd/reconcile/test_pd_cursor_retention.py"
+
+
+def _cursor(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
+    """Only in the seeds in which consumers share a cursor."""
+    return Mutant(name, harm, (Edit(module, old, new),), first_seed=2, every=12)
+
+
+CURSORS: tuple[Mutant, ...] = (
+    _cursor("cursor-moved-back", "a late set moves a cursor back, to what may be trimmed", _STATE,
+            "    elif known is not None and wanted.offset < known.offset:\n", "    elif False:\n"),
+    _cursor("cursor-passed-by-a-trim", "age trims what a cursor has not passed", _STATE,
+            "    return end_of_passed(state, stream, lowest.offset)\n", "    return command.trim_offset\n")
+    .and_also(_RETENTION, "    if lowest is None or lowest.offset >= of.end_offset:\n        return None\n",
+              "    if True:\n        return None\n"),
+    _cursor("cursor-ahead-of-its-records", "a commit covers the records of the next chunk: a death loses them", _READER,
+            "        return await self._commit(self.handed_out.end, metadata)\n",
+            "        return await self._commit(self._end or self.handed_out.end, metadata)\n"),
+    rare("cursor-set-after-the-look", "a trim passes a cursor that was set since the leader looked", _STATE,
+         "    return end_of_passed(state, stream, lowest.offset)\n", "    return command.trim_offset\n", _STATE_TEST),
+    rare("cursor-expires-though-set", "a cursor expires although its consumer is alive", _STATE,
+         "        if known is not None and not known.expired and known.set_ms == each.set_ms:\n",
+         "        if known is not None and not known.expired:\n", _STATE_TEST),
+    rare("cursor-never-expires", "a dead consumer keeps records for ever", _RETENTION,
+         "    for stream_id in upkeep.expiries.take(state, time_ms):\n", "    for stream_id in ():\n", _RETENTION_TEST),
+    rare("cursor-outlives-its-stream", "a cursor stays when its stream is deleted", "rangelog_pd.state.store",
+         "        self.cursors.remove_stream(stream_id)\n", "", _STATE_TEST),
+    rare("cursor-of-a-namesake", "a handle moves the cursor of a stream that has the name now", "rangelog._read.cursors",
+         "            await self._view.last_range()\n        return self._view.stream.stream_id\n",
+         "            await self._view.last_range()\n"
+         "        view = StreamView(self._view._metadata, self._view.name)\n"
+         "        await view.last_range()\n        return view.stream.stream_id\n", "client/testing/test_fake_cluster.py"),
+    rare("cursor-version-again", "a reset that was meant for a deleted cursor moves a later one",
+         "rangelog_pd.state.cursor_table",
+         "        self.next_version += 1\n        return self.next_version - 1\n",
+         "        self.next_version = 1 + max((each.version for each in self.rows.values()), default=0)\n"
+         "        self.next_version += 1\n        return self.next_version - 1\n", _STATE_TEST),
+    rare("cursor-commits-the-record-in-hand", "an automatic commit covers a record that is not processed", _READER,
+         "        self.processed = self.end\n        self.end = end_offset\n",
+         "        self.processed = self.end = end_offset\n", "client/read/test_cursors.py"),
+    rare("untiered-trimmed-in-silence", "while the tier is away, age trims the only copy without a word", _RETENTION,
+         "    return stream.config.tiered and of.tiered_end_offset != of.end_offset\n", "    return False\n", _RETENTION_TEST),
+)  # fmt: skip
