@@ -29,7 +29,7 @@ FETCH_TIMEOUT_S = 20.0
 _log = structlog.get_logger("agent")
 
 
-class Pace:
+class CopyPace:
     """A rate of bytes. Times in seconds, on one clock."""
 
     def __init__(self, bytes_per_s: int) -> None:
@@ -41,7 +41,7 @@ class Pace:
         """Note bytes that were copied; return how long to wait before more of them are.
 
         Example:
-            >>> pace = Pace(1_000)
+            >>> pace = CopyPace(1_000)
             >>> pace.took(500, 10.0), pace.took(500, 10.0), pace.took(500, 60.0)
             (0.5, 1.0, 0.5)
         """
@@ -64,7 +64,7 @@ class Copier:
         self, store: Store, connections: DataConnections, identity: DirectoryIdentity, *, bytes_per_s: int = 0
     ) -> None:
         """`bytes_per_s`: of all copies together; 0: no bound."""
-        self._pace = Pace(bytes_per_s)
+        self._pace = CopyPace(bytes_per_s)
         self._store = store
         self._connections = connections
         self._identity = identity
