@@ -144,7 +144,11 @@ class Driver:
 
     def knows(self, action: str) -> bool:
         """Whether all members know commands of this action, so that it may be proposed."""
-        return level_of(action) <= self._machine.state.cluster_version
+        return self.knows_level(level_of(action))
+
+    def knows_level(self, level: int) -> bool:
+        """Whether all members have a feature level."""
+        return level <= self._machine.state.cluster_version
 
     async def barrier(self) -> None:
         """Wait until the state includes all acknowledged commands. Raises NotLeader with a hint, Unavailable."""
