@@ -114,6 +114,9 @@ _CURSOR_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
 
 _PLACEMENT_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "ExplainPlacement": placement.explain_placement,
+    "PlanRebalance": placement.plan,
+    "ApplyRebalance": placement.apply,
+    "DescribeRebalance": placement.describe_rebalance,
 }
 
 
