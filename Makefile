@@ -10,7 +10,7 @@ TIER_FILES := tests/integration/test_iceberg_job.py tests/integration/test_docs_
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
 .PHONY: help demo test long quick unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
-	pd-histories whole reliability reliability-table pd-scale storm bench bench-smoke compiled docs proto lock clean
+	pd-histories whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,6 +104,9 @@ bench: $(READY) ## rangelog and its peers side by side, an hour and a half: ARGS
 
 pd-scale: $(READY) ## a placement driver with 100,000 streams: its rounds, calls, heartbeats, snapshot, start: ARGS="--streams 10000 …"
 	$(PY) tests/scale/pd_scale.py $(ARGS)
+
+placement-scale: $(READY) ## 1,000 servers, 1,000,000 ranges: a placement, how even they are, a server's death: ARGS="--ranges 100000 …"
+	$(PY) tests/scale/placement_scale.py $(ARGS)
 
 storm: $(READY) ## a range server dies under 10,000 open streams: how long until all ack again: ARGS="--streams 1000"
 	$(PY) tests/scale/storm.py $(ARGS)

@@ -74,6 +74,10 @@ def pd(config: Path | None, **flags: Any) -> int:
 @click.option("--advertise-host", metavar="HOST", help="The host by which others reach this server.")
 @click.option("--pd", multiple=True, metavar="HOST:PORT", help="API of a placement driver; give all of them.")
 @click.option("--zone", help="Failure domain: replicas of a range go to different ones.")
+@click.option(
+    "--rack", help="Failure domain within the zone: replicas go to different ones where zones do not suffice."
+)
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="What streams may ask for: --server-label.")
 @click.option("--tier-url", metavar="URL", help="Overrides the placement driver's URL of the object store.")
 @click.option("--capacity-bytes", type=int, help="Size at which the log counts as full.")
 @click.option("--segment-size-bytes", type=int, help="Size of one write-ahead log segment.")

@@ -32,7 +32,8 @@ def run_pd(config: Path | None, flags: Mapping[str, Any]) -> int:
 
 def run_range_server(config: Path | None, flags: Mapping[str, Any]) -> int:
     """Run a range server until it is stopped; return its exit code."""
-    values = merge(config, dict(flags) | {"pd": list(flags["pd"])}, SERVER_ENV_PREFIX)
+    lists = {"pd": list(flags["pd"]), "labels": list(flags["labels"])}
+    values = merge(config, dict(flags) | lists, SERVER_ENV_PREFIX)
 
     from rangelog_server.main import run
     from rangelog_server.settings import RangeServerSettings

@@ -32,6 +32,8 @@ class StreamInfo:
         tiered: Whether sealed ranges are uploaded to the object store.
         cursor_retention: "none", "keep", "trim" or "keep_and_trim": what the cursors mean for retention.
         cursor_expiry_ms: Time in milliseconds after which a cursor that was not set keeps nothing.
+        zones_min: Zones that the replicas of a range span at least; 0: as many as there are.
+        server_labels: Labels that a range server must have to get replicas.
     """
 
     name: str
@@ -52,6 +54,8 @@ class StreamInfo:
     tiered: bool
     cursor_retention: str
     cursor_expiry_ms: int
+    zones_min: int = 0
+    server_labels: tuple[str, ...] = ()
 
 
 def stream_info(stream: common_pb2.Stream) -> StreamInfo:
@@ -76,4 +80,6 @@ def stream_info(stream: common_pb2.Stream) -> StreamInfo:
         tiered=config.tiered,
         cursor_retention=cursor_retention_word(config),
         cursor_expiry_ms=config.cursor_expiry_ms or CURSOR_EXPIRY_MS_DEFAULT,
+        zones_min=config.zones_min,
+        server_labels=tuple(config.server_labels),
     )

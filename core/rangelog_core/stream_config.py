@@ -10,11 +10,13 @@ limits, and fills in the cluster's defaults where a field is None.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Literal
 
 from rangelog_core.errors import InvalidArgument
+from rangelog_core.labels import check_labels
 from rangelog_proto.v1 import common_pb2
 
 Seconds = float | int | timedelta
@@ -33,6 +35,7 @@ _INTEGERS = {
     "acks": (1, _UINT32_MAX),
     "range_size_bytes_max": (0, _INTEGER_MAX),
     "retention_bytes": (0, _INTEGER_MAX),
+    "zones_min": (0, _UINT32_MAX),
 }
 """The integer fields, with the lowest value of each and the highest that its message holds."""
 _TIMES = {
@@ -92,18 +95,26 @@ class StreamConfig:
     the cursor has expired. "trim": what all cursors have passed is trimmed, range by range. "keep_and_trim": both."""
     cursor_expiry_seconds: Seconds | None = None
     """Time after which a cursor that was not set keeps nothing. None or 0: 7 days."""
+    zones_min: int = 0
+    """Zones that the replicas of a range span at least, 0 to `replicas`; where they cannot, no range is made. 0: as many as
+    there are."""
+    server_labels: Sequence[str] = ()
+    """Labels, "key=value", that a range server must have, all of them, to get replicas."""
 
     def __post_init__(self) -> None:
         config_message(self)
         if self.acks is not None and self.acks > self.replicas:
             raise InvalidArgument(f"acks must be 1 to replicas ({self.replicas}), not {self.acks}")
+        if self.zones_min > self.replicas:
+            raise InvalidArgument(f"zones_min must be 0 to replicas ({self.replicas}), not {self.zones_min}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamConfigChange:
     """A change of a stream's configuration. The fields are those of StreamConfig; None leaves a field unchanged.
 
-    `replicas`, `acks` and `range_size_bytes_max` hold for ranges that are created after the change.
+    `replicas`, `acks`, `range_size_bytes_max`, `zones_min` and `server_labels` hold for ranges that are created after the
+    change, and for repairs. An empty sequence of `server_labels` asks for none any more.
 
     Raises:
         InvalidArgument: A value is not valid.
@@ -125,6 +136,8 @@ class StreamConfigChange:
     tiered: bool | None = None
     cursor_retention: CursorRetention | None = None
     cursor_expiry_seconds: Seconds | None = None
+    zones_min: int | None = None
+    server_labels: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         config_message(self)
@@ -132,7 +145,7 @@ class StreamConfigChange:
 
 def config_message(config: StreamConfig | StreamConfigChange) -> tuple[common_pb2.StreamConfig, list[str]]:
     """Return the message for the placement driver, and the names of the fields that are set. Raises InvalidArgument."""
-    given: dict[str, int] = {}
+    given: dict[str, int | list[str]] = {}
     for field in fields(config):
         value = getattr(config, field.name)
         if value is not None:
@@ -146,7 +159,12 @@ def cursor_retention_word(config: common_pb2.StreamConfig) -> str:
     return words.get(config.cursor_retention, str(config.cursor_retention))  # a later one
 
 
-def _wire_value(name: str, value: Any) -> int:
+def _wire_value(name: str, value: Any) -> int | list[str]:
+    if name == "server_labels":
+        if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+            raise InvalidArgument(f'server_labels must be a sequence such as ["disk=ssd"], not {value!r}')
+        check_labels(value)
+        return list(value)
     if name in _INTEGERS:
         least, most = _INTEGERS[name]
         if type(value) is not int or not least <= value <= most:

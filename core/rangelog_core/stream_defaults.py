@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rangelog_core.errors import InvalidArgument
+from rangelog_core.labels import check_labels
 from rangelog_core.limits import RANGE_SIZE_BYTES_MAX_DEFAULT, RANGE_SIZE_BYTES_MIN
 from rangelog_proto.v1 import common_pb2
 
@@ -51,3 +52,16 @@ def _check(config: common_pb2.StreamConfig) -> None:
         raise InvalidArgument("durability must be flushed or memory")
     if config.compression not in (common_pb2.COMPRESSION_NONE, common_pb2.COMPRESSION_ZSTD):
         raise InvalidArgument("compression must be none or zstd")
+    if config.zones_min > config.replicas:
+        raise InvalidArgument(f"zones_min must be 0 to replicas ({config.replicas}), not {config.zones_min}")
+    check_labels(config.server_labels)
+
+
+def set_field(config: common_pb2.StreamConfig, name: str, source: common_pb2.StreamConfig) -> None:
+    """Give a field the value that it has in another configuration."""
+    value = getattr(source, name)
+    if name == "server_labels":
+        del config.server_labels[:]
+        config.server_labels.extend(value)
+    else:
+        setattr(config, name, value)

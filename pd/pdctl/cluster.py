@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pdctl.output import emit_data, emit_list, field, printable
+from pdctl.rebalance import rebalance
 from pdctl.session import EXIT_FAILED, EXIT_UNAVAILABLE, Session, output_option, session_of
 from pdctl.units import show_age, show_bytes, show_count, show_time
 from rangelog_core.errors import UnsupportedVersion
@@ -142,6 +143,9 @@ def _tier_problems(checks: list[dict[str, Any]]) -> dict[str, list[str]]:
         if each["error"]:
             found.setdefault(each["error"], []).append(each["name"])
     return found
+
+
+cluster.add_command(rebalance)
 
 
 @click.group()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 
 from pdctl.output import emit_data, emit_list, emit_one, field
-from pdctl.session import INDEX, OFFSET, Session, confirm, output_option, session_of
-from pdctl.units import show_count, show_time
+from pdctl.session import EXIT_FAILED, INDEX, OFFSET, Session, confirm, output_option, session_of
+from pdctl.units import show_bytes, show_count, show_time
 from rangelog_core.errors import RangeNotFound
 
 _PAGE_SIZE = 500
@@ -24,6 +25,10 @@ def _replicas(row: Any) -> str:
     )
 
 
+def _or_dash(text: str) -> str:
+    return text or "-"
+
+
 _COLUMNS = [
     field("INDEX", "index"),
     field("STATE", "state"),
@@ -33,6 +38,27 @@ _COLUMNS = [
     ("REPLICAS", _replicas),
     field("EPOCH", "epoch"),
     field("CREATED", "created_ms", show_time),
+]
+
+
+_REPLICAS = [
+    field("REPLICA ON", "server"),
+    field("ZONE", "zone", _or_dash),
+    field("RACK", "rack", _or_dash),
+    field("HEALTH", "health"),
+    field("WHY THERE", "reason", _or_dash),
+    field("ADDRESS", "data_address"),
+]
+_EXPLAINED = [
+    field("SERVER", "server"),
+    field("ZONE", "zone", _or_dash),
+    field("RACK", "rack", _or_dash),
+    field("HEALTH", "health"),
+    field("OPEN", "open_ranges"),
+    field("BYTES/S", "bytes_per_s", show_bytes),
+    field("DISK", "used_percent", lambda percent: f"{percent}%"),
+    field("REPLICAS", "replicas"),
+    ("WHY", lambda row: f"chosen: {row['reason']}" if row["chosen"] else f"not: {row['why_not']}"),
 ]
 
 
@@ -62,7 +88,7 @@ def list_ranges(session: Session, stream: str, from_offset: int, output: str) ->
 @output_option
 @session_of
 def show(session: Session, stream: str, index: int, output: str) -> None:
-    """Show one range.
+    """Show one range: where its replicas are, and why there.
 
     \b
     Example:
@@ -70,9 +96,43 @@ def show(session: Session, stream: str, index: int, output: str) -> None:
     """
     for found in _ranges(session, stream, 0, index, 1):
         if found["index"] == index:
+            _with_places(session, found["replicas"])
             emit_one(found, output, [*_COLUMNS, field("SEALED", "sealed_ms", show_time)])
+            if output == "table" and found["replicas"]:
+                click.echo()
+                emit_list(found["replicas"], output, _REPLICAS, empty="")
             return
     raise RangeNotFound(f"stream {stream!r} has no range {index}: see `pdctl range list {stream}`")
+
+
+@range_group.command()
+@click.argument("stream")
+@output_option
+@session_of
+def explain(session: Session, stream: str, output: str) -> None:
+    """Say which servers a new range of a stream would get now, and why not the others. Nothing is changed.
+
+    The exit code is 1 when there is no placement.
+
+    \b
+    Example:
+      pdctl range explain flights
+    """
+    from pdctl.views import placement_view
+    from rangelog_core.net.placement_client import PlacementClient
+    from rangelog_proto.v1 import placement_pb2
+
+    request = placement_pb2.ExplainPlacementRequest(name=stream)
+    response = session.with_pd(lambda pd: PlacementClient(pd).explain_placement(request, timeout_s=session.timeout_s))
+    found = placement_view(response)
+    if output == "table":
+        emit_list(found["servers"], output, _EXPLAINED, empty="no range server is registered")
+        if found["refusal"]:
+            click.echo(f"no placement: {found['refusal']}")
+    else:
+        emit_data(found, output)
+    if found["refusal"]:
+        sys.exit(EXIT_FAILED)
 
 
 @range_group.command()
@@ -93,6 +153,18 @@ def seal(session: Session, stream: str, yes: bool, output: str) -> None:
         click.echo(f"{stream} is sealed and ends at offset {end}")
     else:
         emit_data({"stream": stream, "end_offset": end}, output)
+
+
+def _with_places(session: Session, replicas: list[dict[str, Any]]) -> None:
+    """Add each replica's zone and rack, as its server is registered now."""
+    from rangelog_proto.v1 import pd_pb2
+
+    request = pd_pb2.ListServersRequest()
+    response = session.with_pd(lambda pd: pd.list_servers(request, timeout_s=session.timeout_s))
+    servers = {each.name: each for each in response.servers}
+    for replica in replicas:
+        server = servers.get(replica["server"])
+        replica["zone"], replica["rack"] = (server.zone, server.rack) if server is not None else ("", "")
 
 
 def _ranges(

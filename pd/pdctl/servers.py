@@ -59,6 +59,8 @@ def show(session: Session, name: str, output: str) -> None:
         if found["name"] == name:
             more = [
                 field("WHY AVOIDED", "health_reason", lambda reason: reason or "-"),
+                field("RACK", "rack", lambda rack: rack or "-"),
+                field("LABELS", "labels", lambda labels: ", ".join(labels) or "-"),
                 field("INCARNATION", "incarnation"),
                 field("BOOT", "boot"),
                 field("CONTROL", "control_address"),

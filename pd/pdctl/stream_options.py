@@ -17,6 +17,9 @@ _NEVER_MS = -1
 def range_options(command: Command) -> Command:
     """Add the options of everything but retention."""
     for option in (
+        click.option("--server-label", "server_labels", multiple=True, metavar="KEY=VALUE",
+                     help='Replicas only on servers that have this label; again for more; "": no label is asked for any more.'),
+        click.option("--zones-min", type=click.IntRange(0, 7), help="Zones that replicas span at least; 0: no least."),
         click.option("--tiered/--not-tiered", default=None, help="Upload sealed ranges to the object store."),
         click.option("--compression", type=click.Choice(["none", "zstd"]), help="Compression of batches."),
         click.option("--durability", type=click.Choice(["flushed", "memory"]),
@@ -48,7 +51,9 @@ def retention_options(command: Command) -> Command:
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a StreamConfig that the options set."""
-    found = {name: value for name, value in options.items() if value is not None}
+    found = {name: value for name, value in options.items() if value not in (None, ())}
+    if "server_labels" in found:
+        found["server_labels"] = tuple(label for label in found["server_labels"] if label)
     return {name: _time(value) if name.endswith("_seconds") else value for name, value in found.items()}
 
 

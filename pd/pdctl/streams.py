@@ -53,6 +53,8 @@ _MORE = [
     ("HOT RETENTION", _config("hot_retention_ms", lambda value: show_ms(value, "default"))),
     ("CURSORS", _config("cursor_retention", lambda value: _CURSOR_MODES.get(value, value))),
     ("CURSOR EXPIRY", _config("cursor_expiry_ms", lambda value: show_ms(value, "default"))),
+    ("ZONES", _config("zones_min", lambda value: f"at least {value}" if value else "as many as there are")),
+    ("SERVER LABELS", _config("server_labels", lambda labels: ", ".join(labels) or "any")),
 ]
 
 
@@ -74,6 +76,7 @@ def create(session: Session, name: str, output: str, **options: Any) -> None:
     Examples:
       pdctl stream create flights
       pdctl stream create clicks --retention 7d --range-size 128MiB --compression zstd
+      pdctl stream create orders --zones-min 3 --server-label disk=ssd
     """
     from pdctl.views import stream_view
     from rangelog_core.stream_config import StreamConfig, config_message

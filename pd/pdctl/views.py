@@ -6,7 +6,7 @@ from typing import Any
 
 from rangelog_core.stream_config import cursor_retention_word
 from rangelog_core.stream_defaults import CURSOR_EXPIRY_MS_DEFAULT
-from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2, placement_pb2, topic_pb2
 
 
 def word(enum: Any, value: int) -> str:
@@ -32,6 +32,8 @@ def config_view(config: common_pb2.StreamConfig) -> dict[str, Any]:
         "retention_bytes": config.retention_bytes,
         "hot_retention_ms": config.hot_retention_ms,
         "tiered": config.tiered,
+        "zones_min": config.zones_min,
+        "server_labels": list(config.server_labels),
     }
 
 
@@ -75,10 +77,16 @@ def range_view(source: common_pb2.Range) -> dict[str, Any]:
                 "incarnation": f"{replica.incarnation:016x}",
                 "data_address": replica.data_address,
                 "health": word(common_pb2.ServerHealth, replica.health),
+                "reason": reason_word(replica.reason),
             }
             for replica in source.replicas
         ],
     }
+
+
+def reason_word(reason: common_pb2.ReplicaReason) -> str:
+    """Return why a server was chosen for a replica; empty where it is not known."""
+    return word(common_pb2.ReplicaReason, reason).replace("-", " ") if reason else ""
 
 
 def object_view(found: common_pb2.Object) -> dict[str, Any]:
@@ -109,6 +117,8 @@ def server_view(server: common_pb2.Server) -> dict[str, Any]:
         "incarnation": f"{server.incarnation:016x}",
         "boot": server.boot,
         "zone": server.zone,
+        "rack": server.rack,
+        "labels": list(server.labels),
         "data_address": server.data_address,
         "control_address": server.control_address,
         "replica_count": server.replica_count,
@@ -135,4 +145,33 @@ def task_view(task: pd_pb2.Task) -> dict[str, Any]:
         "detail": task.detail,
         "attempts": task.attempts,
         "last_error": task.last_error,
+    }
+
+
+def placement_view(response: placement_pb2.ExplainPlacementResponse) -> dict[str, Any]:
+    """Where a new range would be put, and why not elsewhere."""
+    return {
+        "stream": response.stream.name,
+        "replicas": response.stream.config.replicas,
+        "acks": response.stream.config.acks,
+        "zones_min": response.stream.config.zones_min,
+        "server_labels": list(response.stream.config.server_labels),
+        "refusal": response.refusal,
+        "servers": [
+            {
+                "server": each.server,
+                "chosen": each.chosen,
+                "reason": reason_word(each.reason),
+                "why_not": each.why_not,
+                "zone": each.zone,
+                "rack": each.rack,
+                "labels": list(each.labels),
+                "health": word(common_pb2.ServerHealth, each.health),
+                "open_ranges": each.open_ranges,
+                "replicas": each.replicas,
+                "bytes_per_s": each.bytes_per_s,
+                "used_percent": each.used_percent,
+            }
+            for each in response.servers
+        ],
     }

@@ -23,6 +23,7 @@ from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.broker_view import BrokersView
 from rangelog_pd.reconcile.commands import commands
 from rangelog_pd.reconcile.owner_commands import assign_command, owner_commands
+from rangelog_pd.reconcile.rebalance import Rebalance
 from rangelog_pd.reconcile.task_board import TaskBoard
 from rangelog_pd.reconcile.topic_upkeep import TopicUpkeep
 from rangelog_pd.reconcile.view import ClusterView
@@ -66,6 +67,8 @@ class Driver:
         self.topics = TopicUpkeep(settings.scaling_minute_ms, settings.scale_timeout_ms, settings.retention_interval_ms)
         self.tier_watch = leader_watch(self.tier_url, consensus.is_leader)
         self.tier_trials = TierTrials()
+        self.rebalance: Rebalance | None = None
+        """The last one that was asked of this leader."""
         self._clock = ClusterTime()
         self._clock_is_off = False
         self._leading_term: int | None = None
@@ -144,7 +147,15 @@ class Driver:
 
     def knows(self, action: str) -> bool:
         """Whether all members know commands of this action, so that it may be proposed."""
-        return level_of(action) <= self._machine.state.cluster_version
+        return self.knows_level(level_of(action))
+
+    def knows_level(self, level: int) -> bool:
+        """Whether all members have a feature level."""
+        return level <= self._machine.state.cluster_version
+
+    def check_level(self, level: int, what: str) -> None:
+        """Raise Unavailable unless all members have a feature level."""
+        check_enabled(level, self._machine.state.cluster_version, what)
 
     async def barrier(self) -> None:
         """Wait until the state includes all acknowledged commands. Raises NotLeader with a hint, Unavailable."""
@@ -199,6 +210,7 @@ class Driver:
         """Clear the leader's memory after the end of a term of leadership."""
         if self._leading_term is not None:
             self._leading_term = None
+            self.rebalance = None
             self.watches.clear(0)
 
     def _note_leading(self) -> None:
@@ -212,6 +224,7 @@ class Driver:
             self._clock.begin(self.now_ms(), self.wall_ms(), self._machine.state.time_ms)
             self._judge_time()
             self.tasks.clear()
+            self.rebalance = None
             self.watches.clear(self.wall_ms() << _SESSION_BITS)
             self.tier_watch.doubt()
             _log.info("%s leads", self.settings.name)
@@ -235,6 +248,8 @@ class Driver:
                 self.view.upkeep.repairs.note_time(self.wall_ms())
                 wanted += owner_commands(state.owners, self.brokers, self.now_ms())
                 wanted += self.topics.commands(state, self.view.upkeep.sizes.get, self.now_ms(), time_ms)
+                if self.rebalance is not None and not self.rebalance.done:
+                    wanted += self.rebalance.commands(state, self.view, self.now_ms())
                 if state.has_undated and not self._clock.provisional:
                     wanted.append(pd_state_pb2.Command(mark_log_ends=pd_state_pb2.MarkLogEnds()))  # to date them
             await self._raise_cluster_version()

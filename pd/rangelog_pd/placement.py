@@ -1,18 +1,25 @@
 """Which range servers get a range's replicas. Pure and deterministic.
 
-What holds: never two replicas on one server; at least `acks` of the chosen servers are alive; zones are spread before load
-counts; a server that is not alive is chosen only where too few are alive. A barred server is never chosen; an avoided one
-counts as alive, and is chosen only where there is no other.
+What holds: never two replicas on one server; at least `acks` of the chosen servers are alive; a stream's policy is kept or the
+placement is refused with what is missing; zones are spread before racks, and racks before load counts; a server that is not
+alive, is avoided, or whose disk is nearly full, is chosen only where there are too few others. A barred one is never chosen;
+an avoided one counts as alive.
 """
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import NamedTuple
 
 from rangelog_core.errors import NoPlacement
+from rangelog_proto.v1 import common_pb2
+
+_NO_REASON = common_pb2.REPLICA_REASON_UNSPECIFIED
+ZONES_NAMED_MAX = 10
+"""Zones in the text of a refusal."""
 
 
 class ServerHealth(IntEnum):
@@ -25,20 +32,134 @@ class ServerHealth(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One registered range server. `load` is compared only: replicas, open ranges, bytes."""
+    """One registered range server. `load` is compared only: its first part is work, the others are what is stored."""
 
     server: str
     incarnation: int
     zone: str
     health: ServerHealth
     load: tuple[int, ...]
+    rack: str = ""
+    labels: frozenset[str] = frozenset()
+    full: bool = False
+    """Whether its disk is nearly full."""
     barred: bool = False
+    """Whether it gets no new replica, whatever there is to choose from."""
     avoided: bool = False
+    """Whether writers and peers have trouble with it."""
+    reason: common_pb2.ReplicaReason = _NO_REASON
+    """Of a chosen one."""
 
     @property
     def rank(self) -> int:
         """Health, and below it whether the server is avoided; lower is better."""
         return 2 * self.health + self.avoided
+
+    def loaded(self) -> Candidate:
+        """Return it with one more replica."""
+        return self.with_load(tuple(part + 1 for part in self.load))
+
+    def with_load(self, load: tuple[int, ...]) -> Candidate:
+        """Return it with another load."""
+        return replace(self, load=load)
+
+    def because(self, reason: common_pb2.ReplicaReason) -> Candidate:
+        """Return it as chosen for a reason."""
+        return replace(self, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a stream asks of the servers of its replicas."""
+
+    zones_min: int = 0
+    labels: frozenset[str] = frozenset()
+
+    def admits(self, candidate: Candidate) -> bool:
+        """Whether a server may have replicas at all."""
+        return not candidate.barred and self.labels <= candidate.labels
+
+
+ANY = Policy()
+
+
+class Place(NamedTuple):
+    """Where a replica is that the range has already."""
+
+    zone: str
+    rack: str
+
+
+def policy_of(config: common_pb2.StreamConfig) -> Policy:
+    """Return the policy of a stream."""
+    if not config.zones_min and not config.server_labels:
+        return ANY
+    return Policy(config.zones_min, frozenset(config.server_labels))
+
+
+def replicas_of(chosen: Iterable[Candidate], *, with_reason: bool) -> list[common_pb2.Replica]:
+    """Return the members of a new range. `with_reason`: all placement drivers keep it."""
+    return [
+        common_pb2.Replica(
+            server=each.server, incarnation=each.incarnation, reason=each.reason if with_reason else _NO_REASON
+        )
+        for each in chosen
+    ]
+
+
+class Spread:
+    """The zones and racks that a range has, and those it must still get, while its servers are chosen one by one."""
+
+    def __init__(self, policy: Policy, taken: Iterable[Place], free: int) -> None:
+        """`taken`: places of living replicas. `free`: the replicas to choose, now and later."""
+        self.zones: dict[str, int] = {}
+        self.racks: dict[Place, int] = {}
+        self._spanned: dict[str, None] = {}
+        self._free = free
+        for place_ in taken:
+            self._note(place_, alive=True)
+        self.zones_min = policy.zones_min
+        """Of a range that has replicas: what can still be reached, since these were placed under another policy perhaps."""
+        if self.zones:
+            self.zones_min = min(policy.zones_min, len(self._spanned) + free)
+
+    @property
+    def spanned(self) -> Collection[str]:
+        """The zones of living replicas."""
+        return self._spanned.keys()
+
+    @property
+    def wants_new_zone(self) -> bool:
+        """Whether the next one must be in a further zone, and alive."""
+        return self.zones_min - len(self._spanned) >= max(1, self._free)
+
+    def counts(self, candidate: Candidate) -> tuple[int, int]:
+        """Return how many replicas are in a server's zone, and in its rack. What has no name is not taken for one place."""
+        if not candidate.zone and not candidate.rack:
+            return 0, 0
+        in_rack = self.racks.get(Place(candidate.zone, candidate.rack), 0) if candidate.rack else 0
+        return self.zones.get(candidate.zone, 0) if candidate.zone else 0, in_rack
+
+    def admits(self, candidate: Candidate) -> bool:
+        """Whether the zones that are still missing can be had after this one."""
+        if not self.wants_new_zone:
+            return True
+        return candidate.health is ServerHealth.ALIVE and self.is_new(candidate.zone)
+
+    def is_new(self, zone: str) -> bool:
+        """Whether no living replica is in a zone."""
+        return bool(zone) and zone not in self._spanned
+
+    def choose(self, candidate: Candidate) -> None:
+        """Count a chosen server."""
+        self._free -= 1
+        self._note(Place(candidate.zone, candidate.rack), alive=candidate.health is ServerHealth.ALIVE)
+
+    def _note(self, place_: Place, *, alive: bool) -> None:
+        self.zones[place_.zone] = self.zones.get(place_.zone, 0) + 1
+        self.racks[place_] = self.racks.get(place_, 0) + 1
+        if alive and place_.zone:
+            self._spanned[place_.zone] = None
 
 
 def place(
@@ -48,117 +169,241 @@ def place(
     acks: int,
     exclude: Collection[str] = (),
     strictly: bool = False,
-    zones_taken: Sequence[str] = (),
+    policy: Policy = ANY,
+    taken: Sequence[Place] = (),
+    later: int = 0,
 ) -> list[Candidate]:
     """Choose up to `replicas` servers. Raises NoPlacement, which names what is missing.
 
-    `zones_taken`: the zones in which the range has replicas already.
+    `taken`: where the range has living replicas already. `later`: replicas that it gets after these.
+    This is the definition, which looks at all candidates for each choice; Placer chooses the same faster.
     """
-    candidates = [each for each in candidates if not each.barred]
-    allowed = [each for each in candidates if not (strictly and each.server in exclude)]
-    alive = sum(each.health is ServerHealth.ALIVE for each in allowed)
-    wanted = min(replicas, len(candidates))
-    if len(allowed) < wanted or alive < acks:
-        raise NoPlacement(_no_place(alive, acks, wanted, strictly=strictly))
+    fitting = [each for each in candidates if policy.admits(each)]
+    allowed = [each for each in fitting if not (strictly and each.server in exclude)]
+    wanted = min(replicas, len(fitting))
+    alive = [each for each in allowed if each.health is ServerHealth.ALIVE]
+    spread = Spread(policy, taken, wanted + later)
+    zones = {each.zone: None for each in alive if each.zone}
+    _check(
+        policy,
+        spread,
+        acks,
+        wanted,
+        len(candidates),
+        len(fitting),
+        len(allowed),
+        len(alive),
+        zones,
+        later,
+        strictly=strictly,
+    )
     chosen: list[Candidate] = []
-    zones: dict[str, int] = {}
-    for zone in zones_taken:
-        zones[zone] = zones.get(zone, 0) + 1
-    rest = list(allowed)
     while len(chosen) < wanted:
         best = min(
-            rest,
+            (each for each in allowed if spread.admits(each)),
             key=lambda each: (
                 each.rank,
                 each.server in exclude,
-                zones.get(each.zone, 0) if each.zone else 0,
+                each.full,
+                *spread.counts(each),
                 each.load,
                 each.server,
             ),
         )
-        rest.remove(best)
-        chosen.append(best)
-        zones[best.zone] = zones.get(best.zone, 0) + 1
+        allowed.remove(best)
+        chosen.append(_with_reason(best, spread, only=len(fitting) <= wanted or _is_poor(best, exclude)))
+        spread.choose(best)
     return chosen
 
 
-def _no_place(alive: int, acks: int, wanted: int, *, strictly: bool) -> str:
+def _check(
+    policy: Policy,
+    spread: Spread,
+    acks: int,
+    wanted: int,
+    known: int,
+    fitting: int,
+    allowed: int,
+    alive: int,
+    zones: Collection[str],
+    later: int,
+    *,
+    strictly: bool,
+) -> None:
+    """Raise NoPlacement unless there are enough servers, living ones and zones."""
+    which = "range servers"
+    if policy.labels:
+        which += f" with {', '.join(sorted(policy.labels))}"
     beside = " beside the excluded" if strictly else ""
-    return f"{alive} range servers are alive{beside}, {acks} are needed of {wanted}: see `pdctl server list`"
+    if allowed < wanted or alive < acks:
+        can = "have these labels and take replicas" if policy.labels else "take replicas"
+        of = f" ({fitting} of {known} servers {can})" if fitting < known else ""
+        raise NoPlacement(
+            f"{alive} {which} are alive{beside}, {acks} are needed of {wanted}{of}: see `pdctl server list`"
+        )
+    reachable = {*spread.spanned, *zones}
+    if len(reachable) + later < spread.zones_min:
+        named = sorted(reachable)[:ZONES_NAMED_MAX]
+        found = f"only {', '.join(named)}" if named else "none with a name"
+        raise NoPlacement(
+            f"the stream wants replicas in {policy.zones_min} zones, and {which} are alive in {len(reachable)}{beside} "
+            f"({found}): start servers in other zones, or lower it with `pdctl stream update --zones-min`"
+        )
+
+
+def _is_poor(candidate: Candidate, exclude: Collection[str]) -> bool:
+    return bool(candidate.rank) or candidate.full or candidate.server in exclude
+
+
+def _with_reason(candidate: Candidate, spread: Spread, *, only: bool) -> Candidate:
+    """Return a chosen server with the reason, as it is before it is counted."""
+    in_zone, in_rack = spread.counts(candidate)
+    if only:
+        reason = common_pb2.REPLICA_REASON_ONLY_CHOICE
+    elif spread.zones and candidate.zone and not in_zone:
+        reason = common_pb2.REPLICA_REASON_NEW_ZONE
+    elif spread.zones and candidate.rack and not in_rack:
+        reason = common_pb2.REPLICA_REASON_NEW_RACK
+    else:
+        reason = common_pb2.REPLICA_REASON_LEAST_LOADED
+    return candidate.because(reason)
+
+
+_Key = tuple[int, bool, tuple[int, ...], str]
 
 
 class Placer:
-    """Places many ranges in a row: each placement counts as load for the next, and the candidates are sorted once.
+    """Places many ranges: each placement counts as load for the next, and the candidates are kept in order by zone.
 
-    What holds: each choice is that of `place` for the candidates with the load of all earlier choices.
+    What holds: each choice is that of `place` for the candidates with the load of all earlier choices. A choice looks at the
+    first few candidates of each zone, and at all of them only where labels or racks rule most of them out.
     """
 
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        candidates = [each for each in candidates if not each.barred]
-        self._count = len(candidates)
-        self._alive = sum(each.health is ServerHealth.ALIVE for each in candidates)
-        self._by_name = {each.server: each for each in candidates}
-        self._zones: dict[str, list[tuple[int, tuple[int, ...], str]]] = {}
+    def __init__(self, candidates: Iterable[Candidate] = ()) -> None:
+        self._by_name: dict[str, Candidate] = {}
+        self._zones: dict[str, list[_Key]] = {}
+        self._alive: dict[str, int] = {}
+        """Living servers that take replicas, by zone."""
+        self._fitting = 0
         for each in candidates:
-            self._zones.setdefault(each.zone, []).append((each.rank, each.load, each.server))
-        for ordered in self._zones.values():
-            ordered.sort()
+            self.put(each)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, server: str) -> Candidate | None:
+        """Return a candidate as it counts now."""
+        return self._by_name.get(server)
+
+    def candidates(self) -> list[Candidate]:
+        """Return all, as they count now."""
+        return list(self._by_name.values())
+
+    def put(self, candidate: Candidate) -> None:
+        """Insert a candidate, or replace the one of the same name."""
+        self.remove(candidate.server)
+        self._by_name[candidate.server] = candidate
+        if not candidate.barred:
+            insort(self._zones.setdefault(candidate.zone, []), _key(candidate))
+            self._count(candidate, 1)
+
+    def remove(self, server: str) -> None:
+        """Remove a candidate, if it is there."""
+        known = self._by_name.pop(server, None)
+        if known is None or known.barred:
+            return
+        ordered = self._zones[known.zone]
+        del ordered[bisect_left(ordered, _key(known))]
+        if not ordered:
+            del self._zones[known.zone]
+        self._count(known, -1)
+
+    def _count(self, candidate: Candidate, one: int) -> None:
+        self._fitting += one
+        if candidate.health is ServerHealth.ALIVE:
+            self._alive[candidate.zone] = self._alive.get(candidate.zone, 0) + one
+            if not self._alive[candidate.zone]:
+                del self._alive[candidate.zone]
 
     def place(
-        self, *, replicas: int, acks: int, exclude: Collection[str] = (), strictly: bool = False
+        self,
+        *,
+        replicas: int,
+        acks: int,
+        exclude: Collection[str] = (),
+        strictly: bool = False,
+        policy: Policy = ANY,
+        taken: Sequence[Place] = (),
+        later: int = 0,
     ) -> list[Candidate]:
         """Choose up to `replicas` servers, as `place` does, and count them as loaded. Raises NoPlacement."""
-        excluded = [self._by_name[name] for name in dict.fromkeys(exclude) if name in self._by_name]
-        count, alive = self._count, self._alive
-        if strictly:
-            count -= len(excluded)
-            alive -= sum(each.health is ServerHealth.ALIVE for each in excluded)
-        wanted = min(replicas, self._count)
-        if count < wanted or alive < acks:
-            raise NoPlacement(_no_place(alive, acks, wanted, strictly=strictly))
+        fitting, alive = self._counts(policy)
+        allowed = fitting
+        for name in dict.fromkeys(exclude) if strictly else ():
+            each = self._by_name.get(name)
+            if each is not None and policy.admits(each):
+                allowed -= 1
+                if each.health is ServerHealth.ALIVE:
+                    alive[each.zone] -= 1
+        wanted = min(replicas, fitting)
+        spread = Spread(policy, taken, wanted + later)
+        zones = [zone for zone, count in alive.items() if count and zone]
+        _check(
+            policy, spread, acks, wanted, len(self), fitting, allowed, sum(alive.values()), zones, later, strictly=strictly
+        )  # fmt: skip
         chosen: dict[str, Candidate] = {}
-        taken: dict[str, int] = {}
+        passed_over = {*exclude} if strictly else set()
         while len(chosen) < wanted:
-            best = min(
-                (
-                    (each.rank, each.server in exclude, taken.get(zone, 0) if zone else 0, each.load, each.server)
-                    for zone, ordered in self._zones.items()
-                    for each in self._best(ordered, chosen, exclude, strictly=strictly)
-                ),
-            )
-            found = chosen[best[-1]] = self._by_name[best[-1]]
-            taken[found.zone] = taken.get(found.zone, 0) + 1
-        for each in chosen.values():
-            self._load(each)
+            best = self._best(policy, spread, exclude, passed_over)
+            only = fitting <= wanted or _is_poor(best, exclude)
+            chosen[best.server] = _with_reason(best, spread, only=only)
+            passed_over.add(best.server)
+            spread.choose(best)
+        for name in chosen:
+            self.put(self._by_name[name].loaded())
         return list(chosen.values())
 
-    def _best(
-        self,
-        ordered: list[tuple[int, tuple[int, ...], str]],
-        chosen: Collection[str],
-        exclude: Collection[str],
-        *,
-        strictly: bool,
-    ) -> Iterator[Candidate]:
-        """Return the best candidate of a zone that is not excluded, and, where these are allowed, the best excluded one."""
-        found_other = found_excluded = False
-        for _, _, name in ordered:
-            if name in chosen:
-                continue
-            each = self._by_name[name]
-            if name not in exclude:
-                yield each
-                found_other = True
-            elif not strictly and not found_excluded:
-                yield each
-                found_excluded = True
-            if found_other:
-                return
+    def _counts(self, policy: Policy) -> tuple[int, dict[str, int]]:
+        """Return how many servers a policy admits, and how many of them are alive, by zone."""
+        if not policy.labels:
+            return self._fitting, dict(self._alive)
+        fitting, alive = 0, dict.fromkeys(self._alive, 0)
+        for each in self._by_name.values():
+            if policy.admits(each):
+                fitting += 1
+                if each.health is ServerHealth.ALIVE:
+                    alive[each.zone] += 1
+        return fitting, alive
 
-    def _load(self, each: Candidate) -> None:
-        """Count one more open range on a server."""
-        ordered = self._zones[each.zone]
-        ordered.remove((each.rank, each.load, each.server))
-        loaded = replace(each, load=tuple(part + 1 for part in each.load))
-        self._by_name[each.server] = loaded
-        insort(ordered, (loaded.rank, loaded.load, loaded.server))
+    def _best(
+        self, policy: Policy, spread: Spread, exclude: Collection[str], passed_over: Collection[str]
+    ) -> Candidate:
+        """Return the best candidate of all zones."""
+        only_new = spread.wants_new_zone
+        best: tuple[tuple[object, ...], Candidate] | None = None
+        for zone, ordered in self._zones.items():
+            if only_new and not spread.is_new(zone):
+                continue
+            for rank, full, load, name in ordered:
+                if best is not None and _is_behind(rank, full, best[0]):
+                    break
+                each = self._by_name[name]
+                if name in passed_over or not policy.admits(each):
+                    continue
+                key = (rank, name in exclude, full, *spread.counts(each), load, name)
+                if best is None or key < best[0]:
+                    best = (key, each)
+                if not key[1] and not key[4]:
+                    break  # the others of the zone have more load, or a replica in their rack
+        if best is None:
+            raise NoPlacement("no range server is left that may have the replica: see `pdctl server list`")
+        return best[1]
+
+
+def _is_behind(rank: int, full: bool, best: tuple[object, ...]) -> bool:
+    """Whether a candidate, and all after it, are worse than the best one by their rank or disk alone."""
+    return (rank, full) > (best[0], best[2]) and (rank != best[0] or not best[1])
+
+
+def _key(candidate: Candidate) -> _Key:
+    return candidate.rank, candidate.full, candidate.load, candidate.server

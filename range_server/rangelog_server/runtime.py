@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -89,7 +90,8 @@ class Runtime:
             control_port = await control.start()
             control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))
             if settings.pd:
-                agent = Agent(settings, self._identity, store, self._directory, data_address, control_address)
+                addresses = (data_address, control_address)
+                agent = Agent(settings, self._identity, store, self._directory, *addresses, self._free_bytes)
                 stack.push_async_callback(agent.close)
                 control.agent = agent
                 if not await self._unless_stopped(agent.register()):
@@ -102,6 +104,9 @@ class Runtime:
             stack.callback(server.close)
             await control.set_serving(True)
             await self._serve(stack, plane, control.agent, data_address, control_address)
+
+    def _free_bytes(self) -> int:
+        return shutil.disk_usage(self._directory.path).free
 
     def _start_log(self, loop: asyncio.AbstractEventLoop, stack: AsyncExitStack) -> None:
         wal = self._store.wal

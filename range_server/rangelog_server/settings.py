@@ -10,7 +10,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.ids import check_name
-from rangelog_core.limits import MIB
+from rangelog_core.labels import check_labels
+from rangelog_core.limits import ADDRESS_LENGTH_MAX, MIB
 from rangelog_core.net.addresses import split_address
 from rangelog_server_common.data_directory import check_directory_name
 
@@ -30,6 +31,9 @@ class RangeServerSettings(BaseSettings):
     advertise_host: str = ""
     pd: Annotated[list[str], NoDecode] = Field(default_factory=list)
     zone: str = ""
+    rack: str = Field(default="", max_length=ADDRESS_LENGTH_MAX)
+    labels: Annotated[list[str], NoDecode] = Field(default_factory=list)
+    """key=value: what streams may ask of the servers of their replicas."""
     token: str | None = Field(default=None, repr=False)
     tier_url: str = ""
     capacity_bytes: int = Field(default=0, ge=0)
@@ -59,7 +63,16 @@ class RangeServerSettings(BaseSettings):
     def _good_directory(cls, value: Path) -> Path:
         return check_directory_name(value)
 
-    @field_validator("pd", mode="before")
+    @field_validator("labels")
+    @classmethod
+    def _good_labels(cls, value: list[str]) -> list[str]:
+        try:
+            check_labels(value)
+        except InvalidArgument as error:
+            raise ValueError(error.message) from error
+        return value
+
+    @field_validator("pd", "labels", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value

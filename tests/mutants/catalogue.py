@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.mutants.cursors import CURSORS
 from tests.mutants.mutant import Edit, Mutant, rare
 from tests.mutants.operations import OPERATIONS
+from tests.mutants.placement import PLACEMENT
 from tests.mutants.repacks import REPACKS
 from tests.mutants.spark import SPARK
 from tests.mutants.tier import TIER
@@ -245,6 +246,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *TIER,
     *OPERATIONS,
     *CURSORS,
+    *PLACEMENT,
     *SPARK,
     _one("roll-drops-fields", "a batch that moves to the writer's next range loses its header's extension",
          "rangelog_core.batch",

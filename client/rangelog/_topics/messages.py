@@ -142,5 +142,7 @@ def _stream_config(config: common_pb2.StreamConfig) -> StreamConfig:
         durability="memory" if config.durability == common_pb2.DURABILITY_MEMORY else "flushed",
         compression="zstd" if config.compression == common_pb2.COMPRESSION_ZSTD else "none",
         tiered=config.tiered,
+        zones_min=config.zones_min,
+        server_labels=tuple(config.server_labels),
         **given,
     )

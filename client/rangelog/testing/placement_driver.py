@@ -25,7 +25,7 @@ from rangelog_core.errors import (
     WriterFenced,
 )
 from rangelog_core.ids import check_name
-from rangelog_core.stream_defaults import with_defaults
+from rangelog_core.stream_defaults import set_field, with_defaults
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -80,7 +80,7 @@ class FakePlacementDriver:
         config = common_pb2.StreamConfig()
         config.CopyFrom(stream.config)
         for name in request.fields:
-            setattr(config, name, getattr(request.config, name))
+            set_field(config, name, request.config)
         stream.config.CopyFrom(with_defaults(config))
         stream.version += 1
         return pb.UpdateStreamResponse(stream=stream)

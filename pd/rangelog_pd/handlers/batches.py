@@ -18,7 +18,6 @@ from google.protobuf.message import Message
 from rangelog_core.errors import InvalidArgument, NoPlacement, RangelogError
 from rangelog_pd.driver import REQUEST_ID_LENGTH_MAX, Driver
 from rangelog_pd.handlers import ranges
-from rangelog_pd.placement import Placer
 from rangelog_pd.state.batches import call_error
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1 import pd_state_pb2
@@ -78,7 +77,7 @@ def _place_all(driver: Driver, seals: Sequence[pb.SealRangeRequest]) -> list[pd_
     placed = []
     with driver.state() as state:
         now_ms = driver.now_ms()
-        placer = Placer(driver.view.candidates(state, now_ms))
+        placer = driver.view.fleet.placer(state, now_ms)
         for request in seals:
             driver.view.complain(state, request.exclude_servers, f"stream {request.stream_id}", now_ms)
             replicas = ranges.choose(state, placer, request) if request.create_next else []

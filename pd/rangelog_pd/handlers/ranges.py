@@ -12,8 +12,9 @@ from itertools import islice
 from rangelog_core.errors import NoPlacement, StreamNotFound
 from rangelog_core.limits import RANGE_PAGE_SIZE_MAX
 from rangelog_pd.driver import Driver
-from rangelog_pd.placement import Placer, place
+from rangelog_pd.placement import Placer, policy_of, replicas_of
 from rangelog_pd.state.store import State
+from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -99,13 +100,11 @@ def _place(
         if stream is None:
             return [], None
         driver.view.complain(state, exclude, f"stream {stream_id}", driver.now_ms())
-        candidates = driver.view.candidates(state, driver.now_ms())
-        replicas, acks = stream.config.replicas, stream.config.acks
-    try:
-        chosen = place(candidates, replicas=replicas, acks=acks, exclude=exclude, strictly=strictly)
-    except NoPlacement as refusal:
-        return [], refusal
-    return [common_pb2.Replica(server=each.server, incarnation=each.incarnation) for each in chosen], None
+        placer = driver.view.fleet.placer(state, driver.now_ms())
+        try:
+            return _choose(state, placer, stream.config, exclude, strictly=strictly), None
+        except NoPlacement as refusal:
+            return [], refusal
 
 
 def choose(state: State, placer: Placer, request: pb.SealRangeRequest) -> list[common_pb2.Replica]:
@@ -114,15 +113,18 @@ def choose(state: State, placer: Placer, request: pb.SealRangeRequest) -> list[c
     if stream is None:
         return []
     try:
-        chosen = placer.place(
-            replicas=stream.config.replicas,
-            acks=stream.config.acks,
-            exclude=request.exclude_servers,
-            strictly=request.exclude_strictly,
-        )
+        return _choose(state, placer, stream.config, request.exclude_servers, strictly=request.exclude_strictly)
     except NoPlacement:
         return []
-    return [common_pb2.Replica(server=each.server, incarnation=each.incarnation) for each in chosen]
+
+
+def _choose(
+    state: State, placer: Placer, config: common_pb2.StreamConfig, exclude: Collection[str], *, strictly: bool
+) -> list[common_pb2.Replica]:
+    chosen = placer.place(
+        replicas=config.replicas, acks=config.acks, exclude=exclude, strictly=strictly, policy=policy_of(config)
+    )
+    return replicas_of(chosen, with_reason=state.cluster_version >= LEVEL_OPERATIONS)
 
 
 def _fill_in(driver: Driver, target: common_pb2.Range) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_core.ids import check_name
+from rangelog_core.labels import check_labels
 from rangelog_core.limits import ADDRESS_LENGTH_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.placement import ServerHealth
@@ -11,6 +12,7 @@ from rangelog_pd.reconcile.directives import Planner
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_pd.state.tier_stores import tier_url
+from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -18,10 +20,14 @@ from rangelog_proto.v1 import pd_pb2 as pb
 async def register_server(driver: Driver, request: pb.RegisterServerRequest) -> pb.RegisterServerResponse:
     """Register a server. Raises InvalidArgument, PreconditionFailed (rolled back, or another incarnation is alive)."""
     check_name("range server", request.server)
-    texts = (request.data_address, request.control_address, request.zone, request.version)
+    texts = (request.data_address, request.control_address, request.zone, request.version, request.rack)
     if any(len(text) > ADDRESS_LENGTH_MAX for text in texts) or not request.data_address:
         raise InvalidArgument("a range server registers with an address, and no field over 300 characters")
+    check_labels(request.labels)
     await driver.barrier()
+    if (request.rack or request.labels) and not driver.knows_level(LEVEL_OPERATIONS):
+        request.rack = ""  # the server is known by them from its next registration on
+        del request.labels[:]
     with driver.state() as state:
         known = state.servers.find(request.server)
         if known is not None and known.server.incarnation != request.incarnation:

@@ -13,6 +13,7 @@ from rangelog_pd.handlers import (
     cursors,
     objects,
     operations,
+    placement,
     ranges,
     repairs,
     servers,
@@ -26,6 +27,7 @@ from rangelog_proto.v1 import (
     cursor_pb2_grpc,
     operations_pb2_grpc,
     pd_pb2_grpc,
+    placement_pb2_grpc,
     repair_pb2_grpc,
     tier_pb2_grpc,
     topic_pb2_grpc,
@@ -110,6 +112,13 @@ _CURSOR_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "DeleteCursor": cursors.delete_cursor,
 }
 
+_PLACEMENT_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+    "ExplainPlacement": placement.explain_placement,
+    "PlanRebalance": placement.plan,
+    "ApplyRebalance": placement.apply,
+    "DescribeRebalance": placement.describe_rebalance,
+}
+
 
 class Service(NamedTuple):
     """One service: its name, the generated class of its calls and the function that adds it to a server, and the handlers."""
@@ -137,6 +146,7 @@ SERVICES = (
     _service(tier_pb2_grpc, "Tier", _TIER_HANDLERS),
     _service(operations_pb2_grpc, "Operations", _OPERATION_HANDLERS),
     _service(cursor_pb2_grpc, "Cursors", _CURSOR_HANDLERS),
+    _service(placement_pb2_grpc, "Placement", _PLACEMENT_HANDLERS),
 )
 """All services on a placement driver's port."""
 

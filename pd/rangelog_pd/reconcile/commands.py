@@ -6,10 +6,11 @@ monotonic clock, for leases; `time_ms` is cluster time, for the dates of the sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rangelog_core.errors import NoPlacement
-from rangelog_pd.placement import Candidate, ServerHealth, place
+from rangelog_pd.placement import ANY, Placer, ServerHealth, policy_of
+from rangelog_pd.reconcile.copy_target import choose_copy
 from rangelog_pd.reconcile.retention import retention
 from rangelog_pd.reconcile.upkeep import Upkeep
 from rangelog_pd.reconcile.view import ClusterView
@@ -85,13 +86,13 @@ def _repairs(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_stat
         return len(view.holders(state, found, now_ms)) if found is not None else 0
 
     repairs.waiting.rank(copies_of, REPAIRS_RANKED_MAX)
-    candidates = view.candidates(state, now_ms)
+    placer = view.fleet.placer_of_copies(state, now_ms)
     for key in repairs.waiting.first(REPAIRS_LOOKED_AT_MAX):
         found = state.ranges.find(key)
         repairs.waiting.discard(key)
         if found is None or found.state != common_pb2.RANGE_STATE_SEALED or found.hot_dropped or found.lost:
             continue
-        wanted, blocked = _repair(state, view, candidates, found, now_ms)
+        wanted, blocked = _repair(state, view, placer, found, now_ms)
         if wanted:
             repairs.put(key)  # until the state shows it done
             yield from wanted
@@ -100,7 +101,7 @@ def _repairs(state: State, view: ClusterView, now_ms: float) -> Iterator[pd_stat
 
 
 def _repair(
-    state: State, view: ClusterView, candidates: Sequence[Candidate], found: common_pb2.Range, now_ms: float
+    state: State, view: ClusterView, placer: Placer, found: common_pb2.Range, now_ms: float
 ) -> tuple[list[pd_state_pb2.Command], str]:
     """Return the commands that repair one range, and, where there are none although some are wanted, the reason.
 
@@ -118,29 +119,30 @@ def _repair(
             return [_drop_hot(found.stream_id, found.index)], ""
         return [], "every server that had a copy was wiped or removed, and the tier has not all of it"
     places: list[common_pb2.Replica | None] = [*lost] if lost else [None]
-    made = [
-        _with_another(state, candidates, found, [each for each in found.replicas if each != gone], gone)
-        for gone in places  # each by itself: one without a candidate does not prevent another from being replaced
-    ]
-    return [each for each in made if each is not None], "there is no living server that has no copy yet"
+    staying = [each for each in found.replicas if each not in lost]
+    made, blocked = [], ""
+    for gone in places:  # each by itself: one without a candidate does not prevent another from being replaced
+        try:
+            made.append(_with_another(state, placer, found, staying, gone))
+        except NoPlacement as refusal:
+            has_policy = policy_of(state.streams[found.stream_id].config) != ANY
+            blocked = refusal.message if has_policy else "there is no living server that has no copy yet"
+    return made, blocked
 
 
 def _with_another(
     state: State,
-    candidates: Sequence[Candidate],
+    placer: Placer,
     of: common_pb2.Range,
-    others: Sequence[common_pb2.Replica],
+    staying: list[common_pb2.Replica],
     lost: common_pb2.Replica | None,
-) -> pd_state_pb2.Command | None:
-    """Return the command for one more member of a range, on a living server and in a zone of its own if possible."""
-    holding = [each.server for each in others]
-    usable = [each for each in candidates if each.health is ServerHealth.ALIVE and each.server not in holding]
-    zones = [state.servers[name].server.zone for name in holding if name in state.servers]
-    try:
-        target = place(usable, replicas=1, acks=1, zones_taken=zones)[0]
-    except NoPlacement:
-        return None
-    replacement = common_pb2.Replica(server=target.server, incarnation=target.incarnation)
+) -> pd_state_pb2.Command:
+    """Return the command for one more member of a range, on a living server and as its stream's policy wants it. It counts as
+    one of those that stay from here on. Raises NoPlacement."""
+    holding = [each.server for each in of.replicas if each != lost] + [each.server for each in staying]
+    reason = common_pb2.REPLICA_REASON_FILLS_PLACE if lost is None else common_pb2.REPLICA_REASON_REPLACES_LOST
+    replacement = choose_copy(state, placer, of, staying, holding, reason)
+    staying.append(replacement)
     return pd_state_pb2.Command(
         replace_replica=pd_state_pb2.ReplaceReplica(
             stream_id=of.stream_id, range_index=of.index, lost=lost, replacement=replacement

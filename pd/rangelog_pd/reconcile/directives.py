@@ -20,6 +20,9 @@ from rangelog_pd.state.tables import RangeKey
 from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
+_MOVED = common_pb2.REPLICA_REASON_REBALANCED
+"""Nothing was lost where a replica is moved, so its source stays until it is whole: there are never fewer copies."""
+
 DIRECTIVES_MAX = 64
 """Directives in one reply; the next heartbeat's has the rest."""
 
@@ -210,11 +213,12 @@ class Planner:
             return key[1] < stream.range_count  # trimmed; otherwise unknown
         if found.state != common_pb2.RANGE_STATE_SEALED:
             return False
+        if found.hot_dropped or found.lost:
+            return found.hot_dropped
         is_left = server in self.state.draining or server in self.view.complaints.left
         needed = len(found.replicas) if is_left else found.acks
-        return found.hot_dropped or (
-            not found.lost and sum(self.is_whole(found, each) for each in found.replicas) >= needed
-        )
+        enough = sum(self.is_whole(found, each) for each in found.replicas) >= needed
+        return enough and all(self.is_whole(found, each) for each in found.replicas if each.reason == _MOVED)
 
     def _sources(self, found: common_pb2.Range, server: str) -> list[common_pb2.Replica]:
         """Return the other servers that hold the whole sealed range, as members or as replaced ones."""

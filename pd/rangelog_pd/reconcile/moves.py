@@ -10,12 +10,12 @@ left, when a range is sealed on one, and by a new leader: nothing is scanned on 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from rangelog_core.errors import NoPlacement
-from rangelog_pd.placement import Candidate, ServerHealth, place
+from rangelog_pd.placement import ANY, Candidate, ServerHealth, policy_of
+from rangelog_pd.reconcile.copy_target import choose_copy
 from rangelog_pd.state.indexes import Hosting
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
@@ -78,11 +78,7 @@ class Moves:
         self._settle(state)
         if not self.queue or len(self.under_way) >= MOVES_MAX:
             return
-        candidates = [
-            each
-            for each in self._view.candidates(state, now_ms)
-            if each.health is ServerHealth.ALIVE and not each.barred and not each.avoided
-        ]
+        placer = self._view.fleet.placer_of_copies(state, now_ms, only_sound=True)
         for key in list(islice(self.queue, LOOKED_AT_MAX)):
             if len(self.under_way) >= MOVES_MAX:
                 return
@@ -96,9 +92,17 @@ class Moves:
                 continue
             others = {each.server: None for each in found.replicas}
             try:
-                target = _choose(state, candidates, others, leaving)
-            except NoPlacement:
-                self.blocked[key] = self._why_none(state, others, now_ms)
+                target = choose_copy(
+                    state,
+                    placer,
+                    found,
+                    [each for each in found.replicas if each != leaving],
+                    others,
+                    common_pb2.REPLICA_REASON_LEFT,
+                )
+            except NoPlacement as refusal:
+                has_policy = policy_of(state.streams[key[0]].config) != ANY
+                self.blocked[key] = refusal.message if has_policy else self._why_none(state, others, now_ms)
                 continue
             self.under_way[key] = (target.server, target.incarnation)
             yield pd_state_pb2.Command(
@@ -106,7 +110,7 @@ class Moves:
                     stream_id=key[0],
                     range_index=key[1],
                     lost=common_pb2.Replica(server=leaving.server, incarnation=leaving.incarnation),
-                    replacement=common_pb2.Replica(server=target.server, incarnation=target.incarnation),
+                    replacement=target,
                 )
             )
 
@@ -161,14 +165,3 @@ class Moves:
         if each.server in state.cordoned:
             return "cordoned"
         return each.health.name.lower() if each.health is not ServerHealth.ALIVE else "avoided"
-
-
-def _choose(
-    state: State, candidates: list[Candidate], members: dict[str, None], leaving: common_pb2.Replica
-) -> Candidate:
-    """Choose who takes a place, in a zone of its own if possible; it counts as loaded from then on. Raises NoPlacement."""
-    usable = [each for each in candidates if each.server not in members]
-    zones = [state.servers[name].server.zone for name in members if name in state.servers and name != leaving.server]
-    target = place(usable, replicas=1, acks=1, zones_taken=zones)[0]
-    candidates[candidates.index(target)] = replace(target, load=tuple(part + 1 for part in target.load))
-    return target

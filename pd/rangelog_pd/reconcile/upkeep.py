@@ -184,6 +184,9 @@ class Upkeep:
             self._note_stream(state, before, after)
         elif isinstance(before, pd_state_pb2.RegisteredServer):
             self._note_server(state, before)
+            if _is_elsewhere(before, state.servers.find(before.server.name)):
+                self.repairs.wake_all()
+                self.moves.retry()
 
     def _note_server(self, state: State, before: pd_state_pb2.RegisteredServer) -> None:
         """Queue the ranges of an incarnation that was replaced or removed, and those of a server that is drained now."""
@@ -341,3 +344,11 @@ class Upkeep:
 def _objects_went(before: common_pb2.Stream, after: common_pb2.Stream) -> bool:
     """Whether objects may have ceased to count by a trim or a repack: no server knows of that by itself."""
     return (after.trim_offset, after.repack_count) != (before.trim_offset, before.repack_count)
+
+
+def _is_elsewhere(before: pd_state_pb2.RegisteredServer, now: pd_state_pb2.RegisteredServer | None) -> bool:
+    """Whether a server is in another zone or rack now, or has other labels: it may be a candidate where it was none."""
+    if now is None:
+        return False
+    was, is_now = before.server, now.server
+    return (was.zone, was.rack, was.labels) != (is_now.zone, is_now.rack, is_now.labels)

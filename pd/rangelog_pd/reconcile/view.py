@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from rangelog_pd.placement import Candidate, ServerHealth
 from rangelog_pd.reconcile.attention import Attention
 from rangelog_pd.reconcile.complaints import Complaints
+from rangelog_pd.reconcile.fleet import Fleet
 from rangelog_pd.reconcile.orphans import QUIET_MS_DEFAULT
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS, Upkeep
+from rangelog_pd.reconcile.write_rate import WriteRate
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
 from rangelog_proto.v1 import common_pb2, pd_pb2
@@ -63,6 +65,8 @@ class ServerView:
     capacity_bytes: int = 0
     log_end: int = 0
     tier_error: str = ""  # what its last check of the tier came to
+    writes: WriteRate = field(default_factory=WriteRate)
+    held_bytes: int = 0  # of all replicas that it reported
 
 
 @dataclass(slots=True)
@@ -80,9 +84,11 @@ class ClusterView:
     log_ends_marked_ms: float = -math.inf
     complaints: Complaints = field(default_factory=Complaints)
     upkeep: Upkeep = field(init=False)
+    fleet: Fleet = field(init=False)
 
     def __post_init__(self) -> None:
         self.upkeep = Upkeep(self)
+        self.fleet = Fleet(self)
 
     def start_leading(self, now_ms: float) -> None:
         """Clear the view; leases start now."""
@@ -93,12 +99,14 @@ class ClusterView:
         self.heard.clear()
         self.complaints.clear()
         self.upkeep.forget()
+        self.fleet.forget()
 
     def registered(self, server: str, incarnation: int, now_ms: float, *, boot: int = 0) -> None:
         """Note a registration, by the `boot`-th process of the incarnation: earlier reports are void."""
         known = self.servers.get(server)
         heard = known.sequence if known is not None and known.incarnation == incarnation else 0
         self.servers[server] = ServerView(incarnation, now_ms, sequence=max(heard, boot * SEQUENCES_PER_BOOT))
+        self.fleet.note(server)
 
     def complain(self, state: State, servers: Iterable[str], reporter: str, now_ms: float) -> None:
         """Note that a writer or a peer has trouble with servers; names that are not registered are ignored."""
@@ -124,6 +132,8 @@ class ClusterView:
         view.used_bytes, view.capacity_bytes = request.used_bytes, request.capacity_bytes
         view.log_end = max(view.log_end, request.log_end)
         view.tier_error = request.tier_error[:TIER_ERROR_LENGTH_MAX]
+        view.writes.note(view.log_end, now_ms)
+        self.fleet.note(request.server)
         if request.sequence != view.sequence + 1:
             view.complete = False  # changes in between were reported to another leader, or to none
         view.sequence = request.sequence
@@ -132,15 +142,18 @@ class ClusterView:
         if request.complete:
             view.reported += view.reports
             view.reports.clear()
+            view.held_bytes = 0
             view.complete = view.unsifted = True
         self.heard[request.server] = None
         attend = view.attention.attend
         for report in request.replicas:
             key = (report.stream_id, report.range_index)
-            if report.state == pd_pb2.REPLICA_STATE_UNSPECIFIED:
-                view.reports.pop(key, None)  # the replica is dropped
-            else:
+            before = view.reports.pop(key, None)
+            if before is not None:
+                view.held_bytes -= before.size_bytes
+            if report.state != pd_pb2.REPLICA_STATE_UNSPECIFIED:  # otherwise the replica is dropped
                 view.reports[key] = report
+                view.held_bytes += report.size_bytes
             view.reported.append(key)
             attend(key)
         at_hand = [drop_task_key(task.task_id) for task in request.tasks if not task.done]
@@ -201,16 +214,7 @@ class ClusterView:
 
     def candidates(self, state: State, now_ms: float) -> list[Candidate]:
         """Return every registered server, for placement."""
-        found: list[Candidate] = []
-        for name, registered in state.servers.items():
-            server = registered.server
-            hosted = state.hosted.of(name, server.incarnation)
-            health = self.health(state, name, server.incarnation, now_ms)
-            load = (len(hosted.open), len(hosted))
-            barred = state.modes.bars(name)
-            avoided = name in self.complaints.avoided
-            found.append(Candidate(name, server.incarnation, server.zone, health, load, barred=barred, avoided=avoided))
-        return found
+        return self.fleet.candidates(state, now_ms)
 
     def fill_in(self, state: State, ranges: Iterable[common_pb2.Range], now_ms: float) -> list[common_pb2.Range]:
         """Return copies of ranges with each replica's address and health."""

@@ -215,7 +215,9 @@ def _append_range(
         epoch=epoch,
         start_offset=stream.next_offset,
         state=common_pb2.RANGE_STATE_OPEN,
-        replicas=[common_pb2.Replica(server=each.server, incarnation=each.incarnation) for each in placed],
+        replicas=[
+            common_pb2.Replica(server=each.server, incarnation=each.incarnation, reason=each.reason) for each in placed
+        ],
         acks=stream.config.acks,
         durability=stream.config.durability,
         tiered_end_offset=stream.next_offset,

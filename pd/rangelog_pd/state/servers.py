@@ -55,6 +55,8 @@ def register_server(state: State, request: pd_pb2.RegisterServerRequest, now_ms:
         version=request.version,
         process_id=request.process_id,
         formats=request.formats,
+        labels=request.labels,
+        rack=request.rack,
     )
     mode = known.mode if known is not None else common_pb2.SERVER_MODE_UNSPECIFIED
     registered = pd_state_pb2.RegisteredServer(server=server, log_end=request.log_end, retired=retired, mode=mode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rangelog_core.errors import InvalidArgument, OffsetOutOfRange, PreconditionFailed, StreamExists, StreamSealed
 from rangelog_core.ids import check_name, is_internal_name, topic_of_stream_name
-from rangelog_core.stream_defaults import with_defaults
+from rangelog_core.stream_defaults import set_field, with_defaults
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
@@ -61,7 +61,7 @@ def update_stream(state: State, request: pd_pb2.UpdateStreamRequest, now_ms: int
     for name in request.fields:
         if name not in _FIELDS:
             raise InvalidArgument(f"unknown field {name!r}: choose from {', '.join(_FIELDS)}")
-        setattr(config, name, getattr(request.config, name))
+        set_field(config, name, request.config)
     stream.config.CopyFrom(with_defaults(config))
     stream.version += 1
     state.put_stream(stream)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.limits import NAME_LENGTH_MAX, TAGS_BYTES_MAX, TAGS_MAX, TOPIC_SHARDS_MAX
-from rangelog_core.stream_defaults import with_defaults
+from rangelog_core.stream_defaults import set_field, with_defaults
 from rangelog_proto.v1 import common_pb2, topic_pb2
 
 FACTOR_DEFAULT = 2
@@ -93,8 +93,7 @@ def with_fields(
         elif name == "retention":
             changed.retention.CopyFrom(wanted.retention)
         else:
-            field = name.removeprefix("stream.")
-            setattr(changed.stream, field, getattr(wanted.stream, field))
+            set_field(changed.stream, name.removeprefix("stream."), wanted.stream)
     return with_topic_defaults(changed)
 
 

@@ -17,6 +17,7 @@ What holds:
 from __future__ import annotations
 
 from operator import attrgetter
+from typing import Any
 
 from google.protobuf.message import Message
 
@@ -90,6 +91,9 @@ _FIELDS = {
 _ITEMS = {"open_writers": ("writers", "open_writer")}
 """Actions with items: their field, and the action that an item alone would be."""
 
+_CONFIGURING = ("create_stream", "update_stream", "create_topic", "update_topic")
+_POLICY_FIELDS = ("zones_min", "server_labels")
+
 
 def level_of(action: str) -> int:
     """Return the feature level that a command of this action needs."""
@@ -106,11 +110,26 @@ def needed_level(command: pd_state_pb2.Command) -> int:
         field, single = _ITEMS[action]
         items = getattr(getattr(command, action), field)
         level = max([level, *(_level_of_fields(single, item) for item in items)])
+    if level < LEVEL_OPERATIONS and _has_policy(action, getattr(command, action, None)):
+        level = LEVEL_OPERATIONS
     return level
 
 
 def _level_of_fields(action: str, operand: Message) -> int:
     return max((level for field, level in _FIELDS[action] if attrgetter(field)(operand)), default=FEATURE_LEVEL_MIN)
+
+
+def _has_policy(action: str, operand: Any) -> bool:
+    """Whether a configuration says which servers get replicas, or a server says what it is chosen by."""
+    if action == "register_server":
+        return bool(operand.rack or operand.labels)
+    if action not in _CONFIGURING:
+        return False
+    config = operand.config.stream if action.endswith("topic") else operand.config
+    named = getattr(operand, "fields", ())
+    return bool(config.zones_min or config.server_labels) or any(
+        name.removeprefix("stream.") in _POLICY_FIELDS for name in named
+    )
 
 
 def check_known(level: int, own_level: int, what: str) -> None:

@@ -32,6 +32,18 @@ class CursorRetention(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CURSOR_RETENTION_TRIM: _ClassVar[CursorRetention]
     CURSOR_RETENTION_KEEP_AND_TRIM: _ClassVar[CursorRetention]
 
+class ReplicaReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REPLICA_REASON_UNSPECIFIED: _ClassVar[ReplicaReason]
+    REPLICA_REASON_LEAST_LOADED: _ClassVar[ReplicaReason]
+    REPLICA_REASON_NEW_ZONE: _ClassVar[ReplicaReason]
+    REPLICA_REASON_NEW_RACK: _ClassVar[ReplicaReason]
+    REPLICA_REASON_ONLY_CHOICE: _ClassVar[ReplicaReason]
+    REPLICA_REASON_REPLACES_LOST: _ClassVar[ReplicaReason]
+    REPLICA_REASON_FILLS_PLACE: _ClassVar[ReplicaReason]
+    REPLICA_REASON_REBALANCED: _ClassVar[ReplicaReason]
+    REPLICA_REASON_LEFT: _ClassVar[ReplicaReason]
+
 class ObjectState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OBJECT_STATE_UNSPECIFIED: _ClassVar[ObjectState]
@@ -66,6 +78,15 @@ CURSOR_RETENTION_UNSPECIFIED: CursorRetention
 CURSOR_RETENTION_KEEP: CursorRetention
 CURSOR_RETENTION_TRIM: CursorRetention
 CURSOR_RETENTION_KEEP_AND_TRIM: CursorRetention
+REPLICA_REASON_UNSPECIFIED: ReplicaReason
+REPLICA_REASON_LEAST_LOADED: ReplicaReason
+REPLICA_REASON_NEW_ZONE: ReplicaReason
+REPLICA_REASON_NEW_RACK: ReplicaReason
+REPLICA_REASON_ONLY_CHOICE: ReplicaReason
+REPLICA_REASON_REPLACES_LOST: ReplicaReason
+REPLICA_REASON_FILLS_PLACE: ReplicaReason
+REPLICA_REASON_REBALANCED: ReplicaReason
+REPLICA_REASON_LEFT: ReplicaReason
 OBJECT_STATE_UNSPECIFIED: ObjectState
 OBJECT_STATE_PREPARED: ObjectState
 OBJECT_STATE_COMMITTED: ObjectState
@@ -81,7 +102,7 @@ SERVER_MODE_DRAINING: ServerMode
 SERVER_MODE_REMOVED: ServerMode
 
 class StreamConfig(_message.Message):
-    __slots__ = ("replicas", "acks", "range_size_bytes_max", "range_age_ms_max", "retention_ms", "retention_bytes", "hot_retention_ms", "durability", "compression", "tiered", "cursor_retention", "cursor_expiry_ms")
+    __slots__ = ("replicas", "acks", "range_size_bytes_max", "range_age_ms_max", "retention_ms", "retention_bytes", "hot_retention_ms", "durability", "compression", "tiered", "zones_min", "server_labels", "cursor_retention", "cursor_expiry_ms")
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     ACKS_FIELD_NUMBER: _ClassVar[int]
     RANGE_SIZE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +113,8 @@ class StreamConfig(_message.Message):
     DURABILITY_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     TIERED_FIELD_NUMBER: _ClassVar[int]
+    ZONES_MIN_FIELD_NUMBER: _ClassVar[int]
+    SERVER_LABELS_FIELD_NUMBER: _ClassVar[int]
     CURSOR_RETENTION_FIELD_NUMBER: _ClassVar[int]
     CURSOR_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
     replicas: int
@@ -104,9 +127,11 @@ class StreamConfig(_message.Message):
     durability: Durability
     compression: Compression
     tiered: bool
+    zones_min: int
+    server_labels: _containers.RepeatedScalarFieldContainer[str]
     cursor_retention: CursorRetention
     cursor_expiry_ms: int
-    def __init__(self, replicas: _Optional[int] = ..., acks: _Optional[int] = ..., range_size_bytes_max: _Optional[int] = ..., range_age_ms_max: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., hot_retention_ms: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., compression: _Optional[_Union[Compression, str]] = ..., tiered: bool = ..., cursor_retention: _Optional[_Union[CursorRetention, str]] = ..., cursor_expiry_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, replicas: _Optional[int] = ..., acks: _Optional[int] = ..., range_size_bytes_max: _Optional[int] = ..., range_age_ms_max: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., hot_retention_ms: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., compression: _Optional[_Union[Compression, str]] = ..., tiered: bool = ..., zones_min: _Optional[int] = ..., server_labels: _Optional[_Iterable[str]] = ..., cursor_retention: _Optional[_Union[CursorRetention, str]] = ..., cursor_expiry_ms: _Optional[int] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("stream_id", "name", "config", "epoch", "trim_offset", "next_offset", "range_count", "created_ms", "version", "sealed_for_good", "repack_count")
@@ -145,16 +170,18 @@ class FormatVersions(_message.Message):
     def __init__(self, format: _Optional[str] = ..., lowest: _Optional[int] = ..., highest: _Optional[int] = ...) -> None: ...
 
 class Replica(_message.Message):
-    __slots__ = ("server", "incarnation", "data_address", "health")
+    __slots__ = ("server", "incarnation", "data_address", "health", "reason")
     SERVER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     DATA_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     server: str
     incarnation: int
     data_address: str
     health: ServerHealth
-    def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., data_address: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ...) -> None: ...
+    reason: ReplicaReason
+    def __init__(self, server: _Optional[str] = ..., incarnation: _Optional[int] = ..., data_address: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ..., reason: _Optional[_Union[ReplicaReason, str]] = ...) -> None: ...
 
 class Range(_message.Message):
     __slots__ = ("stream_id", "index", "epoch", "start_offset", "end_offset", "state", "replicas", "acks", "tiered_end_offset", "created_ms", "sealed_ms", "hot_dropped", "tiered_ms", "floor_offset", "durability", "packed_in", "lost")
@@ -255,7 +282,7 @@ class Object(_message.Message):
     def __init__(self, object_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., key: _Optional[str] = ..., size_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[ObjectState, str]] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., prepare_deadline_ms: _Optional[int] = ..., committed_ms: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ..., row_groups: _Optional[_Iterable[_Union[RowGroup, _Mapping]]] = ..., footer_size_bytes: _Optional[int] = ..., footer_crc: _Optional[int] = ..., deleted_ms: _Optional[int] = ..., replaces: _Optional[_Iterable[int]] = ..., tier_id: _Optional[int] = ...) -> None: ...
 
 class Server(_message.Message):
-    __slots__ = ("name", "incarnation", "boot", "data_address", "control_address", "zone", "health", "replica_count", "used_bytes", "capacity_bytes", "last_heartbeat_ms", "version", "process_id", "formats", "mode", "health_reason")
+    __slots__ = ("name", "incarnation", "boot", "data_address", "control_address", "zone", "health", "replica_count", "used_bytes", "capacity_bytes", "last_heartbeat_ms", "version", "process_id", "formats", "mode", "labels", "rack", "health_reason")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
@@ -271,6 +298,8 @@ class Server(_message.Message):
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     FORMATS_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
     HEALTH_REASON_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: int
@@ -287,5 +316,7 @@ class Server(_message.Message):
     process_id: int
     formats: _containers.RepeatedCompositeFieldContainer[FormatVersions]
     mode: ServerMode
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    rack: str
     health_reason: str
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ..., replica_count: _Optional[int] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., last_heartbeat_ms: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., formats: _Optional[_Iterable[_Union[FormatVersions, _Mapping]]] = ..., mode: _Optional[_Union[ServerMode, str]] = ..., health_reason: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., health: _Optional[_Union[ServerHealth, str]] = ..., replica_count: _Optional[int] = ..., used_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., last_heartbeat_ms: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., formats: _Optional[_Iterable[_Union[FormatVersions, _Mapping]]] = ..., mode: _Optional[_Union[ServerMode, str]] = ..., labels: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ..., health_reason: _Optional[str] = ...) -> None: ...

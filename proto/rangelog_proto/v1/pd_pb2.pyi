@@ -488,7 +488,7 @@ class ListObjectsResponse(_message.Message):
     def __init__(self, objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., more: bool = ...) -> None: ...
 
 class RegisterServerRequest(_message.Message):
-    __slots__ = ("request_id", "server", "incarnation", "boot", "data_address", "control_address", "zone", "capacity_bytes", "version", "process_id", "log_end", "formats")
+    __slots__ = ("request_id", "server", "incarnation", "boot", "data_address", "control_address", "zone", "capacity_bytes", "version", "process_id", "log_end", "formats", "labels", "rack")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -501,6 +501,8 @@ class RegisterServerRequest(_message.Message):
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     LOG_END_FIELD_NUMBER: _ClassVar[int]
     FORMATS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     server: str
     incarnation: int
@@ -513,7 +515,9 @@ class RegisterServerRequest(_message.Message):
     process_id: int
     log_end: int
     formats: _containers.RepeatedCompositeFieldContainer[_common_pb2.FormatVersions]
-    def __init__(self, request_id: _Optional[str] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., capacity_bytes: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., log_end: _Optional[int] = ..., formats: _Optional[_Iterable[_Union[_common_pb2.FormatVersions, _Mapping]]] = ...) -> None: ...
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    rack: str
+    def __init__(self, request_id: _Optional[str] = ..., server: _Optional[str] = ..., incarnation: _Optional[int] = ..., boot: _Optional[int] = ..., data_address: _Optional[str] = ..., control_address: _Optional[str] = ..., zone: _Optional[str] = ..., capacity_bytes: _Optional[int] = ..., version: _Optional[str] = ..., process_id: _Optional[int] = ..., log_end: _Optional[int] = ..., formats: _Optional[_Iterable[_Union[_common_pb2.FormatVersions, _Mapping]]] = ..., labels: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ...) -> None: ...
 
 class RegisterServerResponse(_message.Message):
     __slots__ = ("cluster_id", "heartbeat_interval_ms", "tier_url")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -52,8 +53,11 @@ class Agent:
         directory: DataDirectory,
         data_address: str,
         control_address: str,
+        free_bytes: Callable[[], int] | None = None,
     ) -> None:
+        """`free_bytes`: returns what is free on the data directory's disk."""
         self._settings = settings
+        self._free_bytes = free_bytes
         self._identity = identity
         self._store = store
         self._addresses = (data_address, control_address)
@@ -87,10 +91,8 @@ class Agent:
 
     async def register(self) -> None:
         """Register. Raises RolledBack, Unauthorized and other refusals: the server must not serve then."""
-        settings, wal = self._settings, self._store.wal
-        zone, capacity = settings.zone, settings.capacity_bytes
-        end = wal.flushed_lsn
-        request = registration(self._identity, self._process_id, *self._addresses, zone, capacity, end)
+        end = self._store.wal.flushed_lsn
+        request = registration(self._identity, self._process_id, *self._addresses, end, self._settings)
         response = await register(self._pd, self._identity, request)
         if response.heartbeat_interval_ms:
             self._interval_s = response.heartbeat_interval_ms / 1000
@@ -160,6 +162,17 @@ class Agent:
             self._refused.set_exception(error)
             await asyncio.Event().wait()  # the runtime ends the process
 
+    def _capacity_bytes(self) -> int:
+        """Return the size at which the log is full: as configured, or as the disk has it; 0 where neither is known."""
+        configured = self._settings.capacity_bytes
+        if self._free_bytes is None:
+            return configured
+        try:
+            disk = self._store.wal.used_bytes + self._free_bytes()
+        except OSError:
+            return configured
+        return min(configured, disk) if configured else disk
+
     async def _heartbeat(self) -> None:
         store = self._store
         self._sequence += 1
@@ -169,7 +182,7 @@ class Agent:
             sequence=self._sequence,
             tasks=self._tasks.reports(),
             used_bytes=store.wal.used_bytes,
-            capacity_bytes=self._settings.capacity_bytes,
+            capacity_bytes=self._capacity_bytes(),
             log_end=store.wal.flushed_lsn,
             wall_ms=time.time_ns() // 1_000_000,
             tier_error=self._tier.watch.error,

@@ -18,6 +18,7 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.formats import reported_formats
 from rangelog_server.identity import DirectoryIdentity
+from rangelog_server.settings import RangeServerSettings
 
 CALL_TIMEOUT_S = 5.0
 PROCESS_ID_MAX = (1 << 63) - 1
@@ -64,9 +65,8 @@ def registration(
     process_id: int,
     data_address: str,
     control_address: str,
-    zone: str,
-    capacity_bytes: int,
     log_end: int,
+    settings: RangeServerSettings,
 ) -> pb.RegisterServerRequest:
     """Return the request of this start."""
     return pb.RegisterServerRequest(
@@ -77,8 +77,10 @@ def registration(
         process_id=process_id,
         data_address=data_address,
         control_address=control_address,
-        zone=zone,
-        capacity_bytes=capacity_bytes,
+        zone=settings.zone,
+        rack=settings.rack,
+        labels=settings.labels,
+        capacity_bytes=settings.capacity_bytes,
         version=version("rangelog"),
         formats=reported_formats(),
         log_end=log_end,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -141,6 +141,8 @@ class Pd:
         boot: int = 1,
         log_end: int = 0,
         zone: str = "",
+        rack: str = "",
+        labels: Sequence[str] = (),
     ) -> None:
         request = pd_pb2.RegisterServerRequest(
             server=name,
@@ -149,6 +151,8 @@ class Pd:
             data_address=f"{name}:1",
             zone=zone,
             log_end=log_end,
+            rack=rack,
+            labels=labels,
         )
         self.do(pd_pb2.RegisterServerResponse, register_server=request)
         self.view.registered(name, request.incarnation, self.now_ms)

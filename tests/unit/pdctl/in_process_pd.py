@@ -83,15 +83,15 @@ class InProcessPd:
 
     # ---- a cluster with something in it
 
-    def register(self, name: str, *, incarnation: int = 0xABC, zone: str = "", alive: bool = True) -> None:
+    def register(self, name: str, *, incarnation: int = 0xABC, alive: bool = True, **fields: Any) -> None:
         """A range server registers, and reports unless it is not to be alive."""
         request = pd_pb2.RegisterServerRequest(
             server=name,
             incarnation=incarnation,
             boot=1,
-            zone=zone,
             data_address=f"{name}:1",
             control_address=f"{name}:2",
+            **fields,
         )
         self.do("RegisterServer", request, pd_pb2.RegisterServerResponse)
         if alive:

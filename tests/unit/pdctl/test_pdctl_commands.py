@@ -128,7 +128,7 @@ def test_ranges_are_paged_through(pd: Any, pdctl: Any) -> None:
     assert [each["end_offset"] for each in shown] == [10, 20, 30, None]
     assert shown[0]["state"] == "sealed" and shown[3]["state"] == "open"
     assert shown[0]["replicas"] == [
-        {"server": "rs1", "incarnation": "00000000000000ff", "data_address": "h:1", "health": "alive"}
+        {"server": "rs1", "incarnation": "00000000000000ff", "data_address": "h:1", "health": "alive", "reason": ""}
     ]
 
 
@@ -141,8 +141,9 @@ def test_a_replica_that_is_not_alive_is_marked(pd: Any, pdctl: Any) -> None:
 def test_range_show_asks_for_that_range(pd: Any, pdctl: Any) -> None:
     """One range does not cost the list; one that is not there is exit 3."""
     pd.answers["list_ranges"] = lambda request: pd_pb2.ListRangesResponse(ranges=[_range(5)], more=True)
+    pd.answers["list_servers"] = pd_pb2.ListServersResponse()
     assert pdctl.json("range", "show", "flights", "5")["start_offset"] == 50
-    assert len(pd.requests) == 1 and pd.requests[0][1].from_index == 5
+    assert [name for name, _ in pd.requests] == ["list_ranges", "list_servers"] and pd.requests[0][1].from_index == 5
     assert "has no range 4" in pdctl.fails(3, "range", "show", "flights", "4")
 
 

@@ -261,8 +261,9 @@ def test_every_verb_has_help_with_an_example_and_an_output(pdctl: Any, verb: tup
 
 def test_the_nouns_and_verbs() -> None:
     """The command tree is the documented one."""
-    expected = """cluster status, server list, server show, stream create, stream list, stream show, stream update,
-        stream trim, stream delete, stream append, stream read, stream tail, range list, range show, range seal,
+    expected = """cluster status, cluster rebalance, server list, server show, stream create, stream list, stream show,
+        stream update, stream trim, stream delete, stream append, stream read, stream tail, range list, range show,
+        range explain, range seal,
         cursor set, cursor get, cursor list, cursor delete, object list, object show, object manifest,
             object streams, task list,
         namespace create, namespace list, namespace delete, topic create, topic list,

@@ -45,6 +45,8 @@ def test_stream_life(run: PdctlOverGrpc) -> None:
         "tiered": True,
         "cursor_retention": "none",
         "cursor_expiry_ms": 7 * 86_400_000,
+        "zones_min": 0,
+        "server_labels": [],
     }
     assert run.json("stream", "show", "flights") == created
     assert run.json("stream", "list") == [created]
@@ -60,6 +62,7 @@ def test_all_settings_of_a_stream(run: PdctlOverGrpc, topics: InProcessPd) -> No
         "stream", "create", "s", "--replicas", "5", "--acks", "3", "--range-size", "1MB", "--range-age", "1h",
         "--retention", "90s", "--retention-size", "2GiB", "--hot-retention", "5m", "--durability", "memory",
         "--compression", "zstd", "--not-tiered", "--cursor-retention", "keep_and_trim", "--cursor-expiry", "2d",
+        "--zones-min", "2", "--server-label", "disk=ssd", "--server-label", "team=x",
     )["config"]  # fmt: skip
     assert config == {
         "replicas": 5,
@@ -74,6 +77,8 @@ def test_all_settings_of_a_stream(run: PdctlOverGrpc, topics: InProcessPd) -> No
         "tiered": False,
         "cursor_retention": "keep_and_trim",
         "cursor_expiry_ms": 2 * 86_400_000,
+        "zones_min": 2,
+        "server_labels": ["disk=ssd", "team=x"],
     }
 
 
@@ -133,7 +138,7 @@ def test_trim(run: PdctlOverGrpc, member: InProcessPd) -> None:
 def test_ranges(run: PdctlOverGrpc, member: InProcessPd) -> None:
     """Ranges are listed over all pages and shown one by one, with replicas, state and ends."""
     for name in ("rs1", "rs2", "rs3"):
-        member.register(name, incarnation=0xFEDCBA9876543210)
+        member.register(name, incarnation=0xFEDCBA9876543210, zone="z1", rack="r1")
     member.stream("s")
     member.ranges("s", 520)
     ranges = run.json("range", "list", "s")
@@ -143,7 +148,9 @@ def test_ranges(run: PdctlOverGrpc, member: InProcessPd) -> None:
     assert ranges[-1]["state"] == "open" and ranges[-1]["end_offset"] is None
     assert [each["server"] for each in ranges[7]["replicas"]] == ["rs1", "rs2", "rs3"]
     assert ranges[7]["replicas"][0]["incarnation"] == "fedcba9876543210"
-    assert run.json("range", "show", "s", "7") == ranges[7]
+    shown = run.json("range", "show", "s", "7")
+    assert all((each.pop("zone"), each.pop("rack")) == ("z1", "r1") for each in shown["replicas"])
+    assert shown == ranges[7]
     assert [each["index"] for each in run.json("range", "list", "s", "--from-offset", "5195")] == [519, 520]
     assert "rs1, rs2, rs3" in run("range", "show", "s", "7").stdout
     assert "pdctl range list s" in run.fails(3, "range", "show", "s", "521")

@@ -50,6 +50,8 @@ def test_a_topic_is_created_with_everything_that_was_asked(run: PdctlOverGrpc, t
             "range_age_ms_max": 3_600_000,
             "hot_retention_ms": -1,
             "tiered": False,
+            "zones_min": 0,
+            "server_labels": [],
         },
         "scaling": {"kind": "events", "target_per_s": 1_000, "factor": 3, "shards_min": 2, "shards_max": 9},
         "retention": {"age_ms": 7 * 86_400_000, "shard_size_bytes": 1 << 30, "consumed": True},

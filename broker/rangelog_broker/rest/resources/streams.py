@@ -50,6 +50,12 @@ class StreamConfigFields(RequestBody):
         default=None, description="Compression of batches.", examples=["zstd"]
     )
     tiered: bool | None = Field(default=None, description="Whether sealed ranges are uploaded.", examples=[True])
+    zones_min: int | None = Field(
+        default=None, description="Zones that replicas span at least; 0: as many as there are."
+    )
+    server_labels: list[str] | None = Field(
+        default=None, description="Labels of the servers that may have replicas.", examples=[["disk=ssd"]]
+    )
 
     def given(self) -> dict[str, Any]:
         """Return the fields that are set, as the client takes them."""
@@ -91,6 +97,8 @@ class StreamAnswer(AnswerBody):
     durability: str = Field(examples=["flushed"])
     compression: str = Field(examples=["none"])
     tiered: bool = Field(examples=[True])
+    zones_min: int = Field(description="0: as many as there are.", examples=[0])
+    server_labels: list[str] = Field(examples=[["disk=ssd"]])
 
 
 class StreamsPage(AnswerBody):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangelog_core.errors import NoPlacement
-from rangelog_pd.placement import Candidate, Placer, ServerHealth, place
 from rangelog_pd.reconcile.attention import FRESH_MAX, WAITING_MAX, Attention
 from rangelog_pd.reconcile.due_queue import RETRY_MS, DueQueue
 from rangelog_pd.reconcile.sizes import StreamSizes
@@ -171,41 +168,3 @@ def test_the_size_of_a_stream_follows_its_ranges() -> None:
     assert sizes.total(1) == 550
     assert sizes.grown() == [1]
     assert sizes.grown() == [], "once"
-
-
-candidates = st.lists(
-    st.builds(
-        Candidate,
-        server=st.sampled_from([f"rs{number}" for number in range(9)]),
-        incarnation=st.just(1),
-        zone=st.sampled_from(["", "a", "b", "c"]),
-        health=st.sampled_from(list(ServerHealth)),
-        load=st.tuples(st.integers(0, 3), st.integers(0, 3)),
-    ),
-    max_size=9,
-    unique_by=lambda each: each.server,
-)
-
-
-@given(candidates, st.integers(1, 4), st.integers(1, 3), st.sets(st.sampled_from(["rs0", "rs1", "rs2"])), st.booleans())
-def test_many_placements_are_those_of_one_after_the_other(
-    found: list[Candidate], replicas: int, acks: int, exclude: set[str], strictly: bool
-) -> None:
-    """Each is what `place` chooses with the load that the ones before left; and refuses where it refuses."""
-    placer = Placer(found)
-    for _ in range(4):
-        try:
-            expected = place(found, replicas=replicas, acks=min(acks, replicas), exclude=exclude, strictly=strictly)
-        except NoPlacement:
-            with pytest.raises(NoPlacement):
-                placer.place(replicas=replicas, acks=min(acks, replicas), exclude=exclude, strictly=strictly)
-            return
-        chosen = placer.place(replicas=replicas, acks=min(acks, replicas), exclude=exclude, strictly=strictly)
-        assert [each.server for each in chosen] == [each.server for each in expected]
-        names = {each.server for each in chosen}
-        found = [
-            Candidate(each.server, each.incarnation, each.zone, each.health, (each.load[0] + 1, each.load[1] + 1))
-            if each.server in names
-            else each
-            for each in found
-        ]

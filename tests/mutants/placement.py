@@ -1,0 +1,30 @@
+"""Wrong choices about placement: of new ranges, of repairs, of moves."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant, rare
+
+_PLACER = "rangelog_pd.placement"
+_COPY = "rangelog_pd.reconcile.copy_target"
+_DIRECTIVES = "rangelog_pd.reconcile.directives"
+_MOVES = "rangelog_pd.reconcile.rebalancing"
+
+PLACEMENT: tuple[Mutant, ...] = (
+    rare("repair-beside-another", "repairs put replicas into one zone, which is then lost as a whole", _COPY,
+         "for each in staying if (row :=", "for each in staying[:0] if (row :=", "pd/reconcile/test_pd_repair_placement.py"),
+    rare("labels-ignored", "replicas lie on servers that their stream excludes", _PLACER,
+         "            if name in passed_over or not policy.admits(each):\n", "            if name in passed_over:\n",
+         "pd/test_pd_placement.py"),
+    rare("dead-zones-count", "a policy of three zones is kept by servers that are dead", _PLACER,
+         "        return candidate.health is ServerHealth.ALIVE and self.is_new(candidate.zone)\n",
+         "        return self.is_new(candidate.zone)\n", "pd/test_pd_placement.py"),
+    rare("rebalance-in-circles", "a rebalance moves the same replicas to and fro for ever", _MOVES,
+         "            if name == source or self._share(name, size_bytes) > left:\n", "            if name == source:\n",
+         "pd/reconcile/test_pd_rebalancing.py"),
+    rare("rebalance-closer-together", "a rebalance puts two replicas into one zone", _MOVES,
+         "        if would_be < was:\n", "        if False:\n", "pd/reconcile/test_pd_rebalancing.py"),
+    rare("moved-before-copied", "a moved replica's source is dropped while the copy is made", _DIRECTIVES,
+         "        return enough and all(self.is_whole(found, each) for each in found.replicas if each.reason == _MOVED)\n",
+         "        return enough\n",
+         "pd/reconcile/test_pd_rebalancing.py"),
+)  # fmt: skip
