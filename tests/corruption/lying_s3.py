@@ -33,6 +33,8 @@ REFUSING = {
     "wrong key": (403, "InvalidAccessKeyId"),
     "wrong secret": (403, "SignatureDoesNotMatch"),
     "expired": (400, "ExpiredToken"),
+    "unknown user": (404, "XAdminUserNotFound"),
+    "of its own": (403, "QuotaOfThisVendor"),
     "skewed": (403, "RequestTimeTooSkewed"),
     "no bucket": (404, "NoSuchBucket"),
     "elsewhere": (301, "PermanentRedirect"),

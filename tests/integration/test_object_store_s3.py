@@ -288,7 +288,7 @@ def test_an_examination_finds_nothing_wrong(either: Server) -> None:
     url = f"s3://{BUCKET}/{uuid.uuid4().hex}?endpoint={either.endpoint}"
     found = list(examine(url, speed_bytes=1 << 20))
     assert [each for each in found if each.state != "ok"] == []
-    assert len(found) == 13
+    assert len(found) == 14
     assert list(open_object_store(url).list("")) == [] == list(store.list(""))
 
 

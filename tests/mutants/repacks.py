@@ -39,6 +39,7 @@ REPACKS: tuple[Mutant, ...] = (
           "range_server/tier/test_manifest_upkeep.py"),
     rare("repack-ends-readers", "a reader ends at an object that was replaced since it was listed", _COLD,
           "        except ObjectNotFound:  # of an object that another has replaced since it was listed\n"
+          "            self._fetcher = None  # or that is in a store which the tier got meanwhile\n"
           "            return await self._read(stream.stream_id, position, end())\n",
           "        except ObjectNotFound:\n            raise\n", "client/read/test_cold_reader.py"),
     rare("repack-misleads-times", "a start by time goes back into the range before", _COLD,

@@ -35,7 +35,7 @@ from rangelog_core.errors import (
 _TAKEN = ("PreconditionFailed", "412", "BucketAlreadyOwnedByYou", "BucketAlreadyExists")
 _WRONG_CREDENTIALS = (
     "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidClientTokenId", "UnrecognizedClientException",
-    "AuthFailure",
+    "AuthFailure", "XAdminUserNotFound",
 )  # fmt: skip
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired")
 _SKEWED = ("RequestTimeTooSkewed", "RequestExpired")
@@ -120,7 +120,8 @@ def _of_access(error: ClientError, code: str, where: str, key: str) -> RangelogE
         )
     if code in _SKEWED:
         return AccessDenied(f"{where} refuses the time of the request ({code}): set the clock of this machine")
-    if code in _DENIED:
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code in _DENIED or status in (401, 403):
         return AccessDenied(
             f"{where} denies access to {key} ({code}): check the credentials and the bucket's policy; without the right "
             "s3:ListBucket it says so of a missing object, too"

@@ -53,10 +53,10 @@ def test_a_bad_url_is_told() -> None:
 async def test_only_the_leader_checks(tmp_path: Path) -> None:
     """A follower has no error of its own; the check runs on a thread."""
     leads = False
-    watch = leader_watch("s4://bucket", lambda: leads)
+    watch = leader_watch(lambda: "s4://bucket", lambda: leads)
     await watch._check()
     leads = True
     with pytest.raises(RangelogError):
         await watch._check()
     (tmp_path / "tier").mkdir()
-    await leader_watch(f"file://{tmp_path}/tier", lambda: True)._check()
+    await leader_watch(lambda: f"file://{tmp_path}/tier", lambda: True)._check()

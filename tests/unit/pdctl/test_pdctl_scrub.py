@@ -271,3 +271,25 @@ def test_for_people(tier: Tier, run: PdctlOverGrpc) -> None:
     assert "--yes" in run.fails(2, "object", "scrub", "--repair", "--tier-url", tier.url)
     assert "no stream" in run.fails(3, "object", "scrub", "none", "--tier-url", tier.url)
     assert "no directory" in run.fails(4, "object", "scrub", "--tier-url", f"{tier.url}/none")
+
+
+def test_a_tier_of_two_stores(tier: Tier, run: PdctlOverGrpc, tmp_path: Path) -> None:
+    """Each object is looked for where it is; set-tier asks before, and the cluster's URL names both."""
+    first = tier.stream("a", 2)
+    (tmp_path / "second").mkdir()
+    second_url = f"file://{tmp_path}/second"
+    assert "--yes" in run.fails(2, "cluster", "set-tier", second_url)
+    assert "stays as it is" in run.fails(5, "cluster", "set-tier", "ftp:x", "--yes")
+    told = run.json("cluster", "set-tier", second_url, "--yes")["tier_url"]
+    assert told == run.json("cluster", "set-tier", second_url, "--yes")["tier_url"], "it is there already"
+    tier.url = told.replace("file:///nowhere", tier.url)
+    tier.store = open_object_store(tier.url)
+    tier.directory = tmp_path / "second"
+    later = tier.stream("b", 2)
+    assert tier.is_stored(later[0].key) and not tier.is_stored(first[0].key)
+    assert tier.scrub(code=0)["seen"]["committed"] == 4
+    for gone in (first[1], later[1]):
+        tier.store.delete(gone.key)
+    assert sorted(tier.found()) == sorted([("missing", first[1].key), ("missing", later[1].key)])
+    rows = run.json("object", "manifest", "b", "--urls")["objects"]
+    assert rows[0]["url"] == f"{tmp_path}/second/{later[0].key}"

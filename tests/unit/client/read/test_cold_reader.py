@@ -189,6 +189,7 @@ async def test_readers_share_one_store(driver: Driver, monkeypatch: pytest.Monke
     one, two = await asyncio.gather(stores.fetcher(), stores.fetcher())
     assert one is two
     driver.url += "-other"
+    Path(driver.url.removeprefix("file://")).mkdir()
     assert await stores.fetcher() is not one
     driver.url = ""
     with pytest.raises(ConfigInvalid):
@@ -239,3 +240,16 @@ def test_reading_on_is_cold_until_a_range_is_read_elsewhere() -> None:
     assert cold_until(ranges, 0, ReadPreference.COLD_FIRST) == 35
     assert cold_until(ranges, 0, ReadPreference.COLD_ONLY) == 35
     assert cold_until([ranges[0], a_range(1, 10, 20, tiered=0)], 0, ReadPreference.COLD_ONLY) == 10
+
+
+async def test_a_reader_hears_of_a_store_that_the_tier_got_meanwhile(driver: Driver, tmp_path: Path) -> None:
+    """What is not where it looks is looked for in the tier as it is now."""
+    stores = ColdStores(driver, None)  # type: ignore[arg-type]
+    chunks = a_reader(driver, ColdReader(driver, stores)).chunks()  # type: ignore[arg-type]
+    assert await anext(chunks) == driver.records[:PER_RANGE]  # type: ignore[arg-type]
+    (tmp_path / "store").rename(tmp_path / "moved")
+    (tmp_path / "store").mkdir()
+    driver.url = f"1=file://{tmp_path / 'moved'}"
+    rest = [record async for chunk in chunks for record in chunk]
+    assert rest == driver.records[PER_RANGE:]
+    stores.close()

@@ -38,6 +38,8 @@ REFUSALS = [
     ("denied", AccessDenied, "s3:ListBucket"),
     ("wrong key", AccessDenied, "does not accept the credentials"),
     ("wrong secret", AccessDenied, "does not accept the credentials"),
+    ("unknown user", AccessDenied, "does not accept the credentials"),
+    ("of its own", AccessDenied, "denies access"),
     ("expired", AccessDenied, "expired"),
     ("skewed", AccessDenied, "clock"),
     ("no bucket", Unavailable, "no bucket"),

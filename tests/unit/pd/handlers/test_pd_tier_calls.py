@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rangelog_core.errors import InvalidArgument, PreconditionFailed
-from rangelog_pd.handlers import objects, tier
+from rangelog_core.errors import InvalidArgument, PreconditionFailed, Unavailable
+from rangelog_pd import tier_check
+from rangelog_pd.handlers import cluster, objects, tier
 from rangelog_proto.v1 import common_pb2, tier_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from tests.unit.pd.conftest import DIGEST, report
@@ -91,3 +94,50 @@ async def test_a_new_upload_needs_a_request_id(ready: Any) -> None:
     await ready.beat(name, report(1, 0, "SEALED", end=10))
     with pytest.raises(InvalidArgument):
         await tier.reupload_object(ready.driver, tier_pb2.ReuploadObjectRequest(object_id=made.object_id))
+
+
+async def test_another_store_is_checked_before_it_is_taken(ready: Any, tmp_path: Path) -> None:
+    """One that fails changes nothing and is no reason for a retry; one that works is told with the next heartbeat."""
+    await ready.driver.reconcile()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "probe").write_bytes(b"in the way")
+    request = tier_pb2.SetTierRequest(request_id="t1", url=f"file://{tmp_path}/new")
+    with pytest.raises(PreconditionFailed, match="stays as it is") as caught:
+        await tier.set_tier(ready.driver, request)
+    assert not caught.value.retriable
+    with pytest.raises(PreconditionFailed, match="CONFIG_INVALID"):
+        await tier.set_tier(ready.driver, tier_pb2.SetTierRequest(request_id="t2", url="ftp:x"))
+    with pytest.raises(InvalidArgument):
+        await tier.set_tier(ready.driver, tier_pb2.SetTierRequest(request_id="t3", url="file:///a b"))
+    assert (await ready.beat("rs1")).tier_url == "file:///nowhere"
+    (tmp_path / "new" / "probe").unlink()
+    answer = await tier.set_tier(ready.driver, request)
+    assert answer.tier_url.startswith("file:///nowhere ") and answer.tier_url.endswith(f"=file://{tmp_path}/new")
+    assert (await ready.beat("rs1")).tier_url == answer.tier_url
+    described = await cluster.describe_cluster(ready.driver, pb.DescribeClusterRequest())
+    assert described.tier_url == answer.tier_url
+
+
+async def test_a_check_that_takes_long_is_asked_for_again(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call ends, the check goes on, and the next try gets its result; there are not many at a time."""
+    checking = threading.Event()
+    checks: list[str] = []
+
+    def check(url: str) -> None:
+        checks.append(url)
+        checking.wait(30)
+
+    monkeypatch.setattr(tier_check, "check_tier", check)
+    monkeypatch.setattr(tier_check, "TRIAL_WAIT_S", 0.01)
+    await ready.driver.reconcile()
+    request = tier_pb2.SetTierRequest(request_id="t", url="file:///slow")
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="being checked"):
+            await tier.set_tier(ready.driver, request)
+    for number in range(tier_check.TRIALS_MAX):
+        with pytest.raises(Unavailable):
+            await tier.set_tier(ready.driver, tier_pb2.SetTierRequest(request_id="u", url=f"file:///{number}"))
+    checking.set()
+    monkeypatch.setattr(tier_check, "TRIAL_WAIT_S", 10.0)
+    assert (await tier.set_tier(ready.driver, request)).tier_url.endswith("=file:///slow")
+    assert checks.count("file:///slow") == 1 and len(checks) == tier_check.TRIALS_MAX
