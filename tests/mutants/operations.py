@@ -67,6 +67,8 @@ OPERATIONS: tuple[Mutant, ...] = (
     rare("complaints-without-end", "complaints of a whole day add up", _COMPLAINTS,
          "            if now_ms - self.reporters[first] < COMPLAINT_MS:\n                break\n", "            break\n",
          _COMPLAINTS_TEST),
+    rare("restart-is-a-gray-failure", "a server that was started again is avoided for the time it was away", _COMPLAINTS,
+         "        if entry.is_dead or now_ms < entry.deaf_until_ms:\n", "        if False:\n", _COMPLAINTS_TEST),
     rare("everybody-is-avoided", "a trouble of the network has all servers avoided", _COMPLAINTS,
          "sorted(ill)[: (len(usable) - 1) // AVOIDED_SHARE]", "sorted(ill)", _COMPLAINTS_TEST),
     rare("flapping-undamped", "a server that comes and goes is trusted after the same time for ever", _COMPLAINTS,

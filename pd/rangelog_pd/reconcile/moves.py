@@ -9,7 +9,7 @@ left, when a range is sealed on one, and by a new leader: nothing is scanned on 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -78,10 +78,9 @@ class Moves:
         self._settle(state)
         if not self.queue or len(self.under_way) >= MOVES_MAX:
             return
+        known = self._view.candidates(state, now_ms)
         candidates = [
-            each
-            for each in self._view.candidates(state, now_ms)
-            if each.health is ServerHealth.ALIVE and not each.barred and not each.avoided
+            each for each in known if each.health is ServerHealth.ALIVE and not each.barred and not each.avoided
         ]
         for key in list(islice(self.queue, LOOKED_AT_MAX)):
             if len(self.under_way) >= MOVES_MAX:
@@ -98,7 +97,7 @@ class Moves:
             try:
                 target = _choose(state, candidates, others, leaving)
             except NoPlacement:
-                self.blocked[key] = self._why_none(state, others, now_ms)
+                self.blocked[key] = self._why_none(state, known, others)
                 continue
             self.under_way[key] = (target.server, target.incarnation)
             yield pd_state_pb2.Command(
@@ -144,10 +143,10 @@ class Moves:
             return False
         return state.servers[replica.server].server.incarnation == replica.incarnation
 
-    def _why_none(self, state: State, members: dict[str, None], now_ms: float) -> str:
+    def _why_none(self, state: State, known: Sequence[Candidate], members: dict[str, None]) -> str:
         """Return why no server takes a place of a range."""
         reasons = []
-        for each in islice(self._view.candidates(state, now_ms), 4 * _NAMED_MAX):
+        for each in known[: 4 * _NAMED_MAX]:
             if each.server in members:
                 continue
             reasons.append(f"{each.server} is {self._why_not(state, each)}")

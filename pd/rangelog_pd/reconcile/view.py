@@ -96,6 +96,7 @@ class ClusterView:
 
     def registered(self, server: str, incarnation: int, now_ms: float, *, boot: int = 0) -> None:
         """Note a registration, by the `boot`-th process of the incarnation: earlier reports are void."""
+        self.complaints.started(server, now_ms)
         known = self.servers.get(server)
         heard = known.sequence if known is not None and known.incarnation == incarnation else 0
         self.servers[server] = ServerView(incarnation, now_ms, sequence=max(heard, boot * SEQUENCES_PER_BOOT))

@@ -8,6 +8,7 @@ import pytest
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, RangelogError, RangeNotFound, Unavailable
 from rangelog_pd.handlers import batches, operations, servers
+from rangelog_pd.reconcile.complaints import GRACE_MS
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import operations_pb2 as ops
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -244,9 +245,20 @@ def shown(api: Any, name: str) -> tuple[int, str]:
     return found.health, found.health_reason
 
 
+async def pass_grace(api: Any) -> None:
+    """Complaints count once the servers are heard of for a while."""
+    passed = 0
+    while passed < GRACE_MS:
+        api.silence(1_000)
+        passed += 1_000
+        await api.beat_all()
+        await api.driver.reconcile()
+
+
 async def test_writers_complain_by_the_servers_that_they_exclude(four: Any) -> None:
     """By creations, seals and batches of them; a stream counts once, whatever it does. Three make the server suspect."""
     (sick, *_) = members(four)
+    await pass_grace(four)
     for number in range(2):
         with pytest.raises(RangelogError):
             await four.make_range(start=99, request_id=f"wrong-{number}", exclude=(sick, "rs9"))
@@ -272,6 +284,7 @@ async def test_writers_complain_by_the_servers_that_they_exclude(four: Any) -> N
 
 async def test_peers_complain_by_failed_copies(four: Any) -> None:
     """Three servers cannot copy from the fourth: it is suspect."""
+    await pass_grace(four)
     report = pb.TaskReport(task_id="copy-1/0-0@x", error="UNAVAILABLE: rs4: no answer", failed_servers=["rs4", "rs9"])
     for name in ("rs1", "rs2"):
         for _ in range(3):
