@@ -102,9 +102,10 @@ class ClusterView:
         self.servers[server] = ServerView(incarnation, now_ms, sequence=max(heard, boot * SEQUENCES_PER_BOOT))
 
     def complain(self, state: State, servers: Iterable[str], reporter: str, now_ms: float) -> None:
-        """Note that a writer or a peer has trouble with servers; names that are not registered are ignored."""
+        """Note that a writer or a peer has trouble with servers. Of a draining one, which sends writers away, it means nothing;
+        names that are not registered are ignored."""
         for name in servers:
-            if name in state.servers:
+            if name in state.servers and name not in state.draining:
                 self.complaints.complain(name, reporter, now_ms)
 
     def removed(self, server: str) -> None:

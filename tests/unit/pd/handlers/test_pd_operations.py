@@ -217,6 +217,20 @@ async def test_what_blocks_a_drain_is_listed(four: Any) -> None:
     assert "the disk is full" in blocked.reason and spare in blocked.reason
 
 
+async def test_what_an_operator_has_given_up_does_not_keep_a_drain_from_its_end(four: Any) -> None:
+    """A damaged copy of a range whose loss was accepted is nothing that others could copy."""
+    await four.seal(10)
+    await set_mode(four, "rs4", DRAINING)
+    await four.beat("rs4", sealed())
+    assert (await left(four, "rs4")).copying_count == (0 if "rs4" in members(four) else 1)
+    row = four.machine.state.ranges.copy((1, 0))
+    row.lost = True
+    del row.replicas[:]
+    four.machine.state.put_range(row)
+    found = await left(four, "rs4")
+    assert (found.open_count, found.sealed_count, found.copying_count) == (0, 0, 0)
+
+
 async def test_an_impact_counts_placement_drivers(four: Any) -> None:
     """A member of the group may be named beside range servers: a majority must be left."""
     one = await operations.check_impact(four.driver, ops.CheckImpactRequest(names=["rs4"]))

@@ -276,6 +276,19 @@ def test_no_range_leaves_for_an_avoided_server(pd: Any, whole: int) -> None:
     assert "rs5" in [each.server for each in pd.state.ranges.of(whole)[0].replicas]
 
 
+def test_writers_that_a_drained_server_sends_away_do_not_complain(pd: Any) -> None:
+    """They leave its open ranges because they are told to: uncordoned again, it is trusted."""
+    pd.pass_ms(int(GRACE_MS))
+    pd.beat_all()
+    for mode in (common_pb2.SERVER_MODE_DRAINING, common_pb2.SERVER_MODE_ACTIVE):
+        request = operations_pb2.SetServerModeRequest(server="rs1", mode=mode)
+        pd.do(operations_pb2.SetServerModeResponse, set_server_mode=request)
+        if mode == common_pb2.SERVER_MODE_DRAINING:
+            trouble(pd, "rs1")
+        pd.reconcile()
+    assert not pd.view.complaints.avoided
+
+
 def test_a_server_that_comes_and_goes_is_avoided(pd: Any) -> None:
     """Dead and back twice within ten minutes: the second return is not trusted at once."""
     for returns in range(2):
