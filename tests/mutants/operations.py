@@ -29,7 +29,9 @@ OPERATIONS: tuple[Mutant, ...] = (
          "retired=retired, mode=mode)", "retired=retired)", _MODES_TEST),
     # ---- drain
     rare("drain-drops-before-the-copy", "a drained copy is dropped as soon as enough others are whole", _DIRECTIVES,
-         "        needed = len(found.replicas) if is_left else found.acks\n", "        needed = found.acks\n", _DRAIN_TEST),
+         "        needed = len(found.replicas) if moves else found.acks\n", "        needed = found.acks\n", _DRAIN_TEST),
+    rare("drain-called-off-drops-early", "a drain that is called off half way drops copies early", _DIRECTIVES,
+         " or key in self.view.upkeep.moves.under_way\n", "\n", _DRAIN_TEST),
     rare("drain-of-all-at-once", "all ranges of a drained server lack a whole member at the same time", _MOVES,
          "            if len(self.under_way) >= MOVES_MAX:\n                return\n            del", "            del",
          _DRAIN_TEST),

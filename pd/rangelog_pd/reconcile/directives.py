@@ -200,7 +200,7 @@ class Planner:
     def _superfluous(self, key: RangeKey, server: str) -> bool:
         """Whether a replica that is not (or no longer) a member of its range may be dropped.
 
-        One on a server that is drained or left waits until all members are whole: no copy is given up early.
+        One that a drain has moved waits until all members are whole: nothing is broken, so no copy is given up early.
         """
         stream = self.state.streams.find(key[0])
         if stream is None:
@@ -210,8 +210,8 @@ class Planner:
             return key[1] < stream.range_count  # trimmed; otherwise unknown
         if found.state != common_pb2.RANGE_STATE_SEALED:
             return False
-        is_left = server in self.state.draining or server in self.view.complaints.left
-        needed = len(found.replicas) if is_left else found.acks
+        moves = self.view.upkeep.is_left(self.state, server) or key in self.view.upkeep.moves.under_way
+        needed = len(found.replicas) if moves else found.acks
         return found.hot_dropped or (
             not found.lost and sum(self.is_whole(found, each) for each in found.replicas) >= needed
         )
