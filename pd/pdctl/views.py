@@ -113,7 +113,7 @@ def server_view(server: common_pb2.Server) -> dict[str, Any]:
         "name": server.name,
         "health": word(common_pb2.ServerHealth, server.health),
         "health_reason": server.health_reason,
-        "mode": word(common_pb2.ServerMode, server.mode),
+        "mode": word(common_pb2.ServerMode, server.mode or common_pb2.SERVER_MODE_ACTIVE),
         "incarnation": f"{server.incarnation:016x}",
         "boot": server.boot,
         "zone": server.zone,

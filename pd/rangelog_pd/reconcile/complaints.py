@@ -7,6 +7,8 @@ What holds:
 * During a bout the server is avoided. The bout ends after a calm period without trouble, which doubles with each bout that
   follows within RELAPSE_MS, up to CALM_MS_MAX: flapping is damped.
 * A bout with complaints that lasts for LEAVE_AFTER_MS makes the server one that is left: its replicas go elsewhere.
+* What is said of a server that is dead, or of a process before the last start, does not count: its silence explains it. Nor
+  does what is said within GRACE_MS after a start or a return, when writers still report connections that broke before.
 * Never more than a third of the usable servers are avoided at a time, those with the most reporters: when all are complained
   about, the cause is the network or the load, and avoiding everybody helps nobody.
 * Memory: one entry for each server that is dead or was in trouble within RELAPSE_MS, with REPORTERS_MAX reporters.
@@ -23,6 +25,7 @@ from dataclasses import dataclass, field
 COMPLAINT_MS = 60_000.0
 REPORTERS_MIN = 3
 REPORTERS_MAX = 64
+GRACE_MS = 10_000.0
 CALM_MS = 30_000.0
 CALM_MS_MAX = 600_000.0
 RELAPSE_MS = 600_000.0
@@ -43,6 +46,7 @@ class _Entry:
     complained: bool = False  # the bout has complaints; otherwise the server only came and went
     is_dead: bool = False
     returned_ms: float = -math.inf
+    deaf_until_ms: float = -math.inf
 
     @property
     def calm_ms(self) -> float:
@@ -55,6 +59,13 @@ class _Entry:
             self.bouts = self.bouts + 1 if now_ms - self.ended_ms < RELAPSE_MS else 1
             self.began_ms, self.complained = now_ms, False
         self.trouble_ms = now_ms
+
+    def begin_anew(self, now_ms: float) -> None:
+        """Forget complaints, since the server was away: only how often it was in trouble still counts."""
+        self.reporters.clear()
+        self.deaf_until_ms = now_ms + GRACE_MS
+        if self.began_ms is not None and self.complained:
+            self.began_ms, self.ended_ms = None, now_ms
 
     def age(self, now_ms: float) -> None:
         """Forget old complaints, and end the bout after the calm period."""
@@ -69,7 +80,7 @@ class _Entry:
 
     def is_idle(self, now_ms: float) -> bool:
         """Whether there is nothing to remember."""
-        recent = max(self.ended_ms, self.returned_ms)
+        recent = max(self.ended_ms, self.returned_ms, self.deaf_until_ms - RELAPSE_MS)
         return not (self.reporters or self.is_dead) and self.began_ms is None and now_ms - recent >= RELAPSE_MS
 
 
@@ -98,6 +109,8 @@ class Complaints:
     def complain(self, server: str, reporter: str, now_ms: float) -> None:
         """A writer has left a server out, or a peer could not copy from it. `reporter`: the stream or the peer, by any name."""
         entry = self._entries.setdefault(server, _Entry())
+        if entry.is_dead or now_ms < entry.deaf_until_ms:
+            return
         entry.age(now_ms)
         entry.reporters.pop(reporter, None)
         if len(entry.reporters) >= REPORTERS_MAX:
@@ -107,6 +120,10 @@ class Complaints:
             entry.trouble(now_ms)
             entry.complained = True
 
+    def started(self, server: str, now_ms: float) -> None:
+        """A process of a server registered."""
+        self._entries.setdefault(server, _Entry()).begin_anew(now_ms)
+
     def seen(self, server: str, now_ms: float, *, is_dead: bool) -> None:
         """Note whether a server is heard of, often enough to see each change."""
         entry = self._entries.get(server)
@@ -114,16 +131,18 @@ class Complaints:
             self._entries.setdefault(server, _Entry()).is_dead = True
         elif entry is not None and entry.is_dead:
             entry.is_dead = False
+            entry.begin_anew(now_ms)
             if now_ms - entry.returned_ms < RELAPSE_MS:
                 entry.trouble(now_ms)
             entry.returned_ms = now_ms
 
     def judge(self, usable: Collection[str], now_ms: float) -> None:
         """Decide who is avoided and who is left, of the servers that are heard of and that could get replicas."""
+        heard = frozenset(usable)
         ill: list[tuple[int, float, str]] = []
         for name, entry in list(self._entries.items()):
             entry.age(now_ms)
-            if entry.began_ms is not None and name in usable:
+            if entry.began_ms is not None and name in heard:
                 ill.append((-len(entry.reporters), entry.began_ms, name))
             elif entry.is_idle(now_ms):
                 del self._entries[name]

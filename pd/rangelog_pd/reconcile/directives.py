@@ -203,7 +203,7 @@ class Planner:
     def _superfluous(self, key: RangeKey, server: str) -> bool:
         """Whether a replica that is not (or no longer) a member of its range may be dropped.
 
-        One on a server that is drained or left waits until all members are whole: no copy is given up early.
+        One that a drain has moved waits until all members are whole: nothing is broken, so no copy is given up early.
         """
         stream = self.state.streams.find(key[0])
         if stream is None:
@@ -215,8 +215,8 @@ class Planner:
             return False
         if found.hot_dropped or found.lost:
             return found.hot_dropped
-        is_left = server in self.state.draining or server in self.view.complaints.left
-        needed = len(found.replicas) if is_left else found.acks
+        moves = self.view.upkeep.is_left(self.state, server) or key in self.view.upkeep.moves.under_way
+        needed = len(found.replicas) if moves else found.acks
         enough = sum(self.is_whole(found, each) for each in found.replicas) >= needed
         return enough and all(self.is_whole(found, each) for each in found.replicas if each.reason == _MOVED)
 

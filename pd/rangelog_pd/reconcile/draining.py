@@ -48,7 +48,7 @@ def progress(state: State, view: ClusterView, known: pd_state_pb2.RegisteredServ
     copying = [
         key
         for key in reports
-        if key not in hosted and (found := state.ranges.find(key)) is not None and not found.hot_dropped
+        if key not in hosted and (found := state.ranges.find(key)) is not None and not (found.hot_dropped or found.lost)
     ]
     return Drain(len(hosted.open), len(hosted.sealed), copying, is_heard and heard is not None and heard.complete)
 

@@ -9,7 +9,7 @@ left, when a range is sealed on one, and by a new leader: nothing is scanned on 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -102,7 +102,11 @@ class Moves:
                 )
             except NoPlacement as refusal:
                 has_policy = policy_of(state.streams[key[0]].config) != ANY
-                self.blocked[key] = refusal.message if has_policy else self._why_none(state, others, now_ms)
+                self.blocked[key] = (
+                    refusal.message
+                    if has_policy
+                    else self._why_none(state, self._view.candidates(state, now_ms), others)
+                )
                 continue
             self.under_way[key] = (target.server, target.incarnation)
             yield pd_state_pb2.Command(
@@ -148,10 +152,10 @@ class Moves:
             return False
         return state.servers[replica.server].server.incarnation == replica.incarnation
 
-    def _why_none(self, state: State, members: dict[str, None], now_ms: float) -> str:
+    def _why_none(self, state: State, known: Sequence[Candidate], members: dict[str, None]) -> str:
         """Return why no server takes a place of a range."""
         reasons = []
-        for each in islice(self._view.candidates(state, now_ms), 4 * _NAMED_MAX):
+        for each in known[: 4 * _NAMED_MAX]:
             if each.server in members:
                 continue
             reasons.append(f"{each.server} is {self._why_not(state, each)}")

@@ -103,15 +103,17 @@ class ClusterView:
 
     def registered(self, server: str, incarnation: int, now_ms: float, *, boot: int = 0) -> None:
         """Note a registration, by the `boot`-th process of the incarnation: earlier reports are void."""
+        self.complaints.started(server, now_ms)
         known = self.servers.get(server)
         heard = known.sequence if known is not None and known.incarnation == incarnation else 0
         self.servers[server] = ServerView(incarnation, now_ms, sequence=max(heard, boot * SEQUENCES_PER_BOOT))
         self.fleet.note(server)
 
     def complain(self, state: State, servers: Iterable[str], reporter: str, now_ms: float) -> None:
-        """Note that a writer or a peer has trouble with servers; names that are not registered are ignored."""
+        """Note that a writer or a peer has trouble with servers. Of a draining one, which sends writers away, it means nothing;
+        names that are not registered are ignored."""
         for name in servers:
-            if name in state.servers:
+            if name in state.servers and name not in state.draining:
                 self.complaints.complain(name, reporter, now_ms)
 
     def removed(self, server: str) -> None:

@@ -240,11 +240,15 @@ class Pd:
 
     def directives(self, server: str, *, tier: bool = True) -> dict[str, pd_pb2.Directive]:
         """What the server is told now, by kind; fails when one kind comes twice."""
-        planner = Planner(self.state, self.view, tier, self.now_ms, self.wall_ms, self.delete_grace_ms)
-        found = planner.directives(server, self.state.servers[server].server.incarnation)
+        found = self.planned(server, tier=tier)
         kinds = [each.WhichOneof("action") or "" for each in found]
         assert len(set(kinds)) == len(kinds), kinds
         return dict(zip(kinds, found, strict=True))
+
+    def planned(self, server: str, *, tier: bool = True) -> list[pd_pb2.Directive]:
+        """All that the server is told now."""
+        planner = Planner(self.state, self.view, tier, self.now_ms, self.wall_ms, self.delete_grace_ms)
+        return planner.directives(server, self.state.servers[server].server.incarnation)
 
     def proposals(self) -> list[pd_state_pb2.Command]:
         found = commands(self.state, self.view, self.now_ms, self.wall_ms, has_tier=self.has_tier)

@@ -261,15 +261,15 @@ def test_every_verb_has_help_with_an_example_and_an_output(pdctl: Any, verb: tup
 
 def test_the_nouns_and_verbs() -> None:
     """The command tree is the documented one."""
-    expected = """cluster status, cluster rebalance, server list, server show, stream create, stream list, stream show,
-        stream update, stream trim, stream delete, stream append, stream read, stream tail, range list, range show,
-        range explain, range seal,
+    expected = """cluster status, cluster rebalance, server list, server show, server cordon, server uncordon, server drain,
+        server remove, server check-impact, stream create, stream list, stream show, stream update, stream trim, stream delete,
+        stream append, stream read, stream tail, range list, range show, range explain, range seal,
         cursor set, cursor get, cursor list, cursor delete, object list, object show, object manifest,
             object streams, task list,
         namespace create, namespace list, namespace delete, topic create, topic list,
         topic show, topic update, topic tag, topic seal, topic delete, topic cut, topic truncate, topic cancel-scale,
         topic produce, topic consume, group list, group show, group lag, group reset, group delete, group unsubscribe,
-        group retain,
+        group retain, repair status, repair list, repair accept-loss,
         checkpoint create, checkpoint list, checkpoint show, checkpoint delete, table create, table list, table show,
         table get, table put, table delete, table scan, table watch, table drop,
         shard list, shard split, shard merge, broker list, broker owned, transaction list, transaction show, transaction abort,

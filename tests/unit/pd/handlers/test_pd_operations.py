@@ -8,6 +8,7 @@ import pytest
 
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, RangelogError, RangeNotFound, Unavailable
 from rangelog_pd.handlers import batches, operations, servers
+from rangelog_pd.reconcile.complaints import GRACE_MS
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import operations_pb2 as ops
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -216,6 +217,20 @@ async def test_what_blocks_a_drain_is_listed(four: Any) -> None:
     assert "the disk is full" in blocked.reason and spare in blocked.reason
 
 
+async def test_what_an_operator_has_given_up_does_not_keep_a_drain_from_its_end(four: Any) -> None:
+    """A damaged copy of a range whose loss was accepted is nothing that others could copy."""
+    await four.seal(10)
+    await set_mode(four, "rs4", DRAINING)
+    await four.beat("rs4", sealed())
+    assert (await left(four, "rs4")).copying_count == (0 if "rs4" in members(four) else 1)
+    row = four.machine.state.ranges.copy((1, 0))
+    row.lost = True
+    del row.replicas[:]
+    four.machine.state.put_range(row)
+    found = await left(four, "rs4")
+    assert (found.open_count, found.sealed_count, found.copying_count) == (0, 0, 0)
+
+
 async def test_an_impact_counts_placement_drivers(four: Any) -> None:
     """A member of the group may be named beside range servers: a majority must be left."""
     one = await operations.check_impact(four.driver, ops.CheckImpactRequest(names=["rs4"]))
@@ -244,9 +259,20 @@ def shown(api: Any, name: str) -> tuple[int, str]:
     return found.health, found.health_reason
 
 
+async def pass_grace(api: Any) -> None:
+    """Complaints count once the servers are heard of for a while."""
+    passed = 0
+    while passed < GRACE_MS:
+        api.silence(1_000)
+        passed += 1_000
+        await api.beat_all()
+        await api.driver.reconcile()
+
+
 async def test_writers_complain_by_the_servers_that_they_exclude(four: Any) -> None:
     """By creations, seals and batches of them; a stream counts once, whatever it does. Three make the server suspect."""
     (sick, *_) = members(four)
+    await pass_grace(four)
     for number in range(2):
         with pytest.raises(RangelogError):
             await four.make_range(start=99, request_id=f"wrong-{number}", exclude=(sick, "rs9"))
@@ -272,6 +298,7 @@ async def test_writers_complain_by_the_servers_that_they_exclude(four: Any) -> N
 
 async def test_peers_complain_by_failed_copies(four: Any) -> None:
     """Three servers cannot copy from the fourth: it is suspect."""
+    await pass_grace(four)
     report = pb.TaskReport(task_id="copy-1/0-0@x", error="UNAVAILABLE: rs4: no answer", failed_servers=["rs4", "rs9"])
     for name in ("rs1", "rs2"):
         for _ in range(3):

@@ -13,6 +13,7 @@ from rangelog_pd.reconcile.complaints import (
     CALM_MS,
     CALM_MS_MAX,
     COMPLAINT_MS,
+    GRACE_MS,
     LEAVE_AFTER_MS,
     RELAPSE_MS,
     REPORTERS_MAX,
@@ -142,10 +143,33 @@ def test_a_server_that_is_down_is_not_avoided_but_down() -> None:
     assert complaints.avoided
 
 
+def test_a_restart_explains_the_complaints_before_it() -> None:
+    """A server that was killed and started again is not avoided for what its writers said meanwhile, nor just afterwards."""
+    complaints = Complaints()
+    complain(complaints, "rs1", 0.0)
+    assert complaints.avoided
+    complaints.started("rs1", 1_000.0)
+    complain(complaints, "rs1", 1_000.0 + GRACE_MS - 1)
+    assert not complaints.avoided
+    complain(complaints, "rs1", 1_000.0 + GRACE_MS)
+    assert "2 times" in complaints.avoided["rs1"], "that it was in trouble before still counts"
+
+
+def test_silence_explains_complaints() -> None:
+    """What is said of a dead server does not count when it returns without a start, as after a pause."""
+    complaints = Complaints()
+    complain(complaints, "rs1", 0.0)
+    complaints.seen("rs1", 5_000.0, is_dead=True)
+    complain(complaints, "rs1", 6_000.0)
+    complaints.seen("rs1", 7_000.0, is_dead=False)
+    complaints.judge(FOUR, 7_000.0)
+    assert not complaints.avoided
+
+
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["complain", "dead", "alive", "judge"]),
+            st.sampled_from(["complain", "dead", "alive", "start", "judge"]),
             st.integers(0, 5),
             st.integers(0, 200),
             st.integers(0, 120_000),
@@ -161,6 +185,8 @@ def test_memory_and_share_are_bounded(steps: list[tuple[str, int, int, int]]) ->
         now_ms += passed_ms
         if kind == "complain":
             complaints.complain(names[server], f"stream {reporter}", now_ms)
+        elif kind == "start":
+            complaints.started(names[server], now_ms)
         elif kind == "judge":
             complaints.judge(names, now_ms)
         else:
@@ -195,6 +221,8 @@ def trouble(pd: Any, name: str) -> None:
 
 def test_an_avoided_server_is_suspect_and_the_last_choice(pd: Any, whole: int) -> None:
     """Readers and people see it as suspect though it is heard of; placement takes the others; its lease is not concerned."""
+    pd.pass_ms(int(GRACE_MS))
+    pd.beat_all()
     trouble(pd, "rs2")
     assert pd.reconcile() == []
     incarnation = pd.state.servers["rs2"].server.incarnation
@@ -212,6 +240,8 @@ def test_an_avoided_server_is_suspect_and_the_last_choice(pd: Any, whole: int) -
 
 def test_a_server_in_trouble_for_long_is_left(pd: Any, whole: int, make_report: Any) -> None:
     """Its sealed replicas go elsewhere, the copy stays until all members are whole; a new leader begins calm."""
+    pd.pass_ms(int(GRACE_MS))
+    pd.beat_all()
     passed = 0
     while passed < LEAVE_AFTER_MS:
         trouble(pd, "rs2")
@@ -234,6 +264,8 @@ def test_a_server_in_trouble_for_long_is_left(pd: Any, whole: int, make_report: 
 
 def test_no_range_leaves_for_an_avoided_server(pd: Any, whole: int) -> None:
     """A drain waits rather than to move replicas to a server in trouble."""
+    pd.pass_ms(int(GRACE_MS))
+    pd.beat_all()
     trouble(pd, "rs4")
     request = operations_pb2.SetServerModeRequest(server="rs1", mode=common_pb2.SERVER_MODE_DRAINING)
     assert pd.reconcile() == []
@@ -242,6 +274,19 @@ def test_no_range_leaves_for_an_avoided_server(pd: Any, whole: int) -> None:
     pd.do(operations_pb2.SetServerModeResponse, set_server_mode=request)
     assert pd.reconcile() == ["replace_replica"]
     assert "rs5" in [each.server for each in pd.state.ranges.of(whole)[0].replicas]
+
+
+def test_writers_that_a_drained_server_sends_away_do_not_complain(pd: Any) -> None:
+    """They leave its open ranges because they are told to: uncordoned again, it is trusted."""
+    pd.pass_ms(int(GRACE_MS))
+    pd.beat_all()
+    for mode in (common_pb2.SERVER_MODE_DRAINING, common_pb2.SERVER_MODE_ACTIVE):
+        request = operations_pb2.SetServerModeRequest(server="rs1", mode=mode)
+        pd.do(operations_pb2.SetServerModeResponse, set_server_mode=request)
+        if mode == common_pb2.SERVER_MODE_DRAINING:
+            trouble(pd, "rs1")
+        pd.reconcile()
+    assert not pd.view.complaints.avoided
 
 
 def test_a_server_that_comes_and_goes_is_avoided(pd: Any) -> None:

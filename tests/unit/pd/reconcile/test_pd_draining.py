@@ -251,3 +251,15 @@ def test_a_range_in_the_tier_only_does_not_leave(pd: Any, whole: int) -> None:
     set_mode(pd, "rs1", "DRAINING")
     assert pd.reconcile() == []
     assert pd.state.ranges.of(whole)[0].state == common_pb2.RANGE_STATE_SEALED
+
+
+def test_a_drain_that_is_called_off_half_way_drops_no_copy_early(pd: Any, whole: int, make_report: Any) -> None:
+    """The place was given away, the new member copies: the old copy still waits for it."""
+    sealed = make_report(whole, 0, "SEALED", end=10)
+    set_mode(pd, "rs1", "DRAINING")
+    assert pd.reconcile() == ["replace_replica"]
+    set_mode(pd, "rs1", "ACTIVE")
+    pd.beat("rs1", sealed)
+    assert "drop_replica" not in pd.directives("rs1")
+    pd.beat("rs4", sealed)
+    assert "drop_replica" in pd.directives("rs1")
