@@ -23,6 +23,7 @@ from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.broker_view import BrokersView
 from rangelog_pd.reconcile.commands import commands
 from rangelog_pd.reconcile.owner_commands import assign_command, owner_commands
+from rangelog_pd.reconcile.shortfalls import Shortfalls
 from rangelog_pd.reconcile.task_board import TaskBoard
 from rangelog_pd.reconcile.topic_upkeep import TopicUpkeep
 from rangelog_pd.reconcile.view import ClusterView
@@ -60,6 +61,7 @@ class Driver:
             settings.orphan_quiet_ms,
         )
         self.tasks = TaskBoard()
+        self.shortfalls = Shortfalls()
         self.watches = Watches()
         self.brokers = BrokersView(settings.server_dead_ms)
         self.broker_probes = BrokerProbes()
@@ -146,6 +148,11 @@ class Driver:
         """Whether all members know commands of this action, so that it may be proposed."""
         return level_of(action) <= self._machine.state.cluster_version
 
+    def is_repeat(self, action: str, request_id: str) -> bool:
+        """Whether a request was carried out before: then it is proposed whatever a handler would say of a first one."""
+        with self.consensus.lock:
+            return self._machine.has_result(action, request_id)
+
     async def barrier(self) -> None:
         """Wait until the state includes all acknowledged commands. Raises NotLeader with a hint, Unavailable."""
         try:
@@ -212,6 +219,7 @@ class Driver:
             self._clock.begin(self.now_ms(), self.wall_ms(), self._machine.state.time_ms)
             self._judge_time()
             self.tasks.clear()
+            self.shortfalls.clear()
             self.watches.clear(self.wall_ms() << _SESSION_BITS)
             self.tier_watch.doubt()
             _log.info("%s leads", self.settings.name)
@@ -230,6 +238,7 @@ class Driver:
             time_ms = self.time_ms()
             with self.state() as state:
                 named = bool(state.cluster_id)
+                self.shortfalls.follow(state, self.wall_ms())
                 wanted = commands(state, self.view, self.now_ms(), time_ms)
                 self.view.upkeep.repairs.note_time(self.wall_ms())
                 wanted += owner_commands(state.owners, self.brokers, self.now_ms())

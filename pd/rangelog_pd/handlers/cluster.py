@@ -5,6 +5,7 @@ from __future__ import annotations
 from rangelog_core.errors import RangelogError
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.servers import describe_servers
+from rangelog_pd.reconcile.health import Names, cluster_health
 from rangelog_pd.reconcile.topic_tasks import topic_tasks
 from rangelog_pd.state.tier_stores import tier_url
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -32,8 +33,12 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
         for member in status.members
         if member.name in driver.settings.members
     ]
+    wall_ms = driver.wall_ms()
+    failing = driver.tasks.listing(wall_ms, failing_only=True)
     with driver.state() as state:
-        return pb.DescribeClusterResponse(
+        driver.shortfalls.follow(state, wall_ms)
+        short = driver.shortfalls.count(state, driver.view, driver.now_ms(), wall_ms)
+        described = pb.DescribeClusterResponse(
             cluster_id=state.cluster_id,
             cluster_version=state.cluster_version,
             members=members,
@@ -44,8 +49,15 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
             servers=describe_servers(driver, state),
             tier_url=tier_url(state, driver.settings.tier_url),
             has_majority=status.has_majority,
-            failing_task_count=len(driver.tasks.listing(driver.wall_ms(), failing_only=True)),
+            failing_task_count=len(failing),
+            under_replicated_range_count=short.count,
+            under_replicated_since_ms=short.since_ms,
+            blocked_repair_count=len(driver.view.upkeep.blocked),
         )
+        first = [f"{state.streams[key[0]].name}/{key[1]}" for key in short.first]
+    described.health, reasons = cluster_health(described, Names(first, short.open_count, short.exact, failing))
+    described.reasons.extend(reasons)
+    return described
 
 
 async def list_tasks(driver: Driver, request: pb.ListTasksRequest) -> pb.ListTasksResponse:

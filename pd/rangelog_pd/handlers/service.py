@@ -10,6 +10,7 @@ from rangelog_pd.handlers import (
     batches,
     brokers,
     cluster,
+    inspection,
     objects,
     ranges,
     repairs,
@@ -19,7 +20,14 @@ from rangelog_pd.handlers import (
     topics,
     watch,
 )
-from rangelog_proto.v1 import broker_pb2_grpc, pd_pb2_grpc, repair_pb2_grpc, tier_pb2_grpc, topic_pb2_grpc
+from rangelog_proto.v1 import (
+    broker_pb2_grpc,
+    inspection_pb2_grpc,
+    pd_pb2_grpc,
+    repair_pb2_grpc,
+    tier_pb2_grpc,
+    topic_pb2_grpc,
+)
 
 Handler = Callable[[Driver, Any], Awaitable[Any]]
 
@@ -79,6 +87,13 @@ _REPAIR_HANDLERS: dict[str, Handler] = {
     "ListRepairs": repairs.list_repairs,
     "AcceptLoss": repairs.accept_loss,
 }
+_INSPECTION_HANDLERS: dict[str, Handler] = {
+    "InspectRanges": inspection.inspect_ranges,
+    "LocateOffset": inspection.locate_offset,
+    "FindTasks": inspection.find_tasks,
+    "CancelTask": inspection.cancel_task,
+    "InspectMember": inspection.inspect_member,
+}
 _TIER_HANDLERS: dict[str, Handler] = {
     "DescribeTier": tier.describe_tier,
     "FindObjects": tier.find_objects,
@@ -111,6 +126,7 @@ SERVICES = (
     _service(broker_pb2_grpc, "Brokers", _BROKER_HANDLERS),
     _service(repair_pb2_grpc, "Repairs", _REPAIR_HANDLERS),
     _service(tier_pb2_grpc, "Tier", _TIER_HANDLERS),
+    _service(inspection_pb2_grpc, "Inspection", _INSPECTION_HANDLERS),
 )
 """All services on a placement driver's port."""
 

@@ -53,7 +53,7 @@ from rangelog_proto.v1 import common_pb2, pd_pb2
 )
 def test_each_error_is_one_line_with_its_exit_code(pd: Any, pdctl: Any, error: Exception, exit_code: int) -> None:
     """Every error has its code, one line that says what, nothing on stdout and no stack trace."""
-    pd.answers["describe_stream"] = error
+    pd.answers["inspect_ranges"] = error
     said = pdctl.fails(exit_code, "stream", "show", "x")
     assert "\x1b" not in said and len(said) > 3
 
