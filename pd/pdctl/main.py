@@ -10,6 +10,8 @@ from pdctl.cluster import cluster, task
 from pdctl.doctor.doctor import doctor
 from pdctl.groups.checkpoint import checkpoint
 from pdctl.groups.group import group
+from pdctl.inspection.locate import locate
+from pdctl.inspection.verify import verify
 from pdctl.manifests import manifest, streams
 from pdctl.objects import object_group
 from pdctl.ranges import range_group
@@ -103,8 +105,7 @@ def completion(shell: str) -> None:
 
 _NOUNS = (
     cluster, server, stream, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table, transaction,
-    task, repair,
-    task, doctor,
+    task, repair, doctor, locate, verify,
 )  # fmt: skip
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rangelog_core.errors import RangelogError
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.servers import describe_servers
-from rangelog_pd.reconcile.health import Names, cluster_health
+from rangelog_pd.reconcile.health import FirstNames, cluster_health
 from rangelog_pd.reconcile.topic_tasks import topic_tasks
 from rangelog_pd.state.tier_stores import tier_url
 from rangelog_proto.v1 import pd_pb2 as pb
@@ -55,7 +55,7 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
             blocked_repair_count=len(driver.view.upkeep.blocked),
         )
         first = [f"{state.streams[key[0]].name}/{key[1]}" for key in short.first]
-    described.health, reasons = cluster_health(described, Names(first, short.open_count, short.exact, failing))
+    described.health, reasons = cluster_health(described, FirstNames(first, short.open_count, short.exact, failing))
     described.reasons.extend(reasons)
     return described
 

@@ -19,7 +19,7 @@ _ERROR_LENGTH_MAX = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class FirstNames:
     """What the counts of a description do not name. `short`: the first ranges with too few copies, as stream/index."""
 
     short: Sequence[str] = ()
@@ -28,7 +28,7 @@ class Names:
     failing: Sequence[pd_pb2.Task] = ()
 
 
-def cluster_health(described: pd_pb2.DescribeClusterResponse, names: Names) -> tuple[str, list[str]]:
+def cluster_health(described: pd_pb2.DescribeClusterResponse, names: FirstNames) -> tuple[str, list[str]]:
     """Return the word for a cluster, and the reasons why it is not healthy."""
     reasons: list[str] = []
     leads = any(each.leader for each in described.members)
@@ -52,7 +52,7 @@ def cluster_health(described: pd_pb2.DescribeClusterResponse, names: Names) -> t
     return (DEGRADED if reasons else HEALTHY), reasons
 
 
-def _short(described: pd_pb2.DescribeClusterResponse, names: Names) -> list[str]:
+def _short(described: pd_pb2.DescribeClusterResponse, names: FirstNames) -> list[str]:
     reasons: list[str] = []
     count = described.under_replicated_range_count
     if count:

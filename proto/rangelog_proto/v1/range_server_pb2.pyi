@@ -70,14 +70,14 @@ class ListReplicasResponse(_message.Message):
     def __init__(self, replicas: _Optional[_Iterable[_Union[_pd_pb2.ReplicaReport, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class BatchPlace(_message.Message):
-    __slots__ = ("base_offset", "count", "length_bytes", "crc", "timestamp_ms_min", "timestamp_ms_max", "log_segment", "log_position")
+    __slots__ = ("base_offset", "count", "length_bytes", "crc", "timestamp_ms_min", "timestamp_ms_max", "log_file", "log_position")
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     LENGTH_BYTES_FIELD_NUMBER: _ClassVar[int]
     CRC_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_MS_MIN_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_MS_MAX_FIELD_NUMBER: _ClassVar[int]
-    LOG_SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    LOG_FILE_FIELD_NUMBER: _ClassVar[int]
     LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
     base_offset: int
     count: int
@@ -85,9 +85,9 @@ class BatchPlace(_message.Message):
     crc: int
     timestamp_ms_min: int
     timestamp_ms_max: int
-    log_segment: int
+    log_file: int
     log_position: int
-    def __init__(self, base_offset: _Optional[int] = ..., count: _Optional[int] = ..., length_bytes: _Optional[int] = ..., crc: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ..., log_segment: _Optional[int] = ..., log_position: _Optional[int] = ...) -> None: ...
+    def __init__(self, base_offset: _Optional[int] = ..., count: _Optional[int] = ..., length_bytes: _Optional[int] = ..., crc: _Optional[int] = ..., timestamp_ms_min: _Optional[int] = ..., timestamp_ms_max: _Optional[int] = ..., log_file: _Optional[int] = ..., log_position: _Optional[int] = ...) -> None: ...
 
 class LocateBatchRequest(_message.Message):
     __slots__ = ("stream_id", "range_index", "offset", "last")

@@ -19,6 +19,9 @@ _POSITION_BITS = 32
 class Writing(Protocol):
     """The writer of a range."""
 
+    client: str
+    """The name that it gave, for people."""
+
     def ask_confirm(self, hosted: HostedReplica) -> None:
         """Request the confirm offset from the writer."""
 

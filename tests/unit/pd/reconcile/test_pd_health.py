@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rangelog_pd.reconcile.health import Names, cluster_health
+from rangelog_pd.reconcile.health import FirstNames, cluster_health
 from rangelog_pd.reconcile.shortfalls import LOOKED_AT_MAX, Shortfalls
 from rangelog_proto.v1 import common_pb2, pd_pb2
 
@@ -46,7 +46,7 @@ def _described(**changes: Any) -> pd_pb2.DescribeClusterResponse:
 def test_each_defect_has_its_word_and_reason(changes: dict[str, Any], word: str, reason: str) -> None:
     """Any one defect ends "healthy" and is named in a line of its own."""
     task = pd_pb2.Task(kind="upload-range", stream_name="s", range_index=4, server="rs1", last_error="no room")
-    said, reasons = cluster_health(_described(**changes), Names(["s/1", "s/2", "s/3"], failing=[task]))
+    said, reasons = cluster_health(_described(**changes), FirstNames(["s/1", "s/2", "s/3"], failing=[task]))
     assert said == word
     assert not reasons if word == "healthy" else [each for each in reasons if each.startswith(reason)], reasons
 
