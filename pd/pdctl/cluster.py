@@ -180,5 +180,6 @@ def list_tasks(session: Session, failing: bool, output: str) -> None:
         ("AGE", lambda row: show_age(row["age_ms"]) if row["since_ms"] else "-"),
         ("ASKED", lambda row: "-" if row["topic"] else row["attempts"]),
         ("DETAIL OR LAST ERROR", lambda row: row["detail"] or row["last_error"]),
+        field("ID", "task_id"),
     ]
     emit_list([task_view(each) for each in response.tasks], output, columns, empty="there are no tasks")

@@ -6,6 +6,7 @@ import math
 
 import click
 
+from pdctl import tasks
 from pdctl.cluster import cluster, task
 from pdctl.doctor.doctor import doctor
 from pdctl.groups.checkpoint import checkpoint
@@ -110,6 +111,8 @@ _NOUNS = (
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):
     object_group.add_command(_verb)
+for _verb in (tasks.show, tasks.cancel, tasks.wait):
+    task.add_command(_verb)
 for _noun in _NOUNS:
     main.add_command(_noun)
 

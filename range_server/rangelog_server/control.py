@@ -111,7 +111,7 @@ class ControlPlane(RangeServerServicer):
 
 
 def _lacks_writer(hosted: HostedReplica) -> bool:
-    return hosted.core.sealed_end_offset is None and (hosted.core.fenced or hosted.writing() is None)
+    return hosted.core.sealed_end_offset is None and hosted.connected_writer() is None
 
 
 def _parse_token(token: str) -> tuple[int, int]:

@@ -34,8 +34,8 @@ def locate_batch(hosted: HostedReplica, offset: int, *, last: bool) -> pb.Locate
     """Return the batch that holds an offset, or the last one, and who writes."""
     core = hosted.core
     response = pb.LocateBatchResponse(replica=report_of(hosted))
-    writing = hosted.writing()
-    if writing is not None and core.sealed_end_offset is None and not core.fenced:
+    writing = hosted.connected_writer()
+    if writing is not None:
         response.writer_connected, response.writer = True, writing.client
     number = core.batch_count - 1 if last else core.batch_number(offset)
     if number < 0 or core.trust is DiskTrust.QUARANTINED:

@@ -17,13 +17,13 @@ from pdctl.progress import progress
 from pdctl.session import EXIT_FAILED, OFFSET, Session, output_option, session_of
 from pdctl.units import Size, show_bytes, show_count
 from rangelog_core.errors import InvalidArgument
-from rangelog_core.limits import MIB, OFFSET_MAX
+from rangelog_core.limits import OFFSET_MAX
 
 if TYPE_CHECKING:
     from rangelog import Client
 
 LISTED_MAX = 10_000
-RATE_BYTES_PER_S = 64 * MIB
+RATE_DEFAULT = "64MiB"
 TRIES = 4
 """Times that a range which changes meanwhile is verified."""
 
@@ -61,7 +61,9 @@ class Report:
     "--deep", is_flag=True, help="Servers read every batch from disk; rows of objects are compared with batches."
 )
 @click.option("--all", "list_all", is_flag=True, help="List the ranges that are right as well.")
-@click.option("--rate", type=Size(), default=RATE_BYTES_PER_S, help="Bytes read per second; 0: no bound.  [64MiB]")
+@click.option(
+    "--rate", type=Size(), default=RATE_DEFAULT, show_default=True, help="Bytes read per second; 0: no bound."
+)
 @output_option
 @session_of
 def verify(

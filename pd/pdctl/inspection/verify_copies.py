@@ -76,19 +76,18 @@ class CopyVerifier:
             comparison.fail(name, *_failed(told, position))
             return
         await self._pace.spend(told.read_bytes or SUM_BYTES * len(told.batches))
+        if told.problem:  # before the state: the read that found the damage has changed it
+            if told.batches:
+                comparison.page(name, _sums(told))
+            comparison.fail(name, DIFFERS, told.problem_offset, told.problem)
+            return
         problem = _state_problem(of, told.replica)
         if problem is not None:
             comparison.fail(name, *problem)
-            return
-        is_open = of.state == common_pb2.RANGE_STATE_OPEN
-        if is_open and not told.batches and not told.problem:
+        elif of.state == common_pb2.RANGE_STATE_OPEN and not told.batches:
             comparison.fail(name, BEHIND, position, f"it holds nothing from {position} on yet")
-            return
-        if told.batches or not told.problem:
-            sums = [Sum(each.base_offset, each.base_offset + each.count, each.crc) for each in told.batches]
-            comparison.page(name, sums)
-        if told.problem:
-            comparison.fail(name, DIFFERS, told.problem_offset, told.problem)
+        else:
+            comparison.page(name, _sums(told))
 
     async def _by_records(
         self, of: common_pb2.Range, replica: common_pb2.Replica, right: common_pb2.Replica, offset: int, end: int
@@ -135,6 +134,10 @@ class CopyVerifier:
             raise RangeNotFound(f"{replica.server} holds no record {position}")
         await self._pace.spend(sum(len(each) for each in batches))
         return batches
+
+
+def _sums(told: range_server_pb2.ListBatchesResponse) -> list[Sum]:
+    return [Sum(each.base_offset, each.base_offset + each.count, each.crc) for each in told.batches]
 
 
 def _failed(error: RangelogError, position: int) -> tuple[str, int | None, str]:

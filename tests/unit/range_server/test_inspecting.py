@@ -85,9 +85,13 @@ def test_an_offset_that_is_not_held_has_no_batch(store: Store) -> None:
 def test_a_writer_is_named_while_it_is_connected(store: Store) -> None:
     """The latest appender's connection; a fenced replica has no writer any more."""
     hosted = store.replicas[KEY]
-    hosted.writing = lambda: SimpleNamespace(client="host/7", ask_confirm=lambda hosted: None)
+    connection = SimpleNamespace(client="host/7", closed=False, ask_confirm=lambda hosted: None)
+    hosted.writing = lambda: connection
     told = locate_batch(hosted, 0, last=True)
     assert (told.writer_connected, told.writer) == (True, "host/7")
+    connection.closed = True
+    assert not locate_batch(hosted, 0, last=True).writer_connected
+    connection.closed = False
     hosted.core.seal(2)
     assert not locate_batch(hosted, 0, last=True).writer_connected
 
