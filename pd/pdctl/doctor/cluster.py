@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pdctl.doctor.findings import NOTE, OK, Clock, Told, findings
+from pdctl.doctor.findings import NOTE, OK, Clock, Gathered, findings
 from pdctl.output import emit_data, printable
 from pdctl.session import EXIT_FAILED, Session, output_option, session_of
 from rangelog_core.errors import RangelogError
@@ -53,7 +53,7 @@ def cluster(session: Session, output: str) -> None:
         sys.exit(EXIT_FAILED)
 
 
-async def _examine(session: Session, pd: PdClient) -> Told:
+async def _examine(session: Session, pd: PdClient) -> Gathered:
     from rangelog_proto.v1 import common_pb2, pd_pb2
 
     described = await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=session.timeout_s)
@@ -67,7 +67,7 @@ async def _examine(session: Session, pd: PdClient) -> Told:
     alive = [each for each in described.servers if each.health != common_pb2.SERVER_HEALTH_DEAD]
     members = await asyncio.gather(*(ask(each.name, each.address, "placement driver") for each in described.members))
     servers = await asyncio.gather(*(ask(each.name, each.control_address, "range server") for each in alive))
-    return Told(
+    return Gathered(
         described=described,
         members={each.name: answer for each, answer in zip(described.members, members, strict=True)},
         servers={each.name: answer for each, answer in zip(alive, servers, strict=True)},

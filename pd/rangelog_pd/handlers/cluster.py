@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
+
 from rangelog_core.errors import RangelogError
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.servers import describe_servers
-from rangelog_pd.reconcile.health import FirstNames, cluster_health
+from rangelog_pd.handlers.tier import tier_checks
+from rangelog_pd.reconcile.health import NAMES_MAX, FirstNames, cluster_health
 from rangelog_pd.reconcile.topic_tasks import topic_tasks
+from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import RangeKey
 from rangelog_pd.state.tier_stores import tier_url
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -36,6 +42,7 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
     wall_ms = driver.wall_ms()
     failing = driver.tasks.listing(wall_ms, failing_only=True)
     with driver.state() as state:
+        repairs = driver.view.upkeep.repairs
         driver.shortfalls.follow(state, wall_ms)
         short = driver.shortfalls.count(state, driver.view, driver.now_ms(), wall_ms)
         described = pb.DescribeClusterResponse(
@@ -52,12 +59,25 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
             failing_task_count=len(failing),
             under_replicated_range_count=short.count,
             under_replicated_since_ms=short.since_ms,
-            blocked_repair_count=len(driver.view.upkeep.blocked),
+            blocked_repair_count=len(repairs.blocked) - len(repairs.lost),
+            lost_range_count=len(repairs.lost),
         )
-        first = [f"{state.streams[key[0]].name}/{key[1]}" for key in short.first]
-    described.health, reasons = cluster_health(described, FirstNames(first, short.open_count, short.exact, failing))
+        tier_errors = [(each.name, each.error) for each in tier_checks(driver, state)] if described.tier_url else []
+        names = FirstNames(
+            short=_names(state, short.first),
+            lost=_names(state, islice(repairs.lost, NAMES_MAX)),
+            open_short_count=short.open_count,
+            exact=short.exact,
+            failing=failing,
+            tier_errors=[(name, error) for name, error in tier_errors if error],
+        )
+    described.health, reasons = cluster_health(described, names)
     described.reasons.extend(reasons)
     return described
+
+
+def _names(state: State, keys: Iterable[RangeKey]) -> list[str]:
+    return [f"{state.streams[key[0]].name}/{key[1]}" for key in keys if key[0] in state.streams]
 
 
 async def list_tasks(driver: Driver, request: pb.ListTasksRequest) -> pb.ListTasksResponse:

@@ -91,8 +91,8 @@ def _inspected(driver: Driver, state: State, stream: common_pb2.Stream, of: comm
             copy.size_bytes, copy.problem = report.size_bytes, report.problem
         copy.whole = _is_whole(of, replica, report)
         copies.append(copy)
-    wanted = 0 if of.hot_dropped else stream.config.replicas
-    blocked = key in driver.view.upkeep.blocked
+    wanted = 0 if of.hot_dropped or of.lost else stream.config.replicas
+    blocked = key in driver.view.upkeep.repairs.blocked
     return pb.InspectedRange(
         range=filled,
         copies=copies,
@@ -213,7 +213,7 @@ def _repacks(state: State) -> list[pd_pb2.Task]:
 
 def _is_settled(driver: Driver, state: State) -> bool:
     """Whether all living servers have reported, and no range is left to look at: then no task is about to appear."""
-    if driver.view.upkeep.repairs:
+    if driver.view.upkeep.repairs.waiting:
         return False
     for name, registered in state.servers.items():
         incarnation = registered.server.incarnation
@@ -227,6 +227,7 @@ def _is_settled(driver: Driver, state: State) -> bool:
 
 def _why_not(task: pd_pb2.Task) -> str:
     reasons = {
+        "recover-range": "the writer is gone, and what it left open is neither repaired nor tiered",
         "seal-replica": "the range is sealed already, and its replica has to know",
         "drop-replica": "the replica belongs to no range any more",
         "delete-objects": "the objects are gone from the state: within the delete grace they can be saved by hand",

@@ -23,9 +23,11 @@ class FirstNames:
     """What the counts of a description do not name. `short`: the first ranges with too few copies, as stream/index."""
 
     short: Sequence[str] = ()
+    lost: Sequence[str] = ()
     open_short_count: int = 0
     exact: bool = True
     failing: Sequence[pd_pb2.Task] = ()
+    tier_errors: Sequence[tuple[str, str]] = ()  # who, and what
 
 
 def cluster_health(described: pd_pb2.DescribeClusterResponse, names: FirstNames) -> tuple[str, list[str]]:
@@ -35,7 +37,8 @@ def cluster_health(described: pd_pb2.DescribeClusterResponse, names: FirstNames)
     if not described.has_majority or not leads:
         reasons.append("no placement driver leads: fewer than a majority of them are running")
     if described.lost_range_count:
-        reasons.append(f"lost: {_ranges(described.lost_range_count)} without any copy")
+        listed = _listed(names.lost, described.lost_range_count)
+        reasons.append(f"lost: {_ranges(described.lost_range_count)} of which no copy can come back{listed}")
     reasons += _short(described, names)
     for each in described.servers:
         if each.health != common_pb2.SERVER_HEALTH_ALIVE:
@@ -47,6 +50,7 @@ def cluster_health(described: pd_pb2.DescribeClusterResponse, names: FirstNames)
             reasons.append(f"placement driver {member.name} is unreachable")
     if described.failing_task_count:
         reasons.append(_failing(described.failing_task_count, names.failing))
+    reasons += _tier(names.tier_errors)
     if not described.has_majority or not leads:
         return UNAVAILABLE, reasons
     return (DEGRADED if reasons else HEALTHY), reasons
@@ -69,6 +73,16 @@ def _short(described: pd_pb2.DescribeClusterResponse, names: FirstNames) -> list
     return reasons
 
 
+def _tier(errors: Sequence[tuple[str, str]]) -> list[str]:
+    by_error: dict[str, list[str]] = {}
+    for name, error in errors:
+        by_error.setdefault(error, []).append(name)
+    return [
+        f"the tier fails for {', '.join(found[:NAMES_MAX])}{', …' if len(found) > NAMES_MAX else ''}: {error}"
+        for error, found in by_error.items()
+    ][:NAMES_MAX]
+
+
 def _failing(count: int, tasks: Sequence[pd_pb2.Task]) -> str:
     text = f"failing: {count} task{'' if count == 1 else 's'}"
     if not tasks:
@@ -80,6 +94,8 @@ def _failing(count: int, tasks: Sequence[pd_pb2.Task]) -> str:
 
 def range_problem(of: common_pb2.Range, copies: Sequence[inspection_pb2.Copy], wanted: int, *, blocked: bool) -> str:
     """Return why a range is not healthy, or "". One that the tier holds wholly does not depend on copies."""
+    if of.lost:
+        return f"lost: an operator accepted that its records from {of.tiered_end_offset} on are gone"
     whole = sum(each.whole for each in copies)
     in_tier = of.state == common_pb2.RANGE_STATE_SEALED and of.tiered_end_offset >= of.end_offset
     is_empty = of.state == common_pb2.RANGE_STATE_SEALED and of.start_offset == of.end_offset

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pdctl.doctor.findings import NOTE, OK, PROBLEM, UNKNOWN, Clock, Told, findings
+from pdctl.doctor.findings import NOTE, OK, PROBLEM, UNKNOWN, Clock, Gathered, findings
 from rangelog_proto.v1 import common_pb2, inspection_pb2, pd_pb2, range_server_pb2
 
 
-def _told(**changes: Any) -> Told:
+def _told(**changes: Any) -> Gathered:
     """Everything as it should be."""
     described = pd_pb2.DescribeClusterResponse(
         health="healthy",
@@ -31,10 +31,10 @@ def _told(**changes: Any) -> Told:
         "orphans": [],
         "tls": True,
     }
-    return Told(**(usual | changes))
+    return Gathered(**(usual | changes))
 
 
-def _states(told: Told) -> dict[str, str]:
+def _states(told: Gathered) -> dict[str, str]:
     return {each.check: each.state for each in findings(told) if each.state != OK}
 
 

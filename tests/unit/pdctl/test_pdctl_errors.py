@@ -264,7 +264,8 @@ def test_the_nouns_and_verbs() -> None:
     """The command tree is the documented one."""
     expected = """cluster status, server list, server show, stream create, stream list, stream show, stream update,
         stream trim, stream delete, stream append, stream read, stream tail, range list, range show, range seal,
-        object list, object show, object manifest, object streams, task list,
+        object list, object show, object manifest, object streams, object scrub, task list, task show, task cancel, task wait,
+        cluster set-tier, repair list, repair status, repair accept-loss, doctor s3, doctor cluster, locate, verify,
         namespace create, namespace list, namespace delete, topic create, topic list,
         topic show, topic update, topic tag, topic seal, topic delete, topic cut, topic truncate, topic cancel-scale,
         topic produce, topic consume, group list, group show, group lag, group reset, group delete, group unsubscribe,

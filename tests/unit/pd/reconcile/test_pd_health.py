@@ -30,7 +30,7 @@ def _described(**changes: Any) -> pd_pb2.DescribeClusterResponse:
         ({}, "healthy", ""),
         ({"under_replicated_range_count": 12}, "degraded", "under-replicated: 12 of 300 ranges: s/1, s/2, s/3, …"),
         ({"blocked_repair_count": 1}, "degraded", "no server can take a further copy of 1 range at the moment"),
-        ({"lost_range_count": 2}, "degraded", "lost: 2 ranges without any copy"),
+        ({"lost_range_count": 2}, "degraded", "lost: 2 ranges of which no copy can come back"),
         ({"failing_task_count": 1}, "degraded", "failing: 1 task, the oldest: upload-range of s/4 on rs1: no room"),
         ({"servers": []}, "degraded", "no range server is registered"),
         ({"servers": [common_pb2.Server(name="rs1", health="SERVER_HEALTH_SUSPECT")]}, "degraded",
@@ -49,6 +49,13 @@ def test_each_defect_has_its_word_and_reason(changes: dict[str, Any], word: str,
     said, reasons = cluster_health(_described(**changes), FirstNames(["s/1", "s/2", "s/3"], failing=[task]))
     assert said == word
     assert not reasons if word == "healthy" else [each for each in reasons if each.startswith(reason)], reasons
+
+
+def test_a_failing_tier_is_a_reason_once_per_error() -> None:
+    """Whoever has the same error is in one line; uploads wait meanwhile, so the cluster is not healthy."""
+    errors = [("pd1", "denied"), ("rs1", "denied"), ("rs2", "slow")]
+    word, reasons = cluster_health(_described(), FirstNames(tier_errors=errors))
+    assert (word, reasons) == ("degraded", ["the tier fails for pd1, rs1: denied", "the tier fails for rs2: slow"])
 
 
 def _count(pd: Any) -> Any:
