@@ -6,6 +6,7 @@ code. What is not here: `two-disks` is the promise's own bound, not a choice.
 
 from __future__ import annotations
 
+from tests.mutants.inspection import INSPECTION
 from tests.mutants.mutant import Edit, Mutant, rare
 from tests.mutants.repacks import REPACKS
 from tests.mutants.spark import SPARK
@@ -241,6 +242,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "            if header.header_size > HEADER_BYTES + 512:\n                group.headers"),
     *REPACKS,
     *TIER,
+    *INSPECTION,
     *SPARK,
     _one("roll-drops-fields", "a batch that moves to the writer's next range loses its header's extension",
          "rangelog_core.batch",
