@@ -7,6 +7,7 @@ from rangelog_core.labels import check_labels
 from rangelog_core.limits import RANGE_SIZE_BYTES_MAX_DEFAULT, RANGE_SIZE_BYTES_MIN
 from rangelog_proto.v1 import common_pb2
 
+REPLICAS_DEFAULT = 3
 REPLICAS_MAX = 7
 HOT_RETENTION_MS_DEFAULT = 600_000
 RANGE_SIZE_BYTES_MAX = 1 << 40
@@ -20,7 +21,7 @@ def with_defaults(config: common_pb2.StreamConfig) -> common_pb2.StreamConfig:
     """Fill in unset fields, then check. Raises InvalidArgument."""
     full = common_pb2.StreamConfig()
     full.CopyFrom(config)
-    full.replicas = config.replicas or 3
+    full.replicas = config.replicas or REPLICAS_DEFAULT
     full.acks = config.acks or min(2, full.replicas)
     full.range_size_bytes_max = config.range_size_bytes_max or RANGE_SIZE_BYTES_MAX_DEFAULT
     if not config.HasField("hot_retention_ms"):

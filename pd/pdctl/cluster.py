@@ -25,7 +25,8 @@ def cluster() -> None:
 def status(session: Session, output: str) -> None:
     """Show members, servers and counts; the exit code is the health.
 
-    0: healthy. 1: degraded (a member or server is missing, tasks fail, or the tier does). 4: there is no leader.
+    0: healthy. 1: degraded (a member or server is missing, ranges have too few copies, tasks fail, or the tier does). 4: there
+    is no leader.
 
     \b
     Examples:
@@ -39,13 +40,13 @@ def status(session: Session, output: str) -> None:
         emit_data(described, output)
     if described["health"] == "unavailable":
         sys.exit(EXIT_UNAVAILABLE)
-    if described["health"] == "degraded":
+    if described["health"] != "healthy":
         sys.exit(EXIT_FAILED)
 
 
 async def _describe(pd: Any, timeout_s: float) -> dict[str, Any]:
     from pdctl.views import server_view
-    from rangelog_proto.v1 import common_pb2, pd_pb2
+    from rangelog_proto.v1 import pd_pb2
 
     found = await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=timeout_s)
     checks = await _tier_checks(pd, timeout_s) if found.tier_url and found.has_majority else []
@@ -59,24 +60,24 @@ async def _describe(pd: Any, timeout_s: float) -> dict[str, Any]:
         }
         for each in found.members
     ]
-    servers = [server_view(each) for each in found.servers]
-    alive = all(each.health == common_pb2.SERVER_HEALTH_ALIVE for each in found.servers)
-    whole = all(each.reachable for each in found.members) and any(each.leader for each in found.members)
-    works = not any(each["error"] for each in checks)
-    healthy = whole and alive and works and found.servers and not found.failing_task_count
-    health = "healthy" if healthy else "degraded"
-    if not found.has_majority:
-        health = "unavailable"
+    # A placement driver of an earlier version does not say its health: it may have what nobody here can see.
+    health = found.health or "unknown"
+    reasons = list(found.reasons) if found.health else ["the placement driver that answers is of an earlier version"]
     return {
         "health": health,
+        "reasons": reasons,
         "cluster_id": found.cluster_id,
         "cluster_version": found.cluster_version,
         "members": members,
-        "servers": servers,
+        "servers": [server_view(each) for each in found.servers],
         "stream_count": found.stream_count,
         "range_count": found.range_count,
         "open_range_count": found.open_range_count,
         "object_count": found.object_count,
+        "under_replicated_range_count": found.under_replicated_range_count,
+        "under_replicated_since_ms": found.under_replicated_since_ms,
+        "blocked_repair_count": found.blocked_repair_count,
+        "lost_range_count": found.lost_range_count,
         "failing_task_count": found.failing_task_count,
         "tier_url": found.tier_url,
         "tier_checks": checks,
@@ -104,6 +105,8 @@ async def _tier_checks(pd: Any, timeout_s: float) -> list[dict[str, Any]]:
 
 def _show(described: dict[str, Any]) -> None:
     click.echo(f"health    {described['health']}")
+    for reason in described["reasons"]:
+        click.echo(f"          - {printable(reason)}")
     click.echo(f"cluster   {described['cluster_id']}, version {described['cluster_version']}")
     click.echo(f"tier      {described['tier_url'] or 'none'}")
     for problem, names in _tier_problems(described["tier_checks"]).items():
@@ -182,5 +185,6 @@ def list_tasks(session: Session, failing: bool, output: str) -> None:
         ("AGE", lambda row: show_age(row["age_ms"]) if row["since_ms"] else "-"),
         ("ASKED", lambda row: "-" if row["topic"] else row["attempts"]),
         ("DETAIL OR LAST ERROR", lambda row: row["detail"] or row["last_error"]),
+        field("ID", "task_id"),
     ]
     emit_list([task_view(each) for each in response.tasks], output, columns, empty="there are no tasks")

@@ -6,11 +6,14 @@ import math
 
 import click
 
+from pdctl import tasks
 from pdctl.cluster import cluster, task
 from pdctl.cursors import cursor
 from pdctl.doctor.doctor import doctor
 from pdctl.groups.checkpoint import checkpoint
 from pdctl.groups.group import group
+from pdctl.inspection.locate import locate
+from pdctl.inspection.verify import verify
 from pdctl.manifests import manifest, streams
 from pdctl.objects import object_group
 from pdctl.ranges import range_group
@@ -105,13 +108,15 @@ def completion(shell: str) -> None:
 
 _NOUNS = (
     cluster, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table,
-    transaction, task, repair, doctor,
+    transaction, task, repair, doctor, locate, verify,
 )  # fmt: skip
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):
     object_group.add_command(_verb)
 for _verb in SERVER_VERBS:
     server.add_command(_verb)
+for _verb in (tasks.show, tasks.cancel, tasks.wait):
+    task.add_command(_verb)
 for _noun in _NOUNS:
     main.add_command(_noun)
 

@@ -25,6 +25,7 @@ from rangelog_core.errors import RangelogError
 
 if TYPE_CHECKING:
     from rangelog import Client
+    from rangelog_core.net.inspection_client import PeerClient
     from rangelog_core.net.pd_client import PdClient
 
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_UNAVAILABLE, EXIT_PRECONDITION, EXIT_INTERRUPTED = 1, 2, 3, 4, 5, 130
@@ -126,6 +127,16 @@ class Session:
                 await pd.close()
 
         return asyncio.run(run())
+
+    def peer(self, address: str, peer: str) -> PeerClient:
+        """Return calls to one process by its address; `peer`: what messages call it. Use it with `async with`."""
+        from rangelog_core.net.inspection_client import PeerClient
+
+        return PeerClient(address, peer, token=self._token(), tls=self._tls())
+
+    def members(self) -> list[str]:
+        """Return the addresses of placement drivers that were given."""
+        return self._endpoints()
 
     async def answer(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Return the result of a call that has no limit of its own. Raises RequestTimeout."""

@@ -58,6 +58,41 @@ _MORE = [
 ]
 
 
+def _unknown(key: str, show: Callable[[Any], object] = str) -> Callable[[Any], object]:
+    return lambda row: "unknown" if row[key] is None else show(row[key])
+
+
+def _end(row: Any) -> str:
+    return str(row["end_offset"]) if row["end_offset"] is not None else f"unknown: {row['end_problem']}"
+
+
+def _writer(row: Any) -> str:
+    if not row["epoch"]:
+        return "none yet"
+    connected = {True: "connected", False: "not connected", None: "nobody can say whether it is connected"}
+    return f"{row['writer'] or 'unknown'}, {connected[row['writer_connected']]}"
+
+
+def _bytes(row: Any) -> str:
+    hot, all_copies, tiered = (show_bytes(row[key]) for key in ("hot_bytes", "hot_bytes_all_copies", "tiered_bytes"))
+    return f"{hot} hot ({all_copies} in all copies), {tiered} in the tier"
+
+
+def _health(row: Any) -> str:
+    return ": ".join([row["health"], *(["; ".join(row["reasons"])] if row["reasons"] else [])])
+
+
+_FOUND = [
+    ("HEALTH", _health),
+    ("END", _end),
+    ("RECORDS", _unknown("record_count")),
+    ("BYTES", _bytes),
+    ("LAST WRITE", lambda row: show_time(row["last_write_ms"] or 0)),
+    ("WRITER", _writer),
+    ("RANGES BY COPIES", lambda row: ", ".join(f"{word}: {n}" for word, n in row["copies"].items()) or "none yet"),
+]
+
+
 @click.group()
 def stream() -> None:
     """Streams, and the records in them."""
@@ -120,18 +155,19 @@ def list_streams(session: Session, prefix: str, output: str) -> None:
 @output_option
 @session_of
 def show(session: Session, name: str, output: str) -> None:
-    """Show a stream and its configuration.
+    """Show a stream: its end, size and last write, its writer, the copies of its ranges, and its configuration.
+
+    The end is proved by the replicas of the open range, as it is for readers. Hot bytes are as the servers reported them last.
 
     \b
-    Example:
-      pdctl stream show flights -o yaml
+    Examples:
+      pdctl stream show flights
+      pdctl stream show flights -o json | jq '.health, .reasons'
     """
-    from pdctl.views import stream_view
-    from rangelog_proto.v1 import pd_pb2
+    from pdctl.inspection.stream_show import describe
 
-    request = pd_pb2.DescribeStreamRequest(name=name)
-    response = session.with_pd(lambda pd: pd.describe_stream(request, timeout_s=session.timeout_s))
-    emit_one(stream_view(response.stream), output, [*_COLUMNS, *_MORE])
+    found = session.with_client(lambda client: describe(session, client, name))
+    emit_one(found, output, [*_COLUMNS, *_FOUND, *_MORE])
 
 
 @stream.command()

@@ -43,6 +43,7 @@ def stream_view(stream: common_pb2.Stream) -> dict[str, Any]:
         "name": stream.name,
         "stream_id": stream.stream_id,
         "epoch": stream.epoch,
+        "writer": stream.writer,
         "trim_offset": stream.trim_offset,
         "sealed_end_offset": stream.next_offset,
         "range_count": stream.range_count,
@@ -145,6 +146,10 @@ def task_view(task: pd_pb2.Task) -> dict[str, Any]:
         "detail": task.detail,
         "attempts": task.attempts,
         "last_error": task.last_error,
+        "done": task.done,
+        "done_ms": task.done_ms,
+        "result": task.result,
+        "can_be_cancelled": task.can_be_cancelled,
     }
 
 

@@ -24,6 +24,7 @@ from rangelog_pd.reconcile.broker_view import BrokersView
 from rangelog_pd.reconcile.commands import commands
 from rangelog_pd.reconcile.owner_commands import assign_command, owner_commands
 from rangelog_pd.reconcile.rebalance import Rebalance
+from rangelog_pd.reconcile.shortfalls import Shortfalls
 from rangelog_pd.reconcile.task_board import TaskBoard
 from rangelog_pd.reconcile.topic_upkeep import TopicUpkeep
 from rangelog_pd.reconcile.view import ClusterView
@@ -61,6 +62,7 @@ class Driver:
             settings.orphan_quiet_ms,
         )
         self.tasks = TaskBoard()
+        self.shortfalls = Shortfalls()
         self.watches = Watches()
         self.brokers = BrokersView(settings.server_dead_ms)
         self.broker_probes = BrokerProbes()
@@ -157,6 +159,11 @@ class Driver:
         """Raise Unavailable unless all members have a feature level."""
         check_enabled(level, self._machine.state.cluster_version, what)
 
+    def is_repeat(self, action: str, request_id: str) -> bool:
+        """Whether a request was carried out before: then it is proposed whatever a handler would say of a first one."""
+        with self.consensus.lock:
+            return self._machine.has_result(action, request_id)
+
     async def barrier(self) -> None:
         """Wait until the state includes all acknowledged commands. Raises NotLeader with a hint, Unavailable."""
         try:
@@ -225,6 +232,7 @@ class Driver:
             self._judge_time()
             self.tasks.clear()
             self.rebalance = None
+            self.shortfalls.clear()
             self.watches.clear(self.wall_ms() << _SESSION_BITS)
             self.tier_watch.doubt()
             _log.info("%s leads", self.settings.name)
@@ -245,6 +253,7 @@ class Driver:
                 named = bool(state.cluster_id)
                 has_tier = bool(tier_stores.tier_url(state, self.settings.tier_url))
                 wanted = commands(state, self.view, self.now_ms(), time_ms, has_tier=has_tier)
+                self.shortfalls.follow(state, self.wall_ms())
                 self.view.upkeep.repairs.note_time(self.wall_ms())
                 wanted += owner_commands(state.owners, self.brokers, self.now_ms())
                 wanted += self.topics.commands(state, self.view.upkeep.sizes.get, self.now_ms(), time_ms)

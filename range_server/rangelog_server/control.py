@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from rangelog_proto.v1 import range_server_pb2 as pb
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerServicer, add_RangeServerServicer_to_server
 from rangelog_server.identity import DirectoryIdentity
+from rangelog_server.inspecting import BatchLists, disk_room, locate_batch
+from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.report import report_of
 from rangelog_server.ranges.store import Store
 from rangelog_server.serving.connection import DataPlane
@@ -34,7 +37,8 @@ class ControlPlane(RangeServerServicer):
         plane: DataPlane,
         data_address: str,
     ) -> None:
-        self._listen = settings.control_listen
+        self._settings = settings
+        self._batches = BatchLists(store)
         self._identity = identity
         self._store = store
         self._plane = plane
@@ -45,7 +49,7 @@ class ControlPlane(RangeServerServicer):
 
     async def start(self) -> int:
         """Listen; return the port. Raises Unavailable."""
-        return await self._server.start(self._listen, (SERVICE,))
+        return await self._server.start(self._settings.control_listen, (SERVICE,))
 
     async def set_serving(self, serving: bool) -> None:
         """Set the status of the health service to that of the data plane."""
@@ -54,10 +58,12 @@ class ControlPlane(RangeServerServicer):
     async def stop(self) -> None:
         """Stop; idempotent."""
         await self._server.stop()
+        self._batches.close()
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Any) -> pb.GetStatusResponse:
         """Return this server's status: identity, log, replicas and directives."""
         wal = self._store.wal
+        free_bytes, total_bytes = disk_room(self._settings.data_dir)
         return pb.GetStatusResponse(
             server=self._identity.name,
             incarnation=self._identity.incarnation,
@@ -71,6 +77,11 @@ class ControlPlane(RangeServerServicer):
             appended_bytes=wal.appended_bytes,
             registered=self.agent is not None and self.agent.registered,
             version=version("rangelog"),
+            wall_ms=time.time_ns() // 1_000_000,
+            disk_free_bytes=free_bytes,
+            disk_total_bytes=total_bytes,
+            capacity_bytes=self._settings.capacity_bytes,
+            log_problem=wal.problem,
         )
 
     async def ListReplicas(self, request: pb.ListReplicasRequest, context: Any) -> pb.ListReplicasResponse:
@@ -79,13 +90,28 @@ class ControlPlane(RangeServerServicer):
         size = min(request.page_size or PAGE_SIZE_MAX, PAGE_SIZE_MAX)
         keys = sorted(
             key
-            for key in self._store.replicas
-            if key > after and (not request.stream_id or key[0] == request.stream_id)
+            for key, hosted in self._store.replicas.items()
+            if key > after
+            and (not request.stream_id or key[0] == request.stream_id)
+            and (not request.without_writer or _lacks_writer(hosted))
         )
         page = keys[:size]
         token = f"{page[-1][0]}/{page[-1][1]}" if len(keys) > size else ""
         replicas = [report_of(self._store.replicas[key]) for key in page]
         return pb.ListReplicasResponse(replicas=replicas, next_page_token=token)
+
+    async def LocateBatch(self, request: pb.LocateBatchRequest, context: Any) -> pb.LocateBatchResponse:
+        """Return where the batch of an offset lies. Raises RangeNotFound, RangeDropped, Corruption."""
+        hosted = self._store.find(request.stream_id, request.range_index)
+        return locate_batch(hosted, request.offset, last=request.last)
+
+    async def ListBatches(self, request: pb.ListBatchesRequest, context: Any) -> pb.ListBatchesResponse:
+        """Return one page of a replica's batches. Raises RangeNotFound, RangeDropped, Corruption."""
+        return await self._batches.page(request)
+
+
+def _lacks_writer(hosted: HostedReplica) -> bool:
+    return hosted.core.sealed_end_offset is None and hosted.connected_writer() is None
 
 
 def _parse_token(token: str) -> tuple[int, int]:

@@ -7,6 +7,7 @@ code. What is not here: `two-disks` is the promise's own bound, not a choice.
 from __future__ import annotations
 
 from tests.mutants.cursors import CURSORS
+from tests.mutants.inspection import INSPECTION
 from tests.mutants.mutant import Edit, Mutant, rare
 from tests.mutants.operations import OPERATIONS
 from tests.mutants.placement import PLACEMENT
@@ -247,6 +248,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *OPERATIONS,
     *CURSORS,
     *PLACEMENT,
+    *INSPECTION,
     *SPARK,
     _one("roll-drops-fields", "a batch that moves to the writer's next range loses its header's extension",
          "rangelog_core.batch",

@@ -53,11 +53,12 @@ def wait_healthy(cluster: Cluster, timeout_s: float = 30.0) -> None:
     wanted = {name for name, process in cluster.range_servers.items() if process.running}
     while True:
         try:
-            servers = describe(cluster.pd_addresses).servers
-            missing = wanted - {s.name for s in servers if s.health == common_pb2.SERVER_HEALTH_ALIVE}
+            described = describe(cluster.pd_addresses)
+            alive = {each.name for each in described.servers if each.health == common_pb2.SERVER_HEALTH_ALIVE}
+            missing = wanted - alive
             if not missing:
                 return
-            why = f"range servers {', '.join(sorted(missing))} do not report"
+            why = "; ".join([f"range servers {', '.join(sorted(missing))} do not report", *described.reasons])
         except Unavailable as error:
             why = error.message
         if time.monotonic() > deadline:

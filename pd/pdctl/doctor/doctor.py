@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from pdctl.doctor.cluster import cluster
 from pdctl.doctor.s3 import s3
 
 
@@ -12,4 +13,5 @@ def doctor() -> None:
     """Examine what the cluster stands on, and say what to do."""
 
 
+doctor.add_command(cluster)
 doctor.add_command(s3)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
+
 from rangelog_core.errors import RangelogError
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.servers import describe_servers
+from rangelog_pd.handlers.tier import tier_checks
+from rangelog_pd.reconcile.health import NAMES_MAX, FirstNames, cluster_health
 from rangelog_pd.reconcile.topic_tasks import topic_tasks
+from rangelog_pd.state.store import State
+from rangelog_pd.state.tables import RangeKey
 from rangelog_pd.state.tier_stores import tier_url
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -32,8 +39,13 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
         for member in status.members
         if member.name in driver.settings.members
     ]
+    wall_ms = driver.wall_ms()
+    failing = driver.tasks.listing(wall_ms, failing_only=True)
     with driver.state() as state:
-        return pb.DescribeClusterResponse(
+        repairs = driver.view.upkeep.repairs
+        driver.shortfalls.follow(state, wall_ms)
+        short = driver.shortfalls.count(state, driver.view, driver.now_ms(), wall_ms)
+        described = pb.DescribeClusterResponse(
             cluster_id=state.cluster_id,
             cluster_version=state.cluster_version,
             members=members,
@@ -44,9 +56,28 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
             servers=describe_servers(driver, state),
             tier_url=tier_url(state, driver.settings.tier_url),
             has_majority=status.has_majority,
-            failing_task_count=len(driver.tasks.listing(driver.wall_ms(), failing_only=True))
-            + driver.view.upkeep.held.untiered_count(),
+            failing_task_count=len(failing) + driver.view.upkeep.held.untiered_count(),
+            under_replicated_range_count=short.count,
+            under_replicated_since_ms=short.since_ms,
+            blocked_repair_count=len(repairs.blocked) - len(repairs.lost),
+            lost_range_count=len(repairs.lost),
         )
+        tier_errors = [(each.name, each.error) for each in tier_checks(driver, state)] if described.tier_url else []
+        names = FirstNames(
+            short=_names(state, short.first),
+            lost=_names(state, islice(repairs.lost, NAMES_MAX)),
+            open_short_count=short.open_count,
+            exact=short.exact,
+            failing=failing,
+            tier_errors=[(name, error) for name, error in tier_errors if error],
+        )
+    described.health, reasons = cluster_health(described, names)
+    described.reasons.extend(reasons)
+    return described
+
+
+def _names(state: State, keys: Iterable[RangeKey]) -> list[str]:
+    return [f"{state.streams[key[0]].name}/{key[1]}" for key in keys if key[0] in state.streams]
 
 
 async def list_tasks(driver: Driver, request: pb.ListTasksRequest) -> pb.ListTasksResponse:

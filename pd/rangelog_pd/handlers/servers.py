@@ -60,7 +60,7 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
         if known is None or known.server.incarnation != request.incarnation:
             raise PreconditionFailed(f"range server {request.server} is not registered in this incarnation")
         send_complete = driver.view.heartbeat(request, now_ms, wall_ms)
-        deleted = driver.tasks.report(request.tasks)
+        deleted = driver.tasks.report(request.tasks, wall_ms)
         for task in request.tasks:
             driver.view.complain(state, task.failed_servers, f"server {request.server}", now_ms)
         for report in request.tasks:

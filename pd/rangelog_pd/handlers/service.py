@@ -11,6 +11,7 @@ from rangelog_pd.handlers import (
     brokers,
     cluster,
     cursors,
+    inspection,
     objects,
     operations,
     placement,
@@ -25,6 +26,7 @@ from rangelog_pd.handlers import (
 from rangelog_proto.v1 import (
     broker_pb2_grpc,
     cursor_pb2_grpc,
+    inspection_pb2_grpc,
     operations_pb2_grpc,
     pd_pb2_grpc,
     placement_pb2_grpc,
@@ -91,6 +93,13 @@ _REPAIR_HANDLERS: dict[str, Handler] = {
     "ListRepairs": repairs.list_repairs,
     "AcceptLoss": repairs.accept_loss,
 }
+_INSPECTION_HANDLERS: dict[str, Handler] = {
+    "InspectRanges": inspection.inspect_ranges,
+    "LocateOffset": inspection.locate_offset,
+    "FindTasks": inspection.find_tasks,
+    "CancelTask": inspection.cancel_task,
+    "InspectMember": inspection.inspect_member,
+}
 _TIER_HANDLERS: dict[str, Handler] = {
     "DescribeTier": tier.describe_tier,
     "FindObjects": tier.find_objects,
@@ -147,6 +156,7 @@ SERVICES = (
     _service(operations_pb2_grpc, "Operations", _OPERATION_HANDLERS),
     _service(cursor_pb2_grpc, "Cursors", _CURSOR_HANDLERS),
     _service(placement_pb2_grpc, "Placement", _PLACEMENT_HANDLERS),
+    _service(inspection_pb2_grpc, "Inspection", _INSPECTION_HANDLERS),
 )
 """All services on a placement driver's port."""
 

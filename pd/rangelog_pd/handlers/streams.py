@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from rangelog_core.errors import InvalidArgument
+from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_core.ids import check_name
 from rangelog_core.limits import STREAM_PAGE_SIZE_MAX
-from rangelog_core.stream_defaults import with_defaults
+from rangelog_core.stream_defaults import REPLICAS_DEFAULT, with_defaults
 from rangelog_pd.driver import Driver
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -17,9 +17,11 @@ _AGE_JITTER_MS = 360_000
 
 
 async def create_stream(driver: Driver, request: pb.CreateStreamRequest) -> pb.CreateStreamResponse:
-    """Create a stream. Raises StreamExists, InvalidArgument."""
+    """Create a stream. Raises StreamExists, InvalidArgument, PreconditionFailed (more replicas than servers)."""
     check_name("stream", request.name)
     with_defaults(request.config)
+    if not driver.is_repeat("create_stream", request.request_id):
+        await check_replicas(driver, request.config.replicas)
     if not request.config.HasField("tiered"):
         request.config.tiered = bool(driver.tier_url())
     if not request.config.HasField("range_age_ms_max"):
@@ -47,9 +49,11 @@ async def list_streams(driver: Driver, request: pb.ListStreamsRequest) -> pb.Lis
 
 
 async def update_stream(driver: Driver, request: pb.UpdateStreamRequest) -> pb.UpdateStreamResponse:
-    """Change a stream's configuration. Raises StreamNotFound, InvalidArgument."""
+    """Change a stream's configuration. Raises StreamNotFound, InvalidArgument, PreconditionFailed."""
     if len(request.fields) > 100:
         raise InvalidArgument("too many fields")
+    if "replicas" in request.fields and not driver.is_repeat("update_stream", request.request_id):
+        await check_replicas(driver, request.config.replicas)
     return await driver.propose_request(pb.UpdateStreamResponse, request.request_id, update_stream=request)
 
 
@@ -64,6 +68,24 @@ async def delete_stream(driver: Driver, request: pb.DeleteStreamRequest) -> pb.D
 async def trim_stream(driver: Driver, request: pb.TrimStreamRequest) -> pb.TrimStreamResponse:
     """Raise a stream's trim offset. Raises StreamNotFound, OffsetOutOfRange."""
     return await driver.propose_request(pb.TrimStreamResponse, request.request_id, trim_stream=request)
+
+
+async def check_replicas(driver: Driver, replicas: int) -> None:
+    """Raise PreconditionFailed for more replicas than there are range servers; before the first has come, nothing is known.
+
+    The default is accepted: with fewer servers, ranges have fewer copies, which the cluster's health shows.
+    """
+    if replicas <= REPLICAS_DEFAULT:
+        return
+    await driver.barrier()
+    with driver.state() as state:
+        count = len(state.servers)
+    if 0 < count < replicas:
+        servers = "1 range server is" if count == 1 else f"{count} range servers are"
+        raise PreconditionFailed(
+            f"{replicas} replicas need {replicas} range servers, and {servers} registered: start more of them, or take "
+            f"at most {max(count, REPLICAS_DEFAULT)} replicas"
+        )
 
 
 def range_age_ms(name: str) -> int:

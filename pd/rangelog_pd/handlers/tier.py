@@ -26,14 +26,15 @@ async def describe_tier(driver: Driver, request: pb.DescribeTierRequest) -> pb.D
         prepared = [state.objects[object_id] for object_id in state.range_objects.prepared]
         return pb.DescribeTierResponse(
             tier_url=url,
-            checks=_checks(driver, state) if url else [],
+            checks=tier_checks(driver, state) if url else [],
             prepared_count=len(prepared),
             expired_count=sum(each.prepare_deadline_ms < time_ms for each in prepared),
             deleted_count=len(state.range_objects.tombstones),
         )
 
 
-def _checks(driver: Driver, state: State) -> list[pb.TierCheck]:
+def tier_checks(driver: Driver, state: State) -> list[pb.TierCheck]:
+    """Return what the leader and the living range servers found when they checked the tier."""
     found = [pb.TierCheck(name=driver.settings.name, placement_driver=True, error=driver.tier_watch.error)]
     now_ms = driver.now_ms()
     for name in sorted(state.servers):

@@ -14,7 +14,7 @@ from rangelog_core.ids import check_name
 from rangelog_core.key_ranges import KEY_BYTES
 from rangelog_core.limits import SHARD_PAGE_SIZE_MAX, TAGS_MAX, TOPIC_PAGE_SIZE_MAX
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers.streams import RANGE_AGE_MS_DEFAULT
+from rangelog_pd.handlers.streams import RANGE_AGE_MS_DEFAULT, check_replicas
 from rangelog_pd.state.topic_config import FIELDS, check_tags, with_topic_defaults
 from rangelog_pd.state.topic_tables import ShardMap, full_name
 from rangelog_proto.v1 import topic_pb2 as pb
@@ -47,11 +47,14 @@ async def list_namespaces(driver: Driver, request: pb.ListNamespacesRequest) -> 
 
 
 async def create_topic(driver: Driver, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
-    """Create a topic. Raises NamespaceNotFound, TopicExists, KeyRangeGap, KeyRangeOverlap, InvalidArgument."""
+    """Create a topic. Raises NamespaceNotFound, TopicExists, KeyRangeGap, KeyRangeOverlap, InvalidArgument,
+    PreconditionFailed (more replicas than servers)."""
     check_name("topic", request.name)
     check_tags(request.tags)
     with_topic_defaults(request.config)
     stream = request.config.stream
+    if not driver.is_repeat("create_topic", request.request_id):
+        await check_replicas(driver, stream.replicas)
     if not stream.HasField("tiered"):
         stream.tiered = bool(driver.tier_url()) and request.config.kind != pb.TOPIC_KIND_TABLE
     if not stream.HasField("range_age_ms_max"):

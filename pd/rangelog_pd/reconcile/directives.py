@@ -74,6 +74,8 @@ class Planner:
         wanted: dict[str, list[pd_pb2.Directive]] = {kind: [] for kind in _BOUNDS}
         for key in view.attention.take():
             directive, done = self._look_at(key, view, server)
+            if directive is not None and self.view.is_put_off(directive, server, self.now_ms):
+                directive = None
             kind = directive.WhichOneof("action") if directive is not None else None
             told = False
             if directive is not None and kind is not None and len(wanted[kind]) < _BOUNDS[kind]:

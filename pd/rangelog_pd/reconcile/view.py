@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from rangelog_core.errors import Overloaded
 from rangelog_pd.placement import Candidate, ServerHealth
 from rangelog_pd.reconcile.attention import Attention
 from rangelog_pd.reconcile.complaints import Complaints
@@ -26,6 +27,7 @@ from rangelog_proto.v1 import common_pb2, pd_pb2
 SEQUENCES_PER_BOOT = 1 << 32
 """A server numbers its heartbeats from its count of starts times this: a later process's are always higher."""
 TIER_ERROR_LENGTH_MAX = 500
+PUT_OFF_MAX = 10_000
 _DROP_TASK = re.compile(r"drop-(\d{1,20})/(\d{1,20})@", re.ASCII)
 HEALTH = {
     ServerHealth.ALIVE: common_pb2.SERVER_HEALTH_ALIVE,
@@ -43,6 +45,11 @@ def drop_task_key(task_id: str) -> RangeKey | None:
     """Return the replica that the directive of this name drops, or None."""
     match = _DROP_TASK.match(task_id)
     return (int(match[1]), int(match[2])) if match else None
+
+
+def put_off_name(kind: str, stream_id: int, range_index: int, server: str) -> str:
+    """Return the name under which a cancelled upload of a range, or a copy of it to a server, is put off."""
+    return f"{kind} {stream_id}/{range_index}" + (f" {server}" if kind == "copy-replica" else "")
 
 
 @dataclass(slots=True)
@@ -80,6 +87,7 @@ class ClusterView:
     leader_since_ms: float = 0.0
     servers: dict[str, ServerView] = field(default_factory=dict)
     strays: dict[RangeKey, dict[str, None]] = field(default_factory=dict)  # servers that report a range of others
+    put_off: dict[str, float] = field(default_factory=dict)  # cancelled tasks, by `put_off_name`, until when
     heard: dict[str, None] = field(default_factory=dict)  # servers whose reports upkeep has not seen yet
     log_ends_marked_ms: float = -math.inf
     complaints: Complaints = field(default_factory=Complaints)
@@ -96,6 +104,7 @@ class ClusterView:
         self.log_ends_marked_ms = -math.inf
         self.servers.clear()
         self.strays.clear()
+        self.put_off.clear()
         self.heard.clear()
         self.complaints.clear()
         self.upkeep.forget()
@@ -213,6 +222,21 @@ class ClusterView:
             if self.health(state, name, incarnation, now_ms) is not ServerHealth.DEAD:
                 found.append(common_pb2.Replica(server=name, incarnation=incarnation))
         return found
+
+    def put_off_until(self, name: str, until_ms: float, now_ms: float) -> None:
+        """Have no directive sent for a task until then. Raises Overloaded when too many are put off."""
+        self.put_off = {each: end_ms for each, end_ms in self.put_off.items() if end_ms > now_ms}
+        if len(self.put_off) >= PUT_OFF_MAX:
+            raise Overloaded(f"{PUT_OFF_MAX} cancelled tasks are put off already, which is the limit")
+        self.put_off[name] = until_ms
+
+    def is_put_off(self, directive: pd_pb2.Directive, server: str, now_ms: float) -> bool:
+        """Whether somebody cancelled this task a while ago."""
+        if not self.put_off:
+            return False
+        kind = (directive.WhichOneof("action") or "").replace("_", "-")
+        name = put_off_name(kind, directive.stream_id, directive.range_index, server)
+        return self.put_off.get(name, 0.0) > now_ms
 
     def candidates(self, state: State, now_ms: float) -> list[Candidate]:
         """Return every registered server, for placement."""

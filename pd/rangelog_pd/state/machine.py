@@ -153,6 +153,10 @@ class Machine:
             return _failed(InternalError(f"{action} failed: {type(error).__name__}")), True
         return _succeeded(response), True
 
+    def has_result(self, action: str, request_id: str) -> bool:
+        """Whether a request was carried out before, so that a repeat gets its result."""
+        return _key(action, request_id) in self._results
+
     def freeze(self) -> Frozen:
         """Return the current state, to be encoded later."""
         return freeze(self.state, self._results)

@@ -56,6 +56,8 @@ class State:
         self.due = DueTimes(self)
         self.short: dict[RangeKey, None] = {}
         """Sealed ranges with fewer replicas than their stream wants, and not in the tier."""
+        self.open_short: dict[RangeKey, None] = {}
+        """Open ranges with fewer replicas than their stream wants."""
         self.bounded: dict[int, None] = {}
         """Streams with a bound on their bytes."""
         self.retained: dict[int, None] = {}
@@ -255,6 +257,7 @@ class State:
             if before is not None:
                 self.undated_ranges.pop((before.stream_id, before.index), None)
                 self.short.pop((before.stream_id, before.index), None)
+                self.open_short.pop((before.stream_id, before.index), None)
             return
         self._note_short(after)
         tiered = after.tiered_end_offset > after.start_offset
@@ -265,17 +268,16 @@ class State:
 
     def _note_short(self, of: common_pb2.Range) -> None:
         stream = self.streams.find(of.stream_id)
-        is_short = (
-            of.state == common_pb2.RANGE_STATE_SEALED
-            and of.tiered_end_offset != of.end_offset
-            and not of.lost
-            and stream is not None
-            and 0 < len(of.replicas) < stream.config.replicas
-        )
-        if is_short:
-            self.short[of.stream_id, of.index] = None
-        else:
-            self.short.pop((of.stream_id, of.index), None)
+        lacks = stream is not None and 0 < len(of.replicas) < stream.config.replicas and not of.lost
+        is_open = of.state != common_pb2.RANGE_STATE_SEALED
+        for index, concerns in (
+            (self.short, lacks and not is_open and of.tiered_end_offset != of.end_offset),
+            (self.open_short, lacks and is_open),
+        ):
+            if concerns:
+                index[of.stream_id, of.index] = None
+            else:
+                index.pop((of.stream_id, of.index), None)
 
     def _object_changed(self, before: common_pb2.Object | None, after: common_pb2.Object | None) -> None:
         if after is not None and after.state == common_pb2.OBJECT_STATE_DELETED and not after.deleted_ms:
@@ -377,6 +379,7 @@ class State:
             self.due.trims,
             self.due.open_ages,
             self.short,
+            self.open_short,
             self.bounded,
             self.retained,
             self.undated,

@@ -7,7 +7,11 @@ from rangelog_core.ids import check_name, is_internal_name, topic_of_stream_name
 from rangelog_core.stream_defaults import set_field, with_defaults
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
+from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
+
+WRITER_LENGTH_MAX = 200
+"""Of a writer's name, which is for people: more of it is cut."""
 
 _FIELDS = tuple(field.name for field in common_pb2.StreamConfig.DESCRIPTOR.fields)
 
@@ -130,5 +134,7 @@ def open_writer(state: State, request: pd_pb2.OpenWriterRequest, now_ms: int) ->
         )
     stream.epoch += 1
     stream.version += 1
+    if state.cluster_version >= LEVEL_OPERATIONS:
+        stream.writer = request.writer[:WRITER_LENGTH_MAX]
     state.put_stream(stream)
     return pd_pb2.OpenWriterResponse(stream=stream, last_range=state.last_range(stream.stream_id))

@@ -134,7 +134,7 @@ class StreamConfig(_message.Message):
     def __init__(self, replicas: _Optional[int] = ..., acks: _Optional[int] = ..., range_size_bytes_max: _Optional[int] = ..., range_age_ms_max: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., hot_retention_ms: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., compression: _Optional[_Union[Compression, str]] = ..., tiered: bool = ..., zones_min: _Optional[int] = ..., server_labels: _Optional[_Iterable[str]] = ..., cursor_retention: _Optional[_Union[CursorRetention, str]] = ..., cursor_expiry_ms: _Optional[int] = ...) -> None: ...
 
 class Stream(_message.Message):
-    __slots__ = ("stream_id", "name", "config", "epoch", "trim_offset", "next_offset", "range_count", "created_ms", "version", "sealed_for_good", "repack_count")
+    __slots__ = ("stream_id", "name", "config", "epoch", "trim_offset", "next_offset", "range_count", "created_ms", "version", "sealed_for_good", "repack_count", "writer")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
@@ -146,6 +146,7 @@ class Stream(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SEALED_FOR_GOOD_FIELD_NUMBER: _ClassVar[int]
     REPACK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     name: str
     config: StreamConfig
@@ -157,7 +158,8 @@ class Stream(_message.Message):
     version: int
     sealed_for_good: bool
     repack_count: int
-    def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., config: _Optional[_Union[StreamConfig, _Mapping]] = ..., epoch: _Optional[int] = ..., trim_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., range_count: _Optional[int] = ..., created_ms: _Optional[int] = ..., version: _Optional[int] = ..., sealed_for_good: bool = ..., repack_count: _Optional[int] = ...) -> None: ...
+    writer: str
+    def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., config: _Optional[_Union[StreamConfig, _Mapping]] = ..., epoch: _Optional[int] = ..., trim_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., range_count: _Optional[int] = ..., created_ms: _Optional[int] = ..., version: _Optional[int] = ..., sealed_for_good: bool = ..., repack_count: _Optional[int] = ..., writer: _Optional[str] = ...) -> None: ...
 
 class FormatVersions(_message.Message):
     __slots__ = ("format", "lowest", "highest")

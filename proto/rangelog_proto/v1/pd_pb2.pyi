@@ -728,7 +728,7 @@ class PdMember(_message.Message):
     def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., leader: bool = ..., reachable: bool = ..., term: _Optional[int] = ..., applied_index: _Optional[int] = ..., feature_level: _Optional[int] = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "members", "cluster_version", "stream_count", "range_count", "open_range_count", "object_count", "servers", "tier_url", "has_majority", "failing_task_count")
+    __slots__ = ("cluster_id", "members", "cluster_version", "stream_count", "range_count", "open_range_count", "object_count", "servers", "tier_url", "has_majority", "failing_task_count", "health", "reasons", "under_replicated_range_count", "blocked_repair_count", "lost_range_count", "under_replicated_since_ms")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -740,6 +740,12 @@ class DescribeClusterResponse(_message.Message):
     TIER_URL_FIELD_NUMBER: _ClassVar[int]
     HAS_MAJORITY_FIELD_NUMBER: _ClassVar[int]
     FAILING_TASK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    UNDER_REPLICATED_RANGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_REPAIR_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LOST_RANGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UNDER_REPLICATED_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     members: _containers.RepeatedCompositeFieldContainer[PdMember]
     cluster_version: int
@@ -751,10 +757,16 @@ class DescribeClusterResponse(_message.Message):
     tier_url: str
     has_majority: bool
     failing_task_count: int
-    def __init__(self, cluster_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[PdMember, _Mapping]]] = ..., cluster_version: _Optional[int] = ..., stream_count: _Optional[int] = ..., range_count: _Optional[int] = ..., open_range_count: _Optional[int] = ..., object_count: _Optional[int] = ..., servers: _Optional[_Iterable[_Union[_common_pb2.Server, _Mapping]]] = ..., tier_url: _Optional[str] = ..., has_majority: bool = ..., failing_task_count: _Optional[int] = ...) -> None: ...
+    health: str
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    under_replicated_range_count: int
+    blocked_repair_count: int
+    lost_range_count: int
+    under_replicated_since_ms: int
+    def __init__(self, cluster_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[PdMember, _Mapping]]] = ..., cluster_version: _Optional[int] = ..., stream_count: _Optional[int] = ..., range_count: _Optional[int] = ..., open_range_count: _Optional[int] = ..., object_count: _Optional[int] = ..., servers: _Optional[_Iterable[_Union[_common_pb2.Server, _Mapping]]] = ..., tier_url: _Optional[str] = ..., has_majority: bool = ..., failing_task_count: _Optional[int] = ..., health: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., under_replicated_range_count: _Optional[int] = ..., blocked_repair_count: _Optional[int] = ..., lost_range_count: _Optional[int] = ..., under_replicated_since_ms: _Optional[int] = ...) -> None: ...
 
 class Task(_message.Message):
-    __slots__ = ("task_id", "kind", "stream_id", "stream_name", "range_index", "server", "since_ms", "attempts", "last_error", "age_ms", "topic_id", "topic_name", "topic_state", "shards_left", "detail")
+    __slots__ = ("task_id", "kind", "stream_id", "stream_name", "range_index", "server", "since_ms", "attempts", "last_error", "age_ms", "topic_id", "topic_name", "topic_state", "shards_left", "detail", "done", "done_ms", "result", "can_be_cancelled")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
@@ -770,6 +782,10 @@ class Task(_message.Message):
     TOPIC_STATE_FIELD_NUMBER: _ClassVar[int]
     SHARDS_LEFT_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    DONE_MS_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    CAN_BE_CANCELLED_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     kind: str
     stream_id: int
@@ -785,7 +801,11 @@ class Task(_message.Message):
     topic_state: _topic_pb2.TopicState
     shards_left: int
     detail: str
-    def __init__(self, task_id: _Optional[str] = ..., kind: _Optional[str] = ..., stream_id: _Optional[int] = ..., stream_name: _Optional[str] = ..., range_index: _Optional[int] = ..., server: _Optional[str] = ..., since_ms: _Optional[int] = ..., attempts: _Optional[int] = ..., last_error: _Optional[str] = ..., age_ms: _Optional[int] = ..., topic_id: _Optional[int] = ..., topic_name: _Optional[str] = ..., topic_state: _Optional[_Union[_topic_pb2.TopicState, str]] = ..., shards_left: _Optional[int] = ..., detail: _Optional[str] = ...) -> None: ...
+    done: bool
+    done_ms: int
+    result: str
+    can_be_cancelled: bool
+    def __init__(self, task_id: _Optional[str] = ..., kind: _Optional[str] = ..., stream_id: _Optional[int] = ..., stream_name: _Optional[str] = ..., range_index: _Optional[int] = ..., server: _Optional[str] = ..., since_ms: _Optional[int] = ..., attempts: _Optional[int] = ..., last_error: _Optional[str] = ..., age_ms: _Optional[int] = ..., topic_id: _Optional[int] = ..., topic_name: _Optional[str] = ..., topic_state: _Optional[_Union[_topic_pb2.TopicState, str]] = ..., shards_left: _Optional[int] = ..., detail: _Optional[str] = ..., done: bool = ..., done_ms: _Optional[int] = ..., result: _Optional[str] = ..., can_be_cancelled: bool = ...) -> None: ...
 
 class ListTasksRequest(_message.Message):
     __slots__ = ("failing_only",)

@@ -44,6 +44,16 @@ class RangeServerStub(object):
                 request_serializer=rangelog__proto_dot_v1_dot_range__server__pb2.ListReplicasRequest.SerializeToString,
                 response_deserializer=rangelog__proto_dot_v1_dot_range__server__pb2.ListReplicasResponse.FromString,
                 _registered_method=True)
+        self.LocateBatch = channel.unary_unary(
+                '/rangelog.v1.RangeServer/LocateBatch',
+                request_serializer=rangelog__proto_dot_v1_dot_range__server__pb2.LocateBatchRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_range__server__pb2.LocateBatchResponse.FromString,
+                _registered_method=True)
+        self.ListBatches = channel.unary_unary(
+                '/rangelog.v1.RangeServer/ListBatches',
+                request_serializer=rangelog__proto_dot_v1_dot_range__server__pb2.ListBatchesRequest.SerializeToString,
+                response_deserializer=rangelog__proto_dot_v1_dot_range__server__pb2.ListBatchesResponse.FromString,
+                _registered_method=True)
 
 
 class RangeServerServicer(object):
@@ -61,6 +71,18 @@ class RangeServerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LocateBatch(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBatches(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RangeServerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -73,6 +95,16 @@ def add_RangeServerServicer_to_server(servicer, server):
                     servicer.ListReplicas,
                     request_deserializer=rangelog__proto_dot_v1_dot_range__server__pb2.ListReplicasRequest.FromString,
                     response_serializer=rangelog__proto_dot_v1_dot_range__server__pb2.ListReplicasResponse.SerializeToString,
+            ),
+            'LocateBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.LocateBatch,
+                    request_deserializer=rangelog__proto_dot_v1_dot_range__server__pb2.LocateBatchRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_range__server__pb2.LocateBatchResponse.SerializeToString,
+            ),
+            'ListBatches': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBatches,
+                    request_deserializer=rangelog__proto_dot_v1_dot_range__server__pb2.ListBatchesRequest.FromString,
+                    response_serializer=rangelog__proto_dot_v1_dot_range__server__pb2.ListBatchesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -129,6 +161,60 @@ class RangeServer(object):
             '/rangelog.v1.RangeServer/ListReplicas',
             rangelog__proto_dot_v1_dot_range__server__pb2.ListReplicasRequest.SerializeToString,
             rangelog__proto_dot_v1_dot_range__server__pb2.ListReplicasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LocateBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rangelog.v1.RangeServer/LocateBatch',
+            rangelog__proto_dot_v1_dot_range__server__pb2.LocateBatchRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_range__server__pb2.LocateBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBatches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rangelog.v1.RangeServer/ListBatches',
+            rangelog__proto_dot_v1_dot_range__server__pb2.ListBatchesRequest.SerializeToString,
+            rangelog__proto_dot_v1_dot_range__server__pb2.ListBatchesResponse.FromString,
             options,
             channel_credentials,
             insecure,

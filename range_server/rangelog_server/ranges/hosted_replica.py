@@ -20,6 +20,10 @@ _POSITION_BITS = 32
 class Writing(Protocol):
     """The writer of a range."""
 
+    client: str
+    """The name that it gave, for people."""
+    closed: bool
+
     def ask_confirm(self, hosted: HostedReplica) -> None:
         """Request the confirm offset from the writer."""
 
@@ -150,6 +154,12 @@ class HostedReplica:
             waiters, self.waiters = self.waiters, {}
             for call in waiters:
                 call()
+
+    def connected_writer(self) -> Writing | None:
+        """Return the latest appender, if it is still connected and may append."""
+        writing = self.writing()
+        may_append = self.core.sealed_end_offset is None and not self.core.fenced
+        return writing if writing is not None and may_append and not writing.closed else None
 
     def ask_confirm(self) -> None:
         """Request the confirm offset for a waiting reader, if the writer is connected to this server."""

@@ -53,7 +53,7 @@ from rangelog_proto.v1 import common_pb2, pd_pb2
 )
 def test_each_error_is_one_line_with_its_exit_code(pd: Any, pdctl: Any, error: Exception, exit_code: int) -> None:
     """Every error has its code, one line that says what, nothing on stdout and no stack trace."""
-    pd.answers["describe_stream"] = error
+    pd.answers["inspect_ranges"] = error
     said = pdctl.fails(exit_code, "stream", "show", "x")
     assert "\x1b" not in said and len(said) > 3
 
@@ -265,7 +265,8 @@ def test_the_nouns_and_verbs() -> None:
         server remove, server check-impact, stream create, stream list, stream show, stream update, stream trim, stream delete,
         stream append, stream read, stream tail, range list, range show, range explain, range seal,
         cursor set, cursor get, cursor list, cursor delete, object list, object show, object manifest,
-            object streams, task list,
+        object streams, object scrub, task list, task show, task cancel, task wait, cluster set-tier, repair list,
+        repair status, repair accept-loss, doctor s3, doctor cluster, locate, verify,
         namespace create, namespace list, namespace delete, topic create, topic list,
         topic show, topic update, topic tag, topic seal, topic delete, topic cut, topic truncate, topic cancel-scale,
         topic produce, topic consume, group list, group show, group lag, group reset, group delete, group unsubscribe,

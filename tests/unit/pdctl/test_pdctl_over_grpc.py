@@ -30,7 +30,7 @@ def test_stream_life(run: PdctlOverGrpc) -> None:
     """A stream is created, listed, shown, changed and deleted; the JSON keys are the documented ones."""
     created = run.json("stream", "create", "flights", "--retention", "7d", "--range-size", "64MiB", "--acks", "2")
     assert set(created) == {
-        "name", "stream_id", "epoch", "trim_offset", "sealed_end_offset", "range_count", "created_ms", "config",
+        "name", "stream_id", "epoch", "writer", "trim_offset", "sealed_end_offset", "range_count", "created_ms", "config",
     }  # fmt: skip
     assert created["config"] == {
         "replicas": 3,
@@ -48,7 +48,12 @@ def test_stream_life(run: PdctlOverGrpc) -> None:
         "zones_min": 0,
         "server_labels": [],
     }
-    assert run.json("stream", "show", "flights") == created
+    shown = run.json("stream", "show", "flights")
+    assert shown | created == shown and (shown["end_offset"], shown["record_count"], shown["health"]) == (
+        0,
+        0,
+        "healthy",
+    )
     assert run.json("stream", "list") == [created]
     changed = run.json("stream", "update", "flights", "--hot-retention", "never", "--not-tiered", "--retention", "0s")
     assert changed["config"] == created["config"] | {"hot_retention_ms": -1, "tiered": False, "retention_ms": 0}

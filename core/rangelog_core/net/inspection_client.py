@@ -1,0 +1,120 @@
+"""Calls by which operators read a cluster: of the placement driver, over the connections of a PdClient; of range servers.
+
+Example: `await InspectionClient(pd).inspect_ranges(InspectRangesRequest(name="flights"), timeout_s=5)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import grpc
+
+from rangelog_core.errors import RangelogError
+from rangelog_core.net.addresses import split_address
+from rangelog_core.net.fork_guard import never_free_in_children, note_call
+from rangelog_core.net.grpc_errors import from_rpc_error
+from rangelog_core.net.grpc_options import CHANNEL_OPTIONS, TlsConfig
+from rangelog_core.net.pd_client import PdClient
+from rangelog_proto.v1 import inspection_pb2 as pb
+from rangelog_proto.v1 import pd_pb2, range_server_pb2
+from rangelog_proto.v1.inspection_pb2_grpc import InspectionStub
+from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
+from rangelog_proto.v1.range_server_pb2_grpc import RangeServerStub
+
+_T = TypeVar("_T")
+
+
+class InspectionClient:
+    """The calls of the placement driver's service for inspection. Close the PdClient, not this."""
+
+    def __init__(self, pd: PdClient) -> None:
+        self._pd = pd
+
+    async def inspect_ranges(self, request: pb.InspectRangesRequest, *, timeout_s: float) -> pb.InspectRangesResponse:
+        """Describe a page of a stream's ranges and their copies."""
+        return await self._pd.call_service(InspectionStub, lambda stub: stub.InspectRanges, request, timeout_s)
+
+    async def locate_offset(self, request: pb.LocateOffsetRequest, *, timeout_s: float) -> pb.LocateOffsetResponse:
+        """Find the range and the object of an offset."""
+        return await self._pd.call_service(InspectionStub, lambda stub: stub.LocateOffset, request, timeout_s)
+
+    async def find_tasks(self, request: pb.FindTasksRequest, *, timeout_s: float) -> pb.FindTasksResponse:
+        """Find tasks, those among them that ended a while ago."""
+        return await self._pd.call_service(InspectionStub, lambda stub: stub.FindTasks, request, timeout_s)
+
+    async def cancel_task(self, request: pb.CancelTaskRequest, *, timeout_s: float) -> pb.CancelTaskResponse:
+        """Cancel a task."""
+        return await self._pd.call_service(InspectionStub, lambda stub: stub.CancelTask, request, timeout_s)
+
+
+class PeerClient:
+    """Calls to one process by its address: a range server's control plane, or one placement driver. Use it with `async with`.
+
+    Each call is tried once. Raises the error that the peer answered, Unavailable, RequestTimeout.
+    """
+
+    def __init__(self, address: str, peer: str, *, token: str | None = None, tls: TlsConfig | None = None) -> None:
+        """`peer`: what messages call it. Raises InvalidArgument for an address that is none."""
+        split_address(address)
+        self._peer = peer
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        if tls is not None:
+            self._channel = grpc.aio.secure_channel(address, tls.channel_credentials(), options=CHANNEL_OPTIONS)
+        else:
+            self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        never_free_in_children(self._channel)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._channel.close()
+
+    async def get_status(self, *, timeout_s: float) -> range_server_pb2.GetStatusResponse:
+        """Describe a range server."""
+        return await self._call(self._server().GetStatus, range_server_pb2.GetStatusRequest(), timeout_s)
+
+    async def list_replicas(
+        self, request: range_server_pb2.ListReplicasRequest, *, timeout_s: float
+    ) -> range_server_pb2.ListReplicasResponse:
+        """List replicas of a range server by page."""
+        return await self._call(self._server().ListReplicas, request, timeout_s)
+
+    async def locate_batch(
+        self, request: range_server_pb2.LocateBatchRequest, *, timeout_s: float
+    ) -> range_server_pb2.LocateBatchResponse:
+        """Find the batch of an offset in a range server's replica."""
+        return await self._call(self._server().LocateBatch, request, timeout_s)
+
+    async def list_batches(
+        self, request: range_server_pb2.ListBatchesRequest, *, timeout_s: float
+    ) -> range_server_pb2.ListBatchesResponse:
+        """List the checksums of a replica's batches by page."""
+        return await self._call(self._server().ListBatches, request, timeout_s)
+
+    async def inspect_member(self, *, timeout_s: float) -> pb.InspectMemberResponse:
+        """Describe a placement driver."""
+        stub = InspectionStub(self._channel)  # type: ignore[no-untyped-call]
+        return await self._call(stub.InspectMember, pb.InspectMemberRequest(), timeout_s)
+
+    async def describe_cluster(self, *, timeout_s: float) -> pd_pb2.DescribeClusterResponse:
+        """Describe the cluster, as this placement driver sees it."""
+        stub = PlacementDriverStub(self._channel)  # type: ignore[no-untyped-call]
+        return await self._call(stub.DescribeCluster, pd_pb2.DescribeClusterRequest(), timeout_s)
+
+    def _server(self) -> Any:
+        return RangeServerStub(self._channel)  # type: ignore[no-untyped-call]
+
+    async def _call(self, method: Callable[..., Awaitable[_T]], request: object, timeout_s: float) -> _T:
+        note_call()
+        try:
+            return await method(request, timeout=timeout_s, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise self._error(error) from error
+
+    def _error(self, error: grpc.RpcError) -> RangelogError:
+        return from_rpc_error(error, self._peer)
