@@ -23,6 +23,7 @@ from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.broker_view import BrokersView
 from rangelog_pd.reconcile.commands import commands
 from rangelog_pd.reconcile.owner_commands import assign_command, owner_commands
+from rangelog_pd.reconcile.snapshot_schedule import SnapshotSchedule
 from rangelog_pd.reconcile.task_board import TaskBoard
 from rangelog_pd.reconcile.topic_upkeep import TopicUpkeep
 from rangelog_pd.reconcile.view import ClusterView
@@ -30,10 +31,11 @@ from rangelog_pd.reconcile.watches import Watches
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state import tier_stores
 from rangelog_pd.state.machine import Machine, response_of
+from rangelog_pd.state.restore import being_restored
 from rangelog_pd.state.store import State
 from rangelog_pd.state.versions import check_enabled, level_of, needed_level
 from rangelog_pd.tier_check import TierTrials, leader_watch
-from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from rangelog_proto.v1 import common_pb2, pd_state_pb2, restore_pb2
 
 PROPOSE_TIMEOUT_S = 2.5
 BARRIER_TIMEOUT_S = 2.0
@@ -66,6 +68,7 @@ class Driver:
         self.topics = TopicUpkeep(settings.scaling_minute_ms, settings.scale_timeout_ms, settings.retention_interval_ms)
         self.tier_watch = leader_watch(self.tier_url, consensus.is_leader)
         self.tier_trials = TierTrials()
+        self.tier_snapshots = SnapshotSchedule(settings.tier_snapshot_interval_ms, settings.tier_snapshot_soon_ms)
         self._clock = ClusterTime()
         self._clock_is_off = False
         self._leading_term: int | None = None
@@ -126,6 +129,18 @@ class Driver:
         """Return the applied state under the lock; the caller must not await inside."""
         with self.consensus.lock:
             yield self._machine.state
+
+    @property
+    def machine(self) -> Machine:
+        """The state machine. What changes in it is read under the lock."""
+        return self._machine
+
+    def check_restored(self, before: restore_pb2.RestoreMark | None = None) -> restore_pb2.RestoreMark:
+        """Return the mark of restores. Raises Unavailable during one, or when it is another one than before."""
+        mark = self._machine.state.restore  # one reference, and its message never changes: no lock is needed
+        if mark.phase == restore_pb2.RESTORE_PHASE_RUNNING or (before is not None and mark != before):
+            raise being_restored(mark)
+        return mark
 
     def fill_in(self, target: common_pb2.Range) -> None:
         """Set each replica's address and health."""
@@ -212,6 +227,7 @@ class Driver:
             self._clock.begin(self.now_ms(), self.wall_ms(), self._machine.state.time_ms)
             self._judge_time()
             self.tasks.clear()
+            self.tier_snapshots.start_leading(self.now_ms())
             self.watches.clear(self.wall_ms() << _SESSION_BITS)
             self.tier_watch.doubt()
             _log.info("%s leads", self.settings.name)
@@ -232,6 +248,7 @@ class Driver:
                 named = bool(state.cluster_id)
                 has_tier = bool(tier_stores.tier_url(state, self.settings.tier_url))
                 wanted = commands(state, self.view, self.now_ms(), time_ms, has_tier=has_tier)
+                restoring = state.restore.phase == restore_pb2.RESTORE_PHASE_RUNNING
                 self.view.upkeep.repairs.note_time(self.wall_ms())
                 wanted += owner_commands(state.owners, self.brokers, self.now_ms())
                 wanted += self.topics.commands(state, self.view.upkeep.sizes.get, self.now_ms(), time_ms)
@@ -242,7 +259,7 @@ class Driver:
                 await self._propose_own(
                     pd_state_pb2.Command(name_cluster=pd_state_pb2.NameCluster(cluster_id=uuid.uuid4().hex))
                 )
-            for command in wanted:
+            for command in () if restoring else wanted:
                 await self._propose_own(command)
             self._tell_watchers()
             self.tasks.expire(self.wall_ms())

@@ -8,6 +8,7 @@ from rangelog_pd.handlers.servers import describe_servers
 from rangelog_pd.reconcile.topic_tasks import topic_tasks
 from rangelog_pd.state.tier_stores import tier_url
 from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_proto.v1 import restore_pb2
 
 
 async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:
@@ -33,6 +34,7 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
         if member.name in driver.settings.members
     ]
     with driver.state() as state:
+        url = tier_url(state, driver.settings.tier_url)
         return pb.DescribeClusterResponse(
             cluster_id=state.cluster_id,
             cluster_version=state.cluster_version,
@@ -42,11 +44,28 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
             open_range_count=state.hosted.open_count,
             object_count=state.range_objects.committed_count,
             servers=describe_servers(driver, state),
-            tier_url=tier_url(state, driver.settings.tier_url),
+            tier_url=url,
             has_majority=status.has_majority,
             failing_task_count=len(driver.tasks.listing(driver.wall_ms(), failing_only=True))
             + driver.view.upkeep.held.untiered_count(),
+            tier_snapshot=_tier_snapshot(driver, has_tier=bool(url)) if driver.consensus.is_leader() else None,
+            restore=state.restore if state.restore.phase else None,
         )
+
+
+def _tier_snapshot(driver: Driver, *, has_tier: bool) -> restore_pb2.TierSnapshotStatus:
+    """Return what this leader wrote last to the tier."""
+    schedule = driver.tier_snapshots
+    written_ms = schedule.written_ms
+    return restore_pb2.TierSnapshotStatus(
+        enabled=bool(has_tier and schedule.interval_ms),
+        snapshot_id=str(schedule.written_index) if written_ms else "",
+        written_ms=written_ms,
+        age_ms=max(0, driver.time_ms() - written_ms) if written_ms else 0,
+        size_bytes=schedule.size_bytes,
+        last_error=schedule.last_error,
+        current=bool(written_ms) and driver.machine.applied.changing <= schedule.written_index,
+    )
 
 
 async def list_tasks(driver: Driver, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
