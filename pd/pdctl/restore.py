@@ -16,8 +16,8 @@ from pdctl.units import show_age, show_bytes, show_count
 from rangelog_core.errors import ConfigInvalid, PreconditionFailed, UnsupportedVersion
 
 if TYPE_CHECKING:
-    from rangelog.tier.restore.plan import Plan
-    from rangelog.tier.restore.reading import Reading
+    from rangelog.tier.restore.plan import RestorePlan
+    from rangelog.tier.restore.reading import BucketReading
     from rangelog_core.net.pd_client import PdClient
 
 SHOWN_MAX = 20
@@ -59,11 +59,11 @@ def restore(
       pdctl restore --from s3://my-bucket/logs --verify
       pdctl restore --from file:///var/lib/rangelog/tier --snapshot 81342 --yes -o json
     """  # \b is click's
-    from rangelog.tier.restore.plan import Options
+    from rangelog.tier.restore.plan import RestoreOptions
 
     if not dry_run:
         session.with_pd(lambda pd: _check_cluster(pd, url, session.timeout_s))
-    options = Options(trim_to_after_hole=trim_to_after_hole, skip_doubtful=skip_doubtful)
+    options = RestoreOptions(trim_to_after_hole=trim_to_after_hole, skip_doubtful=skip_doubtful)
     reading, plan = _plan(url, cluster_id, snapshot_id, options, verify=verify)
     report = _report(reading, plan)
     if output == "table":
@@ -81,7 +81,7 @@ def restore(
 
 def _plan(
     url: str, cluster_id: str | None, snapshot_id: str | None, options: Any, *, verify: bool
-) -> tuple[Reading, Plan]:
+) -> tuple[BucketReading, RestorePlan]:
     from rangelog.tier import open_object_store
     from rangelog.tier.opening import store_location
     from rangelog.tier.restore.reading import read_bucket, read_plan
@@ -126,7 +126,7 @@ async def _check_cluster(pd: PdClient, url: str, timeout_s: float) -> None:
         )
 
 
-async def _apply(pd: PdClient, reading: Reading, plan: Plan, timeout_s: float) -> Any:
+async def _apply(pd: PdClient, reading: BucketReading, plan: RestorePlan, timeout_s: float) -> Any:
     from rangelog.tier.restore.applying import apply_plan
     from rangelog_core.net.restore_client import RestoreClient
     from rangelog_proto.v1 import restore_pb2
@@ -160,7 +160,7 @@ def _rows_shown(count: int) -> Callable[[int], None]:
     return show
 
 
-def _report(reading: Reading, plan: Plan) -> dict[str, Any]:
+def _report(reading: BucketReading, plan: RestorePlan) -> dict[str, Any]:
     internal = [each for each in plan.streams if each.name.startswith("_")]
     header = reading.header
     return {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from rangelog.tier.restore.applying import requests
-from rangelog.tier.restore.known import Bucket, Described, SnapshotRows, snapshot_rows
-from rangelog.tier.restore.plan import Options, Plan
+from rangelog.tier.restore.known import DescribedObject, KnownBucket, KnownRows, snapshot_rows
+from rangelog.tier.restore.plan import RestoreOptions, RestorePlan
 from rangelog.tier.restore.planning import make_plan, needed
 from rangelog_core.manifest import ManifestObject, StreamManifest
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2, restore_pb2
@@ -28,7 +28,7 @@ class LostCluster:
         self.told: dict[str, common_pb2.Object] = {}
         """Every object that was ever uploaded, by its own words."""
         self.manifests: dict[int, StreamManifest] = {}
-        self.rows = SnapshotRows()
+        self.rows = KnownRows()
         self.deleted: dict[int, str] = {}
 
     # ---- what happens to it
@@ -173,19 +173,19 @@ class LostCluster:
 
     # ---- what a restore makes of it
 
-    def bucket(self) -> Bucket:
-        return Bucket(self.rows, dict(self.manifests), dict(self.sizes))
+    def bucket(self) -> KnownBucket:
+        return KnownBucket(self.rows, dict(self.manifests), dict(self.sizes))
 
-    def plan(self, **options: bool) -> Plan:
+    def plan(self, **options: bool) -> RestorePlan:
         bucket = self.bucket()
         described = {}
         for key in needed(bucket):
             if key in self.told:
-                described[key] = Described(self.told[key], "")
-        return make_plan(bucket, described, Options(**options))
+                described[key] = DescribedObject(self.told[key], "")
+        return make_plan(bucket, described, RestoreOptions(**options))
 
 
-def restored(plan: Plan, pd: Pd | None = None) -> Pd:
+def restored(plan: RestorePlan, pd: Pd | None = None) -> Pd:
     """An empty cluster, restored by the plan; its state is valid at the end."""
     pd = pd or Pd()
     plan_id = plan.plan_id()
@@ -196,7 +196,7 @@ def restored(plan: Plan, pd: Pd | None = None) -> Pd:
     return pd
 
 
-def begin_of(plan: Plan) -> restore_pb2.BeginRestoreRequest:
+def begin_of(plan: RestorePlan) -> restore_pb2.BeginRestoreRequest:
     """The request that begins a plan."""
     return restore_pb2.BeginRestoreRequest(
         plan_id=plan.plan_id(),

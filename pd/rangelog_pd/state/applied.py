@@ -22,7 +22,7 @@ _OF_WRITERS = frozenset(
 """They come all the time, and manifests and objects show most of what they came to."""
 
 
-class Applied:
+class AppliedEntries:
     """Indexes of entries; 0: none since this process began."""
 
     def __init__(self) -> None:

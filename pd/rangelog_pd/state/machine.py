@@ -34,7 +34,7 @@ from rangelog_pd.state import (
     tier_stores,
     topics,
 )
-from rangelog_pd.state.applied import Applied
+from rangelog_pd.state.applied import AppliedEntries
 from rangelog_pd.state.batches import BATCHES
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.snapshot import Frozen, freeze, thaw
@@ -114,7 +114,7 @@ class Machine:
         """`feature_level`: the level of this member; below FEATURE_LEVEL it behaves as the earlier program."""
         self.state = State()
         self.feature_level = feature_level
-        self.applied = Applied()
+        self.applied = AppliedEntries()
         self._results = Results()
 
     def apply(self, index: int, command: bytes) -> bytes:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from rangelog.tier.restore.plan import Plan
+from rangelog.tier.restore.plan import RestorePlan
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.limits import COMMAND_BYTES_MAX, KIB
 from rangelog_core.net.pd_client import PdClient
@@ -22,7 +22,7 @@ BYTES_PER_CALL = 40 * KIB
 """A single row may be larger: that of a cut of a very large topic."""
 
 
-def requests(plan: Plan, plan_id: str, first_row: int) -> Iterator[pb.RestoreRowsRequest]:
+def requests(plan: RestorePlan, plan_id: str, first_row: int) -> Iterator[pb.RestoreRowsRequest]:
     """Yield the rows from a number on, in requests of one command each. Raises InvalidArgument for a row that fits in none."""
     number, size = first_row, 0
     request = pb.RestoreRowsRequest(request_id=uuid.uuid4().hex, plan_id=plan_id, first_row=number)
@@ -45,7 +45,7 @@ def requests(plan: Plan, plan_id: str, first_row: int) -> Iterator[pb.RestoreRow
 
 async def apply_plan(
     pd: PdClient,
-    plan: Plan,
+    plan: RestorePlan,
     *,
     source_cluster_id: str,
     snapshot_id: str,

@@ -16,7 +16,7 @@ from rangelog_proto.v1 import common_pb2
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TieredPiece:
     """One object, as far as it is known: an unlisted one has no digest until it is read."""
 
     key: str
@@ -39,27 +39,27 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedObjects:
     """What snapshot and manifest say of one stream's objects."""
 
     trim_offset: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TieredPiece, ...]
     repack_count: int
     revision: int
     """The higher one of the two."""
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class ObjectCoverage:
     """The objects of a stream that a restore relies on."""
 
     trim_offset: int
-    chosen: tuple[Piece, ...]
-    missing: tuple[Piece, ...]
+    chosen: tuple[TieredPiece, ...]
+    missing: tuple[TieredPiece, ...]
     """They were committed, and are not in the bucket, or of another size."""
-    behind_hole: tuple[Piece, ...]
+    behind_hole: tuple[TieredPiece, ...]
     """They are whole, and lie behind the first hole."""
-    before_hole: tuple[Piece, ...] = ()
+    before_hole: tuple[TieredPiece, ...] = ()
     """They are given up for those behind the last hole."""
 
     @property
@@ -70,7 +70,7 @@ class Coverage:
 
 def listed(
     stream: common_pb2.Stream | None, objects: Iterable[common_pb2.Object], manifest: StreamManifest | None
-) -> Listed:
+) -> ListedObjects:
     """Return what snapshot and manifest say together. An unreadable key in either is left out: it is no object of the tier."""
     of_snapshot = _of_snapshot(stream, objects)
     if manifest is None:
@@ -79,7 +79,7 @@ def listed(
         return of_snapshot
     rows = {piece.key: piece for piece in of_snapshot.pieces}
     pieces = [rows.get(each.key) or _piece(each, manifest.stream_id) for each in manifest.objects]
-    return Listed(
+    return ListedObjects(
         max(of_snapshot.trim_offset, manifest.trim_offset),
         tuple(each for each in pieces if each is not None),
         max(manifest.repack_count, of_snapshot.repack_count),
@@ -87,31 +87,31 @@ def listed(
     )
 
 
-def _of_snapshot(stream: common_pb2.Stream | None, objects: Iterable[common_pb2.Object]) -> Listed:
+def _of_snapshot(stream: common_pb2.Stream | None, objects: Iterable[common_pb2.Object]) -> ListedObjects:
     if stream is None:
-        return Listed(0, (), 0, -1)
+        return ListedObjects(0, (), 0, -1)
     live = [
-        Piece(each.key, place, each.size_bytes, each.digest, each.committed_ms, each)
+        TieredPiece(each.key, place, each.size_bytes, each.digest, each.committed_ms, each)
         for each in sorted(objects, key=lambda one: one.start_offset)
         if each.state == common_pb2.OBJECT_STATE_COMMITTED and each.end_offset > stream.trim_offset
         if (place := parse_object_key(each.key)) is not None and place.stream_id == stream.stream_id
     ]
     count = sum(each.end - max(each.start, stream.trim_offset) for each in live)
     revision = 2 * stream.trim_offset + count + stream.repack_count
-    return Listed(stream.trim_offset, tuple(live), stream.repack_count, revision)
+    return ListedObjects(stream.trim_offset, tuple(live), stream.repack_count, revision)
 
 
-def _piece(each: ManifestObject, stream_id: int) -> Piece | None:
+def _piece(each: ManifestObject, stream_id: int) -> TieredPiece | None:
     place = parse_object_key(each.key)
     told = (stream_id, each.start_offset, each.end_offset)
     if place is None or (place.stream_id, place.start_offset, place.end_offset) != told:
         return None
-    return Piece(each.key, place, each.size_bytes, each.digest, each.committed_ms)
+    return TieredPiece(each.key, place, each.size_bytes, each.digest, each.committed_ms)
 
 
 def cover(
-    known: Listed, sizes: Mapping[str, int], others: Iterable[Piece], *, trim_to_after_hole: bool = False
-) -> Coverage:
+    known: ListedObjects, sizes: Mapping[str, int], others: Iterable[TieredPiece], *, trim_to_after_hole: bool = False
+) -> ObjectCoverage:
     """Choose the objects of a stream. `sizes`: of the objects in the bucket. `others`: unlisted ones that were read."""
     there = [piece for piece in known.pieces if sizes.get(piece.key) == piece.size_bytes]
     missing = tuple(piece for piece in known.pieces if sizes.get(piece.key) != piece.size_bytes)
@@ -122,13 +122,13 @@ def cover(
     if behind and trim_to_after_hole:
         last = runs[-1]
         before = tuple(piece for run in runs[:-1] for piece in run)
-        return Coverage(last[0].start, tuple(last), missing, (), before)
-    return Coverage(known.trim_offset, tuple(first), missing, behind)
+        return ObjectCoverage(last[0].start, tuple(last), missing, (), before)
+    return ObjectCoverage(known.trim_offset, tuple(first), missing, behind)
 
 
-def _runs(there: Sequence[Piece], others: Sequence[Piece], trim_offset: int) -> list[list[Piece]]:
+def _runs(there: Sequence[TieredPiece], others: Sequence[TieredPiece], trim_offset: int) -> list[list[TieredPiece]]:
     """Return the objects in runs without a hole, each as long as unlisted objects can make it."""
-    runs: list[list[Piece]] = []
+    runs: list[list[TieredPiece]] = []
     ends = {piece.end for piece in there}
     position = trim_offset
     for piece in sorted(there, key=lambda one: one.start):
@@ -146,7 +146,7 @@ def _runs(there: Sequence[Piece], others: Sequence[Piece], trim_offset: int) -> 
 
 
 def _go_on(
-    runs: list[list[Piece]], others: Sequence[Piece], position: int, until: int | None, ends: Container[int]
+    runs: list[list[TieredPiece]], others: Sequence[TieredPiece], position: int, until: int | None, ends: Container[int]
 ) -> None:
     """Lengthen the last run over a hole at `position` by unlisted objects. `until`: where the next listed one starts."""
     while until is None or position < until:
@@ -161,8 +161,8 @@ def _go_on(
 
 
 def _filling(
-    run: Sequence[Piece], others: Sequence[Piece], position: int, until: int | None, ends: Container[int]
-) -> Piece | None:
+    run: Sequence[TieredPiece], others: Sequence[TieredPiece], position: int, until: int | None, ends: Container[int]
+) -> TieredPiece | None:
     """Return the unlisted object that fills the hole furthest: it starts there, or takes the place of whole chosen ones."""
     starts = {piece.start for piece in run} | {position}
     fitting = [

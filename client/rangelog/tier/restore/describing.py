@@ -10,7 +10,7 @@ import hashlib
 
 from rangelog.tier.object_reader import ObjectReader, checksum
 from rangelog.tier.object_store import ObjectStore
-from rangelog.tier.restore.known import Described
+from rangelog.tier.restore.known import DescribedObject
 from rangelog_core.errors import Corruption
 from rangelog_core.limits import KIB, MIB
 from rangelog_core.object_keys import parse_object_key
@@ -25,7 +25,7 @@ ROW_GROUPS_MAX = 512
 """Of an object with more none is told: its readers get them from the footer."""
 
 
-def describe(store: ObjectStore, key: str, size_bytes: int, *, whole: bool) -> Described:
+def describe(store: ObjectStore, key: str, size_bytes: int, *, whole: bool) -> DescribedObject:
     """Read an object's footer, or (`whole`) all of it. Raises Corruption, ObjectNotFound, UnsupportedVersion, Unavailable."""
     place = parse_object_key(key)
     if place is None or size_bytes < _SIZE_BYTES_MIN:
@@ -64,7 +64,7 @@ def describe(store: ObjectStore, key: str, size_bytes: int, *, whole: bool) -> D
         for _ in reader.read(place.start_offset, place.end_offset):
             pass
         found.digest = digest_of(store, key, size_bytes)
-    return Described(found, told.get("rangelog.stream", ""))
+    return DescribedObject(found, told.get("rangelog.stream", ""))
 
 
 def digest_of(store: ObjectStore, key: str, size_bytes: int) -> str:

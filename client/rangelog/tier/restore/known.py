@@ -37,7 +37,7 @@ _OF_NO_USE = (
 
 
 @dataclass(slots=True)
-class SnapshotRows:
+class KnownRows:
     """The rows of a snapshot, those that a restore can use."""
 
     header: pd_state_pb2.SnapshotHeader = field(default_factory=pd_state_pb2.SnapshotHeader)
@@ -56,9 +56,9 @@ class SnapshotRows:
     """Sections of kinds that no restore knows, with the number of their bytes."""
 
 
-def snapshot_rows(state: bytes) -> SnapshotRows:
+def snapshot_rows(state: bytes) -> KnownRows:
     """Return the rows of a state in sections. Raises Corruption."""
-    found = SnapshotRows()
+    found = KnownRows()
     lists: dict[str, list[Any]] = {name: [] for name in _KINDS.values()}
     try:
         for section in sections(state):
@@ -76,7 +76,7 @@ def snapshot_rows(state: bytes) -> SnapshotRows:
     return found
 
 
-def _sort_in(found: SnapshotRows, lists: dict[str, list[Any]]) -> None:
+def _sort_in(found: KnownRows, lists: dict[str, list[Any]]) -> None:
     for stream in lists["streams"]:
         found.streams[stream.stream_id] = stream
     for each in lists["ranges"]:
@@ -103,10 +103,10 @@ def _kind_name(kind: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class KnownBucket:
     """What a bucket has of one cluster."""
 
-    rows: SnapshotRows
+    rows: KnownRows
     manifests: Mapping[int, StreamManifest]
     """By stream."""
     sizes: Mapping[str, int]
@@ -114,7 +114,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedObject:
     """An object by its own words: it was read, and is whole as far as its checksums show."""
 
     found: common_pb2.Object

@@ -25,7 +25,7 @@ KINDS = ("namespaces", "topics", "streams", "ranges", "objects", "shards", "topi
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RestoreOptions:
     """What a user may choose."""
 
     trim_to_after_hole: bool = False
@@ -35,7 +35,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostSpan:
     """Records that no object has."""
 
     stream: str
@@ -54,7 +54,7 @@ class Lost:
 
 
 @dataclass(slots=True)
-class Plan:
+class RestorePlan:
     """The rows in the order in which they are put, and what a person should know."""
 
     namespaces: list[topic_pb2.Namespace] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Plan:
     next_stream_id: int = 1
     next_object_id: int = 1
     next_topic_id: int = 1
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[LostSpan] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     """Objects that were committed and are not in the bucket, or damaged."""
     holes: list[str] = field(default_factory=list)

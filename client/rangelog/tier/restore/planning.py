@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rangelog.tier.restore import topics as of_topics
-from rangelog.tier.restore.coverage import Coverage, Listed, Piece, cover, listed
-from rangelog.tier.restore.known import Bucket, Described
-from rangelog.tier.restore.plan import Lost, Options, Plan
+from rangelog.tier.restore.coverage import ListedObjects, ObjectCoverage, TieredPiece, cover, listed
+from rangelog.tier.restore.known import DescribedObject, KnownBucket
+from rangelog.tier.restore.plan import LostSpan, RestoreOptions, RestorePlan
 from rangelog.tier.restore.rows import beyond, empty_row, object_rows, range_rows, stream_row
 from rangelog_core.ids import is_internal_name, shard_of_stream_name
 from rangelog_core.object_keys import parse_object_key
@@ -24,7 +24,7 @@ ID_MAX = 1 << 56
 """No cluster gives out so many: a foreign file has such a key."""
 
 
-def needed(bucket: Bucket) -> list[str]:
+def needed(bucket: KnownBucket) -> list[str]:
     """Return the keys of the objects to read before a plan is made: those that only a manifest has, and those that may go on
     from what is known."""
     found: list[str] = []
@@ -43,9 +43,11 @@ def needed(bucket: Bucket) -> list[str]:
     return found
 
 
-def make_plan(bucket: Bucket, described: Mapping[str, Described], options: Options | None = None) -> Plan:
+def make_plan(
+    bucket: KnownBucket, described: Mapping[str, DescribedObject], options: RestoreOptions | None = None
+) -> RestorePlan:
     """Make the plan. `described`: those objects of `needed` that could be read; the others do not count."""
-    return _Planner(bucket, described, options or Options()).plan()
+    return _Planner(bucket, described, options or RestoreOptions()).plan()
 
 
 @dataclass(slots=True)
@@ -54,17 +56,17 @@ class _Decided:
 
     name: str
     before: common_pb2.Stream | None
-    listed: Listed
-    coverage: Coverage
+    listed: ListedObjects
+    coverage: ObjectCoverage
 
 
 class _Planner:
-    def __init__(self, bucket: Bucket, described: Mapping[str, Described], options: Options) -> None:
+    def __init__(self, bucket: KnownBucket, described: Mapping[str, DescribedObject], options: RestoreOptions) -> None:
         self._bucket = bucket
         self._rows = bucket.rows
         self._described = described
         self._options = options
-        self._plan = Plan(left_out=dict(bucket.rows.left_out))
+        self._plan = RestorePlan(left_out=dict(bucket.rows.left_out))
         unread = {key for key in needed(bucket) if key not in described}
         self._sizes = {key: size for key, size in bucket.sizes.items() if key not in unread}
         self._by_stream = _keys_by_stream(self._sizes)
@@ -72,7 +74,7 @@ class _Planner:
         self._emptied: dict[int, None] = {}
         """Doubtful streams whose objects are gone."""
 
-    def plan(self) -> Plan:
+    def plan(self) -> RestorePlan:
         """Make the plan. For one call."""
         decided = self._decide()
         gone = self._gone(decided)
@@ -108,18 +110,18 @@ class _Planner:
                 if each.key not in names and each.key in self._described
             ]
             if self._is_doubtful(stream_id, known) and not any(each.key in self._bucket.sizes for each in known.pieces):
-                known = Listed(known.pieces[-1].end, (), known.repack_count, known.revision)
+                known = ListedObjects(known.pieces[-1].end, (), known.repack_count, known.revision)
                 self._emptied[stream_id] = None
             coverage = cover(known, self._sizes, others, trim_to_after_hole=self._options.trim_to_after_hole)
             name = before.name if before is not None else self._bucket.manifests[stream_id].stream
             decided[stream_id] = _Decided(name, before, known, coverage)
         return decided
 
-    def _unlisted(self, piece: Piece) -> Piece:
+    def _unlisted(self, piece: TieredPiece) -> TieredPiece:
         found = self._described[piece.key].found
-        return Piece(piece.key, piece.place, found.size_bytes, found.digest)
+        return TieredPiece(piece.key, piece.place, found.size_bytes, found.digest)
 
-    def _is_doubtful(self, stream_id: int, known: Listed) -> bool:
+    def _is_doubtful(self, stream_id: int, known: ListedObjects) -> bool:
         """Whether a stream that had live objects has no manifest any more, although others have."""
         manifests = self._bucket.manifests
         return bool(known.pieces and manifests) and stream_id not in manifests
@@ -190,7 +192,7 @@ class _Planner:
 
     # ---- what a person should know
 
-    def _list_lost(self, stream_id: int, each: _Decided, kind: str, whole: Iterable[Piece]) -> None:
+    def _list_lost(self, stream_id: int, each: _Decided, kind: str, whole: Iterable[TieredPiece]) -> None:
         """List the spans that no object has, from the trim offset on; the last one up to where the stream is known to end."""
         last = _last_range(self._rows.ranges.get(stream_id, {}))
         was_open = each.before is None or (last is not None and last.state == common_pb2.RANGE_STATE_OPEN)
@@ -201,9 +203,9 @@ class _Planner:
         spans = [(start, start)] + [(max(piece.start, start), piece.end) for piece in whole]
         known_end = max([known_end, *(end for _, end in spans)])
         holes = [(end, begin) for (_, end), (begin, _) in pairwise(spans) if begin > end]
-        self._plan.lost += [Lost(each.name, stream_id, kind, begin, end, was_open=False) for begin, end in holes]
+        self._plan.lost += [LostSpan(each.name, stream_id, kind, begin, end, was_open=False) for begin, end in holes]
         if known_end > spans[-1][1] or was_open:
-            self._plan.lost.append(Lost(each.name, stream_id, kind, spans[-1][1], known_end, was_open))
+            self._plan.lost.append(LostSpan(each.name, stream_id, kind, spans[-1][1], known_end, was_open))
 
     def _list_lost_logs(self) -> None:
         """List the journals and side logs, none of which is ever tiered."""
@@ -214,7 +216,7 @@ class _Planner:
             was_open = last is not None and last.state == common_pb2.RANGE_STATE_OPEN
             if was_open or stream.next_offset > stream.trim_offset:
                 kind = "side-log" if stream.name.endswith("-side") else "journal"
-                lost = Lost(stream.name, stream.stream_id, kind, stream.trim_offset, stream.next_offset, was_open)
+                lost = LostSpan(stream.name, stream.stream_id, kind, stream.trim_offset, stream.next_offset, was_open)
                 self._plan.lost.append(lost)
 
     def _list_rest(self) -> None:
@@ -228,12 +230,12 @@ class _Planner:
                 plan.unattached.append(f"{shard.topic} shard {shard.shard_id}, stream {stream_id}")
 
 
-def _listed(bucket: Bucket, stream_id: int) -> Listed:
+def _listed(bucket: KnownBucket, stream_id: int) -> ListedObjects:
     stream, manifest = bucket.rows.streams.get(stream_id), bucket.manifests.get(stream_id)
     return listed(stream, bucket.rows.objects.get(stream_id, ()), manifest)
 
 
-def _stream_ids(bucket: Bucket) -> list[int]:
+def _stream_ids(bucket: KnownBucket) -> list[int]:
     """Return the streams that may be restored: those of the snapshot but for logs of brokers, and those that only a manifest
     has, unless they are shards."""
     found = [
@@ -249,17 +251,17 @@ def _stream_ids(bucket: Bucket) -> list[int]:
     return sorted([*found, *new])
 
 
-def _keys_by_stream(sizes: Mapping[str, int]) -> dict[int, list[Piece]]:
+def _keys_by_stream(sizes: Mapping[str, int]) -> dict[int, list[TieredPiece]]:
     """Return the objects in the bucket by stream; other files are not among them."""
-    found: dict[int, list[Piece]] = {}
+    found: dict[int, list[TieredPiece]] = {}
     for key, size in sizes.items():
         place = parse_object_key(key)
         if place is not None and max(place.stream_id, place.object_id) < ID_MAX:
-            found.setdefault(place.stream_id, []).append(Piece(key, place, size, ""))
+            found.setdefault(place.stream_id, []).append(TieredPiece(key, place, size, ""))
     return found
 
 
-def _tombstones(bucket: Bucket, stream_id: int) -> set[str]:
+def _tombstones(bucket: KnownBucket, stream_id: int) -> set[str]:
     rows = bucket.rows.objects.get(stream_id, ())
     return {each.key for each in rows if each.state == common_pb2.OBJECT_STATE_DELETED}
 

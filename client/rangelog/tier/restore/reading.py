@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from rangelog.tier.object_store import ObjectStore
 from rangelog.tier.restore.describing import describe, digest_of
-from rangelog.tier.restore.known import Bucket, Described, SnapshotRows, snapshot_rows
-from rangelog.tier.restore.plan import Options, Plan
+from rangelog.tier.restore.known import DescribedObject, KnownBucket, KnownRows, snapshot_rows
+from rangelog.tier.restore.plan import RestoreOptions, RestorePlan
 from rangelog.tier.restore.planning import ID_MAX, make_plan, needed
 from rangelog_core import tier_snapshot
 from rangelog_core.errors import (
@@ -39,10 +39,10 @@ _R = TypeVar("_R")
 
 
 @dataclass(slots=True)
-class Reading:
+class BucketReading:
     """What was read, and what was passed over."""
 
-    bucket: Bucket
+    bucket: KnownBucket
     cluster_id: str
     snapshot_id: str
     header: TierSnapshotHeader
@@ -103,11 +103,11 @@ def choose_cluster(store: ObjectStore, found: SnapshotList, wanted: str | None) 
 
 def read_bucket(
     store: ObjectStore, *, cluster_id: str | None, snapshot_id: str | None, show: Show = lambda _: None
-) -> Reading:
+) -> BucketReading:
     """Read all that a plan needs but for the objects themselves. Raises InvalidArgument, Corruption, UnsupportedVersion,
     Unavailable."""
     problems: list[str] = []
-    rows, header, chosen = SnapshotRows(), TierSnapshotHeader(), cluster_id or ""
+    rows, header, chosen = KnownRows(), TierSnapshotHeader(), cluster_id or ""
     if snapshot_id != NO_SNAPSHOT:
         listed = list_snapshots(store)
         chosen = choose_cluster(store, listed, cluster_id)
@@ -119,12 +119,12 @@ def read_bucket(
     if not manifests and not rows.streams and not rows.topics and not sizes:
         raise InvalidArgument("the bucket holds no stream: check the URL and its prefix")
     found = "" if snapshot_id == NO_SNAPSHOT else str(header.applied_index)
-    return Reading(Bucket(rows, manifests, sizes), chosen, found, header, problems)
+    return BucketReading(KnownBucket(rows, manifests, sizes), chosen, found, header, problems)
 
 
 def _newest(
     store: ObjectStore, listed: SnapshotList, cluster_id: str, wanted: str | None, problems: list[str]
-) -> tuple[TierSnapshotHeader, SnapshotRows]:
+) -> tuple[TierSnapshotHeader, KnownRows]:
     """Return the newest snapshot that is whole, or the wanted one. Raises InvalidArgument, Corruption, UnsupportedVersion."""
     ids = listed.ids[cluster_id] if wanted is None else [wanted]
     for each in ids:
@@ -196,8 +196,13 @@ def _check_manifest(found: StreamManifest, key: str) -> None:
 
 
 def read_plan(
-    store: ObjectStore, reading: Reading, options: Options, *, verify: bool = False, show: Show = lambda _: None
-) -> Plan:
+    store: ObjectStore,
+    reading: BucketReading,
+    options: RestoreOptions,
+    *,
+    verify: bool = False,
+    show: Show = lambda _: None,
+) -> RestorePlan:
     """Read the objects that a plan needs to know, and make it. `verify`: read all objects, and compare their digests.
 
     Raises UnsupportedVersion, Unavailable.
@@ -213,23 +218,25 @@ def read_plan(
         if not damaged:
             break
         sizes = {key: size for key, size in bucket.sizes.items() if key not in damaged}
-        bucket = Bucket(bucket.rows, bucket.manifests, sizes)
+        bucket = KnownBucket(bucket.rows, bucket.manifests, sizes)
         described = describe_all(store, bucket, needed(bucket), reading.problems)
         plan = make_plan(bucket, described, options)
     return plan
 
 
-def describe_all(store: ObjectStore, bucket: Bucket, keys: Sequence[str], problems: list[str]) -> dict[str, Described]:
+def describe_all(
+    store: ObjectStore, bucket: KnownBucket, keys: Sequence[str], problems: list[str]
+) -> dict[str, DescribedObject]:
     """Return the objects by their own words; those that cannot be read are problems. Raises UnsupportedVersion, Unavailable."""
     in_manifests = {each.key for manifest in bucket.manifests.values() for each in manifest.objects}
 
-    def one(key: str) -> Described | str:
+    def one(key: str) -> DescribedObject | str:
         try:
             return describe(store, key, bucket.sizes[key], whole=key not in in_manifests)
         except (Corruption, ObjectNotFound, InvalidArgument) as error:
             return f"{error.message}: passed over"
 
-    found: dict[str, Described] = {}
+    found: dict[str, DescribedObject] = {}
     for key, each in zip(keys, _on_threads(one, keys), strict=True):
         if isinstance(each, str):
             problems.append(each)
@@ -238,7 +245,7 @@ def describe_all(store: ObjectStore, bucket: Bucket, keys: Sequence[str], proble
     return found
 
 
-def _damaged(store: ObjectStore, plan: Plan, problems: list[str]) -> set[str]:
+def _damaged(store: ObjectStore, plan: RestorePlan, problems: list[str]) -> set[str]:
     """Return the objects whose bytes are not those that were committed."""
     digests = {each.key: (each.size_bytes, each.digest) for each in plan.objects}
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from rangelog.tier.restore.coverage import Coverage, Listed, Piece
-from rangelog.tier.restore.known import Described
+from rangelog.tier.restore.coverage import ListedObjects, ObjectCoverage, TieredPiece
+from rangelog.tier.restore.known import DescribedObject
 from rangelog_core.manifest import StreamManifest
 from rangelog_core.stream_defaults import with_defaults
 from rangelog_proto.v1 import common_pb2
@@ -30,8 +30,8 @@ def stream_row(
     stream_id: int,
     name: str,
     before: common_pb2.Stream | None,
-    known: Listed,
-    coverage: Coverage,
+    known: ListedObjects,
+    coverage: ObjectCoverage,
     objects: Sequence[common_pb2.Object],
     manifest: StreamManifest | None,
 ) -> common_pb2.Stream:
@@ -56,7 +56,7 @@ def stream_row(
     return row
 
 
-def _is_that_of(manifest: StreamManifest, coverage: Coverage) -> bool:
+def _is_that_of(manifest: StreamManifest, coverage: ObjectCoverage) -> bool:
     keys = [each.key for each in coverage.chosen]
     return keys == [each.key for each in manifest.objects] and coverage.trim_offset == manifest.trim_offset
 
@@ -71,7 +71,7 @@ def empty_row(before: common_pb2.Stream) -> common_pb2.Stream:
 
 
 def object_rows(
-    chosen: Sequence[Piece], described: Mapping[str, Described], committed_ms: int
+    chosen: Sequence[TieredPiece], described: Mapping[str, DescribedObject], committed_ms: int
 ) -> list[common_pb2.Object]:
     """Return the rows of the objects. `committed_ms`: of those for which nobody wrote it down."""
     found = []

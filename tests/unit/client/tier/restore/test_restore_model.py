@@ -118,7 +118,7 @@ def test_behind_the_last_hole(seed: int) -> None:
 
 
 def test_lost_records_are_exactly_those_without_an_object() -> None:
-    """Listed are the spans between objects and the one behind the last, up to where the stream was known to end."""
+    """ListedObjects are the spans between objects and the one behind the last, up to where the stream was known to end."""
     for seed in range(30):
         lost = live_until(Random(1_000 + seed))
         lost.take_snapshot()
