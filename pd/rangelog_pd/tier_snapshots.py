@@ -19,6 +19,7 @@ from rangelog_core import tier_snapshot
 from rangelog_core.errors import PreconditionFailed, RangelogError
 from rangelog_core.object_keys import parse_snapshot_key, snapshot_key, snapshot_prefix
 from rangelog_pd.driver import Driver
+from rangelog_pd.state.restore import was_never_used
 from rangelog_pd.state.snapshot import Frozen
 from rangelog_proto.v1 import restore_pb2
 from rangelog_server_common.single_thread import SingleThread
@@ -67,8 +68,9 @@ class TierSnapshots:
             return
         seen = driver.consensus.status().applied_index  # that of a state that was loaded, before any entry is applied
         with driver.state() as state:
-            if not state.cluster_id or state.restore.phase == restore_pb2.RESTORE_PHASE_RUNNING:
-                return
+            running = state.restore.phase == restore_pb2.RESTORE_PHASE_RUNNING
+            if not state.cluster_id or running or was_never_used(state):
+                return  # an empty cluster must not hide the one whose bucket it is given
             index = max(applied.last, seen)
             header = restore_pb2.TierSnapshotHeader(
                 cluster_id=state.cluster_id,

@@ -91,10 +91,18 @@ def begin_restore(state: State, request: pb.BeginRestoreRequest, now_ms: int) ->
     return pb.RestoreResponse(mark=state.restore)
 
 
+def was_never_used(state: State) -> bool:
+    """Whether the cluster never had a stream but those of journals: nothing of it is worth a snapshot in the tier."""
+    return state.next_stream_id == 1 + _journals(state) and state.topics.next_topic_id == 1
+
+
+def _journals(state: State) -> int:
+    return sum(state.names.get(journal_stream_name(number)) is not None for number in range(JOURNALS))
+
+
 def _check_empty(state: State) -> None:
     """Raise PreconditionFailed for a cluster that has, or had, streams or topics of its own."""
-    journals = sum(state.names.get(journal_stream_name(number)) is not None for number in range(JOURNALS))
-    streams, topics = len(state.streams) - journals, len(state.topics.topics)
+    streams, topics = len(state.streams) - _journals(state), len(state.topics.topics)
     if not streams and not topics and not state.objects:
         return
     text = f"the cluster is not empty: it has {streams} streams, {topics} topics and {len(state.objects)} objects"
