@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from rangelog.tier.restore.applying import requests
-from rangelog.tier.restore.known import DescribedObject, KnownBucket, KnownRows, snapshot_rows
+from rangelog.tier.restore.known import DescribedObject, KnownBucket, SavedRows, snapshot_rows
 from rangelog.tier.restore.plan import RestoreOptions, RestorePlan
 from rangelog.tier.restore.planning import make_plan, needed
 from rangelog_core.manifest import ManifestObject, StreamManifest
@@ -28,7 +28,7 @@ class LostCluster:
         self.told: dict[str, common_pb2.Object] = {}
         """Every object that was ever uploaded, by its own words."""
         self.manifests: dict[int, StreamManifest] = {}
-        self.rows = KnownRows()
+        self.rows = SavedRows()
         self.deleted: dict[int, str] = {}
 
     # ---- what happens to it

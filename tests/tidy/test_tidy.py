@@ -110,10 +110,7 @@ CORES = (
         )
     ),
     "client/rangelog/protocol/",
-    *(
-        f"client/rangelog/tier/restore/{name}.py"
-        for name in ("coverage", "known", "plan", "planning", "rows", "topics")
-    ),
+    *(f"client/rangelog/tier/restore/{name}" for name in ("coverage", "known", "plan", "rows", "topics")),
     "pd/rangelog_pd/placement.py",
     "pd/rangelog_pd/reconcile/",
     "pd/rangelog_pd/state/",

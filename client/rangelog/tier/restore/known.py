@@ -37,7 +37,7 @@ _OF_NO_USE = (
 
 
 @dataclass(slots=True)
-class KnownRows:
+class SavedRows:
     """The rows of a snapshot, those that a restore can use."""
 
     header: pd_state_pb2.SnapshotHeader = field(default_factory=pd_state_pb2.SnapshotHeader)
@@ -56,9 +56,9 @@ class KnownRows:
     """Sections of kinds that no restore knows, with the number of their bytes."""
 
 
-def snapshot_rows(state: bytes) -> KnownRows:
+def snapshot_rows(state: bytes) -> SavedRows:
     """Return the rows of a state in sections. Raises Corruption."""
-    found = KnownRows()
+    found = SavedRows()
     lists: dict[str, list[Any]] = {name: [] for name in _KINDS.values()}
     try:
         for section in sections(state):
@@ -76,7 +76,7 @@ def snapshot_rows(state: bytes) -> KnownRows:
     return found
 
 
-def _sort_in(found: KnownRows, lists: dict[str, list[Any]]) -> None:
+def _sort_in(found: SavedRows, lists: dict[str, list[Any]]) -> None:
     for stream in lists["streams"]:
         found.streams[stream.stream_id] = stream
     for each in lists["ranges"]:
@@ -106,7 +106,7 @@ def _kind_name(kind: int) -> str:
 class KnownBucket:
     """What a bucket has of one cluster."""
 
-    rows: KnownRows
+    rows: SavedRows
     manifests: Mapping[int, StreamManifest]
     """By stream."""
     sizes: Mapping[str, int]

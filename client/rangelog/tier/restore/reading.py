@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from rangelog.tier.object_store import ObjectStore
 from rangelog.tier.restore.describing import describe, digest_of
-from rangelog.tier.restore.known import DescribedObject, KnownBucket, KnownRows, snapshot_rows
+from rangelog.tier.restore.known import DescribedObject, KnownBucket, SavedRows, snapshot_rows
 from rangelog.tier.restore.plan import RestoreOptions, RestorePlan
 from rangelog.tier.restore.planning import ID_MAX, make_plan, needed
 from rangelog_core import tier_snapshot
@@ -107,7 +107,7 @@ def read_bucket(
     """Read all that a plan needs but for the objects themselves. Raises InvalidArgument, Corruption, UnsupportedVersion,
     Unavailable."""
     problems: list[str] = []
-    rows, header, chosen = KnownRows(), TierSnapshotHeader(), cluster_id or ""
+    rows, header, chosen = SavedRows(), TierSnapshotHeader(), cluster_id or ""
     if snapshot_id != NO_SNAPSHOT:
         listed = list_snapshots(store)
         chosen = choose_cluster(store, listed, cluster_id)
@@ -124,7 +124,7 @@ def read_bucket(
 
 def _newest(
     store: ObjectStore, listed: SnapshotList, cluster_id: str, wanted: str | None, problems: list[str]
-) -> tuple[TierSnapshotHeader, KnownRows]:
+) -> tuple[TierSnapshotHeader, SavedRows]:
     """Return the newest snapshot that is whole, or the wanted one. Raises InvalidArgument, Corruption, UnsupportedVersion."""
     ids = listed.ids[cluster_id] if wanted is None else [wanted]
     for each in ids:

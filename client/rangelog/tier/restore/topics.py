@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 
-from rangelog.tier.restore.known import KnownRows
+from rangelog.tier.restore.known import SavedRows
 from rangelog.tier.restore.rows import beyond
 from rangelog_proto.v1 import common_pb2, topic_pb2
 
@@ -18,7 +18,7 @@ def is_table(topic: topic_pb2.Topic) -> bool:
     return topic.config.kind == topic_pb2.TOPIC_KIND_TABLE
 
 
-def kept_topics(rows: KnownRows, gone: Container[int], live: Container[int]) -> dict[int, topic_pb2.Topic]:
+def kept_topics(rows: SavedRows, gone: Container[int], live: Container[int]) -> dict[int, topic_pb2.Topic]:
     """Return the topics that are restored. `gone`: streams that are not; `live`: streams that had objects.
 
     A topic whose shards with objects are all gone is gone.
