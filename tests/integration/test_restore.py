@@ -1,4 +1,4 @@
-"""A cluster of real processes is lost but for its bucket, and restored from it: each tiered record, and a list of the others."""
+"""A cluster of real processes is lost but for its bucket, and restored from it: all tiered records, and a list of the others."""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 _OF_NO_ACCOUNT = frozenset(
     {
-        "", "name_cluster", "set_cluster_version", "register_server", "mark_log_end", "mark_log_ends", "register_broker",
-        "mark_broker_lost", "set_server_mode", "remove_server", "assign_shards", "replace_replica", "prove_end", "drop_hot", "report_consumed",
+        "", "name_cluster", "set_cluster_version", "register_server", "mark_log_end", "mark_log_ends", "set_server_mode",
+        "remove_server", "register_broker", "mark_broker_lost", "assign_shards", "replace_replica", "prove_end", "drop_hot",
+        "report_consumed",
     }
 )  # fmt: skip
 """A restore needs nothing of these."""

@@ -272,7 +272,7 @@ def test_the_nouns_and_verbs() -> None:
         checkpoint create, checkpoint list, checkpoint show, checkpoint delete, table create, table list, table show,
         table get, table put, table delete, table scan, table watch, table drop,
         shard list, shard split, shard merge, broker list, broker owned, transaction list, transaction show, transaction abort,
-        completion"""
+        restore, completion"""
     assert {" ".join(each) for each in _verbs()} == {each.strip() for each in expected.split(",")}
 
 
