@@ -2,6 +2,7 @@
 
     manifest_key(7, "flights") -> "manifests/7/flights.json"
     manifest_key(9, "shop/orders/0") -> "manifests/9/shop/orders/0.json"
+    snapshot_key("5f0c", 810) -> "_pd/5f0c/00000000000000000810.snapshot"
     object_key(7, 3, 1000, 2000, 42) -> "streams/7/ranges/00000003/00000000000000001000-00000000000000002000-42.parquet"
 
 The key of an object is never reused, because its object id is not. Sorted by name, a range's objects are sorted by offset.
@@ -11,11 +12,14 @@ Manifests are in a folder of their own: to list them shows the name of every str
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 MANIFESTS = "manifests/"
 """The common prefix of all manifests."""
 STREAMS = "streams/"
 """The common prefix of all objects."""
+SNAPSHOTS = "_pd/"
+"""The common prefix of the snapshots of placement drivers."""
 
 
 def object_key(stream_id: int, range_index: int, start_offset: int, end_offset: int, object_id: int) -> str:
@@ -54,7 +58,30 @@ def stream_of_key(key: str) -> int | None:
     return int(number) if folder == "streams" and number.isdecimal() else None
 
 
-_OBJECT_KEY = re.compile(r"streams/([0-9]{1,20})/ranges/([0-9]{8,10})/([0-9]{20})-([0-9]{20})-([0-9]{1,20})\.parquet")
+class ObjectKey(NamedTuple):
+    """What the key of an object says of it."""
+
+    stream_id: int
+    range_index: int
+    start_offset: int
+    end_offset: int
+    object_id: int
+
+
+_OBJECT_KEY = re.compile(r"streams/(\d{1,20})/ranges/(\d{8,10})/(\d{20})-(\d{20})-(\d{1,20})\.parquet\Z", re.ASCII)
+
+
+def parse_object_key(key: str) -> ObjectKey | None:
+    """Return the parts of an object's key; None: it is no object's.
+
+    >>> parse_object_key(object_key(7, 3, 1000, 2000, 42))
+    ObjectKey(stream_id=7, range_index=3, start_offset=1000, end_offset=2000, object_id=42)
+    """
+    found = _OBJECT_KEY.match(key)
+    if found is None:
+        return None
+    parts = ObjectKey(*map(int, found.groups()))
+    return parts if parts.start_offset < parts.end_offset and object_key(*parts) == key else None
 
 
 def object_of_key(key: str) -> int | None:
@@ -63,7 +90,28 @@ def object_of_key(key: str) -> int | None:
     >>> object_of_key(object_key(7, 3, 1000, 2000, 42)), object_of_key("streams/7/notes.txt")
     (42, None)
     """
-    found = _OBJECT_KEY.fullmatch(key)
-    if found is None or object_key(*map(int, found.groups())) != key:
-        return None
-    return int(found[5])
+    found = parse_object_key(key)
+    return found.object_id if found is not None else None
+
+
+def snapshot_prefix(cluster_id: str) -> str:
+    """Return the common prefix of a cluster's snapshots."""
+    return f"{SNAPSHOTS}{cluster_id}/"
+
+
+def snapshot_key(cluster_id: str, applied_index: int) -> str:
+    """Return the key of the snapshot of the state at a log index: by name, later ones come later."""
+    return f"{snapshot_prefix(cluster_id)}{applied_index:020d}.snapshot"
+
+
+def parse_snapshot_key(key: str) -> tuple[str, str] | None:
+    """Return the cluster's id and the snapshot's, which is its log index; None: the key is no snapshot's.
+
+    >>> parse_snapshot_key(snapshot_key("c1", 7))
+    ('c1', '7')
+    """
+    found = _SNAPSHOT_KEY.match(key)
+    return (found[1], str(int(found[2]))) if found is not None else None
+
+
+_SNAPSHOT_KEY = re.compile(rf"{SNAPSHOTS}([^/]{{1,200}})/(\d{{20}})\.snapshot\Z", re.ASCII)

@@ -81,6 +81,34 @@ async def _describe(pd: Any, timeout_s: float) -> dict[str, Any]:
         "failing_task_count": found.failing_task_count,
         "tier_url": found.tier_url,
         "tier_checks": checks,
+        "tier_snapshot": _tier_snapshot(found),
+        "restore": _restore(found),
+    }
+
+
+def _tier_snapshot(found: Any) -> dict[str, Any] | None:
+    """Return the last snapshot in the tier by this leader; None: there is no tier, or no leader answers."""
+    told = found.tier_snapshot
+    if not found.HasField("tier_snapshot") or not told.enabled:
+        return None
+    fields = ("snapshot_id", "written_ms", "age_ms", "size_bytes", "current", "last_error")
+    return {name: getattr(told, name) for name in fields}
+
+
+def _restore(found: Any) -> dict[str, Any] | None:
+    from rangelog_proto.v1 import restore_pb2
+
+    if not found.HasField("restore"):
+        return None
+    mark = found.restore
+    return {
+        "running": mark.phase == restore_pb2.RESTORE_PHASE_RUNNING,
+        "source_cluster_id": mark.source_cluster_id,
+        "snapshot": mark.snapshot_id,
+        "row_count": mark.row_count,
+        "rows_put": mark.rows_put,
+        "began_ms": mark.began_ms,
+        "ended_ms": mark.ended_ms,
     }
 
 
@@ -111,6 +139,10 @@ def _show(described: dict[str, Any]) -> None:
     click.echo(f"tier      {described['tier_url'] or 'none'}")
     for problem, names in _tier_problems(described["tier_checks"]).items():
         click.echo(printable(f"          fails for {', '.join(names)}: {problem}"))
+    if described["tier_snapshot"] is not None:
+        click.echo(f"snapshot  {_snapshot_line(described['tier_snapshot'])}")
+    if described["restore"] is not None:
+        click.echo(f"restore   {_restore_line(described['restore'])}")
     streams, ranges, objects = (show_count(described[f"{each}_count"], each) for each in ("stream", "range", "object"))
     click.echo(f"holds     {streams}, {ranges} ({described['open_range_count']} open), {objects}")
     if described["failing_task_count"]:
@@ -146,6 +178,22 @@ def _tier_problems(checks: list[dict[str, Any]]) -> dict[str, list[str]]:
         if each["error"]:
             found.setdefault(each["error"], []).append(each["name"])
     return found
+
+
+def _snapshot_line(told: dict[str, Any]) -> str:
+    if not told["snapshot_id"]:
+        return told["last_error"] or "none in the tier yet"
+    line = f"{told['snapshot_id']} in the tier, {show_age(told['age_ms'])} old"
+    if told["last_error"]:
+        return f"{line}; the next one fails: {told['last_error']}"
+    return line if told["current"] else f"{line}, with changes since"
+
+
+def _restore_line(told: dict[str, Any]) -> str:
+    source = f"cluster {told['source_cluster_id'] or 'unknown'}, snapshot {told['snapshot'] or 'none'}"
+    if told["running"]:
+        return f"{told['rows_put']:,} of {told['row_count']:,} rows from {source}: run `pdctl restore` until it is done"
+    return f"done {show_time(told['ended_ms'])} from {source}"
 
 
 cluster.add_command(rebalance)

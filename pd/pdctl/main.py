@@ -18,6 +18,7 @@ from pdctl.manifests import manifest, streams
 from pdctl.objects import object_group
 from pdctl.ranges import range_group
 from pdctl.repairs import repair
+from pdctl.restore import restore
 from pdctl.scrub import scrub
 from pdctl.server_operations import VERBS as SERVER_VERBS
 from pdctl.servers import server
@@ -117,7 +118,7 @@ for _verb in SERVER_VERBS:
     server.add_command(_verb)
 for _verb in (tasks.show, tasks.cancel, tasks.wait):
     task.add_command(_verb)
-for _noun in _NOUNS:
+for _noun in (*_NOUNS, restore):
     main.add_command(_noun)
 
 if __name__ == "__main__":

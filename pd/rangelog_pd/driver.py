@@ -25,6 +25,7 @@ from rangelog_pd.reconcile.commands import commands
 from rangelog_pd.reconcile.owner_commands import assign_command, owner_commands
 from rangelog_pd.reconcile.rebalance import Rebalance
 from rangelog_pd.reconcile.shortfalls import Shortfalls
+from rangelog_pd.reconcile.snapshot_schedule import SnapshotSchedule
 from rangelog_pd.reconcile.task_board import TaskBoard
 from rangelog_pd.reconcile.topic_upkeep import TopicUpkeep
 from rangelog_pd.reconcile.view import ClusterView
@@ -32,10 +33,11 @@ from rangelog_pd.reconcile.watches import Watches
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state import tier_stores
 from rangelog_pd.state.machine import Machine, response_of
+from rangelog_pd.state.restore import being_restored
 from rangelog_pd.state.store import State
 from rangelog_pd.state.versions import check_enabled, level_of, needed_level
 from rangelog_pd.tier_check import TierTrials, leader_watch
-from rangelog_proto.v1 import common_pb2, pd_state_pb2
+from rangelog_proto.v1 import common_pb2, pd_state_pb2, restore_pb2
 
 PROPOSE_TIMEOUT_S = 2.5
 BARRIER_TIMEOUT_S = 2.0
@@ -71,6 +73,7 @@ class Driver:
         self.tier_trials = TierTrials()
         self.rebalance: Rebalance | None = None
         """The last one that was asked of this leader."""
+        self.tier_snapshots = SnapshotSchedule(settings.tier_snapshot_interval_ms, settings.tier_snapshot_soon_ms)
         self._clock = ClusterTime()
         self._clock_is_off = False
         self._leading_term: int | None = None
@@ -131,6 +134,18 @@ class Driver:
         """Return the applied state under the lock; the caller must not await inside."""
         with self.consensus.lock:
             yield self._machine.state
+
+    @property
+    def machine(self) -> Machine:
+        """The state machine. What changes in it is read under the lock."""
+        return self._machine
+
+    def check_restored(self, before: restore_pb2.RestoreMark | None = None) -> restore_pb2.RestoreMark:
+        """Return the mark of restores. Raises Unavailable during one, or when it is another one than before."""
+        mark = self._machine.state.restore  # one reference, and its message never changes: no lock is needed
+        if mark.phase == restore_pb2.RESTORE_PHASE_RUNNING or (before is not None and mark != before):
+            raise being_restored(mark)
+        return mark
 
     def fill_in(self, target: common_pb2.Range) -> None:
         """Set each replica's address and health."""
@@ -233,6 +248,7 @@ class Driver:
             self.tasks.clear()
             self.rebalance = None
             self.shortfalls.clear()
+            self.tier_snapshots.start_leading(self.now_ms())
             self.watches.clear(self.wall_ms() << _SESSION_BITS)
             self.tier_watch.doubt()
             _log.info("%s leads", self.settings.name)
@@ -254,6 +270,7 @@ class Driver:
                 has_tier = bool(tier_stores.tier_url(state, self.settings.tier_url))
                 wanted = commands(state, self.view, self.now_ms(), time_ms, has_tier=has_tier)
                 self.shortfalls.follow(state, self.wall_ms())
+                restoring = state.restore.phase == restore_pb2.RESTORE_PHASE_RUNNING
                 self.view.upkeep.repairs.note_time(self.wall_ms())
                 wanted += owner_commands(state.owners, self.brokers, self.now_ms())
                 wanted += self.topics.commands(state, self.view.upkeep.sizes.get, self.now_ms(), time_ms)
@@ -266,7 +283,7 @@ class Driver:
                 await self._propose_own(
                     pd_state_pb2.Command(name_cluster=pd_state_pb2.NameCluster(cluster_id=uuid.uuid4().hex))
                 )
-            for command in wanted:
+            for command in () if restoring else wanted:
                 await self._propose_own(command)
             self._tell_watchers()
             self.tasks.expire(self.wall_ms())

@@ -14,6 +14,7 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import add_services
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine
+from rangelog_pd.tier_snapshots import TierSnapshots
 from rangelog_server_common.garbage import spare_long_lived
 from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.process import remove_endpoint, write_endpoint
@@ -52,6 +53,7 @@ class Runtime:
         driver = Driver(settings, consensus, machine)
         server = GrpcServer(token=settings.token)
         service_names = add_services(driver, server.server)
+        snapshots = TierSnapshots(driver)
         tasks: list[asyncio.Task[Any]] = []
         try:
             listen = settings.listen or settings.api_address
@@ -59,8 +61,8 @@ class Runtime:
             await consensus.start()
             spare_long_lived()
             stopped, failed = asyncio.create_task(self._stop.wait()), asyncio.create_task(consensus.failed())
-            watching = asyncio.create_task(driver.tier_watch.run())
-            tasks = [asyncio.create_task(self._reconcile(driver, server)), watching, stopped, failed]
+            own_work = (self._reconcile(driver, server), driver.tier_watch.run(), snapshots.run())
+            tasks = [*map(asyncio.create_task, own_work), stopped, failed]
             host, _ = split_address(settings.api_address)
             write_endpoint(settings.data_dir, {"name": settings.name, "api_address": f"{host}:{port}"})
             _log.info("serving", name=settings.name, api=listen, members=len(raft))
@@ -71,6 +73,7 @@ class Runtime:
             remove_endpoint(settings.data_dir)
             for task in tasks:
                 task.cancel()
+            snapshots.close()
             await server.stop()
             await consensus.close()
             _log.info("stopped", name=settings.name)

@@ -48,7 +48,17 @@ TOPIC_METADATA = (
     ),
     *(
         f"client/rangelog/{name}/"
-        for name in ("_consume", "_produce", "_sink", "_table", "_topics", "_transact", "spark", "testing")
+        for name in (
+            "_consume",
+            "_produce",
+            "_sink",
+            "_table",
+            "_topics",
+            "_transact",
+            "spark",
+            "testing",
+            "tier/restore",
+        )
     ),
     "pd/",
     "cli/",
@@ -100,6 +110,7 @@ CORES = (
         )
     ),
     "client/rangelog/protocol/",
+    *(f"client/rangelog/tier/restore/{name}" for name in ("coverage", "known", "plan", "rows", "topics")),
     "pd/rangelog_pd/placement.py",
     "pd/rangelog_pd/reconcile/",
     "pd/rangelog_pd/state/",

@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import google_crc32c
@@ -36,6 +38,8 @@ READ_ATTEMPTS = 3
 _TAIL_READ_BYTES = 64 * KIB  # a footer of usual size in one request, and no more than a small object has
 _FOOTER_BYTES_MAX = 64 * MIB
 _SUMMED_AT_ONCE = 256 * KIB
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
 
 Bytes = bytes | memoryview
 
@@ -207,6 +211,31 @@ class ObjectReader:
         """Return numbers of rangelog's own metadata. Parquet's column positions may end the process: they throw in C++."""
         told = (self._parquet.metadata.metadata or {}).get(name.encode(), b"")
         return [int(each) for each in told.split(b",")]
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the object tells of itself. Keys and values that are no text are left out."""
+        told: dict[str, str] = {}
+        for name, value in (self._parquet.schema_arrow.metadata or {}).items():
+            with suppress(UnicodeDecodeError):
+                told[name.decode()] = value.decode()
+        return told
+
+    def row_group_rows(self) -> list[common_pb2.RowGroup]:
+        """Return the row groups as a commit lists them, with times in ms by the statistics of the file. Raises Corruption."""
+        with _as_corruption(self._object):
+            metadata = self._parquet.metadata
+            column = SCHEMA.names.index("timestamp")
+            found: list[common_pb2.RowGroup] = []
+            for group in self.row_groups(self._object.start_offset, self._object.end_offset):
+                told = metadata.row_group(group.number).column(column).statistics
+                low, high = ((each - _EPOCH) // _MS for each in (told.min, told.max))
+                found.append(
+                    common_pb2.RowGroup(
+                        start_offset=group.first, count=group.rows, timestamp_ms_min=low, timestamp_ms_max=high
+                    )
+                )
+            return found
 
     def row_groups(self, start: int, end: int) -> list[RowGroup]:
         """Return the row groups that hold records of [start, end), in order. Raises Corruption."""

@@ -15,6 +15,7 @@ from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
 from rangelog_pd.state.tier_stores import tier_url
 from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_proto.v1 import restore_pb2
 
 
 async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:
@@ -45,6 +46,7 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
         repairs = driver.view.upkeep.repairs
         driver.shortfalls.follow(state, wall_ms)
         short = driver.shortfalls.count(state, driver.view, driver.now_ms(), wall_ms)
+        url = tier_url(state, driver.settings.tier_url)
         described = pb.DescribeClusterResponse(
             cluster_id=state.cluster_id,
             cluster_version=state.cluster_version,
@@ -54,13 +56,15 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
             open_range_count=state.hosted.open_count,
             object_count=state.range_objects.committed_count,
             servers=describe_servers(driver, state),
-            tier_url=tier_url(state, driver.settings.tier_url),
+            tier_url=url,
             has_majority=status.has_majority,
             failing_task_count=len(failing) + driver.view.upkeep.held.untiered_count(),
             under_replicated_range_count=short.count,
             under_replicated_since_ms=short.since_ms,
             blocked_repair_count=len(repairs.blocked) - len(repairs.lost),
             lost_range_count=len(repairs.lost),
+            tier_snapshot=_tier_snapshot(driver, has_tier=bool(url)) if driver.consensus.is_leader() else None,
+            restore=state.restore if state.restore.phase else None,
         )
         tier_errors = [(each.name, each.error) for each in tier_checks(driver, state)] if described.tier_url else []
         names = FirstNames(
@@ -78,6 +82,21 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
 
 def _names(state: State, keys: Iterable[RangeKey]) -> list[str]:
     return [f"{state.streams[key[0]].name}/{key[1]}" for key in keys if key[0] in state.streams]
+
+
+def _tier_snapshot(driver: Driver, *, has_tier: bool) -> restore_pb2.TierSnapshotStatus:
+    """Return what this leader wrote last to the tier."""
+    schedule = driver.tier_snapshots
+    written_ms = schedule.written_ms
+    return restore_pb2.TierSnapshotStatus(
+        enabled=bool(has_tier and schedule.interval_ms),
+        snapshot_id=str(schedule.written_index) if written_ms else "",
+        written_ms=written_ms,
+        age_ms=max(0, driver.time_ms() - written_ms) if written_ms else 0,
+        size_bytes=schedule.size_bytes,
+        last_error=schedule.last_error,
+        current=bool(written_ms) and driver.machine.applied.changing <= schedule.written_index,
+    )
 
 
 async def list_tasks(driver: Driver, request: pb.ListTasksRequest) -> pb.ListTasksResponse:

@@ -17,6 +17,7 @@ from rangelog_pd.handlers import (
     placement,
     ranges,
     repairs,
+    restore,
     servers,
     streams,
     tier,
@@ -31,6 +32,7 @@ from rangelog_proto.v1 import (
     pd_pb2_grpc,
     placement_pb2_grpc,
     repair_pb2_grpc,
+    restore_pb2_grpc,
     tier_pb2_grpc,
     topic_pb2_grpc,
 )
@@ -128,6 +130,21 @@ _PLACEMENT_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "DescribeRebalance": placement.describe_rebalance,
 }
 
+_RESTORE_HANDLERS: dict[str, Handler] = {
+    "BeginRestore": restore.begin_restore,
+    "RestoreRows": restore.restore_rows,
+    "EndRestore": restore.end_restore,
+    "DescribeRestore": restore.describe_restore,
+}
+
+_HIDDEN_BY_RESTORE: frozenset[Handler] = frozenset(
+    {
+        streams.describe_stream, streams.list_streams, ranges.list_ranges, watch.watch, objects.list_objects,
+        topics.list_namespaces, topics.describe_topic, topics.list_topics, topics.list_shards, brokers.find_owners,
+    }
+)  # fmt: skip
+"""Reads of rows, which a restore in progress has not put yet. Commands are refused by the state machine."""
+
 
 class Service(NamedTuple):
     """One service: its name, the generated class of its calls and the function that adds it to a server, and the handlers."""
@@ -157,6 +174,7 @@ SERVICES = (
     _service(cursor_pb2_grpc, "Cursors", _CURSOR_HANDLERS),
     _service(placement_pb2_grpc, "Placement", _PLACEMENT_HANDLERS),
     _service(inspection_pb2_grpc, "Inspection", _INSPECTION_HANDLERS),
+    _service(restore_pb2_grpc, "Restore", _RESTORE_HANDLERS),
 )
 """All services on a placement driver's port."""
 
@@ -181,7 +199,14 @@ def add_services(driver: Driver, server: Any) -> tuple[str, ...]:
 
 
 def _bind(driver: Driver, handler: Handler) -> Callable[[Any, Any], Awaitable[Any]]:
+    hidden = handler in _HIDDEN_BY_RESTORE
+
     async def call(request: Any, context: Any) -> Any:
-        return await handler(driver, request)
+        if not hidden:
+            return await handler(driver, request)
+        before = driver.check_restored()
+        answer = await handler(driver, request)
+        driver.check_restored(before)  # the handler's barrier may have brought the start of a restore, or its end
+        return answer
 
     return call

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rangelog_proto.v1 import common_pb2, inspection_pb2, pd_pb2
+from rangelog_proto.v1 import common_pb2, inspection_pb2, pd_pb2, restore_pb2
 
 HEALTHY, DEGRADED, UNAVAILABLE = "healthy", "degraded", "unavailable"
 NAMES_MAX = 3
@@ -36,6 +36,8 @@ def cluster_health(described: pd_pb2.DescribeClusterResponse, names: FirstNames)
     leads = any(each.leader for each in described.members)
     if not described.has_majority or not leads:
         reasons.append("no placement driver leads: fewer than a majority of them are running")
+    if described.restore.phase == restore_pb2.RESTORE_PHASE_RUNNING:
+        reasons.append("a restore is not done: run `pdctl restore` again until it is")
     if described.lost_range_count:
         listed = _listed(names.lost, described.lost_range_count)
         reasons.append(f"lost: {_ranges(described.lost_range_count)} of which no copy can come back{listed}")

@@ -23,6 +23,7 @@ from rangelog_pd.state import (
     objects,
     ranges,
     repacks,
+    restore,
     retention,
     reuploads,
     server_modes,
@@ -33,6 +34,7 @@ from rangelog_pd.state import (
     tier_stores,
     topics,
 )
+from rangelog_pd.state.applied import AppliedEntries
 from rangelog_pd.state.batches import BATCHES
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.snapshot import Frozen, freeze, thaw
@@ -99,6 +101,9 @@ _OPERATIONS: dict[str, Callable[[State, Any, int], Message | None]] = {
     "set_cursors": cursors.set_cursors,
     "delete_cursor": cursors.delete_cursor,
     "retain_stream": cursors.retain_stream,
+    "begin_restore": restore.begin_restore,
+    "restore_rows": restore.restore_rows,
+    "end_restore": restore.end_restore,
 }
 
 
@@ -109,6 +114,7 @@ class Machine:
         """`feature_level`: the level of this member; below FEATURE_LEVEL it behaves as the earlier program."""
         self.state = State()
         self.feature_level = feature_level
+        self.applied = AppliedEntries()
         self._results = Results()
 
     def apply(self, index: int, command: bytes) -> bytes:
@@ -118,6 +124,7 @@ class Machine:
         except DecodeError:
             return _failed(InternalError(f"log entry {index} is malformed"))
         action = parsed.WhichOneof("action")
+        self.applied.note(index, action or "")
         check_known(parsed.version, self.feature_level, f"log entry {index}")
         if action is None or not parsed.version or parsed.version < needed_level(parsed):
             return _failed(InternalError(f"log entry {index} is not a command"))
@@ -145,6 +152,9 @@ class Machine:
 
     def _run(self, action: str, operand: Message) -> tuple[bytes, bool]:
         """Return the result, and whether it is final for its request."""
+        refusal = restore.refusal(self.state, action)
+        if refusal is not None:
+            return _failed(refusal), False
         try:
             response = _OPERATIONS[action](self.state, operand, self.state.time_ms)
         except RangelogError as error:
@@ -161,6 +171,10 @@ class Machine:
         """Return the current state, to be encoded later."""
         return freeze(self.state, self._results)
 
+    def freeze_rows(self) -> Frozen:
+        """Return the current rows without the kept results: what a snapshot in the tier has."""
+        return freeze(self.state, Results())
+
     def snapshot(self) -> bytes:
         """Encode the whole state."""
         return b"".join(self.freeze())
@@ -168,6 +182,7 @@ class Machine:
     def restore(self, data: bytes) -> None:
         """Replace the whole state. Raises Corruption or UnsupportedVersion before anything is changed."""
         self.state, self._results = thaw(data, self.feature_level)
+        self.applied.restored()
 
 
 def _key(action: str, request_id: str) -> str:

@@ -7,7 +7,6 @@ newer program, changes nothing.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from rangelog_core.errors import Corruption, UnsupportedVersion
+from rangelog_core.state_sections import MAGIC, SECTION_VERSION, framed, sections
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.store import State
 from rangelog_proto.v1 import (
@@ -27,13 +27,9 @@ from rangelog_proto.v1 import (
 )
 from rangelog_proto.v1.pd_state_pb2 import Section, SectionKind, SnapshotHeader, SnapshotRows
 
-SECTION_VERSION = 1
 ROWS_PER_SECTION = 500
 _ROWS_OF_LARGE = dict.fromkeys((pd_state_pb2.SECTION_KIND_RETENTION_CUTS, pd_state_pb2.SECTION_KIND_CONSUMED_CUTS), 20)
 """A cut of a topic of the largest size has 50 KiB."""
-_SIZE = struct.Struct("<I")
-_MAGIC = b"\xffRLS"
-"""No StateSnapshot of feature level 1 starts with these bytes: 0xff is no protobuf tag of it."""
 
 _FIELDS = {
     pd_state_pb2.SECTION_KIND_STREAMS: "streams",
@@ -63,14 +59,14 @@ class Frozen:
     _rows: Sequence[tuple[SectionKind, Sequence[Any], Callable[[Any], Message]]]
 
     def __iter__(self) -> Iterator[bytes]:
-        yield _MAGIC
-        yield _framed(pd_state_pb2.SECTION_KIND_HEADER, self._header.SerializeToString(deterministic=True))
+        yield MAGIC
+        yield framed(pd_state_pb2.SECTION_KIND_HEADER, self._header.SerializeToString(deterministic=True))
         for kind, rows, encode in self._rows:
             count = min(ROWS_PER_SECTION, _ROWS_OF_LARGE.get(kind, ROWS_PER_SECTION))
             for first in range(0, len(rows), count):
                 some: dict[str, Any] = {_FIELDS[kind]: [encode(row) for row in rows[first : first + count]]}
-                yield _framed(kind, SnapshotRows(**some).SerializeToString(deterministic=True))
-        yield _framed(pd_state_pb2.SECTION_KIND_END, b"")
+                yield framed(kind, SnapshotRows(**some).SerializeToString(deterministic=True))
+        yield framed(pd_state_pb2.SECTION_KIND_END, b"")
 
 
 def freeze(state: State, results: Results) -> Frozen:
@@ -83,6 +79,7 @@ def freeze(state: State, results: Results) -> Frozen:
         next_object_id=state.next_object_id,
         next_topic_id=state.topics.next_topic_id,
         next_cursor_version=state.cursors.next_version if state.cursors.next_version > 1 else 0,
+        restore=state.restore if state.restore.phase else None,
     )
     ages, kept = results.freeze()
     namespaces, topics, shards, topic_work = state.topics.rows()
@@ -114,12 +111,12 @@ def freeze(state: State, results: Results) -> Frozen:
 
 def thaw(data: bytes, own_level: int) -> tuple[State, Results]:
     """Return the state in a snapshot. Raises Corruption, UnsupportedVersion."""
-    if not data.startswith(_MAGIC):
+    if not data.startswith(MAGIC):
         return _thaw_level_1(data)
     header = SnapshotHeader()
     rows: dict[str, list[Any]] = {name: [] for name in _FIELDS.values()}
     try:
-        for section in _sections(data):
+        for section in _known(data):
             if section.kind == pd_state_pb2.SECTION_KIND_HEADER:
                 header = SnapshotHeader.FromString(section.rows)
             else:
@@ -137,21 +134,9 @@ def thaw(data: bytes, own_level: int) -> tuple[State, Results]:
     return _build(header, **rows)
 
 
-def _sections(data: bytes) -> Iterator[Section]:
-    view, position = memoryview(data), len(_MAGIC)
-    while True:
-        if position + _SIZE.size > len(view):
-            raise Corruption("the placement driver's snapshot ends too early")
-        (size,) = _SIZE.unpack_from(view, position)
-        position += _SIZE.size
-        if size > len(view) - position:
-            raise Corruption("the placement driver's snapshot ends too early")
-        section = Section.FromString(bytes(view[position : position + size]))
-        position += size
-        if section.kind == pd_state_pb2.SECTION_KIND_END:
-            if position != len(view):
-                raise Corruption("the placement driver's snapshot continues after its end")
-            return
+def _known(data: bytes) -> Iterator[Section]:
+    """Yield the sections. Raises Corruption, UnsupportedVersion."""
+    for section in sections(data):
         known = section.kind in _FIELDS or section.kind == pd_state_pb2.SECTION_KIND_HEADER
         if not known or section.version > SECTION_VERSION:
             raise UnsupportedVersion(
@@ -200,6 +185,7 @@ def _build(
     state.cluster_id = header.cluster_id
     state.cluster_version = max(header.cluster_version, state.cluster_version)
     state.next_stream_id, state.next_object_id = header.next_stream_id, header.next_object_id
+    state.restore = header.restore
     known = {stream.stream_id for stream in streams}
     for each in ranges:
         if each.stream_id not in known:
@@ -235,11 +221,6 @@ def _load_topics(
             raise Corruption(f"the snapshot has a shard of topic {shard.topic_id} but not its topic and stream")
     state.topics.next_topic_id = header.next_topic_id or 1
     state.topics.load(namespaces, topics, shards, topic_work)
-
-
-def _framed(kind: SectionKind, rows: bytes) -> bytes:
-    section = Section(kind=kind, version=SECTION_VERSION, rows=rows).SerializeToString(deterministic=True)
-    return _SIZE.pack(len(section)) + section
 
 
 def _same(row: Message) -> Message:

@@ -59,8 +59,11 @@ _TOPIC_ACTIONS = (
 )
 _OPERATIONS_ACTIONS = (
     "accept_loss",
+    "begin_restore",
     "delete_cursor",
+    "end_restore",
     "remove_server",
+    "restore_rows",
     "retain_stream",
     "reupload_object",
     "set_cursors",

@@ -151,7 +151,7 @@ class Topic(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., config: _Optional[_Union[TopicConfig, _Mapping]] = ..., tags: _Optional[_Mapping[str, str]] = ..., state: _Optional[_Union[TopicState, str]] = ..., map_version: _Optional[int] = ..., next_shard_id: _Optional[int] = ..., current_shard_count: _Optional[int] = ..., scale_id: _Optional[int] = ..., committed_scale_id: _Optional[int] = ..., version: _Optional[int] = ..., created_ms: _Optional[int] = ..., state_since_ms: _Optional[int] = ..., last_scale_ms: _Optional[int] = ...) -> None: ...
 
 class Shard(_message.Message):
-    __slots__ = ("topic_id", "shard_id", "key_range", "stream_id", "created_version", "ended_version", "predecessors", "successors", "end_offset", "truncated")
+    __slots__ = ("topic_id", "shard_id", "key_range", "stream_id", "created_version", "ended_version", "predecessors", "successors", "end_offset", "truncated", "restored_offset")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     SHARD_ID_FIELD_NUMBER: _ClassVar[int]
     KEY_RANGE_FIELD_NUMBER: _ClassVar[int]
@@ -162,6 +162,7 @@ class Shard(_message.Message):
     SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     topic_id: int
     shard_id: int
     key_range: KeyRange
@@ -172,7 +173,8 @@ class Shard(_message.Message):
     successors: _containers.RepeatedScalarFieldContainer[int]
     end_offset: int
     truncated: bool
-    def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., key_range: _Optional[_Union[KeyRange, _Mapping]] = ..., stream_id: _Optional[int] = ..., created_version: _Optional[int] = ..., ended_version: _Optional[int] = ..., predecessors: _Optional[_Iterable[int]] = ..., successors: _Optional[_Iterable[int]] = ..., end_offset: _Optional[int] = ..., truncated: bool = ...) -> None: ...
+    restored_offset: int
+    def __init__(self, topic_id: _Optional[int] = ..., shard_id: _Optional[int] = ..., key_range: _Optional[_Union[KeyRange, _Mapping]] = ..., stream_id: _Optional[int] = ..., created_version: _Optional[int] = ..., ended_version: _Optional[int] = ..., predecessors: _Optional[_Iterable[int]] = ..., successors: _Optional[_Iterable[int]] = ..., end_offset: _Optional[int] = ..., truncated: bool = ..., restored_offset: _Optional[int] = ...) -> None: ...
 
 class ShardEnd(_message.Message):
     __slots__ = ("shard_id", "stream_id", "epoch", "last_range_index", "end_offset")

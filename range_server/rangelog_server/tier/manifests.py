@@ -32,7 +32,7 @@ from rangelog_core.manifest import StreamManifest, parse_manifest
 from rangelog_core.net.manifest_calls import fetch_manifest, manifest_name
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.object_keys import manifest_key, manifest_prefix, stream_of_key
-from rangelog_server.tier.single_thread import SingleThread
+from rangelog_server_common.single_thread import SingleThread
 
 if TYPE_CHECKING:
     from rangelog.tier import ObjectStore

@@ -29,8 +29,8 @@ from rangelog_server.ranges.read_faults import ReadFault
 from rangelog_server.ranges.reading import is_current, make_plan, read_batches
 from rangelog_server.ranges.store import Store
 from rangelog_server.tier.manifests import ManifestUpkeep
-from rangelog_server.tier.single_thread import SingleThread
 from rangelog_server.wal.log import Wal
+from rangelog_server_common.single_thread import SingleThread
 from rangelog_server_common.tier_watch import TierWatch, WatchTask
 
 if TYPE_CHECKING:

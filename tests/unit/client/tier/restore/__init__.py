@@ -1,0 +1,1 @@
+"""The restore from the tier: what is chosen, what is planned, how it is read."""
