@@ -31,7 +31,7 @@ def generate(target: pathlib.Path) -> None:
         raise SystemExit("generate_stubs: protoc refused a .proto; see above")
     for path in (target / PACKAGE).glob("*_pb2_grpc.py"):
         if path.name.removesuffix("_pb2_grpc.py") not in {
-            "broker", "group_service", "pd", "range_server", "table_service", "transaction_service", "topic",
+            "broker", "group_service", "members", "pd", "range_server", "table_service", "transaction_service", "topic",
             "watermark_service",
         }:  # fmt: skip
             path.unlink()  # no service in it

@@ -69,10 +69,10 @@ def _check_head(head: bytes, source: str) -> int:
     """Return the length of the header."""
     if len(head) < _HEAD.size or not head.startswith(_MAGIC):
         raise Corruption(f"{source}: this is no saved state of a placement driver")
-    _, version, header_length = _HEAD.unpack(head)
+    header_length: int = _HEAD.unpack(head)[2]
     if header_length > HEADER_BYTES_MAX:
         raise Corruption(f"{source}: a header of {header_length} bytes; the limit is {HEADER_BYTES_MAX}")
-    return int(header_length)
+    return header_length
 
 
 def _check_whole(data: bytes, source: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -41,6 +41,7 @@ CLOCK_OFF_MS = 60_000
 _SESSION_BITS = 20
 
 _T = TypeVar("_T", bound=Message)
+_R = TypeVar("_R")
 _log = logging.getLogger("rangelog.pd")
 
 
@@ -173,12 +174,26 @@ class Driver:
         command.now_ms = self.time_ms()
         command.time_is_provisional = self._leading_term is None or self._clock.provisional
 
+    async def at_leader(self, call: Awaitable[_R]) -> _R:
+        """Return the result of a call of consensus. Raises its error; NotLeader with a hint."""
+        try:
+            return await call
+        except NotLeader as error:
+            raise self._hint() from error
+
+    def api_address_of(self, name: str) -> str:
+        """Return the address of a member's API; "" where it is not known."""
+        for member in self.consensus.status().members:
+            if member.name == name and member.api_address:
+                return member.api_address
+        return self.settings.members[name].api_address if name in self.settings.members else ""
+
     def _hint(self) -> NotLeader:
         leader = self.consensus.leader()
         self._stop_leading()
-        if leader is None or leader == self.settings.name or leader not in self.settings.members:
+        address = self.api_address_of(leader) if leader is not None and leader != self.settings.name else ""
+        if leader is None or not address:
             return NotLeader("this placement driver does not lead, and knows of no leader")
-        address = self.settings.members[leader].api_address
         return NotLeader(f"this placement driver does not lead; {leader} does", address=address)
 
     def _stop_leading(self) -> None:

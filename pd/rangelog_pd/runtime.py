@@ -13,15 +13,19 @@ from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import (
     BROKERS_SERVICE_NAME,
+    MEMBERS_SERVICE_NAME,
     SERVICE_NAME,
     TOPICS_SERVICE_NAME,
     BrokersService,
+    MembersService,
     Service,
     TopicsService,
 )
+from rangelog_pd.joining import group_to_join
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1.broker_pb2_grpc import add_BrokersServicer_to_server
+from rangelog_proto.v1.members_pb2_grpc import add_MembersServicer_to_server
 from rangelog_proto.v1.pd_pb2_grpc import add_PlacementDriverServicer_to_server
 from rangelog_proto.v1.topic_pb2_grpc import add_TopicsServicer_to_server
 from rangelog_server_common.garbage import spare_long_lived
@@ -29,6 +33,8 @@ from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 
 RECONCILE_INTERVAL_S = 0.2
+
+_SERVICE_NAMES = (SERVICE_NAME, TOPICS_SERVICE_NAME, BROKERS_SERVICE_NAME, MEMBERS_SERVICE_NAME)
 
 _log = structlog.get_logger("pd")
 
@@ -56,6 +62,8 @@ class Runtime:
             machine,
             secret=settings.raft_secret or "single",
             listen=settings.raft_listen or None,
+            api_addresses={name: member.api_address for name, member in settings.members.items()},
+            joined=await group_to_join(settings) if settings.join else None,
             snapshot_entries=settings.snapshot_entries,
             feature_level=settings.feature_level_max,
         )
@@ -64,10 +72,11 @@ class Runtime:
         add_PlacementDriverServicer_to_server(Service(driver), server.server)  # type: ignore[no-untyped-call]
         add_TopicsServicer_to_server(TopicsService(driver), server.server)  # type: ignore[no-untyped-call]
         add_BrokersServicer_to_server(BrokersService(driver), server.server)  # type: ignore[no-untyped-call]
+        add_MembersServicer_to_server(MembersService(driver), server.server)  # type: ignore[no-untyped-call]
         tasks: list[asyncio.Task[Any]] = []
         try:
             listen = settings.listen or settings.api_address
-            port = await server.start(listen, (SERVICE_NAME, TOPICS_SERVICE_NAME, BROKERS_SERVICE_NAME))
+            port = await server.start(listen, _SERVICE_NAMES)
             await consensus.start()
             spare_long_lived()
             stopped, failed = asyncio.create_task(self._stop.wait()), asyncio.create_task(consensus.failed())

@@ -21,7 +21,7 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
     members = [
         pb.PdMember(
             name=member.name,
-            address=driver.settings.members[member.name].api_address,
+            address=driver.api_address_of(member.name),
             leader=member.leader,
             reachable=member.reachable,
             term=status.term if member.name == status.name else 0,
@@ -29,7 +29,6 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
             feature_level=member.feature_level,
         )
         for member in status.members
-        if member.name in driver.settings.members
     ]
     with driver.state() as state:
         return pb.DescribeClusterResponse(

@@ -6,14 +6,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rangelog_pd.driver import Driver
-from rangelog_pd.handlers import batches, brokers, cluster, objects, ranges, servers, streams, topics, watch
+from rangelog_pd.handlers import batches, brokers, cluster, members, objects, ranges, servers, streams, topics, watch
 from rangelog_proto.v1.broker_pb2_grpc import BrokersServicer
+from rangelog_proto.v1.members_pb2_grpc import MembersServicer
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer
 from rangelog_proto.v1.topic_pb2_grpc import TopicsServicer
 
 SERVICE_NAME = "rangelog.v1.PlacementDriver"
 TOPICS_SERVICE_NAME = "rangelog.v1.Topics"
 BROKERS_SERVICE_NAME = "rangelog.v1.Brokers"
+MEMBERS_SERVICE_NAME = "rangelog.v1.Members"
 
 _HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "CreateStream": streams.create_stream,
@@ -70,6 +72,13 @@ _BROKER_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "FindOwners": brokers.find_owners,
 }
 
+_MEMBER_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+    "ListMembers": members.list_members,
+    "AddMember": members.add_member,
+    "RemoveMember": members.remove_member,
+    "TransferLeadership": members.transfer_leadership,
+}
+
 
 class Service(PlacementDriverServicer):
     """All calls of the placement driver."""
@@ -92,6 +101,14 @@ class BrokersService(BrokersServicer):
 
     def __init__(self, driver: Driver) -> None:
         for name, handler in _BROKER_HANDLERS.items():
+            setattr(self, name, _bind(driver, handler))
+
+
+class MembersService(MembersServicer):
+    """All calls on the members of the group, on the placement driver's port."""
+
+    def __init__(self, driver: Driver) -> None:
+        for name, handler in _MEMBER_HANDLERS.items():
             setattr(self, name, _bind(driver, handler))
 
 

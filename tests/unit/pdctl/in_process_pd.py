@@ -27,7 +27,7 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.handlers import service
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
-from rangelog_proto.v1 import broker_pb2, common_pb2, pd_pb2, topic_pb2
+from rangelog_proto.v1 import broker_pb2, common_pb2, members_pb2, pd_pb2, topic_pb2
 from tests.support.pd_topics import true_end
 
 _T = TypeVar("_T", bound=Message)
@@ -35,8 +35,9 @@ _SERVICES = (
     (pd_pb2, service.SERVICE_NAME, service._HANDLERS),
     (topic_pb2, service.TOPICS_SERVICE_NAME, service._TOPIC_HANDLERS),
     (broker_pb2, service.BROKERS_SERVICE_NAME, service._BROKER_HANDLERS),
+    (members_pb2, service.MEMBERS_SERVICE_NAME, service._MEMBER_HANDLERS),
 )
-_HANDLERS = service._HANDLERS | service._TOPIC_HANDLERS | service._BROKER_HANDLERS
+_HANDLERS = service._HANDLERS | service._TOPIC_HANDLERS | service._BROKER_HANDLERS | service._MEMBER_HANDLERS
 
 
 class InProcessPd:
