@@ -10,6 +10,7 @@ from pdctl.cluster import cluster, task
 from pdctl.groups.checkpoint import checkpoint
 from pdctl.groups.group import group
 from pdctl.manifests import manifest, streams
+from pdctl.members.pd import pd_group
 from pdctl.objects import object_group
 from pdctl.ranges import range_group
 from pdctl.servers import server
@@ -98,8 +99,8 @@ def completion(shell: str) -> None:
 
 
 _NOUNS = (
-    cluster, server, stream, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table, transaction,
-    task,
+    cluster, pd_group, server, stream, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table,
+    transaction, task,
 )  # fmt: skip
 for _verb in (manifest, streams):
     object_group.add_command(_verb)

@@ -27,8 +27,10 @@ from rangelog_pd.reconcile.task_board import TaskBoard
 from rangelog_pd.reconcile.topic_upkeep import TopicUpkeep
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.reconcile.watches import Watches
+from rangelog_pd.saving import Saves
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine, response_of
+from rangelog_pd.state.snapshot import Frozen
 from rangelog_pd.state.store import State
 from rangelog_pd.state.versions import check_enabled, level_of, needed_level
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
@@ -55,6 +57,7 @@ class Driver:
         self.view = ClusterView(settings.server_suspect_ms, settings.server_dead_ms)
         self.tasks = TaskBoard()
         self.watches = Watches()
+        self.saves = Saves()
         self.brokers = BrokersView(settings.server_dead_ms)
         self.broker_probes = BrokerProbes()
         self.topics = TopicUpkeep(settings.scaling_minute_ms, settings.scale_timeout_ms, settings.retention_interval_ms)
@@ -118,6 +121,10 @@ class Driver:
         """Return the applied state under the lock; the caller must not await inside."""
         with self.consensus.lock:
             yield self._machine.state
+
+    def freeze(self) -> Frozen:
+        """Return the state as it is, to be encoded later. Called with the lock: inside `state`."""
+        return self._machine.freeze()
 
     def fill_in(self, target: common_pb2.Range) -> None:
         """Set each replica's address and health."""

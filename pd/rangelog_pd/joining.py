@@ -11,7 +11,7 @@ from rangelog_core.errors import ConfigInvalid, ProtocolViolation
 from rangelog_core.net.members_client import MembersClient
 from rangelog_core.net.pd_client import PdClient
 from rangelog_pd.consensus.files import group_file
-from rangelog_pd.consensus.files.configuration import GROUP_BYTES, Configuration, Member, check_member
+from rangelog_pd.consensus.files.configuration import GROUP_BYTES, Configuration, RaftMember, check_member
 from rangelog_pd.settings import PdSettings
 from rangelog_proto.v1 import members_pb2 as pb
 
@@ -51,5 +51,5 @@ async def _ask(settings: PdSettings) -> Configuration:
         check_member(each.name, each.raft_address, each.api_address)
         # Under its own name there may be one whose disk was lost: it is not this one until the group says so.
         if each.name != settings.name:
-            members.append(Member(each.name, each.raft_address, each.api_address, each.voter))
+            members.append(RaftMember(each.name, each.raft_address, each.api_address, each.voter))
     return Configuration(told.group, ()).with_members(members)

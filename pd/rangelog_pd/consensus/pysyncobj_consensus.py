@@ -30,13 +30,13 @@ from rangelog_core.errors import (
     UnsupportedVersion,
 )
 from rangelog_core.limits import COMMAND_BYTES_MAX
-from rangelog_pd.consensus.files.configuration import Configuration, Member, check_member
+from rangelog_pd.consensus.files.configuration import Configuration, RaftMember, check_member
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberRemoved, MemberStatus, StateMachine
 from rangelog_pd.consensus.network.dialing import Dialing
 from rangelog_pd.consensus.network.handshake import MemberIdentity, group_digest
 from rangelog_pd.consensus.network.messages import KIND_COMMAND
-from rangelog_pd.consensus.rules.changes import ADD, REMOVE, Change, encode_change
+from rangelog_pd.consensus.rules.changes import ADD, REMOVE, MemberChange, encode_change
 from rangelog_pd.consensus.rules.member_changes import KIND_CHANGE, KIND_TRANSFER
 from rangelog_pd.consensus.rules.proposals import Proposal, Proposals
 from rangelog_pd.consensus.rules.raft import Raft, Timings
@@ -146,13 +146,13 @@ class PySyncObjConsensus:
                 "this placement driver was started without raft_secret, by which members authenticate each other: start it "
                 f"with one of at least {SECRET_LENGTH_MIN} characters before another member is added"
             )
-        return await self._change(Change(ADD, name, raft_address, api_address, replaces), timeout_s)
+        return await self._change(MemberChange(ADD, name, raft_address, api_address, replaces), timeout_s)
 
     async def remove_member(self, name: str, *, timeout_s: float) -> int:
         """Remove a member, as `Consensus.remove_member` specifies."""
-        return await self._change(Change(REMOVE, name), timeout_s)
+        return await self._change(MemberChange(REMOVE, name), timeout_s)
 
-    async def _change(self, change: Change, timeout_s: float) -> int:
+    async def _change(self, change: MemberChange, timeout_s: float) -> int:
         index: int = await self._submit(bytes([KIND_CHANGE]) + encode_change(change), timeout_s)
         return index
 
@@ -400,7 +400,7 @@ class PySyncObjConsensus:
 
 def initial_configuration(members: Mapping[str, str], api_addresses: Mapping[str, str]) -> Configuration:
     """Return the configuration of a group that begins with these members."""
-    made = [Member(name, address, api_addresses.get(name, "")) for name, address in members.items()]
+    made = [RaftMember(name, address, api_addresses.get(name, "")) for name, address in members.items()]
     return Configuration(group_digest(members), ()).with_members(made)
 
 

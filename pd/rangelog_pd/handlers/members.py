@@ -81,6 +81,33 @@ async def transfer_leadership(driver: Driver, request: pb.TransferLeadershipRequ
     return pb.TransferLeadershipResponse(leader=leader)
 
 
+async def save_state(driver: Driver, request: pb.SaveStateRequest) -> pb.SaveStateResponse:
+    """Return the next piece of the state as a file; the first call begins a save, at the leader."""
+    save_id = request.save_id
+    if not save_id:
+        await driver.barrier()
+        status = driver.consensus.status()
+        with driver.state() as state:
+            header = pb.SavedState(
+                cluster_id=state.cluster_id,
+                cluster_version=state.cluster_version,
+                applied_index=status.applied_index,
+                term=status.term,
+                saved_ms=driver.wall_ms(),
+                saved_by=status.name,
+                group=status.group,
+                stream_count=len(state.streams),
+                range_count=len(state.ranges),
+                object_count=state.range_objects.committed_count,
+                topic_count=len(state.topics.topics),
+                time_ms=state.time_ms,
+            )
+            frozen = driver.freeze()
+        save_id = driver.saves.begin(header.SerializeToString(deterministic=True), frozen, driver.now_ms())
+    data, last = driver.saves.piece(save_id, request.piece, driver.now_ms())
+    return pb.SaveStateResponse(save_id=save_id, data=data, last=last)
+
+
 def _check(driver: Driver, name: str) -> None:
     if not name:
         raise InvalidArgument("the name of the member is missing")

@@ -77,6 +77,7 @@ _MEMBER_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
     "AddMember": members.add_member,
     "RemoveMember": members.remove_member,
     "TransferLeadership": members.transfer_leadership,
+    "SaveState": members.save_state,
 }
 
 

@@ -25,7 +25,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True)
-class Member:
+class RaftMember:
     """One member. A learner (`voter` false) gets the log and does not count. `replaces`: the member that goes once this one
     votes."""
 
@@ -41,7 +41,7 @@ class Configuration:
     """The members in the order of their names."""
 
     group: bytes
-    members: tuple[Member, ...]
+    members: tuple[RaftMember, ...]
 
     @cached_property
     def voters(self) -> frozenset[str]:
@@ -49,11 +49,11 @@ class Configuration:
         return frozenset(member.name for member in self.members if member.voter)
 
     @cached_property
-    def by_name(self) -> Mapping[str, Member]:
+    def by_name(self) -> Mapping[str, RaftMember]:
         """All members."""
         return {member.name: member for member in self.members}
 
-    def with_members(self, members: Iterable[Member]) -> Configuration:
+    def with_members(self, members: Iterable[RaftMember]) -> Configuration:
         """Return the same group with other members."""
         return replace(self, members=tuple(sorted(members, key=lambda member: member.name)))
 
@@ -97,7 +97,7 @@ def check_member(name: str, raft_address: str, api_address: str) -> None:
         split_address(api_address, port_min=0)
 
 
-def _member(row: Any) -> Member:
+def _member(row: Any) -> RaftMember:
     if type(row) is not list:
         raise ProtocolViolation("a member is not a list")
     check_kinds(row, [(str,), (str,), (str,), (bool,), (str,)])
@@ -105,4 +105,4 @@ def _member(row: Any) -> Member:
         check_member(row[0], row[1], row[2])
     except InvalidArgument as error:
         raise ProtocolViolation(f"a configuration with a bad member: {error}") from error
-    return Member(*row)
+    return RaftMember(*row)

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from rangelog_core.errors import InvalidArgument, MemberNotFound, PreconditionFailed, ProtocolViolation
-from rangelog_pd.consensus.files.configuration import Configuration, Member, check_member
+from rangelog_pd.consensus.files.configuration import Configuration, RaftMember, check_member
 from rangelog_pd.consensus.files.packing import check_kinds, pack, unpack
 
 GROUP_SIZES = (1, 3, 5)
@@ -23,7 +23,7 @@ ADD, REMOVE = "add", "remove"
 
 
 @dataclass(frozen=True)
-class Change:
+class MemberChange:
     """A wanted change: add a member (in the place of another one, if `replaces` names it), or remove one."""
 
     action: str
@@ -33,19 +33,19 @@ class Change:
     replaces: str = ""
 
 
-def encode_change(change: Change) -> bytes:
+def encode_change(change: MemberChange) -> bytes:
     """Return the bytes by which a change is proposed at the leader; no other member sees them."""
     return pack([change.action, change.name, change.raft_address, change.api_address, change.replaces])
 
 
-def decode_change(data: bytes) -> Change:
+def decode_change(data: bytes) -> MemberChange:
     """Decode a change."""
     fields = unpack(data)
     check_kinds(fields, [(str,)] * 5)
-    return Change(*(str(field) for field in fields))
+    return MemberChange(*(str(field) for field in fields))
 
 
-def changed(configuration: Configuration, change: Change) -> Configuration | None:
+def changed(configuration: Configuration, change: MemberChange) -> Configuration | None:
     """Return the configuration after the first step of a change; None: it is as wanted already.
 
     Raises InvalidArgument, MemberNotFound, PreconditionFailed.
@@ -74,9 +74,9 @@ def is_passing(configuration: Configuration) -> bool:
     return len(configuration.voters) not in GROUP_SIZES or len(configuration.voters) != len(configuration.members)
 
 
-def _added(configuration: Configuration, change: Change) -> Configuration | None:
+def _added(configuration: Configuration, change: MemberChange) -> Configuration | None:
     check_member(change.name, change.raft_address, change.api_address)
-    wanted = Member(change.name, change.raft_address, change.api_address, voter=False, replaces=change.replaces)
+    wanted = RaftMember(change.name, change.raft_address, change.api_address, voter=False, replaces=change.replaces)
     known = configuration.by_name.get(change.name)
     if known is not None:
         if (known.raft_address, known.api_address) == (wanted.raft_address, wanted.api_address):
@@ -94,7 +94,7 @@ def _added(configuration: Configuration, change: Change) -> Configuration | None
     return _with(configuration, wanted)
 
 
-def _share_an_address(one: Member, other: Member) -> bool:
+def _share_an_address(one: RaftMember, other: RaftMember) -> bool:
     same_api = bool(one.api_address) and one.api_address == other.api_address
     return same_api or one.raft_address == other.raft_address
 
@@ -109,7 +109,7 @@ def _removed(configuration: Configuration, name: str) -> Configuration | None:
     return configuration.with_members(members)
 
 
-def _with(configuration: Configuration, member: Member) -> Configuration:
+def _with(configuration: Configuration, member: RaftMember) -> Configuration:
     return configuration.with_members([member, *(each for each in configuration.members if each.name != member.name)])
 
 

@@ -25,7 +25,7 @@ from rangelog_pd.consensus.interface import MemberRemoved
 from rangelog_pd.consensus.network.messages import KIND_CONFIGURATION, Removed, TakeOver
 from rangelog_pd.consensus.network.transport import PeerTransport
 from rangelog_pd.consensus.rules.catching_up import Rounds
-from rangelog_pd.consensus.rules.changes import Change, changed, decode_change, next_step
+from rangelog_pd.consensus.rules.changes import MemberChange, changed, decode_change, next_step
 from rangelog_pd.consensus.rules.leader_checks import LeaderChecks
 from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.consensus.rules.transfer import BEHIND_ENTRIES_MAX, TRANSFER_TIMEOUT_S, Act, Transfer
@@ -165,7 +165,7 @@ class MemberChanges:
         else:
             self._append_configuration(wanted, callback)
 
-    def _first_step(self, change: Change) -> Configuration | None:
+    def _first_step(self, change: MemberChange) -> Configuration | None:
         wanted = changed(self._configuration, change)
         if wanted is None:
             return None

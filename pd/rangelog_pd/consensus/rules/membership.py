@@ -11,7 +11,7 @@ from __future__ import annotations
 from rangelog_pd.consensus.files.configuration import Configuration
 
 
-class Membership:
+class ConfigurationHistory:
     """The configurations of one log, oldest first. The first one is never cut: it is of the snapshot, or of the start."""
 
     def __init__(self, configuration: Configuration, index: int = 0) -> None:

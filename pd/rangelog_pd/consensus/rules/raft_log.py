@@ -20,7 +20,7 @@ from rangelog_pd.consensus.files.hard_state import HardState
 from rangelog_pd.consensus.files.journal import JournalEntry, RaftJournal
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
 from rangelog_pd.consensus.network.messages import KIND_CONFIGURATION
-from rangelog_pd.consensus.rules.membership import Membership
+from rangelog_pd.consensus.rules.membership import ConfigurationHistory
 
 
 class RaftLog:
@@ -65,9 +65,9 @@ class RaftLog:
         self.membership = self._configurations(snapshot)
         self._commit_index = max(min(self._commit_index, self.journal.last_index), 1)
 
-    def _configurations(self, snapshot: Snapshot | None) -> Membership:
+    def _configurations(self, snapshot: Snapshot | None) -> ConfigurationHistory:
         configuration, index = (snapshot.configuration, snapshot.configuration_index) if snapshot else (None, 0)
-        membership = Membership(configuration or self._initial, index)
+        membership = ConfigurationHistory(configuration or self._initial, index)
         for entry in self.journal.entries:
             if entry.command[0] == KIND_CONFIGURATION:
                 membership.append(entry.log_index, _configuration_of(entry))

@@ -9,7 +9,7 @@ import pytest
 
 from rangelog_core.errors import Corruption, UnsupportedVersion
 from rangelog_pd.consensus.files import hard_state, snapshot_file
-from rangelog_pd.consensus.files.configuration import Configuration, Member
+from rangelog_pd.consensus.files.configuration import Configuration, RaftMember
 from rangelog_pd.consensus.files.hard_state import HardState
 from rangelog_pd.consensus.files.journal import JournalEntry, RaftJournal
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
@@ -54,7 +54,7 @@ def test_journal(tmp_path: Path) -> None:
 def test_snapshot(tmp_path: Path) -> None:
     """From the second version on the checksum covers the version."""
     path = tmp_path / "snapshot"
-    members = Configuration(bytes(32), (Member("pd1", "a:1", "a:2"),))
+    members = Configuration(bytes(32), (RaftMember("pd1", "a:1", "a:2"),))
     snapshot_file.write(path, Snapshot(ENTRY, JournalEntry(b"", 2, 1), b"state", members, 1))
     data = path.read_bytes()
     head, rest = data[:8] + (3).to_bytes(4, "little"), data[16:]
@@ -70,7 +70,7 @@ def test_snapshot(tmp_path: Path) -> None:
 def test_snapshot_of_a_group_that_never_changed(tmp_path: Path) -> None:
     """It is written as the first version, which earlier programs read; with a configuration it is the second one."""
     static = Snapshot(ENTRY, JournalEntry(b"", 2, 1), b"state")
-    members = Configuration(bytes(32), (Member("pd1", "a:1", "a:2"), Member("pd2", "b:1", "", voter=False)))
+    members = Configuration(bytes(32), (RaftMember("pd1", "a:1", "a:2"), RaftMember("pd2", "b:1", "", voter=False)))
     changed = Snapshot(ENTRY, JournalEntry(b"", 2, 1), b"state", members, 2)
     for snapshot, version in ((static, 1), (changed, 2)):
         data = b"".join(snapshot_file.encode(snapshot))
