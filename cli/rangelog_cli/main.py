@@ -47,6 +47,11 @@ def cli() -> None:
     "--join", metavar="HOST:PORT", help="Instead: API of a member of a group; then `pdctl pd add` adds this one."
 )
 @click.option(
+    "--restore-snapshot",
+    type=click.Path(path_type=Path),
+    help="Begin a new group of one with this saved state, on an empty directory.",
+)
+@click.option(
     "--raft-listen", metavar="HOST:PORT", help="Address for the other members; with --member, if not as given there."
 )
 @click.option("--tier-url", metavar="URL", help="s3://bucket/prefix?endpoint=… or file:///dir; empty: no tier.")

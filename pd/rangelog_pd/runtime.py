@@ -22,6 +22,7 @@ from rangelog_pd.handlers.service import (
     TopicsService,
 )
 from rangelog_pd.joining import group_to_join
+from rangelog_pd.restoring import restore
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_proto.v1.broker_pb2_grpc import add_BrokersServicer_to_server
@@ -53,6 +54,9 @@ class Runtime:
     async def run(self) -> None:
         """Serve until stopped. Raises the failure of consensus, or the error of listening."""
         settings = self._settings
+        if settings.restore_snapshot is not None:
+            saved = restore(settings, settings.restore_snapshot)
+            _log.info("restored", cluster=saved.cluster_id, streams=saved.stream_count, of_entry=saved.applied_index)
         machine = Machine(settings.feature_level_max)
         raft = {name: member.raft_address for name, member in settings.members.items()}
         consensus = PySyncObjConsensus(

@@ -37,6 +37,8 @@ class PdSettings(BaseSettings):
     """Those that the group begins with. Once members were changed, the log says who they are."""
     join: str = ""
     """Instead of members: the API of a member of the group to which this one is to be added."""
+    restore_snapshot: Path | None = None
+    """A saved state that a new group of one begins with; only on an empty directory."""
     tier_url: str = ""
     token: str | None = Field(default=None, repr=False)
     raft_secret: str = Field(default="", repr=False)
@@ -70,6 +72,8 @@ class PdSettings(BaseSettings):
             raise ValueError(
                 f"{len(self.members)} members: a group begins with 1, 3 or 5 (pdctl pd add and remove change it)"
             )
+        if self.restore_snapshot is not None and len(self.members) != 1:
+            raise ValueError("--restore-snapshot begins a group of one: give this member alone, add the others then")
         if (self.join or len(self.members) > 1) and not self.raft_secret:
             raise ValueError("raft_secret is missing: the members of a group authenticate each other with it")
         if self.server_dead_ms <= self.server_suspect_ms:

@@ -135,3 +135,42 @@ def test_all_three_are_replaced_while_leaders_die(members: Members) -> None:
         members.processes[name].wait_ready()
     assert set(load.acked) <= asyncio.run(_streams([members.api[name] for name in ("pd4", "pd5", "pd6")]))
     assert members.voters() == {"pd4", "pd5", "pd6"}
+
+
+def test_a_saved_state_begins_a_new_group(members: Members, tmp_path: Path) -> None:
+    """Saved, checked, restored after all are gone: streams are there, epochs go on with a gap; old members stay out."""
+    members.begin("pd1", "pd2", "pd3")
+    with Load([members.api[name] for name in ("pd1", "pd2", "pd3")]) as load:
+        load.goes_on()
+    file = str(tmp_path / "saved.state")
+    saved = members.ok("pd", "snapshot", "save", file)
+    assert saved["stream_count"] >= len(load.acked)
+    assert members.pdctl("pd", "snapshot", "save", file).returncode == 5
+    assert members.ok("pd", "snapshot", "inspect", file) == saved
+    later = members.ok("stream", "create", "created-later")
+    before = members.ok("stream", "show", load.acked[0])
+    for name in ("pd1", "pd2", "pd3"):
+        members.processes[name].kill()
+    members.api["new1"], members.raft["new1"] = members.api["pd1"], members.raft["pd1"]  # at the old addresses
+    members.begin("new1", more=("--restore-snapshot", file))
+    until(lambda: members.listed()["has_majority"], "it leads")
+    assert set(load.acked) <= asyncio.run(_streams([members.api["new1"]]))
+    after = members.ok("stream", "show", load.acked[0])
+    assert (after["stream_id"], after["epoch"] - before["epoch"]) == (before["stream_id"], 1 << 20)
+    assert members.ok("stream", "create", "created-now")["stream_id"] > later["stream_id"] + (1 << 19)
+    # What is left of the old group stays out, although it looks for pd1 at the same address.
+    members.processes["pd2"].start()
+    members.processes["pd2"].wait_ready()
+    until(lambda: "refused a connection" in members.log("new1"), "pd2 is refused")
+    assert members.voters_of("new1") == {"new1"}
+    members.processes["pd2"].kill()
+    for name in ("new2", "new3"):
+        members.ok("pd", "add", members.join(name, "new1"))
+    assert members.voters() == {"new1", "new2", "new3"}
+    members.processes["new1"].kill()
+    assert set(load.acked) <= asyncio.run(_streams([members.api[name] for name in ("new2", "new3")]))
+    damaged = bytearray(Path(file).read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    Path(file).write_bytes(damaged)
+    run = members.pdctl("pd", "snapshot", "inspect", file)
+    assert run.returncode == 1 and "the checksum does not fit" in run.stderr

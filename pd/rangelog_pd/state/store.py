@@ -46,6 +46,8 @@ class State:
         self.provisional = False  # the time of the current command is not confirmed
         self.next_stream_id = 1
         self.next_object_id = 1
+        self.lost_streams = (0, 0)
+        """Ids (the second one excluded) that a lost group may have given: see restored.py."""
         self.changes = Changes()
         self.names = Names(_stream_name, _stream_id, hidden=INTERNAL_NAME_START)
         self.hosted = HostedRanges()

@@ -71,6 +71,15 @@ class Members:
         """Who counts."""
         return {each["name"] for each in self.listed()["members"] if each["voter"]}
 
+    def voters_of(self, name: str) -> set[str]:
+        """Who counts, by the word of one member."""
+        run = self.pdctl("pd", "list", "-o", "json", through=[name])
+        return {each["name"] for each in json.loads(run.stdout)["members"] if each["voter"]}
+
+    def log(self, name: str) -> str:
+        """What a member has written."""
+        return (self.directory / "logs" / f"{name}.log").read_text()
+
     def leader(self) -> str:
         """Who leads; waits for one."""
         found = until(lambda: [each["name"] for each in self.listed()["members"] if each["leader"]], "a leader")
