@@ -32,9 +32,9 @@ class Members:
             "RANGELOG_PD_SNAPSHOT_ENTRIES": str(snapshot_entries),
         }
 
-    def begin(self, *names: str, more: tuple[str, ...] = ()) -> None:
-        """Start the members of a new group."""
-        for name in names:
+    def begin(self, *names: str, more: tuple[str, ...] = (), reserve: tuple[str, ...] = ()) -> None:
+        """Start the members of a new group. `reserve`: those of later ones whose addresses are chosen now."""
+        for name in (*names, *reserve):
             self._addresses(name)
         members = [part for name in names for part in ("--member", f"{name}={self.raft[name]}@{self.api[name]}")]
         for name in names:
