@@ -98,7 +98,9 @@ class Faults:
         self._world.call_later(self._world.random.uniform(least_s, most_s), unless_stopped)
 
     def _restart_soon(self, name: str) -> None:
-        if self._stopped and isinstance(self._group.processes[name].failure, MemberRemoved):
+        if isinstance(self._group.processes[name].failure, MemberRemoved):
+            if not self._stopped and self._world.random.random() < 0.3:
+                self._later(0.5, 3.0, lambda: self._group.restart(name))  # it is told again
             return
         if self._stopped:
             self._world.call_later(0.2, lambda: self._group.restart(name))
@@ -170,8 +172,11 @@ class Faults:
         """One at a time: the next one only after the last one holds everything again."""
         holding = [each for each in self._group.processes.values() if each.running and each.raft is not None]
         voters = {each.name for each in holding if each.raft is not None and each.raft._log.voter}
+        counting = self._group.configuration().voters
         others = {each for each in self._names if each != name}
-        return bool(others) and others <= voters and self._wiped in (None, *voters, *self._gone())
+        # Without its voice there must be a majority left: a disk that is lost is a loss, as a member that is away is.
+        bears_it = name not in counting or 2 * len(counting - {name}) > len(counting)
+        return bool(others) and bears_it and others <= voters and self._wiped in (None, *voters, *self._gone())
 
     def _gone(self) -> set[str]:
         return set(self._group.processes) - set(self._names)

@@ -75,8 +75,11 @@ class Operator:
         self._group.join(name, self._world.random.choice(members))
         return name
 
-    def _heard(self, what: str) -> Callable[[Answer], None]:
+    def _heard(self, what: str, newcomer: str = "") -> Callable[[Answer], None]:
         def heard(answer: Answer) -> None:
+            refused = isinstance(answer, RangelogError) and not isinstance(answer, OutcomeUnknown)
+            if refused and newcomer and newcomer not in self._group.configuration().by_name:
+                self._group.crash(newcomer, power_loss=False)
             if not isinstance(answer, RangelogError):
                 self._group.counters[f"members: {what}"] += 1
             elif isinstance(answer, OutcomeUnknown):
@@ -96,7 +99,7 @@ class Operator:
             return
         name = self._newcomer()
         if name is not None:
-            self._group.add(name, at, self._heard("added"))
+            self._group.add(name, at, self._heard("added", name))
 
     def _remove(self) -> None:
         at, configuration = self._asked(), self._group.configuration()
@@ -124,7 +127,7 @@ class Operator:
             return
         if dead and victim != at:
             self._group.crash(victim, power_loss=True)
-        self._group.add(name, at, self._heard("replaced"), replaces=victim)
+        self._group.add(name, at, self._heard("replaced", name), replaces=victim)
 
     def _transfer(self) -> None:
         at = self._asked()
@@ -148,7 +151,7 @@ class Operator:
         if gone and at is not None:
             name = self._newcomer(self._world.random.choice(gone))
             if name is not None:
-                self._group.add(name, at, self._heard("brought back"))
+                self._group.add(name, at, self._heard("brought back", name))
 
     # ---- in calm
 
@@ -173,7 +176,7 @@ class Operator:
         else:
             name = self._newcomer()
             if name is not None:
-                self._group.add(name, leader, self._heard("added"))
+                self._group.add(name, leader, self._heard("added", name))
 
 
 __all__ = ["GROUP_SIZES", "Operator"]

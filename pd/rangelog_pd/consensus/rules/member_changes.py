@@ -4,7 +4,7 @@ What holds:
 - the configuration of the last entry that has one counts, from the moment it is appended;
 - a leader begins a change only when the one before it is committed, and an entry of its own term too (else two leaders that
   follow each other could each begin one, and their majorities would have no member in common);
-- each step leaves a majority of its voters within reach, as far as the leader sees;
+- each step leaves a majority of its voters within reach, who hold what the leader began with, as far as it sees;
 - a leader that is no voter any more does not count itself, and leaves once the change is committed;
 - who is no voter does not stand for election; what others than voters ask is passed over while a leader is heard; a removed
   member is told, and stops.
@@ -65,6 +65,7 @@ class MemberChanges:
     _SyncObj__lastResponseTime: dict[Any, float]
     _SyncObj__commandsWaitingCommit: dict[int, list[tuple[int, Callback]]]
     _SyncObj__raftLeader: Any
+    _SyncObj__noopIDx: int | None
 
     if TYPE_CHECKING:
 
@@ -140,15 +141,20 @@ class MemberChanges:
         return self._log.membership.index <= committed and self._log.journal.term_at(committed) == self.raftCurrentTerm
 
     def _within_reach(self, configuration: Configuration) -> list[str]:
-        """Return the voters that answered lately, this member included."""
+        """Return the voters that answered lately and have what this leader began with, this member included.
+
+        One that lacks that, because its disk is new, does not vote: it would not help to elect the next leader.
+        """
+        return [name for name in sorted(configuration.voters) if name == self._name or self._is_within_reach(name)]
+
+    def _is_within_reach(self, name: str) -> bool:
+        begun_with = self._SyncObj__noopIDx or 0
+        return self._answers(name) and self._SyncObj__raftMatchIndex.get(self._node(name), 0) >= begun_with
+
+    def _answers(self, name: str) -> bool:
         since_s = monotonic() - self._timings.election_min_s
-        answered = self._SyncObj__lastResponseTime
-        return [
-            name
-            for name in sorted(configuration.voters)
-            if name == self._name
-            or (name in self.peers.connected and answered.get(self._node(name), _NEVER_S) >= since_s)
-        ]
+        answered_s = self._SyncObj__lastResponseTime.get(self._node(name), _NEVER_S)
+        return name in self.peers.connected and answered_s >= since_s
 
     def _has_majority(self, configuration: Configuration) -> bool:
         return 2 * len(self._within_reach(configuration)) > len(configuration.voters)
@@ -251,7 +257,7 @@ class MemberChanges:
             raise Unavailable(f"leadership is being handed to {self._transfer.target} already; try again")
         if target is None or target not in self._configuration.voters:
             raise PreconditionFailed(f"{target or 'no other member'} is no voting member that could lead")
-        if target not in self._within_reach(self._configuration):
+        if not self._answers(target):
             raise PreconditionFailed(f"{target} does not answer {self._name}, so it cannot take over")
         behind = self._log.journal.last_index - self._SyncObj__raftMatchIndex.get(self._node(target), 0)
         if behind > BEHIND_ENTRIES_MAX:

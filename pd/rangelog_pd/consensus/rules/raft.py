@@ -6,7 +6,8 @@ What holds here and not in the unchanged library:
 - the commit index covers only entries that the leader is known to share (the library moves it over unverified entries
   while a snapshot arrives, and so confirms proposals that lost);
 - a snapshot without new entries is not installed over a longer log;
-- a position counts only in the term of its message, and only up to the end of the leader's log;
+- a position counts only in the term of its message, and only up to the end of the leader's log; a member that comes back
+  with less than it had acknowledged counts for nothing that it has lost;
 - a member that lost its disk neither votes nor stands for election until it holds all committed entries again;
 - proposals of a tick are sent in one message per follower and share one flush; followers never forward proposals;
 - an exception of apply is a result (`failure` of the proposal), never a retry; callbacks only append to a list.
@@ -409,6 +410,8 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
             if message.success:
                 raise ProtocolViolation(f"{node.id} claims entry {message.next_index - 1}, which does not exist")
             message = Position(message.term, self._log.journal.last_index + 1, message.reset, success=False)
+        elif message.reset and message.next_index <= self._SyncObj__raftMatchIndex[node]:
+            self._SyncObj__raftMatchIndex[node] = 0  # it had more and has lost it: its disk is new
         self._deliver(
             node,
             {
