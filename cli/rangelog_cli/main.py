@@ -40,7 +40,20 @@ def cli() -> None:
 @click.option(
     "--data-dir", type=click.Path(path_type=Path), help="Directory of journal and snapshots; created if missing."
 )
-@click.option("--member", "members", multiple=True, metavar="NAME=RAFT@API", help="Each member, this one included.")
+@click.option(
+    "--member", "members", multiple=True, metavar="NAME=RAFT@API", help="Each member of a new group, this one included."
+)
+@click.option(
+    "--join", metavar="HOST:PORT", help="Instead: API of a member of a group; then `pdctl pd add` adds this one."
+)
+@click.option(
+    "--restore-snapshot",
+    type=click.Path(path_type=Path),
+    help="Begin a new group of one with this saved state, on an empty directory.",
+)
+@click.option(
+    "--raft-listen", metavar="HOST:PORT", help="Address for the other members; with --member, if not as given there."
+)
 @click.option("--tier-url", metavar="URL", help="s3://bucket/prefix?endpoint=… or file:///dir; empty: no tier.")
 @click.option("--heartbeat-interval-ms", type=int, help="Time between two heartbeats of a range server.")
 @click.option("--server-suspect-ms", type=int, help="Silence after which a range server is suspect.")
@@ -57,6 +70,11 @@ def pd(config: Path | None, **flags: Any) -> int:
       rangelog pd --name pd1 --listen 10.0.0.1:7100 --data-dir /var/lib/rangelog/pd1 \\
         --member pd1=10.0.0.1:7140@10.0.0.1:7100 --member pd2=10.0.0.2:7140@10.0.0.2:7100 \\
         --member pd3=10.0.0.3:7140@10.0.0.3:7100 --tier-url 's3://logs/prod?endpoint=https://s3.example.org'
+
+    \b
+    One more, on an empty directory; then: pdctl pd add pd4=10.0.0.4:7140@10.0.0.4:7100
+      rangelog pd --name pd4 --listen 10.0.0.4:7100 --raft-listen 10.0.0.4:7140 --data-dir /var/lib/rangelog/pd4 \\
+        --join 10.0.0.1:7100 --tier-url 's3://logs/prod?endpoint=https://s3.example.org'
     """
     from rangelog_cli.servers import run_pd
 

@@ -15,6 +15,7 @@ from pdctl.groups.group import group
 from pdctl.inspection.locate import locate
 from pdctl.inspection.verify import verify
 from pdctl.manifests import manifest, streams
+from pdctl.members.pd import pd_group
 from pdctl.objects import object_group
 from pdctl.ranges import range_group
 from pdctl.repairs import repair
@@ -108,8 +109,8 @@ def completion(shell: str) -> None:
 
 
 _NOUNS = (
-    cluster, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint, table,
-    transaction, task, repair, doctor, locate, verify,
+    cluster, pd_group, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint,
+    table, transaction, task, repair, doctor, locate, verify,
 )  # fmt: skip
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -30,10 +30,12 @@ from rangelog_pd.reconcile.task_board import TaskBoard
 from rangelog_pd.reconcile.topic_upkeep import TopicUpkeep
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.reconcile.watches import Watches
+from rangelog_pd.saving import Saves
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state import tier_stores
 from rangelog_pd.state.machine import Machine, response_of
 from rangelog_pd.state.restore import being_restored
+from rangelog_pd.state.snapshot import Frozen
 from rangelog_pd.state.store import State
 from rangelog_pd.state.versions import check_enabled, level_of, needed_level
 from rangelog_pd.tier_check import TierTrials, leader_watch
@@ -47,6 +49,7 @@ CLOCK_OFF_MS = 60_000
 _SESSION_BITS = 20
 
 _T = TypeVar("_T", bound=Message)
+_R = TypeVar("_R")
 _log = logging.getLogger("rangelog.pd")
 
 
@@ -66,6 +69,7 @@ class Driver:
         self.tasks = TaskBoard()
         self.shortfalls = Shortfalls()
         self.watches = Watches()
+        self.saves = Saves()
         self.brokers = BrokersView(settings.server_dead_ms)
         self.broker_probes = BrokerProbes()
         self.topics = TopicUpkeep(settings.scaling_minute_ms, settings.scale_timeout_ms, settings.retention_interval_ms)
@@ -147,6 +151,10 @@ class Driver:
             raise being_restored(mark)
         return mark
 
+    def freeze(self) -> Frozen:
+        """Return the state as it is, to be encoded later. Called with the lock: inside `state`."""
+        return self._machine.freeze()
+
     def fill_in(self, target: common_pb2.Range) -> None:
         """Set each replica's address and health."""
         self.fill_in_all([target])
@@ -220,12 +228,26 @@ class Driver:
         command.now_ms = self.time_ms()
         command.time_is_provisional = self._leading_term is None or self._clock.provisional
 
+    async def at_leader(self, call: Awaitable[_R]) -> _R:
+        """Return the result of a call of consensus. Raises its error; NotLeader with a hint."""
+        try:
+            return await call
+        except NotLeader as error:
+            raise self._hint() from error
+
+    def api_address_of(self, name: str) -> str:
+        """Return the address of a member's API; "" where it is not known."""
+        for member in self.consensus.status().members:
+            if member.name == name and member.api_address:
+                return member.api_address
+        return self.settings.members[name].api_address if name in self.settings.members else ""
+
     def _hint(self) -> NotLeader:
         leader = self.consensus.leader()
         self._stop_leading()
-        if leader is None or leader == self.settings.name or leader not in self.settings.members:
+        address = self.api_address_of(leader) if leader is not None and leader != self.settings.name else ""
+        if leader is None or not address:
             return NotLeader("this placement driver does not lead, and knows of no leader")
-        address = self.settings.members[leader].api_address
         return NotLeader(f"this placement driver does not lead; {leader} does", address=address)
 
     def _stop_leading(self) -> None:

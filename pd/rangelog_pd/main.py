@@ -8,6 +8,7 @@ import os
 import sys
 
 from rangelog_core.errors import RangelogError
+from rangelog_pd.consensus.interface import MemberRemoved
 from rangelog_pd.runtime import Runtime
 from rangelog_pd.settings import PdSettings
 from rangelog_server_common.data_directory import lock_directory
@@ -25,6 +26,9 @@ def run(settings: PdSettings) -> int:
     try:
         asyncio.run(_serve(settings))
         return 0
+    except MemberRemoved as error:
+        fail("pd", error.message)
+        return 0  # it was wanted: nobody is to start it again
     except RangelogError as error:
         return fail("pd", error.message)
     except OSError as error:

@@ -12,6 +12,8 @@ from rangelog_core.net.addresses import split_address
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import add_services
+from rangelog_pd.joining import group_to_join
+from rangelog_pd.restoring import restore
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.tier_snapshots import TierSnapshots
@@ -20,6 +22,7 @@ from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 
 RECONCILE_INTERVAL_S = 0.2
+
 
 _log = structlog.get_logger("pd")
 
@@ -38,6 +41,9 @@ class Runtime:
     async def run(self) -> None:
         """Serve until stopped. Raises the failure of consensus, or the error of listening."""
         settings = self._settings
+        if settings.restore_snapshot is not None:
+            saved = restore(settings, settings.restore_snapshot)
+            _log.info("restored", cluster=saved.cluster_id, streams=saved.stream_count, of_entry=saved.applied_index)
         machine = Machine(settings.feature_level_max)
         raft = {name: member.raft_address for name, member in settings.members.items()}
         consensus = PySyncObjConsensus(
@@ -47,6 +53,8 @@ class Runtime:
             machine,
             secret=settings.raft_secret or "single",
             listen=settings.raft_listen or None,
+            api_addresses={name: member.api_address for name, member in settings.members.items()},
+            joined=await group_to_join(settings) if settings.join else None,
             snapshot_entries=settings.snapshot_entries,
             feature_level=settings.feature_level_max,
         )

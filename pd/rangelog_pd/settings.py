@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from rangelog_pd.consensus.rules.changes import GROUP_SIZES
 from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT
 from rangelog_pd.reconcile.orphans import QUIET_MS_DEFAULT
 from rangelog_pd.reconcile.retention_queue import INTERVAL_MS_MIN
@@ -35,6 +36,11 @@ class PdSettings(BaseSettings):
     listen: str = ""
     raft_listen: str = ""
     members: dict[str, MemberSettings] = Field(default_factory=dict)
+    """Those that the group begins with. Once members were changed, the log says who they are."""
+    join: str = ""
+    """Instead of members: the API of a member of the group to which this one is to be added."""
+    restore_snapshot: Path | None = None
+    """A saved state that a new group of one begins with; only on an empty directory."""
     tier_url: str = ""
     token: str | None = Field(default=None, repr=False)
     raft_secret: str = Field(default="", repr=False)
@@ -61,19 +67,33 @@ class PdSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> PdSettings:
-        if not self.members:
-            raise ValueError("no members are given: pass --member NAME=RAFT_HOST:PORT@API_HOST:PORT for each")
-        if self.name not in self.members:
+        if self.join:
+            self._check_joining()
+        elif not self.members:
+            raise ValueError(
+                "no members are given: pass --member NAME=RAFT_HOST:PORT@API_HOST:PORT for each, or --join for one more"
+            )
+        elif self.name not in self.members:
             raise ValueError(f"{self.name!r} is not among the members {', '.join(self.members)}")
-        if len(self.members) not in (1, 3):
-            raise ValueError(f"{len(self.members)} members: a group has 1 or 3")
-        if len(self.members) > 1 and not self.raft_secret:
+        elif len(self.members) not in GROUP_SIZES:
+            raise ValueError(
+                f"{len(self.members)} members: a group begins with 1, 3 or 5 (pdctl pd add and remove change it)"
+            )
+        if self.restore_snapshot is not None and len(self.members) != 1:
+            raise ValueError("--restore-snapshot begins a group of one: give this member alone, add the others then")
+        if (self.join or len(self.members) > 1) and not self.raft_secret:
             raise ValueError("raft_secret is missing: the members of a group authenticate each other with it")
         if self.server_dead_ms <= self.server_suspect_ms:
             raise ValueError("server_dead_ms must be more than server_suspect_ms")
         return self
 
+    def _check_joining(self) -> None:
+        if self.members:
+            raise ValueError("--join and --member exclude each other: a group is begun, or joined")
+        if not (self.listen and self.raft_listen):
+            raise ValueError("--join needs --listen and --raft-listen: where this member is reached")
+
     @property
     def api_address(self) -> str:
         """The address of this member's API."""
-        return self.members[self.name].api_address
+        return self.listen if self.join else self.members[self.name].api_address

@@ -15,11 +15,12 @@ from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.pd_client import PdClient
 from rangelog_pd.state.versions import FEATURE_LEVEL
 from tests.integration.helpers.pd_group import FakeServers, Group, channel, running_group, wait_for_version
+from tests.integration.helpers.pd_members import Members
 from tests.support.figures import publish
 from tests.support.pd_checker import check_pd
 from tests.support.pd_history import Call, NotingPd, PdHistory, Reply
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 STREAMS = ("a", "b", "c")
 CLIENTS = 4
@@ -165,7 +166,47 @@ async def answers(history: PdHistory, count: int) -> None:
         await asyncio.sleep(0.05)
 
 
-async def contend(group: Group, history: PdHistory, seed: int) -> int:
+async def change_members(group: ChangingGroup, history: PdHistory) -> int:
+    """Three become five, then others, then one, while calls are under way. Returns how many changes were made."""
+    pdctl, members = group.members.ok, group.members
+    for name in ("pd4", "pd5"):
+        added = await asyncio.to_thread(members.join, name, "pd2")
+        await asyncio.to_thread(pdctl, "pd", "add", added)
+        await answers(history, 30)
+    leader = await asyncio.to_thread(members.leader)
+    await asyncio.to_thread(pdctl, "pd", "remove", leader, "--yes")
+    await answers(history, 30)
+    victim = await asyncio.to_thread(members.leader)
+    added = await asyncio.to_thread(members.join, "pd6", victim)
+    members.processes[victim].kill()
+    await asyncio.to_thread(pdctl, "pd", "replace", victim, added, "--yes")
+    await answers(history, 30)
+    gone = sorted(await asyncio.to_thread(members.voters))
+    for name in gone[:-1]:
+        await asyncio.to_thread(pdctl, "pd", "remove", name, "--yes")
+        await answers(history, 30)
+    assert await asyncio.to_thread(members.voters) == {gone[-1]}
+    return 5 + len(gone) - 1
+
+
+class ChangingGroup:
+    """A group whose members change, in the shape of `Group`: addresses of all that ever belong to it are known before."""
+
+    def __init__(self, members: Members) -> None:
+        self.members = members
+        self.names = [f"pd{number}" for number in range(1, 7)]
+        members.begin("pd1", "pd2", "pd3", reserve=("pd4", "pd5", "pd6"))
+        self.cluster = self
+
+    @property
+    def pd_addresses(self) -> list[str]:
+        return [self.members.api[name] for name in self.names]
+
+    def address(self, name: str) -> str:
+        return self.members.api[name]
+
+
+async def contend(group: Any, history: PdHistory, seed: int, trouble: Any) -> int:
     """All clients at once, under trouble; then one last look at every stream. Returns the number of faults."""
     pds = [PdClient(group.cluster.pd_addresses) for _ in range(CLIENTS + 3)]
     servers = FakeServers(pds[-1], "rs1", "rs2", "rs3", "rs4")
@@ -206,7 +247,7 @@ async def test_calls_on_contended_streams_have_one_order(tmp_path: Path) -> None
     history, seed = PdHistory(), random.SystemRandom().randrange(1_000_000)
     with running_group(tmp_path / "group") as group:
         await wait_for_version(group.cluster, FEATURE_LEVEL)  # the model has the rules of this level
-        faults = await contend(group, history, seed)
+        faults = await contend(group, history, seed, trouble)
     report = check_pd(history.calls)
     print(f"\n{report.summary()} faults={faults} seed={seed}")
     by_call: dict[str, int] = {}
@@ -215,3 +256,19 @@ async def test_calls_on_contended_streams_have_one_order(tmp_path: Path) -> None
     publish("pd_histories", {**report.figures(), "faults": faults, "answered": by_call})
     assert report.clean, "\n".join(report.violations)
     assert min(by_call.values()) > 0, by_call
+
+
+async def test_calls_have_one_order_while_members_change(tmp_path: Path) -> None:
+    """The same clients, while three members become five, others, and one, and a leader that is replaced dies."""
+    history, seed = PdHistory(), random.SystemRandom().randrange(1_000_000)
+    members = Members(tmp_path / "group")
+    try:
+        group = ChangingGroup(members)
+        await wait_for_version(group.cluster, FEATURE_LEVEL)
+        changes = await contend(group, history, seed, change_members)
+    finally:
+        members.stop()
+    report = check_pd(history.calls)
+    print(f"\n{report.summary()} changes={changes} seed={seed}")
+    publish("pd_histories_over_changes", {**report.figures(), "changes": changes})
+    assert report.clean, "\n".join(report.violations)

@@ -36,11 +36,11 @@ def hunt(name: str, seeds_max: int) -> dict[str, object]:
     raft = name.removeprefix("raft:")
     began = time.monotonic()
     if raft != name:
-        from tests.simulation.raft_mutants import RAFT_MUTANTS, run_seed
+        from tests.simulation.raft_mutants import RAFT_MUTANTS, seeds_of
 
         with RAFT_MUTANTS[raft]():
             for seed in range(seeds_max):
-                if found := run_seed(seed):
+                if found := seeds_of(raft)(seed):
                     return {"name": name, "seeds": seed + 1, "found": found[0], "wall_s": time.monotonic() - began}
         return {"name": name, "seeds": seeds_max, "found": "", "wall_s": time.monotonic() - began}
     mutant = next(each for each in MUTANTS if each.name == name)

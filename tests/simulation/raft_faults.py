@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rangelog_pd.consensus.interface import MemberRemoved
 from tests.simulation.raft_clients import Clients
 from tests.simulation.raft_group import RaftGroup
 from tests.simulation.raft_world import PlainWorld
@@ -24,7 +25,6 @@ class Faults:
         self._world = world
         self._clients = clients
         self._group = group
-        self._names = list(group.processes)
         self._stopped = False
         self._wiped: str | None = None
         self._kinds: list[Callable[[], None]] = [
@@ -68,6 +68,11 @@ class Faults:
             self._group.resume(name)
             self._group.restart(name)
 
+    @property
+    def _names(self) -> list[str]:
+        """Those that count, or are being added."""
+        return [name for name in self._group.configuration().by_name if name in self._group.processes]
+
     # ---- drawing
 
     def _next(self) -> None:
@@ -93,6 +98,10 @@ class Faults:
         self._world.call_later(self._world.random.uniform(least_s, most_s), unless_stopped)
 
     def _restart_soon(self, name: str) -> None:
+        if isinstance(self._group.processes[name].failure, MemberRemoved):
+            if not self._stopped and self._world.random.random() < 0.3:
+                self._later(0.5, 3.0, lambda: self._group.restart(name))  # it is told again
+            return
         if self._stopped:
             self._world.call_later(0.2, lambda: self._group.restart(name))
         else:
@@ -163,8 +172,14 @@ class Faults:
         """One at a time: the next one only after the last one holds everything again."""
         holding = [each for each in self._group.processes.values() if each.running and each.raft is not None]
         voters = {each.name for each in holding if each.raft is not None and each.raft._log.voter}
+        counting = self._group.configuration().voters
         others = {each for each in self._names if each != name}
-        return bool(others) and others <= voters and self._wiped in (None, *voters)
+        # Without its voice there must be a majority left: a disk that is lost is a loss, as a member that is away is.
+        bears_it = name not in counting or 2 * len(counting - {name}) > len(counting)
+        return bool(others) and bears_it and others <= voters and self._wiped in (None, *voters, *self._gone())
+
+    def _gone(self) -> set[str]:
+        return set(self._group.processes) - set(self._names)
 
     def _replace(self, name: str) -> None:
         self._wiped = name
@@ -205,7 +220,7 @@ class Faults:
     # ---- the network
 
     def _around(self, name: str) -> list[tuple[str, str]]:
-        return [pair for other in self._names if other != name for pair in ((name, other), (other, name))]
+        return [pair for other in self._group.processes if other != name for pair in ((name, other), (other, name))]
 
     def _block(self, pairs: list[tuple[str, str]]) -> None:
         self._world.blocked.update(pairs)

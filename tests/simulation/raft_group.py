@@ -14,6 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rangelog_core.errors import Corruption
+from rangelog_pd.consensus.files.configuration import Configuration
+from rangelog_pd.consensus.interface import MemberRemoved
+from rangelog_pd.consensus.pysyncobj_consensus import initial_configuration
 from rangelog_pd.driver import BARRIER_TIMEOUT_S, PROPOSE_TIMEOUT_S
 from tests.simulation.raft_network import WINDOW_BYTES, VirtualSocket
 from tests.simulation.raft_process import Answer, RaftProcess
@@ -54,6 +57,8 @@ class RaftGroup:
         self.window_bytes = 4 * message_bytes_max if message_bytes_max else WINDOW_BYTES
         self.snapshot_entries = snapshot_entries
         self.addresses = {name: f"{name}:1" for name in names}
+        self._changed = False
+        self._last_configuration = initial_configuration(self.addresses, {})
         self.asked = 0
         self.watch = Watch()
         self.counters: Counter[str] = Counter()
@@ -66,6 +71,54 @@ class RaftGroup:
         self.processes = {name: RaftProcess(self, name) for name in names}
         for process in self.processes.values():
             process.boot()
+
+    # ---- members
+
+    def join(self, member: str, through: str) -> None:
+        """A process on an empty disk that knows the group as `through` does, and waits to be added."""
+        raft = self.processes[through].raft
+        assert raft is not None
+        self.note(f"{member} joins")
+        old = self.processes.get(member)
+        if old is not None:
+            old.crash(power_loss=True)
+        joined = raft.configuration.with_members(each for each in raft.configuration.members if each.name != member)
+        self.watch.promises[member] = Promises()
+        self.processes[member] = RaftProcess(self, member, joined)
+        self.processes[member].boot()
+
+    def add(self, member: str, at: str, done: Callable[[Answer], None], *, replaces: str = "") -> None:
+        """`Consensus.add_member` at one member."""
+        consensus = self.processes[at].consensus
+        self.processes[at].ask(
+            lambda: consensus.add_member(member, f"{member}:1", "", replaces=replaces, timeout_s=PROPOSE_TIMEOUT_S),
+            done,
+        )
+
+    def remove(self, member: str, at: str, done: Callable[[Answer], None]) -> None:
+        """`Consensus.remove_member` at one member."""
+        consensus = self.processes[at].consensus
+        self.processes[at].ask(lambda: consensus.remove_member(member, timeout_s=PROPOSE_TIMEOUT_S), done)
+
+    def transfer(self, to: str | None, at: str, done: Callable[[Answer], None]) -> None:
+        """`Consensus.transfer_leadership` at one member."""
+        consensus = self.processes[at].consensus
+        self.processes[at].ask(lambda: consensus.transfer_leadership(to, timeout_s=PROPOSE_TIMEOUT_S), done)
+
+    def configuration(self) -> Configuration:
+        """The latest one that any running member has."""
+        found = [
+            (process.raft.configuration_index, process.raft.raftCurrentTerm, name)
+            for name, process in self.processes.items()
+            if process.running and process.raft is not None
+        ]
+        if not found:
+            return self._last_configuration
+        self._changed = self._changed or max(found)[0] > 0
+        raft = self.processes[max(found)[2]].raft
+        assert raft is not None
+        self._last_configuration = raft.configuration
+        return raft.configuration
 
     # ---- the seam that a placement driver uses
 
@@ -143,9 +196,17 @@ class RaftGroup:
         self.processes[member].stop()
 
     def wipe(self, member: str) -> None:
-        """Its disk is replaced by an empty one. The process must be gone."""
+        """Its disk is replaced by an empty one. The process must be gone.
+
+        Once members were changed it comes back as one that joins: the members of the start mean nothing any more.
+        """
         assert not self.processes[member].running
         self.note(f"{member} has a new disk")
+        configuration = self.configuration()
+        if self._changed or self.processes[member].joined is not None:
+            self.processes[member].joined = configuration.with_members(
+                each for each in configuration.members if each.name != member
+            )
         self.processes[member].disk.wipe()
         self.watch.promises[member] = Promises()
 
@@ -214,7 +275,14 @@ class RaftGroup:
         """A process ended by itself."""
         failure = process.failure
         self.note(f"{process.name} ends: {failure}")
-        self.counters["stopped itself" if failure else "left cleanly"] += 1
+        if isinstance(failure, MemberRemoved):
+            self.counters["removed members left"] += 1
+            if self.watch.leading.get(process.name):
+                self.counters["leader removed itself"] += 1
+            if process.name in self.configuration().by_name and process.joined is None:
+                self.violate(f"{process.name} left as removed, and is a member")
+        else:
+            self.counters["stopped itself" if failure else "left cleanly"] += 1
         if isinstance(failure, Corruption):
             self.violate(f"{process.name} found damage where there was none: {failure}")
         self.world.call_later(0.0, lambda: self.on_exit(process.name))

@@ -1,6 +1,7 @@
 """Wrong choices in the placement drivers' consensus, to be put in place of the right ones: the simulation must see each.
 
-`RAFT_MUTANTS[name]()` is a context manager; inside it `run_seed(seed)` says which promises the mutant broke.
+`RAFT_MUTANTS[name]()` is a context manager; inside it `seeds_of(name)(seed)` says which promises the mutant broke. Those of
+changes of the members are in `raft_member_mutants`.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.results import Results
 from rangelog_pd.state.snapshot import Frozen
+from tests.simulation.raft_member_mutants import MEMBER_MUTANTS, run_members_seed
 from tests.simulation.raft_plays import read_at_a_deposed_leader
 from tests.simulation.raft_scenario import run_seed as run_drawn_seed
 
-__all__ = ["RAFT_MUTANTS", "run_seed"]
+__all__ = ["RAFT_MUTANTS", "run_seed", "seeds_of"]
 
 Chunks = Iterable[bytes | memoryview]
 _RIGHT_RECOVER = RaftJournal._recover
@@ -126,6 +128,11 @@ def run_seed(seed: int) -> list[str]:
     return (read_at_a_deposed_leader() if seed == 0 else []) or run_drawn_seed(seed)
 
 
+def seeds_of(name: str) -> Callable[[int], list[str]]:
+    """What runs a seed for this mutant."""
+    return run_members_seed if name in MEMBER_MUTANTS else run_seed
+
+
 @contextmanager
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
     with patch.object(owner, name, value):
@@ -148,4 +155,5 @@ RAFT_MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "raft-page-cache-trusted": lambda: _replaced(RaftJournal, "_recover", _trust_the_page_cache),
     "raft-failed-flush-ignored": lambda: _replaced(RaftJournal, "sync", _go_on_after_a_failed_flush),
     "raft-empty-disk-votes": lambda: _replaced(RaftLog, "voter", property(lambda self: True)),
+    **MEMBER_MUTANTS,
 }

@@ -10,7 +10,7 @@ import collections
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rangelog_pd.consensus.network.dialing import HANDSHAKE_TIMEOUT_S
+from rangelog_pd.consensus.network.dialing import HANDSHAKE_TIMEOUT_S, PATIENCE_S
 from rangelog_pd.consensus.network.handshake import SessionKeys
 
 if TYPE_CHECKING:
@@ -187,15 +187,23 @@ def connect(dialer: RaftProcess, listener: RaftProcess) -> tuple[VirtualSocket, 
     return one, other
 
 
-class VirtualDialing:
-    """Stands in for `Dialing`: the greater name dials, again and again."""
+class _Dialled:
+    """A member to be dialled."""
 
-    def __init__(self, owner: RaftProcess, peers: list[str], *, retry_s: float) -> None:
+    def __init__(self) -> None:
+        self.wanted = False
+        self.under_way = False
+        self.not_before_s = 0.0
+        self.gone = False
+
+
+class VirtualDialing:
+    """Stands in for `Dialing`: the greater name dials, again and again; the other one if it is not called for a while."""
+
+    def __init__(self, owner: RaftProcess, *, retry_s: float) -> None:
         self._owner = owner
         self._retry_s = retry_s
-        self._wanted = {peer: False for peer in peers if peer < owner.name}
-        self._under_way = dict.fromkeys(self._wanted, False)
-        self._not_before_s = dict.fromkeys(self._wanted, 0.0)
+        self._peers: dict[str, _Dialled] = {}
         self._stopped = False
         self.on_ready: Callable[[str, Any, SessionKeys], None] | None = None
 
@@ -203,14 +211,29 @@ class VirtualDialing:
         """See Dialing."""
         self.on_ready = on_ready
         self._owner.dialing = self
-        for peer in self._wanted:
-            self.disconnected(peer)
+
+    def follow(self, peers: dict[str, str]) -> None:
+        """See Dialing."""
+        for name in list(self._peers):
+            if name not in peers:
+                self._peers.pop(name).gone = True
+        for name in peers:
+            if name not in self._peers:
+                self._peers[name] = _Dialled()
+                self.disconnected(name)
+
+    def called(self, name: str) -> None:
+        """A peer dialled this member."""
+        if name in self._peers:
+            self._peers[name].wanted = False
 
     def disconnected(self, name: str) -> None:
         """See Dialing."""
-        if name in self._wanted:
-            self._wanted[name] = True
-            self._later(name, max(self._not_before_s[name] - self._owner.world.now, 0.0))
+        peer = self._peers.get(name)
+        if peer is not None:
+            peer.wanted = True
+            patience_s = PATIENCE_S * self._owner.world.random.uniform(1.0, 2.0) if name > self._owner.name else 0.0
+            self._later(name, peer, max(peer.not_before_s - self._owner.world.now, patience_s))
 
     def stop(self) -> None:
         """See Dialing."""
@@ -221,47 +244,48 @@ class VirtualDialing:
     def _over(self) -> bool:
         return self._stopped or self._owner.dialing is not self
 
-    def _later(self, name: str, wait_s: float) -> None:
-        if not self._under_way[name]:
-            self._under_way[name] = True
-            self._owner.world.call_later(wait_s, lambda: self._dial(name))
+    def _later(self, name: str, peer: _Dialled, wait_s: float) -> None:
+        if not peer.under_way:
+            peer.under_way = True
+            self._owner.world.call_later(wait_s, lambda: self._dial(name, peer))
 
-    def _dial(self, name: str) -> None:
-        if self._over or not self._wanted[name]:
-            self._under_way[name] = False
+    def _dial(self, name: str, peer: _Dialled) -> None:
+        if self._over or peer.gone or not peer.wanted or name not in self._owner.group.processes:
+            peer.under_way = False
             return
         world, own = self._owner.world, self._owner.name
-        self._not_before_s[name] = world.now + self._retry_s * world.random.uniform(0.5, 1.0)
+        peer.not_before_s = world.now + self._retry_s * world.random.uniform(0.5, 1.0)
         way_s = 0.0
         for source, target in [(own, name), (name, own)] * 2:
             delays = world.deliver(source, target, PACKET_BYTES_MIN)
             way_s = way_s + delays[0] if delays else HANDSHAKE_TIMEOUT_S
             if way_s >= HANDSHAKE_TIMEOUT_S:
-                world.call_later(HANDSHAKE_TIMEOUT_S, lambda: self._again(name))
+                world.call_later(HANDSHAKE_TIMEOUT_S, lambda: self._again(name, peer))
                 return
-        world.call_later(way_s, lambda: self._connected(name))
+        world.call_later(way_s, lambda: self._connected(name, peer))
 
-    def _again(self, name: str) -> None:
-        self._under_way[name] = False
-        if not self._over and self._wanted[name]:
+    def _again(self, name: str, peer: _Dialled) -> None:
+        peer.under_way = False
+        if not self._over and not peer.gone and peer.wanted:
             self.disconnected(name)
 
-    def _connected(self, name: str) -> None:
-        peer = self._owner.peer(name)
-        if self._over:
+    def _connected(self, name: str, peer: _Dialled) -> None:
+        other = self._owner.peer(name)
+        if self._over or peer.gone:
             return
-        if not peer.machine_up or peer.paused or self._owner.paused:
-            self._owner.world.call_later(HANDSHAKE_TIMEOUT_S, lambda: self._again(name))
+        if not other.machine_up or other.paused or self._owner.paused:
+            self._owner.world.call_later(HANDSHAKE_TIMEOUT_S, lambda: self._again(name, peer))
             return
-        listening = peer.dialing
-        if not peer.running or listening is None or listening.on_ready is None or self.on_ready is None:
-            self._again(name)
+        listening = other.dialing
+        if not other.running or listening is None or listening.on_ready is None or self.on_ready is None:
+            self._again(name, peer)
             return
-        self._under_way[name] = False
-        self._wanted[name] = False
-        one, other = connect(self._owner, peer)
+        peer.under_way = False
+        peer.wanted = False
+        one, two = connect(self._owner, other)
         self._owner.count("connections made")
-        with peer.inside():
-            listening.on_ready(self._owner.name, other, SessionKeys(b"listener", b"dialer"))
+        listening.called(self._owner.name)
+        with other.inside():
+            listening.on_ready(self._owner.name, two, SessionKeys(b"listener", b"dialer"))
         with self._owner.inside():
             self.on_ready(name, one, SessionKeys(b"dialer", b"listener"))

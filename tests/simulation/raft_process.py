@@ -15,8 +15,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from rangelog_core.errors import OutcomeUnknown, RangelogError, Unavailable
+from rangelog_pd.consensus.files.configuration import Configuration
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
-from rangelog_pd.consensus.rules.raft import Raft
+from rangelog_pd.consensus.rules.raft import Raft, Timings
 from tests.fakes.disk import ProcessGone
 from tests.simulation import raft_seams
 from tests.simulation.raft_disk import VirtualDisk
@@ -33,7 +34,7 @@ NEXT_STEP_S = 0.00005
 SNAPSHOT_WRITE_S_MAX = 0.3
 DIRECTORY = Path("/pd")
 
-Answer = bytes | int | RangelogError
+Answer = bytes | int | str | RangelogError
 
 
 class _StepAlive:
@@ -59,8 +60,8 @@ class SimulatedConsensus(PySyncObjConsensus):
         self.process.wake()
         return self.process.thread
 
-    def _make_dialing(self) -> Any:
-        return VirtualDialing(self.process, list(self._peers), retry_s=self._timings.connect_retry_s)
+    def _make_dialing(self, configuration: Configuration) -> Any:
+        return VirtualDialing(self.process, retry_s=Timings.connect_retry_s)
 
     def _report(self, loop: Any, started: Any, error: RangelogError) -> None:
         self.process.failure = error
@@ -70,9 +71,11 @@ class SimulatedConsensus(PySyncObjConsensus):
 class RaftProcess:
     """See the module."""
 
-    def __init__(self, group: RaftGroup, name: str) -> None:
+    def __init__(self, group: RaftGroup, name: str, joined: Configuration | None = None) -> None:
+        """`joined`: of a member that is to be added: the group as it knows it from the start, over all its boots."""
         self.group = group
         self.name = name
+        self.joined = joined
         self.world: World = group.world
         self.random: Random = Random(group.world.random.getrandbits(64))
         self.disk: VirtualDisk = VirtualDisk(self.random)
@@ -118,10 +121,12 @@ class RaftProcess:
         self.recorder = self.group.new_recorder(self)
         self.consensus = SimulatedConsensus(
             self.name,
-            self.group.addresses,
+            self.group.addresses if self.joined is None else {},
             DIRECTORY,
             self.recorder,
             secret="of the simulation",
+            listen=f"{self.name}:1",
+            joined=self.joined,
             snapshot_entries=self.group.snapshot_entries,
             files=self.disk,
         )
@@ -245,7 +250,7 @@ class RaftProcess:
             self.world.call_later(self.elapsed_s + NEXT_STEP_S, lambda: self._exit(self.thread))
         else:
             self.group.after_step(self)
-            wait_s = NEXT_STEP_S if self.poller.ready() else self.consensus._timings.tick_s
+            wait_s = NEXT_STEP_S if self.poller.ready() else Timings.tick_s
             self._plan(self._busy_until_s + wait_s)
         self.elapsed_s = 0.0
 

@@ -17,7 +17,7 @@ from tests.simulation.raft_group import RaftGroup
 from tests.simulation.raft_world import PlainWorld
 
 NAMES = ("pd1", "pd2", "pd3", "pd4", "pd5")
-SIZES = [3] * 8 + [1, 5]
+SIZES = (3, 3, 3, 3, 3, 3, 3, 3, 1, 5)
 FAULTS_S = 20.0
 LEADER_WITHIN_S = 10.0
 """Twice the longest silence that a connection is given, and two elections."""
@@ -39,6 +39,8 @@ class Outcome:
 class Scenario:
     """See the module."""
 
+    sizes = SIZES
+
     def __init__(self, seed: int) -> None:
         self.outcome = Outcome(seed)
         self.world = PlainWorld(seed)
@@ -46,7 +48,7 @@ class Scenario:
         snapshot_entries = random.choice([4, 8, 8, 30])
         self.group = RaftGroup(
             self.world,
-            NAMES[: random.choice(SIZES)],
+            NAMES[: random.choice(self.sizes)],
             snapshot_entries=snapshot_entries,
             make_machine=Machine,
             message_bytes_max=random.choice([None, 300, 1000]),
@@ -55,9 +57,7 @@ class Scenario:
 
     def run(self) -> Outcome:
         """Everything."""
-        faults = Faults(self.world, self.group, self.clients)
-        self.world.run_until(FAULTS_S)
-        faults.stop()
+        self._play()
         self._check_liveness()
         self._check_history()
         self._check_outcomes()
@@ -68,6 +68,15 @@ class Scenario:
         outcome.digest = self.group.digest()
         outcome.virtual_s = self.world.now
         return outcome
+
+    def _play(self) -> None:
+        faults = Faults(self.world, self.group, self.clients)
+        self.world.run_until(FAULTS_S)
+        faults.stop()
+
+    def _names(self) -> list[str]:
+        """Those that must be equal in the end."""
+        return list(self.group.processes)
 
     def _disk_counts(self) -> Counter[str]:
         return sum((process.disk.counts for process in self.group.processes.values()), Counter())
@@ -85,7 +94,7 @@ class Scenario:
     def _members_equal(self) -> bool:
         last = max(self.group.watch.history, default=0)
         return all(
-            process.running and self.group.applied_index(name) >= last for name, process in self.group.processes.items()
+            self.group.processes[name].running and self.group.applied_index(name) >= last for name in self._names()
         )
 
     def _picture(self) -> str:
@@ -105,7 +114,7 @@ class Scenario:
             if _is_final(result) and results.setdefault(command, result) != result:
                 self.group.violate(f"the command of entry {index} had two results")
         wanted = one.snapshot()
-        for name in self.group.processes:
+        for name in self._names():
             if self.group.machine(name).snapshot() != wanted:
                 self.group.violate(f"the state of {name} is not what the log makes it")
         self.results = results

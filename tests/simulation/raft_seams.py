@@ -16,7 +16,7 @@ import pysyncobj.syncobj
 
 from rangelog_pd.consensus import pysyncobj_consensus
 from rangelog_pd.consensus.network import connection, transport
-from rangelog_pd.consensus.rules import raft, snapshots
+from rangelog_pd.consensus.rules import member_changes, raft, replication, snapshots
 
 if TYPE_CHECKING:
     from tests.simulation.raft_process import RaftProcess
@@ -146,7 +146,7 @@ _PLACES: list[tuple[Any, str, Any]] = [
         "os",
         SimpleNamespace(path=SimpleNamespace(isfile=lambda _path: _process().disk.exists(_process().snapshot_path))),
     ),
-    (raft, "monotonic", _monotonic),
+    *[(module, "monotonic", _monotonic) for module in (raft, replication, member_changes)],
     (raft, "random", _random),
     (transport, "time", _time),
     (transport, "os", _Descriptors()),
@@ -154,7 +154,7 @@ _PLACES: list[tuple[Any, str, Any]] = [
     (snapshots, "time", _time),
     (snapshots, "threading", SimpleNamespace(Thread=VirtualThread)),
     (pysyncobj_consensus, "time", _time),
-    *[(module, "log", _SilentLog()) for module in (raft, transport, snapshots, pysyncobj_consensus)],
+    *[(module, "log", _SilentLog()) for module in (raft, member_changes, transport, snapshots, pysyncobj_consensus)],
 ]
 
 
@@ -163,8 +163,8 @@ def limits_of(message_bytes_max: int | None) -> list[tuple[Any, str, Any]]:
     if message_bytes_max is None:
         return []
     return [
-        (raft, "APPEND_BYTES_MAX", message_bytes_max),
-        (raft, "_SEND_BACKLOG_BYTES", 2 * message_bytes_max),
+        (replication, "APPEND_BYTES_MAX", message_bytes_max),
+        (replication, "_SEND_BACKLOG_BYTES", 2 * message_bytes_max),
         (snapshots, "SNAPSHOT_CHUNK_BYTES", message_bytes_max),
     ]
 

@@ -1,7 +1,9 @@
 """What is watched while simulated members run: each rule is checked at the moment it could be broken.
 
 - All members apply the same command at an index and give the same result, over restarts too.
-- A term has one leader. A member's term never falls, and in a term it votes for one.
+- A term has one leader, which has all that was committed in earlier terms. A member's term never falls, and in a term it
+  votes for one.
+- What a leader commits is held by a majority of the voters of its configuration, by their own word.
 - What a member told others (its term, its vote, which entries it holds) is on its disk when the bytes leave, and found
   again by its next process.
 - What a leader applies first is on its own disk.
@@ -18,6 +20,7 @@ from rangelog_pd.consensus.network.messages import Position, Vote, VoteRequest, 
 from tests.simulation.raft_network import VirtualSocket
 
 if TYPE_CHECKING:
+    from rangelog_pd.consensus.rules.raft import Raft
     from tests.simulation.raft_group import MachineLike
     from tests.simulation.raft_process import RaftProcess
 
@@ -74,7 +77,16 @@ class Watch:
         self.counters: Counter[str] = Counter()
         self.on_vote: Callable[[str], None] = lambda member: None
         """A vote left: the member that gave it, or the one that stands."""
+        self.leading: dict[str, bool] = {}
+        """Who led after its last step."""
         self._leaders: dict[int, str] = {}
+        self._committed: dict[int, int] = {}
+        """By term of the leader that committed it: the last entry that was applied."""
+        self._acknowledged: dict[tuple[int, str], int] = {}
+        self._seen: dict[str, tuple[int, int, frozenset[str]]] = {}
+        """By member: boots, and the configuration that it had after its last step: index and voters."""
+        self._led: dict[str, tuple[int, int, frozenset[str]]] = {}
+        """By leader: boots, commit index and voters after its last step."""
         self._parts: dict[VirtualSocket, bytearray] = {}
 
     def applied(self, process: RaftProcess, index: int, command: bytes, result: bytes) -> None:
@@ -85,6 +97,7 @@ class Watch:
             self.first_index.setdefault(command, index)
             raft = process.raft
             if raft is not None and raft._isLeader():
+                self._committed[raft.raftCurrentTerm] = index
                 self._check_durable(process, index, "applied")
         elif known[0] != command:
             self.violations.append(f"{process.name} applied another command at {index} than was applied before")
@@ -96,6 +109,8 @@ class Watch:
         raft = process.raft
         if raft is None:
             return False
+        self._see_configuration(process, raft)
+        self.leading[process.name] = raft._isLeader()
         promised = self.promises[process.name]
         if raft.raftCurrentTerm < promised.term:
             self.violations.append(f"{process.name} fell from term {promised.term} to {raft.raftCurrentTerm}")
@@ -107,7 +122,45 @@ class Watch:
             return False
         key = f"{process.name} {process.boots} {raft.raftCurrentTerm}"
         self.counters[key] += 1
+        if self.counters[key] == 1:
+            self._check_complete(process, raft)
+        else:
+            self._check_majority(process, raft)
+        self._led[process.name] = (process.boots, raft.raftCommitIndex, raft.configuration.voters)
         return self.counters[key] == 1
+
+    def _see_configuration(self, process: RaftProcess, raft: Raft) -> None:
+        """Count what becomes of configurations."""
+        index, voters = raft.configuration_index, raft.configuration.voters
+        boots, before, known = self._seen.get(process.name, (0, 0, frozenset()))
+        if (boots, before) == (process.boots, index) and voters == known:
+            return
+        self._seen[process.name] = (process.boots, index, voters)
+        process.count(f"a group of {len(voters)}")
+        if boots == process.boots and index < before:
+            process.count("configurations cut")
+        if boots != process.boots and 0 < index < raft._log.journal.first_index:
+            process.count("configurations read from a snapshot")
+        if boots == process.boots and process.name in voters - known:
+            process.count("learners became voters")
+
+    def _check_complete(self, process: RaftProcess, raft: Raft) -> None:
+        earlier = [index for term, index in self._committed.items() if term < raft.raftCurrentTerm]
+        if max(earlier, default=0) > raft._log.journal.last_index:
+            self.violations.append(
+                f"{process.name} leads with {raft._log.journal.last_index} of {max(earlier)} entries"
+            )
+
+    def _check_majority(self, process: RaftProcess, raft: Raft) -> None:
+        boots, before, voters = self._led.get(process.name, (0, 0, frozenset()))
+        index = raft.raftCommitIndex
+        if boots != process.boots or index <= before:
+            return
+        term = raft.raftCurrentTerm
+        holding = [name for name in voters if name == process.name or self._acknowledged.get((term, name), 0) >= index]
+        if 2 * len(holding) <= len(voters):
+            held = ", ".join(sorted(holding)) or "nobody"
+            self.violations.append(f"{process.name} committed {index}: of {', '.join(sorted(voters))} {held} had it")
 
     def opened(self, process: RaftProcess) -> None:
         """A new process has read what its disk holds."""
@@ -127,6 +180,8 @@ class Watch:
     def before_death(self, process: RaftProcess) -> None:
         """Entries that a new leader contradicted are not owed any more."""
         promised = self.promises[process.name]
+        if process.raft is not None and process.raft.configuration_index > process.raft.raftCommitIndex:
+            process.count("crashed with a change under way")
         if process.raft is not None:
             promised.entry = min(promised.entry, process.raft._log.journal.last_index)
 
@@ -155,6 +210,8 @@ class Watch:
                 promised.raise_term(term)
                 self._check_durable(process, next_index - 1, "acknowledged")
                 promised.entry = next_index - 1
+                key = (term, process.name)
+                self._acknowledged[key] = max(self._acknowledged.get(key, 0), next_index - 1)
 
     def _voted(self, process: RaftProcess, promised: Promises, term: int, candidate: str) -> None:
         if term < promised.term:

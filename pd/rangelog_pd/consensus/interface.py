@@ -12,6 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from rangelog_core.errors import PreconditionFailed
+
+
+class MemberRemoved(PreconditionFailed):
+    """This member was removed from its group, and stops."""
+
 
 class StateMachine(Protocol):
     """A pure, deterministic state. All three methods are called under `Consensus.lock`."""
@@ -38,6 +44,14 @@ class MemberStatus:
     leader: bool
     feature_level: int = 0
     """The level that the member announced last; 0: none yet."""
+    raft_address: str = ""
+    api_address: str = ""
+    voter: bool = True
+    """Whether it elects and counts; else it is a learner, which is being added."""
+    replaces: str = ""
+    """The member that goes once this one votes."""
+    acknowledged_index: int = 0
+    """How much of the log it is known to have; 0: this member does not lead, or does not know."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,11 @@ class ConsensusStatus:
     applied_index: int
     has_majority: bool
     members: tuple[MemberStatus, ...]
+    group: bytes = b""
+    """The identity of the group."""
+    configuration_index: int = 0
+    """The entry that named the members; 0: they are those of the start."""
+    last_index: int = 0
 
 
 class Consensus(Protocol):
@@ -70,6 +89,22 @@ class Consensus(Protocol):
 
     async def barrier(self, *, timeout_s: float) -> int:
         """Make local reads linearizable; return the applied index. Raises NotLeader or Unavailable."""
+
+    async def add_member(
+        self, name: str, raft_address: str, api_address: str, *, replaces: str = "", timeout_s: float
+    ) -> int:
+        """Have the leader add a member, first as a learner; return the entry that did, once it is committed.
+
+        The learner votes once it has caught up; then the member that it replaces, if one is named, is removed. Both are
+        done by whoever leads then, and are seen in `status`. Raises as `propose`, InvalidArgument, MemberNotFound,
+        PreconditionFailed.
+        """
+
+    async def remove_member(self, name: str, *, timeout_s: float) -> int:
+        """Have the leader remove a member; return the entry that did, once it is committed. Raises as `add_member`."""
+
+    async def transfer_leadership(self, name: str | None, *, timeout_s: float) -> str:
+        """Have the leader hand over to `name`, or to any member; return who leads then. Raises as `add_member`."""
 
     def leader(self) -> str | None:
         """Return the name of the probable leader: a hint."""

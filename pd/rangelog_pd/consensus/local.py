@@ -10,7 +10,7 @@ import asyncio
 import threading
 from typing import Literal
 
-from rangelog_core.errors import InvalidArgument, NotLeader, OutcomeUnknown, Unavailable
+from rangelog_core.errors import InvalidArgument, NotLeader, OutcomeUnknown, PreconditionFailed, Unavailable
 from rangelog_core.limits import COMMAND_BYTES_MAX
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus, StateMachine
 from rangelog_pd.state.versions import FEATURE_LEVEL
@@ -52,6 +52,25 @@ class LocalConsensus:
         await asyncio.sleep(0)
         self._check_leader()
         return self.applied_index
+
+    async def add_member(
+        self, name: str, raft_address: str, api_address: str, *, replaces: str = "", timeout_s: float
+    ) -> int:
+        """Refuse: a group in memory is of one member. Raises PreconditionFailed."""
+        self._check_leader()
+        raise PreconditionFailed("a placement driver in memory takes no other members")
+
+    async def remove_member(self, name: str, *, timeout_s: float) -> int:
+        """Refuse, as `add_member`."""
+        self._check_leader()
+        raise PreconditionFailed("a placement driver in memory is the only member of its group")
+
+    async def transfer_leadership(self, name: str | None, *, timeout_s: float) -> str:
+        """Return this member. Raises PreconditionFailed for another one."""
+        self._check_leader()
+        if name not in (None, self.name):
+            raise PreconditionFailed(f"{name} is no member")
+        return self.name
 
     def leader(self) -> str | None:
         """Return the name of the leader; None if a test has removed it."""

@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,21 @@ from rangelog_core.errors import (
     InvalidArgument,
     NotLeader,
     OutcomeUnknown,
+    PreconditionFailed,
     RangelogError,
     StorageFull,
     Unavailable,
     UnsupportedVersion,
 )
-from rangelog_core.ids import check_name
 from rangelog_core.limits import COMMAND_BYTES_MAX
+from rangelog_pd.consensus.files.configuration import Configuration, RaftMember, check_member
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files
-from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus, StateMachine
-from rangelog_pd.consensus.network.dialing import Dialing, parse_address
+from rangelog_pd.consensus.interface import ConsensusStatus, MemberRemoved, MemberStatus, StateMachine
+from rangelog_pd.consensus.network.dialing import Dialing
 from rangelog_pd.consensus.network.handshake import MemberIdentity, group_digest
 from rangelog_pd.consensus.network.messages import KIND_COMMAND
+from rangelog_pd.consensus.rules.changes import ADD, REMOVE, MemberChange, encode_change
+from rangelog_pd.consensus.rules.member_changes import KIND_CHANGE, KIND_TRANSFER
 from rangelog_pd.consensus.rules.proposals import Proposal, Proposals
 from rangelog_pd.consensus.rules.raft import Raft, Timings
 from rangelog_pd.consensus.rules.raft_log import RaftLog
@@ -61,31 +65,35 @@ class PySyncObjConsensus:
         *,
         secret: str,
         listen: str | None = None,
+        api_addresses: Mapping[str, str] | None = None,
+        joined: Configuration | None = None,
         timings: Timings | None = None,
         snapshot_entries: int = 5000,
         feature_level: int = FEATURE_LEVEL,
         files: Files = REAL_FILES,
     ) -> None:
-        """`members`: name → host:port of the Raft port, this member included. `listen`: where to bind, if elsewhere.
+        """`members`: name → host:port of the Raft port, this member included: those of the start, until the log names others.
 
-        Raises ConfigInvalid or InvalidArgument.
+        `joined`: instead of `members`, for a member that is to be added to a group: the group as another member knows it.
+        `listen`: where to bind, if not at this member's address. Raises ConfigInvalid or InvalidArgument.
         """
-        if name not in members:
+        if joined is None and name not in members:
             raise ConfigInvalid(f"{name} is not among the members: {', '.join(sorted(members))}")
         for member, address in members.items():
-            check_name("placement driver", member)
-            parse_address(address)
-        if len(members) > 1 and len(secret) < SECRET_LENGTH_MIN:
+            check_member(member, address, (api_addresses or {}).get(member, ""))
+        if (len(members) > 1 or joined is not None) and len(secret) < SECRET_LENGTH_MIN:
             raise ConfigInvalid(f"raft_secret needs at least {SECRET_LENGTH_MIN} characters, the same on all members")
+        if joined is not None and name not in joined.by_name and not listen:
+            raise ConfigInvalid(f"raft_listen is missing: where {name} is reached by the group that it joins")
         self.lock = threading.Lock()
         self.applied_index = 0
         self._name = name
-        self._peers = {peer: address for peer, address in members.items() if peer != name}
-        self._listen = listen or members[name]
+        self._initial = joined or initial_configuration(members, api_addresses or {})
+        self._listen = listen or self._initial.by_name[name].raft_address
         self._directory = Path(data_dir) / "raft"
         self._state_machine = state_machine
-        self._identity = MemberIdentity(name, group_digest(members), secret.encode())
-        self._timings = timings or (Timings() if self._peers else Timings.single())
+        self._secret = secret.encode()
+        self._timings = timings
         self._snapshot_entries = snapshot_entries
         self._feature_level = feature_level
         self._files = files
@@ -128,6 +136,30 @@ class PySyncObjConsensus:
                 return await waiter
         except TimeoutError:
             raise Unavailable(f"no majority of placement drivers answered within {timeout_s} s") from None
+
+    async def add_member(
+        self, name: str, raft_address: str, api_address: str, *, replaces: str = "", timeout_s: float
+    ) -> int:
+        """Add a member as a learner, as `Consensus.add_member` specifies."""
+        if len(self._secret) < SECRET_LENGTH_MIN:
+            raise PreconditionFailed(
+                "this placement driver was started without raft_secret, by which members authenticate each other: start it "
+                f"with one of at least {SECRET_LENGTH_MIN} characters before another member is added"
+            )
+        return await self._change(MemberChange(ADD, name, raft_address, api_address, replaces), timeout_s)
+
+    async def remove_member(self, name: str, *, timeout_s: float) -> int:
+        """Remove a member, as `Consensus.remove_member` specifies."""
+        return await self._change(MemberChange(REMOVE, name), timeout_s)
+
+    async def _change(self, change: MemberChange, timeout_s: float) -> int:
+        index: int = await self._submit(bytes([KIND_CHANGE]) + encode_change(change), timeout_s)
+        return index
+
+    async def transfer_leadership(self, name: str | None, *, timeout_s: float) -> str:
+        """Hand leadership over, as `Consensus.transfer_leadership` specifies."""
+        leader: str = await self._submit(bytes([KIND_TRANSFER]) + (name or "").encode(), timeout_s)
+        return leader
 
     def leader(self) -> str | None:
         """Return the name of the probable leader: a hint."""
@@ -237,10 +269,15 @@ class PySyncObjConsensus:
         except BaseException as caught:
             error = error or caught
         if error is not None:
+            if self._proposals is not None:
+                self._proposals.post()
             self._report(loop, started, _as_rangelog_error(error))
 
     def _report(self, loop: asyncio.AbstractEventLoop, started: asyncio.Future[None], error: RangelogError) -> None:
-        log.critical("raft stopped: %s", error, exc_info=error.__cause__)
+        if isinstance(error, MemberRemoved):
+            log.warning("raft stopped: %s", error)
+        else:
+            log.critical("raft stopped: %s", error, exc_info=error.__cause__)
         self._view = ConsensusStatus(
             self._name, None, self._view.term, self.applied_index, has_majority=False, members=()
         )
@@ -259,11 +296,11 @@ class PySyncObjConsensus:
         files = self._files
         files.make_directory(self._directory)
         snapshots = Snapshots(self._directory / "snapshot", self._state_machine, self.lock, files=files)
-        raft_log = RaftLog(self._directory, self._name, snapshots.loaded, files=files)
-        dialing = self._make_dialing() if self._peers else None
+        raft_log = RaftLog(self._directory, self._name, snapshots.loaded, initial=self._initial, files=files)
+        # Whoever has no secret is alone, and stays so.
+        dialing = self._make_dialing(raft_log.membership.current) if len(self._secret) >= SECRET_LENGTH_MIN else None
         raft = Raft(
             self._name,
-            self._peers,
             raft_log,
             snapshots,
             self,
@@ -274,13 +311,20 @@ class PySyncObjConsensus:
         if dialing is not None:
             raft.peers.dialing = dialing
             dialing.start(raft.peers.adopt)
+            raft.on_members = partial(self._dial, dialing)
+            raft.on_members({name: member.raft_address for name, member in raft.configuration.by_name.items()})
         return raft
 
-    def _make_dialing(self) -> Dialing:
-        return Dialing(self._identity, self._listen, self._peers, retry_s=self._timings.connect_retry_s)
+    def _make_dialing(self, configuration: Configuration) -> Dialing:
+        identity = MemberIdentity(self._name, configuration.group, self._secret)
+        return Dialing(identity, self._listen, retry_s=Timings.connect_retry_s)
+
+    def _dial(self, dialing: Dialing, addresses: Mapping[str, str]) -> None:
+        """Dial the members of the configuration, at the addresses that it has."""
+        dialing.follow({name: address for name, address in addresses.items() if name != self._name})
 
     def _hand_over(self, raft: Raft) -> Iterator[None]:
-        if not self._peers or not raft._isLeader():
+        if raft.configuration.voters <= {self._name} or not raft._isLeader():
             return
         raft.transferLeadership()
         deadline_s = time.monotonic() + HAND_OVER_TIMEOUT_S
@@ -303,13 +347,15 @@ class PySyncObjConsensus:
         self.applied_index = index
         return result
 
-    def take_proposals(self, *, leads: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
+    def take_proposals(self, *, leads: bool, paused: bool = False) -> list[tuple[bytes, Callable[[Any, int], None]]]:
         """Return the proposals of this tick, for `Raft`."""
         proposals = self._proposals
         if self._raft is None or proposals is None:
             return []
         self._publish_view(self._raft)
         proposals.post()
+        if paused:
+            return []
         taken, more = proposals.take(leads=leads, refusal=self._refusal)
         if more:
             self._raft.peers.wake()
@@ -324,17 +370,38 @@ class PySyncObjConsensus:
         connected = raft.peers.connected
         members = tuple(
             MemberStatus(
-                member,
-                reachable=member == self._name or member in connected,
-                leader=member == leader,
-                feature_level=raft.levels.get(member, 0),
+                name,
+                reachable=name == self._name or name in connected,
+                leader=name == leader,
+                feature_level=raft.levels.get(name, 0),
+                raft_address=member.raft_address,
+                api_address=member.api_address,
+                voter=member.voter,
+                replaces=member.replaces,
+                acknowledged_index=raft.acknowledged_index(name),
             )
-            for member in sorted([self._name, *self._peers])
+            for name, member in raft.configuration.by_name.items()
         )
         majority = leader is not None and raft.hasQuorum
-        view = ConsensusStatus(self._name, leader, raft.raftCurrentTerm, self.applied_index, majority, members)
+        view = ConsensusStatus(
+            self._name,
+            leader,
+            raft.raftCurrentTerm,
+            self.applied_index,
+            majority,
+            members,
+            raft.configuration.group,
+            raft.configuration_index,
+            raft.last_index,
+        )
         if view != self._view:
             self._view = view
+
+
+def initial_configuration(members: Mapping[str, str], api_addresses: Mapping[str, str]) -> Configuration:
+    """Return the configuration of a group that begins with these members."""
+    made = [RaftMember(name, address, api_addresses.get(name, "")) for name, address in members.items()]
+    return Configuration(group_digest(members), ()).with_members(made)
 
 
 def _exhaust(work: Iterator[None]) -> None:

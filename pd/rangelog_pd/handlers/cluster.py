@@ -30,7 +30,7 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
     members = [
         pb.PdMember(
             name=member.name,
-            address=driver.settings.members[member.name].api_address,
+            address=driver.api_address_of(member.name),
             leader=member.leader,
             reachable=member.reachable,
             term=status.term if member.name == status.name else 0,
@@ -38,7 +38,6 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
             feature_level=member.feature_level,
         )
         for member in status.members
-        if member.name in driver.settings.members
     ]
     wall_ms = driver.wall_ms()
     failing = driver.tasks.listing(wall_ms, failing_only=True)

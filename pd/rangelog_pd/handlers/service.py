@@ -12,6 +12,7 @@ from rangelog_pd.handlers import (
     cluster,
     cursors,
     inspection,
+    members,
     objects,
     operations,
     placement,
@@ -28,6 +29,7 @@ from rangelog_proto.v1 import (
     broker_pb2_grpc,
     cursor_pb2_grpc,
     inspection_pb2_grpc,
+    members_pb2_grpc,
     operations_pb2_grpc,
     pd_pb2_grpc,
     placement_pb2_grpc,
@@ -145,6 +147,14 @@ _HIDDEN_BY_RESTORE: frozenset[Handler] = frozenset(
 )  # fmt: skip
 """Reads of rows, which a restore in progress has not put yet. Commands are refused by the state machine."""
 
+_MEMBER_HANDLERS: dict[str, Callable[[Driver, Any], Awaitable[Any]]] = {
+    "ListMembers": members.list_members,
+    "AddMember": members.add_member,
+    "RemoveMember": members.remove_member,
+    "TransferLeadership": members.transfer_leadership,
+    "SaveState": members.save_state,
+}
+
 
 class Service(NamedTuple):
     """One service: its name, the generated class of its calls and the function that adds it to a server, and the handlers."""
@@ -175,6 +185,7 @@ SERVICES = (
     _service(placement_pb2_grpc, "Placement", _PLACEMENT_HANDLERS),
     _service(inspection_pb2_grpc, "Inspection", _INSPECTION_HANDLERS),
     _service(restore_pb2_grpc, "Restore", _RESTORE_HANDLERS),
+    _service(members_pb2_grpc, "Members", _MEMBER_HANDLERS),
 )
 """All services on a placement driver's port."""
 

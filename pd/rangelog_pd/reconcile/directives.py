@@ -209,7 +209,8 @@ class Planner:
         """
         stream = self.state.streams.find(key[0])
         if stream is None:
-            return key[0] < self.state.next_stream_id  # deleted; otherwise unknown
+            first, beyond = self.state.lost_streams
+            return key[0] < self.state.next_stream_id and not first <= key[0] < beyond  # deleted; otherwise unknown
         found = self.state.ranges.find(key)
         if found is None:
             return key[1] < stream.range_count  # trimmed; otherwise unknown

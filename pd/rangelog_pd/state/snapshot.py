@@ -80,6 +80,8 @@ def freeze(state: State, results: Results) -> Frozen:
         next_topic_id=state.topics.next_topic_id,
         next_cursor_version=state.cursors.next_version if state.cursors.next_version > 1 else 0,
         restore=state.restore if state.restore.phase else None,
+        lost_streams_from=state.lost_streams[0],
+        lost_streams_to=state.lost_streams[1],
     )
     ages, kept = results.freeze()
     namespaces, topics, shards, topic_work = state.topics.rows()
@@ -186,6 +188,7 @@ def _build(
     state.cluster_version = max(header.cluster_version, state.cluster_version)
     state.next_stream_id, state.next_object_id = header.next_stream_id, header.next_object_id
     state.restore = header.restore
+    state.lost_streams = (header.lost_streams_from, header.lost_streams_to)
     known = {stream.stream_id for stream in streams}
     for each in ranges:
         if each.stream_id not in known:

@@ -51,6 +51,8 @@ class State:
         self.next_object_id = 1
         self.restore = restore_pb2.RestoreMark()
         """Replaced, never changed."""
+        self.lost_streams = (0, 0)
+        """Ids (the second one excluded) that a lost group may have given: see restored.py."""
         self.changes = Changes()
         self.names = Names(_stream_name, _stream_id, hidden=INTERNAL_NAME_START)
         self.hosted = HostedRanges()

@@ -242,12 +242,13 @@ def test_ctrl_c_is_quiet(pd: Any, pdctl: Any) -> None:
 
 
 def _verbs() -> list[tuple[str, ...]]:
+    return _verbs_of(main, ())
+
+
+def _verbs_of(group: click.Group, path: tuple[str, ...]) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
-    for noun, group in main.commands.items():
-        if isinstance(group, click.Group):
-            found += [(noun, verb) for verb in group.commands]
-        else:
-            found.append((noun,))
+    for name, command in group.commands.items():
+        found += _verbs_of(command, (*path, name)) if isinstance(command, click.Group) else [(*path, name)]
     return found
 
 
@@ -266,7 +267,8 @@ def test_the_nouns_and_verbs() -> None:
         stream append, stream read, stream tail, range list, range show, range explain, range seal,
         cursor set, cursor get, cursor list, cursor delete, object list, object show, object manifest,
         object streams, object scrub, task list, task show, task cancel, task wait, cluster set-tier, repair list,
-        repair status, repair accept-loss, doctor s3, doctor cluster, locate, verify,
+        repair status, repair accept-loss, doctor s3, doctor cluster, locate, verify, pd list, pd add,
+        pd remove, pd replace, pd transfer-leader, pd snapshot save, pd snapshot inspect,
         namespace create, namespace list, namespace delete, topic create, topic list,
         topic show, topic update, topic tag, topic seal, topic delete, topic cut, topic truncate, topic cancel-scale,
         topic produce, topic consume, group list, group show, group lag, group reset, group delete, group unsubscribe,

@@ -1,7 +1,8 @@
 """Makes authenticated connections, on threads of their own, so that neither name look-ups nor strangers delay Raft.
 
-What holds: of two members the one with the greater name dials; an unauthenticated peer occupies at most one of a few
-handshake threads until the handshake's deadline; a connection is used only after both ends are authenticated.
+What holds: of two members the one with the greater name dials, and the other one only when it was not called for a while (it
+may be unknown there); an unauthenticated peer occupies at most one of a few handshake threads until the handshake's deadline;
+a connection is used only after both ends are authenticated.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ HANDSHAKE_TIMEOUT_S = 2.0
 HANDSHAKES_MAX = 16
 """The number of simultaneous handshakes; further connections are closed."""
 
+PATIENCE_S = 1.0
+"""How long the member with the lesser name waits to be called."""
+
 REFUSAL_LOG_S = 1.0
 """The least time between two log lines about refused connections."""
 
@@ -35,50 +39,70 @@ def parse_address(address: str) -> tuple[str, int]:
     return split_address(address, port_min=0)
 
 
+class _Peer:
+    """A member to be dialled."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.wanted = threading.Event()
+        self.wanted.set()
+        self.gone = False
+
+
 class Dialing:
     """Accepts the connections of peers that dial this member, and dials the others, with retries."""
 
-    def __init__(
-        self, identity: MemberIdentity, listen_address: str, peers: Mapping[str, str], *, retry_s: float
-    ) -> None:
+    def __init__(self, identity: MemberIdentity, listen_address: str, *, retry_s: float) -> None:
         """Bind the address. Raises Unavailable when it is in use."""
         self._identity = identity
-        self._peers = dict(peers)
         self._retry_s = retry_s
         self._on_ready: OnReady | None = None
         self._stopping = threading.Event()
         self._handshakes = threading.BoundedSemaphore(HANDSHAKES_MAX)
-        self._wanted = {name: threading.Event() for name in peers if name < identity.name}
+        self._peers: dict[str, _Peer] = {}
         self._server = _bind(listen_address)
         self._next_warning_s = 0.0
         self._threads: list[threading.Thread] = []
 
     def start(self, on_ready: OnReady) -> None:
-        """Start to listen and to dial. `on_ready` may be called on any thread."""
+        """Start to listen. `on_ready` may be called on any thread."""
         self._on_ready = on_ready
-        targets = [threading.Thread(target=self._accept, name="raft-accept", daemon=True)]
-        for name, wanted in self._wanted.items():
-            wanted.set()
-            targets.append(threading.Thread(target=self._dial, args=(name,), name=f"raft-dial-{name}", daemon=True))
-        self._threads = targets
-        for thread in targets:
-            thread.start()
+        self._start(threading.Thread(target=self._accept, name="raft-accept", daemon=True))
+
+    def follow(self, peers: Mapping[str, str]) -> None:
+        """Dial these members from now on (name → address), and no others. Called on one thread only."""
+        for name, peer in list(self._peers.items()):
+            if peers.get(name) != peer.address:
+                del self._peers[name]
+                peer.gone = True
+                peer.wanted.set()
+        for name, address in peers.items():
+            if name not in self._peers:
+                peer = self._peers[name] = _Peer(address)
+                self._start(
+                    threading.Thread(target=self._dial, args=(name, peer), name=f"raft-dial-{name}", daemon=True)
+                )
 
     def disconnected(self, name: str) -> None:
-        """Dial `name` again after its connection closed, if this member is the one that dials."""
-        if name in self._wanted:
-            self._wanted[name].set()
+        """Dial `name` again after its connection closed."""
+        peer = self._peers.get(name)
+        if peer is not None:
+            peer.wanted.set()
 
     def stop(self) -> None:
         """Stop listening and dialling. A thread in a handshake ends after it, without a connection."""
         self._stopping.set()
-        for wanted in self._wanted.values():
-            wanted.set()
+        for peer in list(self._peers.values()):
+            peer.wanted.set()
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         for thread in self._threads:
             thread.join(0.2)
+
+    def _start(self, thread: threading.Thread) -> None:
+        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
+        thread.start()
 
     def _accept(self) -> None:
         while not self._stopping.is_set():
@@ -95,8 +119,11 @@ class Dialing:
 
     def _answer(self, sock: socket.socket) -> None:
         try:
-            peer, keys = listen(sock, self._identity, self._peers, timeout_s=HANDSHAKE_TIMEOUT_S)
-            self._hand_over(peer, sock, keys)
+            name, keys = listen(sock, self._identity, timeout_s=HANDSHAKE_TIMEOUT_S)
+            peer = self._peers.get(name)
+            if peer is not None:
+                peer.wanted.clear()
+            self._hand_over(name, sock, keys)
         except RangelogError as error:
             sock.close()
             if time.monotonic() > self._next_warning_s:
@@ -107,19 +134,22 @@ class Dialing:
         finally:
             self._handshakes.release()
 
-    def _dial(self, name: str) -> None:
-        wanted = self._wanted[name]
+    def _dial(self, name: str, peer: _Peer) -> None:
         reported = ""
-        while not self._stopping.is_set():
-            wanted.wait()
-            if self._stopping.is_set():
+        while True:
+            peer.wanted.wait()
+            if name > self._identity.name and not peer.gone:
+                self._stopping.wait(PATIENCE_S * random.uniform(1.0, 2.0))
+            if self._stopping.is_set() or peer.gone:
                 return
+            if not peer.wanted.is_set():
+                continue
             not_before_s = time.monotonic() + self._retry_s * random.uniform(0.5, 1.0)
             sock: socket.socket | None = None
             try:
-                sock = socket.create_connection(parse_address(self._peers[name]), timeout=HANDSHAKE_TIMEOUT_S)
+                sock = socket.create_connection(parse_address(peer.address), timeout=HANDSHAKE_TIMEOUT_S)
                 keys = dial(sock, self._identity, name, timeout_s=HANDSHAKE_TIMEOUT_S)
-                wanted.clear()
+                peer.wanted.clear()
                 self._hand_over(name, sock, keys)
                 reported = ""
             except (RangelogError, OSError) as error:
@@ -127,7 +157,7 @@ class Dialing:
                     sock.close()
                 if str(error) != reported:
                     reported = str(error)
-                    log.warning("raft: cannot reach %s at %s: %s", name, self._peers[name], error)
+                    log.warning("raft: cannot reach %s at %s: %s", name, peer.address, error)
             # Also after a success: a peer that closes at once must not be dialled in a loop.
             self._stopping.wait(max(not_before_s - time.monotonic(), 0.0))
 

@@ -50,7 +50,10 @@ class MemberIdentity:
 
 
 def group_digest(members: Iterable[str]) -> bytes:
-    """Return the digest of a group. Members with different groups must not connect: two majorities could form."""
+    """Return the identity of a group that begins with these members; it stays when they change.
+
+    Members of different groups must not connect: two majorities could form.
+    """
     return hashlib.sha256("\n".join(sorted(members)).encode()).digest()
 
 
@@ -69,10 +72,11 @@ def dial(sock: socket.socket, identity: MemberIdentity, peer: str, *, timeout_s:
     )
 
 
-def listen(
-    sock: socket.socket, identity: MemberIdentity, peers: Iterable[str], *, timeout_s: float
-) -> tuple[str, SessionKeys]:
-    """Authenticate the member that dialled, one of `peers`; return its name. Raises Unauthorized or Unavailable."""
+def listen(sock: socket.socket, identity: MemberIdentity, *, timeout_s: float) -> tuple[str, SessionKeys]:
+    """Authenticate the member that dialled; return its name. Raises Unauthorized or Unavailable.
+
+    It may be one that this member has not heard of yet: what it may say is decided by the rules.
+    """
     exchange = _Exchange(sock, timeout_s)
     head = exchange.receive(_HELLO.size)
     magic, own_length, wanted_length = _HELLO.unpack(head)
@@ -87,8 +91,8 @@ def listen(
     peer = names[:own_length].decode(errors="replace")
     if names[own_length:] != identity.name.encode():
         raise Unauthorized(f"{peer} expects another member at this address")
-    if group != identity.group or peer not in peers:
-        raise Unauthorized(f"{peer} was configured with other members than this one")
+    if group != identity.group or peer == identity.name:
+        raise Unauthorized(f"{peer} is of another group than this one")
     exchange.send(_proof(identity.secret, b"listener", transcript))
     return peer, SessionKeys(
         _proof(identity.secret, b"key listener", transcript), _proof(identity.secret, b"key dialer", transcript)

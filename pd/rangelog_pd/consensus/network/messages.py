@@ -1,8 +1,8 @@
 """The messages between members: typed, bounded, and checked before the Raft library gets them.
 
-No message changes the membership, sets a code version, forwards a command or contains a pickle: other messages than those of
-this file cannot be sent. A message never gets another field: a new message replaces it, and is sent to peers whose Hello
-announces a feature level that has it.
+No message sets a code version, forwards a command or contains a pickle: other messages than those of this file cannot be sent.
+A message never gets another field: a new message replaces it, and is sent to peers whose Hello announces a feature level that
+has it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from typing import Any
 
 from rangelog_core.errors import ProtocolViolation
 from rangelog_core.limits import COMMAND_BYTES_MAX, KIB
+from rangelog_pd.consensus.files.configuration import decode as decode_configuration
 from rangelog_pd.consensus.files.journal import INDEX_MAX, JournalEntry
 from rangelog_pd.consensus.files.packing import check_kinds, pack, unpack
 
 KIND_COMMAND = 0
 KIND_NO_OP = 1
 """First byte of an entry's command, as the Raft library has it. Its other kinds (membership, version) are refused."""
+KIND_CONFIGURATION = 4
+"""Our own: the members from this entry on. From feature level 6 on."""
 
 ENTRY_COMMAND_BYTES_MAX = COMMAND_BYTES_MAX + 1
 APPEND_BYTES_MAX = 256 * KIB
@@ -112,7 +115,26 @@ class LeaderChecked:
     round: int
 
 
-Message = Ping | VoteRequest | Vote | Append | SnapshotChunk | Position | TakeOver | Hello | LeaderCheck | LeaderChecked
+@dataclass(frozen=True)
+class Removed:
+    """The receiver is no member: the configuration of entry `index`, which is committed, is without it. Feature level 6."""
+
+    index: int
+
+
+Message = (
+    Ping
+    | VoteRequest
+    | Vote
+    | Append
+    | SnapshotChunk
+    | Position
+    | TakeOver
+    | Hello
+    | LeaderCheck
+    | LeaderChecked
+    | Removed
+)
 
 _INT, _BOOL, _BYTES, _LIST = (int,), (bool,), (bytes,), (list,)
 _FIELDS: dict[int, tuple[type[Any], list[tuple[type, ...]]]] = {
@@ -126,6 +148,7 @@ _FIELDS: dict[int, tuple[type[Any], list[tuple[type, ...]]]] = {
     7: (Hello, [_INT]),
     8: (LeaderCheck, [_INT, _INT]),
     9: (LeaderChecked, [_INT, _INT]),
+    10: (Removed, [_INT]),
 }
 _TAGS = {cls: tag for tag, (cls, _) in _FIELDS.items()}
 
@@ -156,6 +179,14 @@ def decode(body: bytes) -> Message:
     return message
 
 
+def _check_command(command: bytes) -> None:
+    kinds = (KIND_COMMAND, KIND_NO_OP, KIND_CONFIGURATION)
+    if not 1 <= len(command) <= ENTRY_COMMAND_BYTES_MAX or command[0] not in kinds:
+        raise ProtocolViolation("an entry that no member may propose")
+    if command[0] == KIND_CONFIGURATION:
+        decode_configuration(command[1:])
+
+
 def _append(fields: list[Any]) -> Append:
     term, commit_index, previous_index, previous_term, packed = fields
     entries = []
@@ -167,8 +198,7 @@ def _append(fields: list[Any]) -> Append:
             raise ProtocolViolation("an entry is not a list")
         check_kinds(item, [_BYTES, _INT])
         command, entry_term = item
-        if not 1 <= len(command) <= ENTRY_COMMAND_BYTES_MAX or command[0] not in (KIND_COMMAND, KIND_NO_OP):
-            raise ProtocolViolation("an entry that no member may propose")
+        _check_command(command)
         if not least <= entry_term <= term:
             raise ProtocolViolation("the terms of the entries are out of order")
         least = entry_term

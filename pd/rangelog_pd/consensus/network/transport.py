@@ -28,6 +28,7 @@ from rangelog_pd.consensus.network.messages import (
     LeaderChecked,
     Message,
     Ping,
+    Removed,
     SnapshotChunk,
     decode,
     encode,
@@ -36,6 +37,7 @@ from rangelog_pd.consensus.network.messages import (
 log = logging.getLogger(__name__)
 
 _READ, _WRITE, _ERROR = 1, 2, 4  # pysyncobj's POLL_EVENT_TYPE
+_ASSERT_NOTHING = (Append, SnapshotChunk, Ping, Hello, LeaderCheck, LeaderChecked, Removed)
 PING_S = 0.5
 """Followers send each other no other messages: a ping shows that the connection works."""
 
@@ -98,14 +100,20 @@ class PeerTransport:
         connection = self._connections.get(peer)
         if connection is None:
             return False
-        # A leader's entries, a ping and a known term assert nothing about this member's disk.
-        needs_flush = not isinstance(message, Append | SnapshotChunk | Ping | Hello | LeaderCheck | LeaderChecked)
+        # A leader's entries, a ping, a known term and what is committed assert nothing about this member's disk.
+        needs_flush = not isinstance(message, _ASSERT_NOTHING)
         try:
             connection.queue(encode(message), needs_flush=needs_flush)
         except Unavailable as error:
             self._lose(connection, error)
             return False
         return True
+
+    def drop(self, peer: str, why: str) -> None:
+        """Close the connection to `peer`."""
+        connection = self._connections.get(peer)
+        if connection is not None:
+            self._lose(connection, Unavailable(why), redial=False)
 
     def flush(self, flush_log: Callable[[], None]) -> None:
         """Send messages that assert no durability, flush the log, send the rest. Raises the errors of `flush_log`."""

@@ -2,15 +2,17 @@
 
 Source: Ongaro, "Consensus: Bridging Theory and Practice", section 6.4.
 
-What holds: a round that starts after a read was requested is won when a majority, the leader included, replies in the
-leader's own term. Each of them then knew no later term, so no later leader can have committed an entry before the round
-started; the leader's commit index at that time, once applied, covers all commands that were acknowledged before the read. A
-commit index counts only once an entry of the leader's own term is committed. A member that lost its disk does not reply.
+What holds: a round that starts after a read was requested is won when a majority of the voters, the leader included if it is
+one, replies in the leader's own term. Each of them then knew no later term, so no later leader can have committed an entry
+before the round started; the leader's commit index at that time, once applied, covers all commands that were acknowledged
+before the read. A commit index counts only once an entry of the leader's own term is committed. A member that lost its disk
+does not reply. The voters may change during a round: a later leader was elected by a majority of those before or after the
+change, and each of these has a member in common with the majority that replied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 FEATURE_LEVEL_LEADER_CHECKS = 2
@@ -31,11 +33,17 @@ class CheckRound:
 class LeaderChecks:
     """The rounds of one member, one at a time. Owned by the tick thread."""
 
-    def __init__(self, members: int) -> None:
-        self._majority = members // 2 + 1
+    def __init__(self, name: str, voters: Collection[str]) -> None:
+        self._name = name
+        self._voters = frozenset(voters)
         self._number = 0
         self.round: CheckRound | None = None
         self._next: list[Callable[[int], None]] = []
+
+    def follow(self, voters: Collection[str]) -> None:
+        """Count these members from now on."""
+        self._voters = frozenset(voters)
+        self._count()
 
     def ask(self, then: Callable[[int], None]) -> None:
         """Request a read: `then` gets the index that must be applied for it, after the next round."""
@@ -72,5 +80,8 @@ class LeaderChecks:
         return waiting
 
     def _count(self) -> None:
-        if self.round is not None and len(self.round.answered) + 1 >= self._majority:
+        if self.round is None:
+            return
+        answered = self._voters.intersection((*self.round.answered, self._name))
+        if 2 * len(answered) > len(self._voters):
             self.round.is_won = True

@@ -27,14 +27,19 @@ _PRIVATE_NAMES = (
     "connectedNodes",
     "deleteEntriesTo",
     "doApplyCommand",
+    "lastResponseTime",
     "loadDumpFile",
+    "noopIDx",
     "onMessageReceived",
     "otherNodes",
     "raftElectionDeadline",
     "raftLeader",
     "raftLog",
+    "raftMatchIndex",
     "raftNextIndex",
+    "readonlyNodes",
     "sendAppendEntries",
+    "setState",
 )
 """The private names of `SyncObj`, without the mangling, that `Raft` overrides or reads."""
 

@@ -1,4 +1,4 @@
-"""pysyncobj's Raft with the rules it lacks.
+"""pysyncobj's Raft with the rules it lacks. What is sent to followers is in replication.py, members in member_changes.py.
 
 What holds here and not in the unchanged library:
 - a follower truncates only conflicting entries; entries that it has already are neither cut nor written again, so no
@@ -6,7 +6,8 @@ What holds here and not in the unchanged library:
 - the commit index covers only entries that the leader is known to share (the library moves it over unverified entries
   while a snapshot arrives, and so confirms proposals that lost);
 - a snapshot without new entries is not installed over a longer log;
-- a position counts only in the term of its message, and only up to the end of the leader's log;
+- a position counts only in the term of its message, and only up to the end of the leader's log; a member that comes back
+  with less than it had acknowledged counts for nothing that it has lost;
 - a member that lost its disk neither votes nor stands for election until it holds all committed entries again;
 - proposals of a tick are sent in one message per follower and share one flush; followers never forward proposals;
 - an exception of apply is a result (`failure` of the proposal), never a retry; callbacks only append to a list.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -28,10 +29,10 @@ from pysyncobj.node import Node  # type: ignore[import-untyped, unused-ignore]
 from pysyncobj.syncobj import SyncObj  # type: ignore[import-untyped, unused-ignore]
 
 from rangelog_core.errors import Corruption, ProtocolViolation
+from rangelog_pd.consensus.files.configuration import Configuration
 from rangelog_pd.consensus.network.messages import (
-    APPEND_BYTES_MAX,
-    ENTRY_OVERHEAD_BYTES,
     KIND_COMMAND,
+    KIND_CONFIGURATION,
     KIND_NO_OP,
     Append,
     Hello,
@@ -39,6 +40,7 @@ from rangelog_pd.consensus.network.messages import (
     LeaderChecked,
     Message,
     Position,
+    Removed,
     SnapshotChunk,
     TakeOver,
     Vote,
@@ -48,15 +50,15 @@ from rangelog_pd.consensus.network.transport import PeerTransport
 from rangelog_pd.consensus.rules import pysyncobj_seams
 from rangelog_pd.consensus.rules.follower_append import settle
 from rangelog_pd.consensus.rules.leader_checks import FEATURE_LEVEL_LEADER_CHECKS, LeaderChecks
+from rangelog_pd.consensus.rules.member_changes import KIND_CHANGE, KIND_TRANSFER, STRANGERS_MAX, MemberChanges
 from rangelog_pd.consensus.rules.raft_log import RaftLog
+from rangelog_pd.consensus.rules.replication import Replication
 from rangelog_pd.consensus.rules.snapshots import Snapshots
 from rangelog_pd.state.versions import FEATURE_LEVEL
 
 log = logging.getLogger(__name__)
 
 _SUCCESS, _DISCARDED = 0, 3  # pysyncobj's FAIL_REASON
-_SEND_BACKLOG_BYTES = 1024 * 1024
-"""Entries and snapshots for a peer pause while this much waits to be sent."""
 
 
 @dataclass(frozen=True)
@@ -83,39 +85,43 @@ class Applier(Protocol):
     def apply(self, index: int, command: bytes) -> Any:
         """Apply one committed command; the result is passed to the proposal's callback."""
 
-    def take_proposals(self, *, leads: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
+    def take_proposals(self, *, leads: bool, paused: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
         """Return the entries to append now, each with its callback(result, reason). Called once a tick, after the applies.
 
-        An empty entry is a read: its callback gets the applied index once the read is allowed; no entry is appended.
+        An empty entry is a read: its callback gets the applied index once the read is allowed; no entry is appended. A
+        wanted change of the members and a transfer of leadership come in the same way. `paused`: all of them wait.
         """
 
 
-class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
-    """The Raft of one member."""
+class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ignore]
+    """The Raft of one member, of the group that its log names."""
 
     def __init__(
         self,
         name: str,
-        peers: Mapping[str, str],
         raft_log: RaftLog,
         snapshots: Snapshots,
         applier: Applier,
         *,
-        timings: Timings,
+        timings: Timings | None,
         snapshot_entries: int,
         feature_level: int = FEATURE_LEVEL,
     ) -> None:
+        """`timings`: None for those that fit the size of the group."""
         pysyncobj_seams.prepare()
         self.feature_level = feature_level
         self.levels: dict[str, int] = {name: feature_level}
         """The feature level that each member announced last; an absent peer keeps its level."""
-        self._checks = LeaderChecks(len(peers) + 1)
         self._name = name
         self._log = raft_log
         self.snapshots = snapshots
         self._applier = applier
-        self._nodes = {peer: Node(peer) for peer in sorted(peers)}
-        self._timings = timings
+        self.on_members: Callable[[dict[str, str]], None] = lambda _addresses: None
+        """Called with the Raft addresses of all members when others count."""
+        self._begin_with_members()
+        self._checks = LeaderChecks(name, self._configuration.voters)
+        self._given_timings = timings
+        self._timings = timings = self._fitting_timings()
         self._ticked_at_s = monotonic()
         self.peers: PeerTransport
         conf = SyncObjConf(
@@ -135,8 +141,45 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
             logCompactionMinTime=3600.0,
             dynamicMembershipChange=False,
         )
-        super().__init__(Node(name), list(self._nodes.values()), conf, transportClass=self._make_transport)
+        super().__init__(Node(name), [], conf, transportClass=self._make_transport)
         self.addOnTickCallback(self._before_poll)
+        raft_log.on_configuration = self._follow_configuration
+        snapshots.configuration_at = raft_log.configuration_for_snapshot
+        self._adopt(self._configuration)
+
+    def _fitting_timings(self) -> Timings:
+        alone = self._log.membership.current.by_name.keys() <= {self._name}
+        return self._given_timings or (Timings.single() if alone else Timings())
+
+    def _follow_timings(self) -> None:
+        self._timings = self._fitting_timings()
+        self.conf.appendEntriesPeriod = self._timings.heartbeat_s
+        self.conf.raftMinTimeout = self._timings.election_min_s
+        self.conf.raftMaxTimeout = self._timings.election_max_s
+        self.conf.leaderFallbackTimeout = self._timings.leader_fallback_s
+
+    @property
+    def configuration(self) -> Configuration:
+        """The members, as they count now."""
+        return self._configuration
+
+    @property
+    def configuration_index(self) -> int:
+        """The entry that named the members; 0: they are those of the start."""
+        return self._log.membership.index
+
+    @property
+    def last_index(self) -> int:
+        """The index of the last entry."""
+        return self._log.journal.last_index
+
+    def acknowledged_index(self, name: str) -> int:
+        """Return how much of this leader's log a member is known to have; 0 where that is not known."""
+        if not self._isLeader():
+            return 0
+        if name == self._name:
+            return self._log.journal.last_index
+        return self._SyncObj__raftMatchIndex.get(self._node(name), 0)
 
     # --- one tick
 
@@ -148,11 +191,14 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
             self.peers.slept()
             self._move_deadline(max, self._timings.election_min_s)
             self._poller.poll(0.0)
-        if not self._log.voter and self.raftCommitIndex > 1 and not self._isLeader():
-            # Its own vote is as bad as the one that it refuses others: it may lack committed entries.
+        lacks = not self._log.voter and self.raftCommitIndex > 1
+        if (lacks or not self.votes) and not self._isLeader():
+            # Its own vote is as bad as the one that it refuses others: it may lack committed entries, or it does not count.
             self._move_deadline(max, self._timings.election_min_s)
         self.doTick(self._timings.tick_s)
         self._before_poll()
+        if self._leaving is not None:
+            raise self._leaving
 
     def _move_deadline(self, choose: Callable[[float, float], float], delay_s: float) -> None:
         name = pysyncobj_seams.private("raftElectionDeadline")
@@ -169,7 +215,9 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         leads = self._isLeader()
         if leads and not self._log.voter and self.raftCommitIndex > 1:
             self._log.become_voter()
-        proposals = self._applier.take_proposals(leads=leads)
+        self._notice_commit()
+        self._continue_transfer()
+        proposals = self._applier.take_proposals(leads=leads, paused=leads and self._transfer is not None)
         term = self.raftCurrentTerm
         if not leads or (self._checks.round is not None and self._checks.round.term != term):
             self._give_up_reads()
@@ -182,17 +230,27 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         else:
             for callback in reads:
                 self._checks.ask(partial(_answer_read, callback))
+        last_index = self._log.journal.last_index
         for command, callback in proposals:
-            index = self._log.journal.last_index + 1
-            self._log.add(command, index, term)
-            self._SyncObj__commandsWaitingCommit[index].append((term, callback))
-        if proposals:
+            self._take_proposal(command, callback)
+        self._continue_changes()
+        if self._log.journal.last_index > last_index:
             self._SyncObj__sendAppendEntries()
-            if not self._nodes:
+            if self._votes_alone:
                 self.peers.wake()  # alone: the flush before the poll is the majority
         else:
             self._send_what_waits()
         self._check_leadership()
+
+    def _take_proposal(self, command: bytes, callback: Callable[[Any, int], None]) -> None:
+        if command[0] == KIND_CHANGE:
+            self._begin_change(command, callback)
+        elif command[0] == KIND_TRANSFER:
+            self._begin_transfer(command[1:].decode(), callback)
+        else:
+            index, term = self._log.journal.last_index + 1, self.raftCurrentTerm
+            self._log.add(command, index, term)
+            self._SyncObj__commandsWaitingCommit[index].append((term, callback))
 
     # --- reads
 
@@ -201,9 +259,10 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         journal = self._log.journal
         if journal.term_at(self.raftCommitIndex) != self.raftCurrentTerm:
             return False
-        able = [peer for peer in self.peers.connected if self.levels.get(peer, 0) >= FEATURE_LEVEL_LEADER_CHECKS]
+        reached = {self._name, *self.peers.connected} & self._configuration.voters
+        able = [name for name in reached if self.levels.get(name, 0) >= FEATURE_LEVEL_LEADER_CHECKS]
         knows = self.feature_level >= FEATURE_LEVEL_LEADER_CHECKS
-        return knows and len(able) + 1 > (len(self._nodes) + 1) // 2
+        return knows and 2 * len(able) > len(self._configuration.voters)
 
     def _check_leadership(self) -> None:
         """Start the next round if it is due, and release the reads that are allowed."""
@@ -211,7 +270,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         if self._checks.begin(self.raftCurrentTerm, self.raftCommitIndex) is not None:
             self._send_check()
             self._checks.finish(self.raftLastApplied)
-            if not self._nodes:
+            if self._votes_alone:
                 self.peers.wake()  # alone: the read is allowed already, and is answered with the next tick
 
     def _send_check(self) -> None:
@@ -237,7 +296,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
 
     def _SyncObj__doApplyCommand(self, command: bytes) -> Any:
         kind = command[0]
-        if kind == KIND_NO_OP:
+        if kind in (KIND_NO_OP, KIND_CONFIGURATION):
             return self.raftLastApplied + 1
         if kind != KIND_COMMAND:
             raise Corruption(f"entry {self.raftLastApplied + 1} is of kind {kind}, which no member proposes")
@@ -252,84 +311,31 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         self.peers.on_disconnected = self._disconnected
         return _LibraryTransport(self)
 
-    def _SyncObj__sendAppendEntries(self) -> None:
-        self._SyncObj__newAppendEntriesTime = monotonic() + self._timings.heartbeat_s
-        for peer, node in self._nodes.items():
-            if node in self._SyncObj__connectedNodes:
-                self._send_entries(peer, node, heartbeat=True)
-        self._send_check()  # again, should it have been lost with a connection
-
-    def _send_what_waits(self) -> None:
-        """Send to peers that are behind as soon as their connection accepts more."""
-        last_index = self._log.journal.last_index
-        for peer, node in self._nodes.items():
-            if node in self._SyncObj__connectedNodes and self._SyncObj__raftNextIndex[node] <= last_index:
-                self._send_entries(peer, node, heartbeat=False)
-
-    def _send_entries(self, peer: str, node: Any, *, heartbeat: bool) -> None:
-        journal = self._log.journal
-        next_index: int = self._SyncObj__raftNextIndex[node]
-        sent: int | None
-        while heartbeat or next_index <= journal.last_index:
-            if self.peers.backlog_bytes(peer) > _SEND_BACKLOG_BYTES:
-                return
-            if next_index > journal.first_index:
-                sent = self._send_append(peer, next_index)
-            else:
-                sent = self._send_snapshot(peer)
-                if sent is None:
-                    return
-            if node not in self._SyncObj__connectedNodes:
-                return
-            next_index = self._SyncObj__raftNextIndex[node] = sent if sent else next_index
-            heartbeat = False
-
-    def _send_append(self, peer: str, next_index: int) -> int:
-        journal = self._log.journal
-        size = 0
-        entries = []
-        for entry in journal.entries[next_index - journal.first_index :]:
-            entries.append(entry)
-            size += len(entry.command) + ENTRY_OVERHEAD_BYTES
-            if size >= APPEND_BYTES_MAX:
-                break
-        previous_term = journal.term_at(next_index - 1)
-        if previous_term is None:
-            raise ProtocolViolation(f"{peer} is believed to be at {next_index}, beyond the log")
-        self.peers.send(
-            peer,
-            Append(self.raftCurrentTerm, self.raftCommitIndex, next_index - 1, previous_term, tuple(entries)),
-        )
-        return next_index + len(entries)
-
-    def _send_snapshot(self, peer: str) -> int | None:
-        """Send the next chunk. Returns 0 before the last, the next index after it, None while there is no snapshot."""
-        chunk = self.snapshots.next_chunk(peer)
-        data, first, last, last_index = chunk or (b"", False, False, 0)
-        self.peers.send(peer, SnapshotChunk(self.raftCurrentTerm, self.raftCommitIndex, data, first, last))
-        if chunk is None:
-            return None
-        return last_index + 1 if last else 0
-
     # --- receiving
 
     def _connected(self, peer: str) -> None:
+        if len(self.peers.connected - self._nodes.keys()) > STRANGERS_MAX:
+            self.peers.drop(peer, f"{peer} is no member, and {STRANGERS_MAX} others that are none are connected")
+            return
         self.snapshots.cancelTransmisstion(peer)
         self.peers.send(peer, Hello(self.feature_level))
-        self._SyncObj__onNodeConnected(self._nodes[peer])
+        self._SyncObj__onNodeConnected(self._node(peer))
 
     def _disconnected(self, peer: str) -> None:
         self.snapshots.cancelTransmisstion(peer)
-        self._SyncObj__onNodeDisconnected(self._nodes[peer])
-        if self._SyncObj__raftLeader == self._nodes[peer]:
+        self._SyncObj__onNodeDisconnected(self._node(peer))
+        if peer not in self._nodes:
+            self.levels.pop(peer, None)
+        if self._SyncObj__raftLeader == self._node(peer):
+            self._heard_leader_s = float("-inf")
             # A killed leader's connection breaks at once: do not wait for the whole timeout. All others notice it at the
             # same time: stand for election one after the other, so that the votes are not split.
             self.snapshots.forget_received()
-            rank = sorted({self._name, *self._nodes} - {peer}).index(self._name)
+            rank = sorted({self._name, *self._configuration.voters} - {peer}).index(self._name)
             self._move_deadline(min, (0.2 + 0.3 * rank + random.uniform(0.0, 0.1)) * self._timings.election_min_s)
 
     def _receive(self, peer: str, message: Message) -> None:
-        node = self._nodes[peer]
+        node = self._node(peer)
         match message:
             case Append():
                 self._receive_append(peer, node, message)
@@ -340,11 +346,16 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
             case VoteRequest():
                 self._receive_vote_request(peer, node, message)
             case Vote():
-                self._deliver(node, {"type": "response_vote", "term": message.term})
+                if peer in self._configuration.voters:
+                    self._deliver(node, {"type": "response_vote", "term": message.term})
             case TakeOver():
-                self._deliver(node, {"type": "timeout_now", "term": message.term})
+                if self.votes:
+                    self._deliver(node, {"type": "timeout_now", "term": message.term})
             case Hello():
                 self.levels[peer] = message.feature_level
+                self._tell_removed(peer)
+            case Removed():
+                self._receive_removed(message)
             case LeaderCheck():
                 self._receive_check(peer, message)
             case LeaderChecked():
@@ -356,6 +367,7 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
     def _receive_append(self, peer: str, node: Any, message: Append) -> None:
         if message.term < self.raftCurrentTerm:
             return
+        self._heard_leader_s = monotonic()
         settled = settle(self._log.journal, message)
         known: dict[str, Any] = {"type": "append_entries", "term": message.term}
         if settled.keeps_tail:
@@ -366,12 +378,14 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
         else:
             known |= {"prevLogIdx": settled.previous_index, "prevLogTerm": settled.previous_term}
             self._deliver(node, known | {"commit_index": message.commit_index, "entries": list(settled.entries)})
-        if not self._log.voter and 1 < message.commit_index <= self.raftCommitIndex:
+        is_member = self._name in self._configuration.by_name
+        if not self._log.voter and is_member and 1 < message.commit_index <= self.raftCommitIndex:
             self._log.become_voter()
 
     def _receive_snapshot(self, peer: str, node: Any, message: SnapshotChunk) -> None:
         if message.term < self.raftCurrentTerm:
             return
+        self._heard_leader_s = monotonic()
         snapshot = self.snapshots.receive(message.data, first=message.first, last=message.last)
         heartbeat = {"type": "append_entries", "term": message.term, "commit_index": 0, "serialized": None}
         if snapshot is None:
@@ -383,18 +397,21 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
             self.peers.send(peer, Position(self.raftCurrentTerm, last.log_index + 1, reset=False, success=True))
             return
         self.snapshots.install(snapshot)
+        self._log.will_install(snapshot)
         self._deliver(node, heartbeat | {"commit_index": last.log_index, "serialized": True})
         waiting = self._SyncObj__commandsWaitingCommit
         for index in [index for index in waiting if index <= last.log_index]:
             del waiting[index]  # their results are in the snapshot; the proposers time out with an unknown outcome
 
     def _receive_position(self, node: Any, message: Position) -> None:
-        if message.term != self.raftCurrentTerm or not self._isLeader():
+        if message.term != self.raftCurrentTerm or not self._isLeader() or node.id not in self._nodes:
             return
         if not 1 < message.next_index <= self._log.journal.last_index + 1:
             if message.success:
                 raise ProtocolViolation(f"{node.id} claims entry {message.next_index - 1}, which does not exist")
             message = Position(message.term, self._log.journal.last_index + 1, message.reset, success=False)
+        elif message.reset and message.next_index <= self._SyncObj__raftMatchIndex[node]:
+            self._SyncObj__raftMatchIndex[node] = 0  # it had more and has lost it: its disk is new
         self._deliver(
             node,
             {
@@ -408,6 +425,9 @@ class Raft(SyncObj):  # type: ignore[misc, unused-ignore]
     def _receive_vote_request(self, peer: str, node: Any, message: VoteRequest) -> None:
         if not self._log.voter and message.commit_index > 1:
             log.warning("raft: no vote for %s: this member's disk is new and does not hold what was committed", peer)
+            return
+        if peer not in self._configuration.voters and self._hears_a_leader():
+            self._tell_removed(peer)
             return
         self._deliver(
             node,

@@ -1,29 +1,48 @@
-"""The journal and the vote file of one member, under the names by which pysyncobj calls them.
+"""The journal, the vote file and the configuration of one member, under the names by which pysyncobj calls them.
 
 What holds: opening checks vote file, journal and snapshot against each other and raises Corruption rather than start with
-a part of them; no committed entry is ever truncated; a vote is on disk before it is cast.
+a part of them; no committed entry is ever truncated; a vote is on disk before it is cast; the configuration is always that
+of the last entry of the log that has one.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rangelog_core.errors import Corruption
+from rangelog_core.errors import Corruption, ProtocolViolation
 from rangelog_pd.consensus.files import hard_state, snapshot_file
+from rangelog_pd.consensus.files.configuration import NOBODY, Configuration, decode
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files
 from rangelog_pd.consensus.files.hard_state import HardState
 from rangelog_pd.consensus.files.journal import JournalEntry, RaftJournal
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
+from rangelog_pd.consensus.network.messages import KIND_CONFIGURATION
+from rangelog_pd.consensus.rules.membership import ConfigurationHistory
 
 
 class RaftLog:
     """The log of one member, owned by the tick thread. Camel-case names are pysyncobj's."""
 
-    def __init__(self, directory: Path, name: str, snapshot: Snapshot | None, *, files: Files = REAL_FILES) -> None:
-        """Open or create. Raises Corruption, also for another member's directory."""
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        snapshot: Snapshot | None,
+        *,
+        initial: Configuration = NOBODY,
+        files: Files = REAL_FILES,
+    ) -> None:
+        """Open or create. `initial` counts until the log has a configuration.
+
+        Raises Corruption, also for another member's directory.
+        """
         self._files = files
+        self._initial = initial
+        self.on_configuration: Callable[[], None] = lambda: None
+        """Called when another configuration counts."""
         # A killed process may have renamed files without flushing the names, on which all later writes depend.
         files.sync_directory(directory)
         self._state_path = directory / "vote"
@@ -40,9 +59,28 @@ class RaftLog:
         self._state = state
         self._state_changed = False
         self._rebuilding: list[JournalEntry] | None = None
+        self._installing: Snapshot | None = None
         self._store()
         snapshot_file.align(self.journal, snapshot)
+        self.membership = self._configurations(snapshot)
         self._commit_index = max(min(self._commit_index, self.journal.last_index), 1)
+
+    def _configurations(self, snapshot: Snapshot | None) -> ConfigurationHistory:
+        configuration, index = (snapshot.configuration, snapshot.configuration_index) if snapshot else (None, 0)
+        membership = ConfigurationHistory(configuration or self._initial, index)
+        for entry in self.journal.entries:
+            if entry.command[0] == KIND_CONFIGURATION:
+                membership.append(entry.log_index, _configuration_of(entry))
+        return membership
+
+    def configuration_for_snapshot(self, index: int) -> tuple[Configuration | None, int]:
+        """Return what a snapshot up to `index` has of it: nothing while it is that of the start."""
+        configuration, at = self.membership.at(index)
+        return (configuration, at) if at else (None, 0)
+
+    def will_install(self, snapshot: Snapshot) -> None:
+        """Note the snapshot by whose two entries the library replaces all others next."""
+        self._installing = snapshot
 
     @property
     def voter(self) -> bool:
@@ -69,12 +107,17 @@ class RaftLog:
         """Append; durable after `flush`."""
         if self._rebuilding is None:
             self.journal.append(command, idx, term)
+            if command[0] == KIND_CONFIGURATION:
+                self.membership.append(idx, _configuration_of(self.journal.entries[-1]))
+                self.on_configuration()
             return
         # The library replaces all entries by a snapshot's two entries: here this is one step.
         self._rebuilding.append(JournalEntry(command, idx, term))
         if len(self._rebuilding) == 2:
             self.journal.replace(self._rebuilding)
             self._rebuilding = None
+            self.membership, self._installing = self._configurations(self._installing), None
+            self.on_configuration()
 
     def clear(self) -> None:
         """Replace all entries by the two that are added next."""
@@ -86,10 +129,15 @@ class RaftLog:
         if index <= self._commit_index < self.journal.last_index + 1:
             raise Corruption(f"the leader contradicts entry {index}, but {self._commit_index} was committed here")
         self.journal.truncate_from(index)
+        if self.membership.index >= index:
+            self.membership.cut_from(index)
+            self.on_configuration()
 
     def deleteEntriesTo(self, entryTo: int) -> None:
         """Remove the entries before this position: the snapshot holds them."""
-        self.journal.drop_before(self.journal.first_index + entryTo)
+        index = self.journal.first_index + entryTo
+        self.journal.drop_before(index)
+        self.membership.forget_before(index)
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
         """Set the commit index; it is stored within a second."""
@@ -132,3 +180,10 @@ class RaftLog:
         self._state = dataclasses.replace(self._state, **changes)
         hard_state.store(self._state_path, self._state, files=self._files)
         self._state_changed = False
+
+
+def _configuration_of(entry: JournalEntry) -> Configuration:
+    try:
+        return decode(entry.command[1:])
+    except ProtocolViolation as error:
+        raise Corruption(f"entry {entry.log_index} of the journal is no configuration: {error}") from error

@@ -12,13 +12,14 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rangelog_core.errors import Corruption, ProtocolViolation, UnsupportedVersion
 from rangelog_pd.consensus.files import snapshot_file
+from rangelog_pd.consensus.files.configuration import Configuration
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files, read_whole
 from rangelog_pd.consensus.files.journal import JournalEntry
 from rangelog_pd.consensus.files.snapshot_file import SNAPSHOT_BYTES_MAX, Snapshot
@@ -50,6 +51,8 @@ class Snapshots:
         self._state_machine = state_machine
         self._lock = lock
         self.loaded = snapshot_file.read(path, files=files)
+        self.configuration_at: Callable[[int], tuple[Configuration | None, int]] = lambda _index: (None, 0)
+        """Returns the configuration that a snapshot up to an index has, and the index of its entry."""
         self.failure: BaseException | None = None
         self._writer: threading.Thread | None = None
         self._writer_failed = False
@@ -72,7 +75,7 @@ class Snapshots:
             frozen = self._state_machine.freeze()
         self._serialize_id = id_
         self._writer_failed = True  # until it is written
-        arguments = (JournalEntry(*previous), JournalEntry(*last), frozen)
+        arguments = (JournalEntry(*previous), JournalEntry(*last), frozen, *self.configuration_at(last[1]))
         self._writer = threading.Thread(target=self._write, args=arguments, name="raft-snapshot", daemon=True)
         self._writer.start()
 
@@ -88,9 +91,17 @@ class Snapshots:
             return _FAILED, self._serialize_id
         return _DONE, self._serialize_id
 
-    def _write(self, previous: JournalEntry, last: JournalEntry, frozen: Iterable[bytes]) -> None:
+    def _write(
+        self,
+        previous: JournalEntry,
+        last: JournalEntry,
+        frozen: Iterable[bytes],
+        configuration: Configuration | None,
+        index: int,
+    ) -> None:
         try:
-            snapshot_file.write(self._path, Snapshot(previous, last, b"".join(frozen)), files=self._files)
+            snapshot = Snapshot(previous, last, b"".join(frozen), configuration, index)
+            snapshot_file.write(self._path, snapshot, files=self._files)
         except OSError as error:
             log.error("cannot write %s: %s", self._path, error)
         else:

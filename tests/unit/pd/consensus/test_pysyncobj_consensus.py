@@ -66,6 +66,11 @@ async def until(what: str, probe: Callable[[], bool], *, timeout_s: float = 10.0
         await asyncio.sleep(0.005)
 
 
+def addresses_of(consensus: PySyncObjConsensus) -> dict[str, str]:
+    """The members that it was started with."""
+    return {member.name: member.raft_address for member in consensus._initial.members}
+
+
 def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
@@ -360,7 +365,7 @@ async def test_another_secret_or_group_keeps_a_member_out(tmp_path: Path) -> Non
     """A member with another secret or other members never connects, and the others work without it."""
     members = await group(tmp_path)
     victim = members.pop("c")
-    addresses = {"c": victim._listen, **victim._peers}
+    addresses = addresses_of(victim)
     wrong_secret = PySyncObjConsensus("c", addresses, tmp_path / "c", Tape(), secret="another secret")
     await asyncio.gather(wrong_secret.start(), *(each.start() for each in members.values()))
     leader = await the_leader(members)
@@ -383,7 +388,7 @@ async def test_a_member_with_an_empty_disk_does_not_elect_a_stale_one(tmp_path: 
     await asyncio.gather(leader.close(), other.close())
     for file in (tmp_path / other._name / "raft").iterdir():
         file.unlink()
-    addresses = {stale._name: stale._listen, **stale._peers}
+    addresses = addresses_of(stale)
     back = {
         name: PySyncObjConsensus(name, addresses, tmp_path / name, Tape(), secret=SECRET)
         for name in (stale._name, other._name)

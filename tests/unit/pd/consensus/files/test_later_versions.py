@@ -9,6 +9,7 @@ import pytest
 
 from rangelog_core.errors import Corruption, UnsupportedVersion
 from rangelog_pd.consensus.files import hard_state, snapshot_file
+from rangelog_pd.consensus.files.configuration import Configuration, RaftMember
 from rangelog_pd.consensus.files.hard_state import HardState
 from rangelog_pd.consensus.files.journal import JournalEntry, RaftJournal
 from rangelog_pd.consensus.files.snapshot_file import Snapshot
@@ -53,13 +54,30 @@ def test_journal(tmp_path: Path) -> None:
 def test_snapshot(tmp_path: Path) -> None:
     """From the second version on the checksum covers the version."""
     path = tmp_path / "snapshot"
-    snapshot_file.write(path, Snapshot(ENTRY, JournalEntry(b"", 2, 1), b"state"))
+    members = Configuration(bytes(32), (RaftMember("pd1", "a:1", "a:2"),))
+    snapshot_file.write(path, Snapshot(ENTRY, JournalEntry(b"", 2, 1), b"state", members, 1))
     data = path.read_bytes()
-    head, rest = data[:8] + (2).to_bytes(4, "little"), data[16:]
+    head, rest = data[:8] + (3).to_bytes(4, "little"), data[16:]
     path.write_bytes(head + google_crc32c.value(head + rest).to_bytes(4, "little") + rest)
-    with pytest.raises(UnsupportedVersion, match="snapshot is of version 2"):
+    with pytest.raises(UnsupportedVersion, match="snapshot is of version 3"):
         snapshot_file.read(path)
     for damaged in (head + data[12:], data[:8] + bytes(4) + data[12:]):
         path.write_bytes(damaged)
         with pytest.raises(Corruption):
             snapshot_file.read(path)
+
+
+def test_snapshot_of_a_group_that_never_changed(tmp_path: Path) -> None:
+    """It is written as the first version, which earlier programs read; with a configuration it is the second one."""
+    static = Snapshot(ENTRY, JournalEntry(b"", 2, 1), b"state")
+    members = Configuration(bytes(32), (RaftMember("pd1", "a:1", "a:2"), RaftMember("pd2", "b:1", "", voter=False)))
+    changed = Snapshot(ENTRY, JournalEntry(b"", 2, 1), b"state", members, 2)
+    for snapshot, version in ((static, 1), (changed, 2)):
+        data = b"".join(snapshot_file.encode(snapshot))
+        assert int.from_bytes(data[8:12], "little") == version
+        assert snapshot_file.decode(data, source="x") == snapshot
+        for position in range(len(data)):
+            damaged = bytearray(data)
+            damaged[position] ^= 1
+            with pytest.raises(Corruption):
+                snapshot_file.decode(bytes(damaged), source="x")

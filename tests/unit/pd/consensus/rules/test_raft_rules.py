@@ -24,6 +24,7 @@ from rangelog_pd.consensus.network.messages import (
     VoteRequest,
 )
 from rangelog_pd.consensus.network.transport import PeerTransport
+from rangelog_pd.consensus.pysyncobj_consensus import initial_configuration
 from rangelog_pd.consensus.rules import snapshots
 from rangelog_pd.consensus.rules.raft import Raft, Timings
 from rangelog_pd.consensus.rules.raft_log import RaftLog
@@ -43,9 +44,10 @@ class Member:
         self.proposals: list[tuple[bytes, Callable[[Any, int], None]]] = []
         self.answers: list[tuple[Any, int]] = []
         store = Snapshots(directory / "snapshot", self.tape, threading.Lock())
-        self.log = RaftLog(directory, "a", store.loaded)
         peers = {"b": "127.0.0.1:1", "c": "127.0.0.1:2"}
-        self.raft = Raft("a", peers, self.log, store, self, timings=SLOW, snapshot_entries=1000)
+        initial = initial_configuration({"a": "127.0.0.1:3", **peers}, {})
+        self.log = RaftLog(directory, "a", store.loaded, initial=initial)
+        self.raft = Raft("a", self.log, store, self, timings=SLOW, snapshot_entries=1000)
         self.raft.peers.send = self._send  # type: ignore[method-assign]
         for peer in peers:
             self.raft._connected(peer)
@@ -58,7 +60,7 @@ class Member:
         """`Applier.apply`."""
         return self.tape.apply(index, command)
 
-    def take_proposals(self, *, leads: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
+    def take_proposals(self, *, leads: bool, paused: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
         """`Applier.take_proposals`."""
         taken, self.proposals = self.proposals, []
         return taken if leads else []

@@ -1,0 +1,61 @@
+"""Wrong choices in changes of a group's members: the simulation of members must see each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from rangelog_pd.consensus.files.configuration import Configuration
+from rangelog_pd.consensus.rules.member_changes import MemberChanges
+from rangelog_pd.consensus.rules.membership import ConfigurationHistory
+from rangelog_pd.consensus.rules.raft_log import RaftLog
+from tests.simulation.raft_member_plays import change_before_an_entry_of_the_own_term
+from tests.simulation.raft_members_scenario import run_members_seed as run_drawn_seed
+
+__all__ = ["MEMBER_MUTANTS", "run_members_seed"]
+
+
+def _settled_in_any_term(self: MemberChanges) -> bool:
+    return self._log.membership.index <= self.raftCommitIndex
+
+
+def _settled_once_the_term_is(self: MemberChanges) -> bool:
+    return self._log.journal.term_at(self.raftCommitIndex) == self.raftCurrentTerm
+
+
+def _count_itself_too(self: MemberChanges, configuration: Configuration) -> tuple[set[Any], set[Any]]:
+    voting = {self._node(name) for name in configuration.voters if name != self._name}
+    return voting, {self._node(name) for name in configuration.by_name if name != self._name} - voting
+
+
+def _keep_what_was_cut(self: ConfigurationHistory, index: int) -> None:
+    pass
+
+
+def _without_configuration(self: RaftLog, index: int) -> tuple[Configuration | None, int]:
+    return None, 0
+
+
+def run_members_seed(seed: int) -> list[str]:
+    """The directed course, then those that are drawn; returns what was violated."""
+    return (change_before_an_entry_of_the_own_term() if seed == 0 else []) or run_drawn_seed(seed)
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    with patch.object(owner, name, value):
+        yield
+
+
+MEMBER_MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "raft-change-before-own-term": lambda: _replaced(MemberChanges, "_is_settled", _settled_in_any_term),
+    "raft-second-change-before-commit": lambda: _replaced(MemberChanges, "_is_settled", _settled_once_the_term_is),
+    "raft-learner-votes": lambda: _replaced(Configuration, "voters", property(lambda self: frozenset(self.by_name))),
+    "raft-removed-leader-counts": lambda: _replaced(MemberChanges, "_library_nodes", _count_itself_too),
+    "raft-configuration-not-in-snapshots": lambda: _replaced(
+        RaftLog, "configuration_for_snapshot", _without_configuration
+    ),
+    "raft-configuration-not-rolled-back": lambda: _replaced(ConfigurationHistory, "cut_from", _keep_what_was_cut),
+}
