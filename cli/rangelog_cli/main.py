@@ -196,7 +196,10 @@ def local(
     "--flights", "flight_count", type=click.IntRange(40_000, 336_776), help="Only the first so many.  [default: all]"
 )
 @click.option("--no-spark", is_flag=True, help="Leave out Spark; the last line then says spark_matches=skipped.")
-def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool) -> int:
+@click.option(
+    "--healing", is_flag=True, help="Another demo: a cluster that loses servers, disks, a zone and everything."
+)
+def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool, healing: bool) -> int:
     """Append 336,776 real flights through three kills, tier them to S3, read them back by SDK, Spark and pyarrow.
 
     Starts 3 placement drivers, 4 range servers, 2 brokers and an S3 server on loopback, and kills a range server, the
@@ -208,7 +211,14 @@ def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool) -> 
     Examples:
       rangelog demo
       rangelog demo --flights 50000 --no-spark --keep
+      rangelog demo --healing          the text of its report goes beside the page, as healing.txt
     """
+    if healing:
+        from rangelog_cli.demo.healing.command import run_healing
+
+        if flight_count is not None or no_spark:
+            raise click.UsageError("--healing has no flights and no Spark: leave out --flights and --no-spark")
+        return run_healing(report.with_name("healing.txt"), keep=keep)
     from rangelog_cli.demo.command import run_demo
 
     return run_demo(report, keep=keep, flight_count=flight_count, with_spark=not no_spark)

@@ -71,6 +71,7 @@ def status(session: Session, output: str) -> None:
         ("REPAIRED", lambda row: f"{row['done']} of {row['done'] + row['left']}"),
         ("COPIED", lambda row: show_bytes(row["copied_bytes"])),
         ("SINCE", lambda row: show_time(row["since_ms"]) if row["since_ms"] else "-"),
+        ("TOOK", lambda row: f"{row['took_ms'] / 1000:.1f} s" if row["took_ms"] else "-"),
         *(field(each.upper(), each) for each in _STATES),
     ]
     emit_one(summary, output, columns)
@@ -132,6 +133,7 @@ def _listed(session: Session, state: str | None, limit: int) -> dict[str, Any]:
         "done": found.done_count,
         "copied_bytes": found.copied_bytes,
         "since_ms": found.since_ms,
+        "took_ms": found.took_ms,
     }
 
 

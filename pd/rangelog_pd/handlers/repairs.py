@@ -42,6 +42,7 @@ async def list_repairs(driver: Driver, request: pb.ListRepairsRequest) -> pb.Lis
             done_count=repairs.done_count,
             copied_bytes=repairs.copied_bytes,
             since_ms=repairs.since_ms,
+            took_ms=repairs.took_ms,
         )
 
 

@@ -30,6 +30,8 @@ class RepairProgress:
         self.copied_bytes = 0
         self.since_ms = 0
         """The leader's wall clock when the first of the ranges was noticed that lack something now; 0: none does."""
+        self.took_ms = 0
+        """How long it took the last time until none lacked anything."""
 
     def begin(self, short: Iterable[RangeKey]) -> None:
         """Start over."""
@@ -37,7 +39,7 @@ class RepairProgress:
         self.blocked.clear()
         self.lost.clear()
         self.copying.clear()
-        self.done_count = self.copied_bytes = self.since_ms = 0
+        self.done_count = self.copied_bytes = self.since_ms = self.took_ms = 0
 
     def put(self, key: RangeKey) -> None:
         """Examine a range, since it may lack a member."""
@@ -103,6 +105,8 @@ class RepairProgress:
     def note_time(self, wall_ms: int) -> None:
         """Note when ranges began to lack something, and when none does any more."""
         if not self.is_needed:
+            if self.since_ms:
+                self.took_ms = wall_ms - self.since_ms
             self.since_ms = 0
         elif not self.since_ms:
             self.since_ms, self.done_count, self.copied_bytes = wall_ms, 0, 0

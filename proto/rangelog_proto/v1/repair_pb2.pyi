@@ -48,7 +48,7 @@ class ListRepairsRequest(_message.Message):
     def __init__(self, state: _Optional[_Union[RepairState, str]] = ..., page_size: _Optional[int] = ...) -> None: ...
 
 class ListRepairsResponse(_message.Message):
-    __slots__ = ("repairs", "more", "waiting_count", "copying_count", "blocked_count", "orphaned_count", "lost_count", "done_count", "copied_bytes", "since_ms")
+    __slots__ = ("repairs", "more", "waiting_count", "copying_count", "blocked_count", "orphaned_count", "lost_count", "done_count", "copied_bytes", "since_ms", "took_ms")
     REPAIRS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     WAITING_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +59,7 @@ class ListRepairsResponse(_message.Message):
     DONE_COUNT_FIELD_NUMBER: _ClassVar[int]
     COPIED_BYTES_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    TOOK_MS_FIELD_NUMBER: _ClassVar[int]
     repairs: _containers.RepeatedCompositeFieldContainer[Repair]
     more: bool
     waiting_count: int
@@ -69,7 +70,8 @@ class ListRepairsResponse(_message.Message):
     done_count: int
     copied_bytes: int
     since_ms: int
-    def __init__(self, repairs: _Optional[_Iterable[_Union[Repair, _Mapping]]] = ..., more: bool = ..., waiting_count: _Optional[int] = ..., copying_count: _Optional[int] = ..., blocked_count: _Optional[int] = ..., orphaned_count: _Optional[int] = ..., lost_count: _Optional[int] = ..., done_count: _Optional[int] = ..., copied_bytes: _Optional[int] = ..., since_ms: _Optional[int] = ...) -> None: ...
+    took_ms: int
+    def __init__(self, repairs: _Optional[_Iterable[_Union[Repair, _Mapping]]] = ..., more: bool = ..., waiting_count: _Optional[int] = ..., copying_count: _Optional[int] = ..., blocked_count: _Optional[int] = ..., orphaned_count: _Optional[int] = ..., lost_count: _Optional[int] = ..., done_count: _Optional[int] = ..., copied_bytes: _Optional[int] = ..., since_ms: _Optional[int] = ..., took_ms: _Optional[int] = ...) -> None: ...
 
 class AcceptLossRequest(_message.Message):
     __slots__ = ("request_id", "stream_id", "range_index")
