@@ -111,7 +111,7 @@ class Tier:
     """The object store of the cluster, beside it."""
 
     def __init__(self, cluster: Cluster, url: str) -> None:
-        self.store = open_object_store(url)
+        self.store = open_object_store(url, create=True)
         self.pdctl = Pdctl(cluster)
         self.url = url
 

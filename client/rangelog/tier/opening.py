@@ -84,6 +84,8 @@ def object_location(url: str, key: str) -> str:
 def store_location(url: str) -> str:
     """Return where other programs find the objects of a store: its directory, or s3://bucket/prefix.
 
+    Of a tier with several stores it is the last one's; `object_location` has the place of each object.
+
     Raises:
         ConfigInvalid: The URL is not valid.
 
@@ -92,7 +94,7 @@ def store_location(url: str) -> str:
         ('s3://my-bucket/logs', '/var/lib/tier')
     """
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(parse_tier(url)[-1].url)
     except ValueError:  # unbalanced brackets
         raise ConfigInvalid(f"bad tier URL: write {_FILE_FORM} or {_S3_FORM}") from None
     if parts.scheme == "file":

@@ -245,8 +245,10 @@ def test_reading_on_is_cold_until_a_range_is_read_elsewhere() -> None:
 async def test_a_reader_hears_of_a_store_that_the_tier_got_meanwhile(driver: Driver, tmp_path: Path) -> None:
     """What is not where it looks is looked for in the tier as it is now."""
     stores = ColdStores(driver, None)  # type: ignore[arg-type]
-    chunks = a_reader(driver, ColdReader(driver, stores)).chunks()  # type: ignore[arg-type]
+    cold = ColdReader(driver, stores)  # type: ignore[arg-type]
+    chunks = a_reader(driver, cold).chunks()
     assert await anext(chunks) == driver.records[:PER_RANGE]  # type: ignore[arg-type]
+    cold.close()  # what was fetched ahead is given up
     (tmp_path / "store").rename(tmp_path / "moved")
     (tmp_path / "store").mkdir()
     driver.url = f"1=file://{tmp_path / 'moved'}"

@@ -8,7 +8,7 @@ import pytest
 
 from rangelog.tier import ObjectStore, open_object_store
 from rangelog.tier.object_store import probe
-from rangelog.tier.opening import object_location
+from rangelog.tier.opening import object_location, store_location
 from rangelog_core.errors import ConfigInvalid, ObjectNotFound, Unavailable
 from rangelog_core.object_keys import MANIFESTS, STREAMS, manifest_key, object_key
 
@@ -87,5 +87,6 @@ def test_where_other_programs_find_an_object() -> None:
     """By its key; a bad store is told when the tier is opened, not later."""
     url = "file:///a 10=s3://b/p?region=x"
     assert object_location(url, OLD) == f"/a/{OLD}" and object_location(url, NEW) == f"s3://b/p/{NEW}"
+    assert store_location(url) == "s3://b/p" and store_location("file:///a 10=file:///b c") == "/b c"
     with pytest.raises(ConfigInvalid):
         open_object_store("file:///a 10=ftp:x")
