@@ -150,7 +150,7 @@ def test_a_schema_names_the_columns(spark: SparkSession, cluster: Cluster, mixed
 
 def test_a_table_by_sql_is_refused(spark: SparkSession, cluster: Cluster, mixed: Any) -> None:
     """Spark would forget where it is; the error says what to do."""
-    with pytest.raises(Exception, match="ConfigInvalid: .* CREATE TEMPORARY VIEW"):
+    with pytest.raises(Exception, match=r"ConfigInvalid: .* CREATE TEMPORARY VIEW"):
         spark.sql(f"CREATE TABLE in_sql USING rangelog OPTIONS (pd '{cluster.connect_string}', stream 'mixed')")
 
 
