@@ -230,7 +230,7 @@ def test_an_export_that_does_not_fit(run: Any, spark: SparkSession, streams: Str
     code, _, err = run("export", "exported-odd", "--to", folder, "--value-as", "string")
     assert (code, "holds an export with value_as 'binary', not 'string'" in err) == (2, True), err
     code, _, err = run("export", "exported-odd", "--to", str(tmp_path / "delta"), "--format", "delta")
-    assert (code, "--packages io.delta:delta-spark_2.13:VERSION" in err) == (1, True), err
+    assert (code, "--packages io.delta:delta-spark_4.3_2.13:VERSION" in err) == (1, True), err
     for more, said in (
         (("--start", "7"), "offset 7 is beyond the end"),
         (("--start", "soon"), "option start is 'earliest', an offset, or a time"),

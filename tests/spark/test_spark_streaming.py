@@ -58,7 +58,7 @@ class Queries:
         query = self.start(frame, *columns, **more)
         assert query.awaitTermination(ENDS_S), "the query does not end"
         latest = [each["sources"][0]["latestOffset"] for each in query.recentProgress]
-        self.backlogs = [json.loads(each)["backlog"] for each in latest]
+        self.backlogs = [json.loads(each)["backlog"] for each in latest if each]
         return self.rows
 
     @property

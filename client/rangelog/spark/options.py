@@ -29,18 +29,7 @@ _KNOWN = (
 OF_STREAMING = ("startingOffsets", "maxRecordsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss", "streamPattern")
 """What only `readStream` knows. At `load()` Spark does not say which of the two it is."""
 _OF_TABLE = "option."
-_TABLE_HAS = (
-    "provider",
-    "owner",
-    "comment",
-    "location",
-    "external",
-    "is_managed_location",
-    "collation",
-    "table_type",
-    "path",
-)
-"""Spark gives the options of a table twice, once with a prefix, and beside them these."""
+"""Spark begins names so that it has from CREATE TABLE."""
 _AGO = re.compile(r"-([0-9]{1,9})(ms|s|m|h|d)")
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?")
@@ -144,13 +133,14 @@ def unknown_option(name: str, where: str, known: Sequence[str], of_streaming: Se
 
 
 def by_lower_name(given: Mapping[str, str]) -> dict[str, str]:
-    """Return options by their names in lower case; of a table that SQL made without what Spark keeps of it."""
+    """Return options by their names in lower case. Raises ConfigInvalid for those of a table that SQL makes."""
     found = {name.lower(): value for name, value in given.items()}
-    of_table = {name.removeprefix(_OF_TABLE): value for name, value in found.items() if name.startswith(_OF_TABLE)}
-    if not of_table:
-        return found
-    plain = {name: value for name, value in found.items() if not name.startswith(_OF_TABLE) and name not in _TABLE_HAS}
-    return of_table | plain
+    if any(name.startswith(_OF_TABLE) for name in found):
+        raise ConfigInvalid(
+            "Spark's catalog does not keep the options of a table of this format: make a view, "
+            "CREATE TEMPORARY VIEW NAME USING rangelog OPTIONS (pd '…', stream '…')"
+        )
+    return found
 
 
 def position(name: str, text: str, word: str, now: datetime, *, of_topic: bool) -> Position:

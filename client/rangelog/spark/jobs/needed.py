@@ -15,8 +15,8 @@ _ADVICE = {
         "or the newest version before it that there is"
     ),
     "delta": (
-        "Delta is not there: run with --packages io.delta:delta-spark_{scala}:VERSION, the VERSION of Delta that is made for "
-        "Spark {spark}, and --conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension --conf "
+        "Delta is not there: run with --packages io.delta:delta-spark_{series}_{scala}:VERSION, a release of Delta that is "
+        "made for Spark {spark}, and --conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension --conf "
         "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
     ),
 }
@@ -25,7 +25,8 @@ _ADVICE = {
 def need_format(spark: SparkSession, name: str) -> None:
     """Raise MissingExtra unless Spark has the format "kafka" or "delta"."""
     if not has_format(spark, name):
-        raise MissingExtra(_ADVICE[name].format(scala=scala_version(spark), spark=spark.version))
+        series = ".".join(spark.version.split(".")[:2])
+        raise MissingExtra(_ADVICE[name].format(scala=scala_version(spark), spark=spark.version, series=series))
 
 
 def has_format(spark: SparkSession, name: str) -> bool:

@@ -62,6 +62,7 @@ def test_sizes(text: str, size: int) -> None:
         ({"stream": "s", "bytes_per_partition": "many"}, errors.ConfigInvalid, "bytes_per_partition"),
         ({"stream": "s", "tier_url": "ftp://x"}, errors.ConfigInvalid, "bad tier URL"),
         ({"stream": "s", "startingOffset": "5"}, errors.ConfigInvalid, "did you mean 'startingOffsets'"),
+        ({"option.stream": "s", "stream": "s", "provider": "rangelog"}, errors.ConfigInvalid, "make a view"),
         ({"stream": "s", "strat": "5"}, errors.ConfigInvalid, "did you mean 'start'"),
         (
             {"stream": "s", "colour": "5"},
@@ -82,18 +83,3 @@ def test_what_is_refused(given: dict[str, str], error: type[Exception], text: st
     """With the option's name, and what it may be."""
     with pytest.raises(error, match=text):
         parse_options({"pd": "a:1", **given})
-
-
-def test_the_options_of_a_table_of_sql() -> None:
-    """Spark gives each twice, and beside them what it keeps of the table."""
-    of_table = {
-        "option.pd": "a:1",
-        "pd": "a:1",
-        "option.Stream": "s",
-        "Stream": "s",
-        "provider": "rangelog",
-        "owner": "me",
-    }
-    assert parse_options(of_table) == parse_options({"pd": "a:1", "stream": "s"})
-    with pytest.raises(errors.ConfigInvalid, match="unknown option 'provider'"):
-        parse_options({"pd": "a:1", "stream": "s", "provider": "rangelog"})
