@@ -100,7 +100,7 @@ class TierSnapshots:
         if self._store is None or url != self._url:
             from rangelog.tier.opening import open_object_store
 
-            self._store, self._url = open_object_store(url), url
+            self._store, self._url = open_object_store(url, create=True), url
         try:
             with self._path.open("w+b") as target:
                 size = tier_snapshot.write(target, header, frozen)

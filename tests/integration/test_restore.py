@@ -1,4 +1,4 @@
-"""A cluster of real processes is lost but for its bucket, and restored from it: all that was tiered, and a list of the rest."""
+"""A cluster of real processes is lost but for its bucket, and restored from it: what was tiered, and a list of the rest."""
 
 from __future__ import annotations
 

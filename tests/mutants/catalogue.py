@@ -12,6 +12,7 @@ from tests.mutants.mutant import Edit, Mutant, rare
 from tests.mutants.operations import OPERATIONS
 from tests.mutants.placement import PLACEMENT
 from tests.mutants.repacks import REPACKS
+from tests.mutants.restores import RESTORES
 from tests.mutants.spark import SPARK
 from tests.mutants.tier import TIER
 
@@ -244,6 +245,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "            if header.header_size != HEADER_BYTES:\n                group.headers",
          "            if header.header_size > HEADER_BYTES + 512:\n                group.headers"),
     *REPACKS,
+    *RESTORES,
     *TIER,
     *OPERATIONS,
     *CURSORS,
@@ -289,7 +291,7 @@ MUTANTS: tuple[Mutant, ...] = (
              "        for sequence in [each for each in session.results if each <= settled]:\n"),
     # ---- topics
     _topic("shard-no-table", "who takes a shard over does not know what was sent to it before", f"{_SHARDS}.shard",
-           "        await fold_log(self._client, state, self._name, self._writer.stream_id, start, end)\n", ""),
+           "        await fold_log(self._client, state, self._name, self._writer.stream_id, start, end, cut)\n", ""),
     _topic("shard-table-before-fence", "who takes a shard over reads it before the fence", f"{_SHARDS}.shard",
            "        end = self._writer.next_offset\n        snapshot",
            "        end = snapshot.offset if (snapshot := self._side.snapshot) else 0\n        snapshot"),

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from rangelog import Client
 from rangelog.errors import OffsetTrimmed, RangelogError, ShardNotFound, Unavailable
 from rangelog_broker.shards.producer_table import ProducerTable
-from rangelog_broker.shards.restore import ShardRows, fold_log
+from rangelog_broker.shards.restore import ShardRows, fold_log, restored_offset_of
 from rangelog_broker.shards.routing import records_in
 from rangelog_broker.shards.side_entry import SideFold
 from rangelog_broker.shards.side_log import SideLog, read_side_log
@@ -188,7 +188,9 @@ class FinishedShards:
                     state, start = ShardState.restore(snapshot.pieces), snapshot.offset
                 else:
                     state, start = ShardState.first(await self.floors(shard)), 0
-                await fold_log(self._client, state, shard_stream_name(*key), shard.stream_id, start, shard.end_offset)
+                cut = restored_offset_of(shard)
+                name, end = shard_stream_name(*key), shard.end_offset
+                await fold_log(self._client, state, name, shard.stream_id, start, end, cut)
             except OffsetTrimmed:  # below a snapshot that was written meanwhile
                 self._sides.pop(key, None)
                 continue

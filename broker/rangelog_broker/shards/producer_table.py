@@ -84,6 +84,8 @@ class ProducerTable:
         """`floors`: of a child shard, the `epochs` of all its ancestors."""
         self._entries: dict[int, _Entry] = {}
         self._floors: dict[int, int] = dict(floors or {})
+        self.begins_in_the_middle = False
+        """The first batch of a producer that is noted may be any of its batches: those before it were trimmed unseen."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -127,6 +129,8 @@ class ProducerTable:
         producer_id, epoch, sequence = producer
         if entry is not None and entry.epoch >= epoch:
             return entry.epoch == epoch and sequence == entry.next_sequence
+        if entry is None and self.begins_in_the_middle:
+            return True
         floor = self._floors.get(producer_id, 0)
         return sequence == 0 if epoch >= floor else epoch + 1 == floor  # the floor is that of an expiry
 

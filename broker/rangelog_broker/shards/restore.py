@@ -1,6 +1,8 @@
 """Restores the state of a shard: from a snapshot, and the headers of the batches behind it.
 
-What holds: no batch is missing in the state, since nothing is trimmed that no snapshot covers.
+What holds: no batch is missing in the state, since nothing is trimmed that no snapshot covers. The one exception is a shard
+that was cut when its cluster was restored from the tier: its snapshots are lost, so of what was trimmed before nothing is
+known, and of transactions from before the cut neither.
 """
 
 from __future__ import annotations
@@ -19,13 +21,35 @@ class ShardRows(Protocol):
         """Return a shard's row. Raises TopicNotFound, ShardNotFound, Unavailable."""
 
 
-async def fold_log(client: Client, state: ShardState, name: str, stream_id: int, start: int, end: int) -> None:
+async def fold_log(
+    client: Client,
+    state: ShardState,
+    name: str,
+    stream_id: int,
+    start: int,
+    end: int,
+    restored_offset: int | None = None,
+) -> None:
     """Add the batches of [start, end) of a shard's stream to the state of all before `start`.
 
-    Raises OffsetTrimmed (there is a later snapshot by now), Corruption, Unavailable, StreamNotFound.
+    `restored_offset`: where the shard was cut by a restore. Raises OffsetTrimmed (there is a later snapshot by now),
+    Corruption, Unavailable, StreamNotFound.
     """
-    if start >= end:
-        return
-    async for chunk in client.internal.batch_headers(name, stream_id, start, end):
-        for header, fields in chunk:
-            state.fold(header, fields)
+    before_cut = restored_offset is not None and start < restored_offset
+    if before_cut and not start:
+        start = (await client.metadata.describe_stream(name)).trim_offset
+        state.table.begins_in_the_middle = start > 0
+    if start < end:
+        async for chunk in client.internal.batch_headers(name, stream_id, start, end):
+            for header, fields in chunk:
+                if before_cut and restored_offset is not None and header.base_offset >= restored_offset:
+                    before_cut = False
+                    state.forget_transactions()
+                state.fold(header, fields)
+    if before_cut:
+        state.forget_transactions()
+
+
+def restored_offset_of(shard: topic_pb2.Shard) -> int | None:
+    """Return where a shard was cut by a restore; None: it was not."""
+    return shard.restored_offset if shard.HasField("restored_offset") else None

@@ -32,7 +32,7 @@ from rangelog.errors import (
 from rangelog_broker.shards.finished import FinishedShards
 from rangelog_broker.shards.owner import InFlight, ShardOwner
 from rangelog_broker.shards.producer_table import Standing
-from rangelog_broker.shards.restore import fold_log
+from rangelog_broker.shards.restore import fold_log, restored_offset_of
 from rangelog_broker.shards.side_log import SideLog
 from rangelog_broker.shards.staging import TransactionKey
 from rangelog_broker.shards.state import ShardState
@@ -151,7 +151,8 @@ class OwnedShard:
             state, start = ShardState.restore(snapshot.pieces), snapshot.offset
         else:
             state, start = ShardState.first(floors), 0
-        await fold_log(self._client, state, self._name, self._writer.stream_id, start, end)
+        cut = restored_offset_of(self.row)
+        await fold_log(self._client, state, self._name, self._writer.stream_id, start, end, cut)
         self._owner = ShardOwner(state, end)
         self.transactions = ShardTransactions(
             self._name,

@@ -48,6 +48,14 @@ class ShardState:
         """Add a merged batch, the log's next one. Raises Corruption."""
         self.merges.note(merged)
 
+    def forget_transactions(self) -> None:
+        """Begin anew with transactions, at the cut of a restore: their coordinators have, and what they staged is lost.
+
+        A run that the cut has divided stays as it is; from here on producers' batches follow each other as always.
+        """
+        self.merges = Merges()
+        self.table.begins_in_the_middle = False
+
     @property
     def can_be_captured(self) -> bool:
         """Whether no run is open."""

@@ -207,6 +207,8 @@ class Planner:
 
         One that a drain has moved waits until all members are whole: nothing is broken, so no copy is given up early.
         """
+        if self.state.is_from_before_restore(key):
+            return False  # it may be all that is left of what was not in the tier
         stream = self.state.streams.find(key[0])
         if stream is None:
             first, beyond = self.state.lost_streams

@@ -37,6 +37,8 @@ from rangelog_proto.v1 import common_pb2, pd_state_pb2, restore_pb2, tier_pb2
 __all__ = ["Hosting", "RangeKey", "State"]
 
 CLUSTER_VERSION_FIRST = 1
+RESTORE_STEP_BITS = 20
+"""After a restore the indexes of a stream's ranges go on at a multiple of 2^20 (rangelog.tier.restore)."""
 
 
 class State:
@@ -121,6 +123,14 @@ class State:
     def ranges_of(self, stream_id: int) -> StreamRanges:
         """Return the ranges of a stream, in order."""
         return self.ranges.of(stream_id)
+
+    def is_from_before_restore(self, key: RangeKey) -> bool:
+        """Whether a replica is that of the cluster that this one was restored from: no range of today has its index."""
+        stream_id, index = key
+        stream = self.streams.find(stream_id)
+        if stream is None or stream_id >= self.restore.first_stream_id:
+            return stream_id < self.restore.first_stream_id
+        return index < stream.range_count >> RESTORE_STEP_BITS << RESTORE_STEP_BITS
 
     def last_range(self, stream_id: int) -> common_pb2.Range | None:
         """Return the last range of a stream, or None."""

@@ -10,7 +10,7 @@ import pytest
 from rangelog._topics import cut
 from rangelog_cli.local import plan
 from rangelog_core import batch, batch_extension, frame, versions
-from rangelog_core.versions import VersionRange
+from rangelog_core.versions import TIER_SNAPSHOT_VERSIONS, VersionRange
 from rangelog_pd.consensus.files import hard_state, journal, snapshot_file
 from rangelog_pd.consensus.network import handshake
 from rangelog_pd.state import snapshot
@@ -43,6 +43,7 @@ CODE = formats.FORMATS | {
     "Raft journal": only(journal._VERSION),
     "Raft vote": of_magic(hard_state._MAGIC),
     "Raft snapshot": only(snapshot_file._VERSION),
+    "tier snapshot": TIER_SNAPSHOT_VERSIONS,
     "Raft link": of_magic(handshake._MAGIC),
     "PD command": VersionRange(pd_versions.FEATURE_LEVEL_MIN, pd_versions.FEATURE_LEVEL),
     "PD state": only(snapshot.SECTION_VERSION),
