@@ -190,6 +190,7 @@ def _report(reading: BucketReading, plan: RestorePlan) -> dict[str, Any]:
         "holes": plan.holes,
         "doubtful": plan.doubtful,
         "deleted": plan.deleted,
+        "moved_cursors": plan.moved_cursors,
         "without_config": plan.without_config,
         "unattached": plan.unattached,
         "orphans": [{"key": key, "size_bytes": size} for key, size in sorted(plan.orphans.items())],
@@ -205,6 +206,7 @@ _NAMED = (
     ("holes", "streams with a hole", "cut at the first one, or trimmed to behind the last one by --trim-to-after-hole"),
     ("doubtful", "streams without a manifest", "they may have been deleted: look, and delete them again if so"),
     ("deleted", "streams that were deleted", "not restored"),
+    ("moved_cursors", "cursors behind the end of their stream", "moved to the end"),
     ("without_config", "streams that are later than the snapshot", "they get the default configuration"),
     ("unattached", "shards that are later than the snapshot", "not restored; their objects stay, see orphans"),
 )

@@ -206,6 +206,7 @@ def begin_of(plan: RestorePlan) -> restore_pb2.BeginRestoreRequest:
         next_stream_id=plan.next_stream_id,
         next_object_id=plan.next_object_id,
         next_topic_id=plan.next_topic_id,
+        next_cursor_version=plan.next_cursor_version,
     )
 
 

@@ -29,7 +29,7 @@ CLEARED_PER_ENTRY = 10_000
 ROWS_PER_ENTRY_MAX = 10_000
 ID_LENGTH_MAX = 200
 
-_KINDS = ("namespaces", "topics", "streams", "ranges", "objects", "shards", "topic_work", "retention_cuts")
+_KINDS = ("namespaces", "topics", "streams", "ranges", "objects", "shards", "topic_work", "retention_cuts", "cursors")
 """In the order in which rows are put: each names rows of kinds before it only."""
 _GO_ON = (
     "begin_restore", "restore_rows", "end_restore", "name_cluster", "set_cluster_version", "register_server", "mark_log_end",
@@ -70,6 +70,7 @@ def begin_restore(state: State, request: pb.BeginRestoreRequest, now_ms: int) ->
         (request.next_stream_id, state.next_stream_id),
         (request.next_object_id, state.next_object_id),
         (request.next_topic_id, state.topics.next_topic_id),
+        (request.next_cursor_version, state.cursors.next_version),
     ):
         if not known <= given < 1 << 63:
             raise InvalidArgument(f"a restore cannot begin with the next id {given}: this cluster is at {known}")
@@ -79,6 +80,7 @@ def begin_restore(state: State, request: pb.BeginRestoreRequest, now_ms: int) ->
             state.remove_stream(stream_id)
     state.next_stream_id, state.next_object_id = request.next_stream_id, request.next_object_id
     state.topics.next_topic_id = request.next_topic_id
+    state.cursors.next_version = request.next_cursor_version
     state.restore = pb.RestoreMark(
         phase=pb.RESTORE_PHASE_RUNNING,
         plan_id=request.plan_id,
@@ -182,8 +184,8 @@ def _clear(state: State) -> int:
     """Remove the next rows, those that name others first; no object becomes a tombstone. Return how many."""
     topics = state.topics
     tables: tuple[Table[Any, Any], ...] = (
-        state.cuts.cuts, topics.work, topics.shards, state.objects, state.ranges, state.streams, topics.topics,
-        topics.namespaces,
+        state.cursors.rows, state.cuts.cuts, topics.work, topics.shards, state.objects, state.ranges, state.streams,
+        topics.topics, topics.namespaces,
     )  # fmt: skip
     left = CLEARED_PER_ENTRY
     for table in tables:

@@ -14,14 +14,14 @@ from google.protobuf.message import Message
 
 from rangelog_core.errors import InvalidArgument, RangelogError
 from rangelog_core.ids import check_name, is_internal_name, shard_of_stream_name, shard_stream_name
-from rangelog_core.limits import OFFSET_MAX
+from rangelog_core.limits import CURSORS_PER_STREAM_MAX, OFFSET_MAX
 from rangelog_core.object_keys import object_key
 from rangelog_core.stream_defaults import with_defaults
 from rangelog_pd.state.store import State
 from rangelog_pd.state.topic_config import check_tags, with_topic_defaults
 from rangelog_pd.state.topic_states import ACTIVE, SEALED, SEALING
 from rangelog_pd.state.topic_tables import full_name, key_range_of
-from rangelog_proto.v1 import common_pb2, topic_pb2
+from rangelog_proto.v1 import common_pb2, cursor_pb2, topic_pb2
 
 EPOCH_MAX = (1 << 63) - 1
 INDEX_MAX = (1 << 32) - 1
@@ -57,6 +57,7 @@ _PLACES: dict[str, Callable[[State, Any], tuple[Any, Any]]] = {
     "shards": lambda state, row: (state.topics.shards, (row.topic_id, row.shard_id)),
     "topic_work": lambda state, row: (state.topics.work, row.topic_id),
     "retention_cuts": lambda state, row: (state.cuts.cuts, (row.topic_id, row.number)),
+    "cursors": lambda state, row: (state.cursors.rows, (row.stream_id, row.name)),
 }
 
 
@@ -165,6 +166,18 @@ def _cut(state: State, row: topic_pb2.RetentionCut) -> str:
     return ""
 
 
+def _cursor(state: State, row: cursor_pb2.Cursor) -> str:
+    check_name("cursor", row.name)
+    stream = state.stream_by_id(row.stream_id)
+    names = state.cursors.names.get(row.stream_id, {})
+    what = f"cursor {row.name} of stream {row.stream_id}"
+    if is_internal_name(stream.name) or row.name in names or len(names) >= CURSORS_PER_STREAM_MAX:
+        return f"{what} is there already, or one too many"
+    if row.offset > stream.next_offset or not 0 < row.version < state.cursors.next_version:
+        return f"{what} is beyond its stream, or of a later version"
+    return ""
+
+
 _CHECKS: dict[str, Callable[[State, Any], str]] = {
     "namespaces": _namespace,
     "topics": _topic,
@@ -174,4 +187,5 @@ _CHECKS: dict[str, Callable[[State, Any], str]] = {
     "shards": _shard,
     "topic_work": _work,
     "retention_cuts": _cut,
+    "cursors": _cursor,
 }

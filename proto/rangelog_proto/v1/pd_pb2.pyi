@@ -1,6 +1,6 @@
 from rangelog_proto.v1 import broker_pb2 as _broker_pb2
 from rangelog_proto.v1 import common_pb2 as _common_pb2
-from rangelog_proto.v1 import restore_pb2 as _restore_pb2
+from rangelog_proto.v1 import restore_status_pb2 as _restore_status_pb2
 from rangelog_proto.v1 import topic_pb2 as _topic_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -766,9 +766,9 @@ class DescribeClusterResponse(_message.Message):
     blocked_repair_count: int
     lost_range_count: int
     under_replicated_since_ms: int
-    tier_snapshot: _restore_pb2.TierSnapshotStatus
-    restore: _restore_pb2.RestoreMark
-    def __init__(self, cluster_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[PdMember, _Mapping]]] = ..., cluster_version: _Optional[int] = ..., stream_count: _Optional[int] = ..., range_count: _Optional[int] = ..., open_range_count: _Optional[int] = ..., object_count: _Optional[int] = ..., servers: _Optional[_Iterable[_Union[_common_pb2.Server, _Mapping]]] = ..., tier_url: _Optional[str] = ..., has_majority: bool = ..., failing_task_count: _Optional[int] = ..., health: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., under_replicated_range_count: _Optional[int] = ..., blocked_repair_count: _Optional[int] = ..., lost_range_count: _Optional[int] = ..., under_replicated_since_ms: _Optional[int] = ..., tier_snapshot: _Optional[_Union[_restore_pb2.TierSnapshotStatus, _Mapping]] = ..., restore: _Optional[_Union[_restore_pb2.RestoreMark, _Mapping]] = ...) -> None: ...
+    tier_snapshot: _restore_status_pb2.TierSnapshotStatus
+    restore: _restore_status_pb2.RestoreMark
+    def __init__(self, cluster_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[PdMember, _Mapping]]] = ..., cluster_version: _Optional[int] = ..., stream_count: _Optional[int] = ..., range_count: _Optional[int] = ..., open_range_count: _Optional[int] = ..., object_count: _Optional[int] = ..., servers: _Optional[_Iterable[_Union[_common_pb2.Server, _Mapping]]] = ..., tier_url: _Optional[str] = ..., has_majority: bool = ..., failing_task_count: _Optional[int] = ..., health: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., under_replicated_range_count: _Optional[int] = ..., blocked_repair_count: _Optional[int] = ..., lost_range_count: _Optional[int] = ..., under_replicated_since_ms: _Optional[int] = ..., tier_snapshot: _Optional[_Union[_restore_status_pb2.TierSnapshotStatus, _Mapping]] = ..., restore: _Optional[_Union[_restore_status_pb2.RestoreMark, _Mapping]] = ...) -> None: ...
 
 class Task(_message.Message):
     __slots__ = ("task_id", "kind", "stream_id", "stream_name", "range_index", "server", "since_ms", "attempts", "last_error", "age_ms", "topic_id", "topic_name", "topic_state", "shards_left", "detail", "done", "done_ms", "result", "can_be_cancelled")

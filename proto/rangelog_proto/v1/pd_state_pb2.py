@@ -30,6 +30,10 @@ from rangelog_proto.v1 import pd_pb2 as rangelog__proto_dot_v1_dot_pd__pb2
 from rangelog_proto.v1 import repair_pb2 as rangelog__proto_dot_v1_dot_repair__pb2
 from rangelog_proto.v1 import tier_pb2 as rangelog__proto_dot_v1_dot_tier__pb2
 from rangelog_proto.v1 import restore_pb2 as rangelog__proto_dot_v1_dot_restore__pb2
+try:
+  rangelog__proto_dot_v1_dot_restore__status__pb2 = rangelog__proto_dot_v1_dot_restore__pb2.rangelog__proto_dot_v1_dot_restore__status__pb2
+except AttributeError:
+  rangelog__proto_dot_v1_dot_restore__status__pb2 = rangelog__proto_dot_v1_dot_restore__pb2.rangelog_proto.v1.restore_status_pb2
 from rangelog_proto.v1 import topic_pb2 as rangelog__proto_dot_v1_dot_topic__pb2
 
 

@@ -6,6 +6,7 @@ from rangelog_proto.v1 import pd_pb2 as _pd_pb2
 from rangelog_proto.v1 import repair_pb2 as _repair_pb2
 from rangelog_proto.v1 import tier_pb2 as _tier_pb2
 from rangelog_proto.v1 import restore_pb2 as _restore_pb2
+from rangelog_proto.v1 import restore_status_pb2 as _restore_status_pb2
 from rangelog_proto.v1 import topic_pb2 as _topic_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -428,10 +429,10 @@ class SnapshotHeader(_message.Message):
     next_object_id: int
     next_topic_id: int
     next_cursor_version: int
-    restore: _restore_pb2.RestoreMark
+    restore: _restore_status_pb2.RestoreMark
     lost_streams_from: int
     lost_streams_to: int
-    def __init__(self, cluster_id: _Optional[str] = ..., cluster_version: _Optional[int] = ..., time_ms: _Optional[int] = ..., next_stream_id: _Optional[int] = ..., next_object_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., next_cursor_version: _Optional[int] = ..., restore: _Optional[_Union[_restore_pb2.RestoreMark, _Mapping]] = ..., lost_streams_from: _Optional[int] = ..., lost_streams_to: _Optional[int] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., cluster_version: _Optional[int] = ..., time_ms: _Optional[int] = ..., next_stream_id: _Optional[int] = ..., next_object_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., next_cursor_version: _Optional[int] = ..., restore: _Optional[_Union[_restore_status_pb2.RestoreMark, _Mapping]] = ..., lost_streams_from: _Optional[int] = ..., lost_streams_to: _Optional[int] = ...) -> None: ...
 
 class SnapshotRows(_message.Message):
     __slots__ = ("streams", "ranges", "objects", "servers", "results", "namespaces", "topics", "shards", "topic_work", "brokers", "assignments", "retention_cuts", "consumed_cuts", "tier_stores", "cursors")

@@ -23,34 +23,31 @@ _sym_db = _symbol_database.Default()
 
 
 from rangelog_proto.v1 import common_pb2 as rangelog__proto_dot_v1_dot_common__pb2
+from rangelog_proto.v1 import cursor_pb2 as rangelog__proto_dot_v1_dot_cursor__pb2
+from rangelog_proto.v1 import restore_status_pb2 as rangelog__proto_dot_v1_dot_restore__status__pb2
 from rangelog_proto.v1 import topic_pb2 as rangelog__proto_dot_v1_dot_topic__pb2
 
+from rangelog_proto.v1.restore_status_pb2 import *
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1frangelog_proto/v1/restore.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/common.proto\x1a\x1drangelog_proto/v1/topic.proto\"\xda\x01\n\x0bRestoreMark\x12(\n\x05phase\x18\x01 \x01(\x0e\x32\x19.rangelog.v1.RestorePhase\x12\x0f\n\x07plan_id\x18\x02 \x01(\t\x12\x19\n\x11source_cluster_id\x18\x03 \x01(\t\x12\x13\n\x0bsnapshot_id\x18\x04 \x01(\t\x12\x11\n\trow_count\x18\x05 \x01(\x04\x12\x10\n\x08rows_put\x18\x06 \x01(\x04\x12\x10\n\x08\x62\x65gan_ms\x18\x07 \x01(\x03\x12\x10\n\x08\x65nded_ms\x18\x08 \x01(\x03\x12\x17\n\x0f\x66irst_stream_id\x18\t \x01(\x04\"\xc4\x01\n\x13\x42\x65ginRestoreRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07plan_id\x18\x02 \x01(\t\x12\x19\n\x11source_cluster_id\x18\x03 \x01(\t\x12\x13\n\x0bsnapshot_id\x18\x04 \x01(\t\x12\x11\n\trow_count\x18\x05 \x01(\x04\x12\x16\n\x0enext_stream_id\x18\x06 \x01(\x04\x12\x16\n\x0enext_object_id\x18\x07 \x01(\x04\x12\x15\n\rnext_topic_id\x18\x08 \x01(\x04\"\x9e\x03\n\x12RestoreRowsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07plan_id\x18\x02 \x01(\t\x12\x11\n\tfirst_row\x18\x03 \x01(\x04\x12*\n\nnamespaces\x18\x04 \x03(\x0b\x32\x16.rangelog.v1.Namespace\x12\"\n\x06topics\x18\x05 \x03(\x0b\x32\x12.rangelog.v1.Topic\x12$\n\x07streams\x18\x06 \x03(\x0b\x32\x13.rangelog.v1.Stream\x12\"\n\x06ranges\x18\x07 \x03(\x0b\x32\x12.rangelog.v1.Range\x12$\n\x07objects\x18\x08 \x03(\x0b\x32\x13.rangelog.v1.Object\x12\"\n\x06shards\x18\t \x03(\x0b\x32\x12.rangelog.v1.Shard\x12*\n\ntopic_work\x18\n \x03(\x0b\x32\x16.rangelog.v1.TopicWork\x12\x31\n\x0eretention_cuts\x18\x0b \x03(\x0b\x32\x19.rangelog.v1.RetentionCut\x12\r\n\x05\x63lear\x18\x0c \x01(\x08\"8\n\x11\x45ndRestoreRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07plan_id\x18\x02 \x01(\t\"\x18\n\x16\x44\x65scribeRestoreRequest\"x\n\x0fRestoreResponse\x12&\n\x04mark\x18\x01 \x01(\x0b\x32\x18.rangelog.v1.RestoreMark\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63luster_version\x18\x03 \x01(\r\x12\x10\n\x08tier_url\x18\x04 \x01(\t\"\x97\x01\n\x12TierSnapshotStatus\x12\x0f\n\x07\x65nabled\x18\x01 \x01(\x08\x12\x13\n\x0bsnapshot_id\x18\x02 \x01(\t\x12\x12\n\nwritten_ms\x18\x03 \x01(\x03\x12\x0e\n\x06\x61ge_ms\x18\x04 \x01(\x03\x12\x12\n\nsize_bytes\x18\x05 \x01(\x04\x12\x12\n\nlast_error\x18\x06 \x01(\t\x12\x0f\n\x07\x63urrent\x18\x07 \x01(\x08\"\x80\x01\n\x12TierSnapshotHeader\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07time_ms\x18\x02 \x01(\x03\x12\x15\n\rapplied_index\x18\x03 \x01(\x04\x12\x17\n\x0f\x63luster_version\x18\x04 \x01(\r\x12\x15\n\rrestored_from\x18\x05 \x01(\t*`\n\x0cRestorePhase\x12\x1d\n\x19RESTORE_PHASE_UNSPECIFIED\x10\x00\x12\x19\n\x15RESTORE_PHASE_RUNNING\x10\x01\x12\x16\n\x12RESTORE_PHASE_DONE\x10\x02\x32\xc9\x02\n\x07Restore\x12N\n\x0c\x42\x65ginRestore\x12 .rangelog.v1.BeginRestoreRequest\x1a\x1c.rangelog.v1.RestoreResponse\x12L\n\x0bRestoreRows\x12\x1f.rangelog.v1.RestoreRowsRequest\x1a\x1c.rangelog.v1.RestoreResponse\x12J\n\nEndRestore\x12\x1e.rangelog.v1.EndRestoreRequest\x1a\x1c.rangelog.v1.RestoreResponse\x12T\n\x0f\x44\x65scribeRestore\x12#.rangelog.v1.DescribeRestoreRequest\x1a\x1c.rangelog.v1.RestoreResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1frangelog_proto/v1/restore.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/common.proto\x1a\x1erangelog_proto/v1/cursor.proto\x1a&rangelog_proto/v1/restore_status.proto\x1a\x1drangelog_proto/v1/topic.proto\"\xe1\x01\n\x13\x42\x65ginRestoreRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07plan_id\x18\x02 \x01(\t\x12\x19\n\x11source_cluster_id\x18\x03 \x01(\t\x12\x13\n\x0bsnapshot_id\x18\x04 \x01(\t\x12\x11\n\trow_count\x18\x05 \x01(\x04\x12\x16\n\x0enext_stream_id\x18\x06 \x01(\x04\x12\x16\n\x0enext_object_id\x18\x07 \x01(\x04\x12\x15\n\rnext_topic_id\x18\x08 \x01(\x04\x12\x1b\n\x13next_cursor_version\x18\t \x01(\x04\"\xc4\x03\n\x12RestoreRowsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07plan_id\x18\x02 \x01(\t\x12\x11\n\tfirst_row\x18\x03 \x01(\x04\x12*\n\nnamespaces\x18\x04 \x03(\x0b\x32\x16.rangelog.v1.Namespace\x12\"\n\x06topics\x18\x05 \x03(\x0b\x32\x12.rangelog.v1.Topic\x12$\n\x07streams\x18\x06 \x03(\x0b\x32\x13.rangelog.v1.Stream\x12\"\n\x06ranges\x18\x07 \x03(\x0b\x32\x12.rangelog.v1.Range\x12$\n\x07objects\x18\x08 \x03(\x0b\x32\x13.rangelog.v1.Object\x12\"\n\x06shards\x18\t \x03(\x0b\x32\x12.rangelog.v1.Shard\x12*\n\ntopic_work\x18\n \x03(\x0b\x32\x16.rangelog.v1.TopicWork\x12\x31\n\x0eretention_cuts\x18\x0b \x03(\x0b\x32\x19.rangelog.v1.RetentionCut\x12$\n\x07\x63ursors\x18\r \x03(\x0b\x32\x13.rangelog.v1.Cursor\x12\r\n\x05\x63lear\x18\x0c \x01(\x08\"8\n\x11\x45ndRestoreRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07plan_id\x18\x02 \x01(\t\"\x18\n\x16\x44\x65scribeRestoreRequest\"x\n\x0fRestoreResponse\x12&\n\x04mark\x18\x01 \x01(\x0b\x32\x18.rangelog.v1.RestoreMark\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63luster_version\x18\x03 \x01(\r\x12\x10\n\x08tier_url\x18\x04 \x01(\t\"\x80\x01\n\x12TierSnapshotHeader\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07time_ms\x18\x02 \x01(\x03\x12\x15\n\rapplied_index\x18\x03 \x01(\x04\x12\x17\n\x0f\x63luster_version\x18\x04 \x01(\r\x12\x15\n\rrestored_from\x18\x05 \x01(\t2\xc9\x02\n\x07Restore\x12N\n\x0c\x42\x65ginRestore\x12 .rangelog.v1.BeginRestoreRequest\x1a\x1c.rangelog.v1.RestoreResponse\x12L\n\x0bRestoreRows\x12\x1f.rangelog.v1.RestoreRowsRequest\x1a\x1c.rangelog.v1.RestoreResponse\x12J\n\nEndRestore\x12\x1e.rangelog.v1.EndRestoreRequest\x1a\x1c.rangelog.v1.RestoreResponse\x12T\n\x0f\x44\x65scribeRestore\x12#.rangelog.v1.DescribeRestoreRequest\x1a\x1c.rangelog.v1.RestoreResponseP\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rangelog_proto.v1.restore_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RESTOREPHASE']._serialized_start=1439
-  _globals['_RESTOREPHASE']._serialized_end=1535
-  _globals['_RESTOREMARK']._serialized_start=112
-  _globals['_RESTOREMARK']._serialized_end=330
-  _globals['_BEGINRESTOREREQUEST']._serialized_start=333
-  _globals['_BEGINRESTOREREQUEST']._serialized_end=529
-  _globals['_RESTOREROWSREQUEST']._serialized_start=532
-  _globals['_RESTOREROWSREQUEST']._serialized_end=946
-  _globals['_ENDRESTOREREQUEST']._serialized_start=948
-  _globals['_ENDRESTOREREQUEST']._serialized_end=1004
-  _globals['_DESCRIBERESTOREREQUEST']._serialized_start=1006
-  _globals['_DESCRIBERESTOREREQUEST']._serialized_end=1030
-  _globals['_RESTORERESPONSE']._serialized_start=1032
-  _globals['_RESTORERESPONSE']._serialized_end=1152
-  _globals['_TIERSNAPSHOTSTATUS']._serialized_start=1155
-  _globals['_TIERSNAPSHOTSTATUS']._serialized_end=1306
-  _globals['_TIERSNAPSHOTHEADER']._serialized_start=1309
-  _globals['_TIERSNAPSHOTHEADER']._serialized_end=1437
-  _globals['_RESTORE']._serialized_start=1538
-  _globals['_RESTORE']._serialized_end=1867
+  _globals['_BEGINRESTOREREQUEST']._serialized_start=184
+  _globals['_BEGINRESTOREREQUEST']._serialized_end=409
+  _globals['_RESTOREROWSREQUEST']._serialized_start=412
+  _globals['_RESTOREROWSREQUEST']._serialized_end=864
+  _globals['_ENDRESTOREREQUEST']._serialized_start=866
+  _globals['_ENDRESTOREREQUEST']._serialized_end=922
+  _globals['_DESCRIBERESTOREREQUEST']._serialized_start=924
+  _globals['_DESCRIBERESTOREREQUEST']._serialized_end=948
+  _globals['_RESTORERESPONSE']._serialized_start=950
+  _globals['_RESTORERESPONSE']._serialized_end=1070
+  _globals['_TIERSNAPSHOTHEADER']._serialized_start=1073
+  _globals['_TIERSNAPSHOTHEADER']._serialized_end=1201
+  _globals['_RESTORE']._serialized_start=1204
+  _globals['_RESTORE']._serialized_end=1533
 # @@protoc_insertion_point(module_scope)

@@ -70,6 +70,7 @@ async def apply_plan(
         next_stream_id=plan.next_stream_id,
         next_object_id=plan.next_object_id,
         next_topic_id=plan.next_topic_id,
+        next_cursor_version=plan.next_cursor_version,
     )
     mark = (await client.begin_restore(begin, timeout_s=timeout_s)).mark
     for request in requests(plan, plan_id, mark.rows_put):

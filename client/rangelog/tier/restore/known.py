@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from rangelog_core.errors import Corruption
 from rangelog_core.manifest import StreamManifest
 from rangelog_core.state_sections import sections
-from rangelog_proto.v1 import common_pb2, pd_state_pb2, topic_pb2
+from rangelog_proto.v1 import common_pb2, cursor_pb2, pd_state_pb2, topic_pb2
 
 _KINDS = {
     pd_state_pb2.SECTION_KIND_STREAMS: "streams",
@@ -25,6 +25,7 @@ _KINDS = {
     pd_state_pb2.SECTION_KIND_SHARDS: "shards",
     pd_state_pb2.SECTION_KIND_TOPIC_WORK: "topic_work",
     pd_state_pb2.SECTION_KIND_RETENTION_CUTS: "retention_cuts",
+    pd_state_pb2.SECTION_KIND_CURSORS: "cursors",
 }
 _OF_NO_USE = (
     pd_state_pb2.SECTION_KIND_SERVERS,
@@ -52,6 +53,7 @@ class SavedRows:
     """By topic, then by id."""
     work: dict[int, topic_pb2.TopicWork] = field(default_factory=dict)
     cuts: list[topic_pb2.RetentionCut] = field(default_factory=list)
+    cursors: list[cursor_pb2.Cursor] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
     """Sections of kinds that no restore knows, with the number of their bytes."""
 
@@ -91,6 +93,7 @@ def _sort_in(found: SavedRows, lists: dict[str, list[Any]]) -> None:
     for each in lists["topic_work"]:
         found.work[each.topic_id] = each
     found.cuts = lists["retention_cuts"]
+    found.cursors = lists["cursors"]
     for topic_id, shards in found.shards.items():
         if topic_id not in found.topics or any(each.stream_id not in found.streams for each in shards.values()):
             raise Corruption(f"the snapshot has a shard of topic {topic_id} but not its topic and stream")

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 
-from rangelog_proto.v1 import common_pb2, topic_pb2
+from rangelog_proto.v1 import common_pb2, cursor_pb2, topic_pb2
 
-KINDS = ("namespaces", "topics", "streams", "ranges", "objects", "shards", "topic_work", "retention_cuts")
+KINDS = ("namespaces", "topics", "streams", "ranges", "objects", "shards", "topic_work", "retention_cuts", "cursors")
 """The kinds of rows, in the order in which they are put."""
 
 
@@ -65,9 +65,11 @@ class RestorePlan:
     shards: list[topic_pb2.Shard] = field(default_factory=list)
     topic_work: list[topic_pb2.TopicWork] = field(default_factory=list)
     retention_cuts: list[topic_pb2.RetentionCut] = field(default_factory=list)
+    cursors: list[cursor_pb2.Cursor] = field(default_factory=list)
     next_stream_id: int = 1
     next_object_id: int = 1
     next_topic_id: int = 1
+    next_cursor_version: int = 1
     lost: list[LostSpan] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     """Objects that were committed and are not in the bucket, or damaged."""
@@ -76,6 +78,8 @@ class RestorePlan:
     doubtful: list[str] = field(default_factory=list)
     """Streams that may have been deleted, by name."""
     deleted: list[str] = field(default_factory=list)
+    moved_cursors: list[str] = field(default_factory=list)
+    """Cursors that were behind the end of their stream, and are at its end now."""
     without_config: list[str] = field(default_factory=list)
     """Streams that no snapshot has: they get the defaults."""
     unattached: list[str] = field(default_factory=list)
@@ -102,7 +106,8 @@ class RestorePlan:
 
     def plan_id(self) -> str:
         """Return the digest of all that the plan puts."""
-        digest = hashlib.sha256(f"{self.next_stream_id} {self.next_object_id} {self.next_topic_id}".encode())
+        numbers = (self.next_stream_id, self.next_object_id, self.next_topic_id, self.next_cursor_version)
+        digest = hashlib.sha256(f"{numbers}".encode())
         for kind, row in self.rows():
             data = row.SerializeToString(deterministic=True)
             digest.update(f" {kind} {len(data)} ".encode() + data)

@@ -18,7 +18,7 @@ from rangelog.tier.restore.plan import LostSpan, RestoreOptions, RestorePlan
 from rangelog.tier.restore.rows import beyond, empty_row, object_rows, range_rows, stream_row
 from rangelog_core.ids import is_internal_name, shard_of_stream_name
 from rangelog_core.object_keys import parse_object_key
-from rangelog_proto.v1 import common_pb2, topic_pb2
+from rangelog_proto.v1 import common_pb2, cursor_pb2, topic_pb2
 
 ID_MAX = 1 << 56
 """No cluster gives out so many: a foreign file has such a key."""
@@ -91,6 +91,7 @@ class _Planner:
             else:
                 self._put_stream(stream_id, each, table=False)
         self._put_topics(topics)
+        self._put_cursors()
         self._put_ids()
         self._list_lost_logs()
         self._list_rest()
@@ -181,6 +182,19 @@ class _Planner:
             cuts = sorted((each for each in rows.cuts if each.topic_id == topic_id), key=lambda cut: cut.number)
             plan.retention_cuts += [of_topics.cut_row(each, ends) for each in cuts]
 
+    def _put_cursors(self) -> None:
+        """Put the cursors of restored streams, none beyond its stream's end."""
+        for each in self._rows.cursors:
+            stream = self._streams.get(each.stream_id)
+            if stream is None or is_internal_name(stream.name):
+                continue
+            row = cursor_pb2.Cursor()
+            row.CopyFrom(each)
+            if row.offset > stream.next_offset:
+                row.offset = stream.next_offset
+                self._plan.moved_cursors.append(f"{row.name} of {stream.name}, from {each.offset} to {row.offset}")
+            self._plan.cursors.append(row)
+
     def _put_ids(self) -> None:
         header, manifests = self._rows.header, self._bucket.manifests
         places = [each.place for pieces in _keys_by_stream(self._bucket.sizes).values() for each in pieces]
@@ -188,6 +202,7 @@ class _Planner:
         last_stream = max([header.next_stream_id, *manifests, *(each.stream_id for each in places)])
         self._plan.next_stream_id = beyond(last_stream)
         self._plan.next_object_id = beyond(max([header.next_object_id, *(each.object_id for each in places)]))
+        self._plan.next_cursor_version = beyond(header.next_cursor_version)
         self._plan.next_topic_id = beyond(max([header.next_topic_id, *topic_ids]))
 
     # ---- what a person should know

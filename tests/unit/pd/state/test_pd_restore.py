@@ -10,7 +10,7 @@ from rangelog.tier.restore.applying import requests
 from rangelog.tier.restore.plan import RestorePlan
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, Unavailable, WriterFenced
 from rangelog_core.ids import journal_stream_name
-from rangelog_proto.v1 import common_pb2, pd_pb2, restore_pb2, topic_pb2
+from rangelog_proto.v1 import common_pb2, cursor_pb2, pd_pb2, restore_pb2, topic_pb2
 from tests.support.lost_clusters import LostCluster, begin_of, put, restored
 from tests.unit.pd.conftest import Pd
 
@@ -175,6 +175,24 @@ def test_another_plan_waits_until_the_first_is_taken_back() -> None:
     assert not pd.state.streams
     assert not pd.state.objects
     restored(other, pd)
+
+
+def test_cursors_come_back_at_or_before_the_end_of_their_stream() -> None:
+    """One that was behind it is moved, and named; versions go on beyond the former ones."""
+    lost = LostCluster()
+    stream_id = lost.create("flights")
+    lost.upload(lost.append(stream_id, 10), 10)
+    lost.append(stream_id, 5)
+    for name, offset in (("near", 4), ("far", 15)):
+        sets = cursor_pb2.SetCursorsRequest(sets=[cursor_pb2.CursorSet(stream_id=stream_id, name=name, offset=offset)])
+        lost.pd.do(cursor_pb2.SetCursorsResponse, set_cursors=sets)
+    lost.take_snapshot()
+    plan = lost.plan()
+    pd = restored(plan)
+    assert {each.name: each.offset for each in pd.state.cursors.of(stream_id)} == {"near": 4, "far": 10}
+    assert plan.moved_cursors == ["far of flights, from 15 to 10"]
+    assert pd.state.cursors.next_version > lost.pd.state.cursors.next_version
+    assert plan.left_out == {}
 
 
 def _wrong(kind: str, **changes: Any) -> tuple[str, dict[str, Any]]:
