@@ -11,6 +11,7 @@ from tests.fuzz import (
     fuzz_targets_log,
     fuzz_targets_raft,
     fuzz_targets_rest,
+    fuzz_targets_restores,
     fuzz_targets_spark,
     fuzz_targets_state,
     fuzz_targets_tables,
@@ -33,6 +34,7 @@ _FAMILIES = (
     fuzz_targets_rest,
     fuzz_targets_spark,
     fuzz_targets_tier,
+    fuzz_targets_restores,
     fuzz_targets_watermarks,
     fuzz_targets_text,
 )

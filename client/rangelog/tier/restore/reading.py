@@ -6,8 +6,9 @@ says may matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -208,10 +209,10 @@ def read_plan(
     Raises UnsupportedVersion, Unavailable.
     """
     bucket = reading.bucket
-    wanted = needed(bucket)
+    wanted = _needed(bucket)
     show(f"{len(wanted)} objects that no snapshot has")
     described = describe_all(store, bucket, wanted, reading.problems)
-    plan = make_plan(bucket, described, options)
+    plan = plan_of(bucket, described, options)
     while verify:
         show(f"{len(plan.objects)} objects, to verify them")
         damaged = _damaged(store, plan, reading.problems)
@@ -219,9 +220,30 @@ def read_plan(
             break
         sizes = {key: size for key, size in bucket.sizes.items() if key not in damaged}
         bucket = KnownBucket(bucket.rows, bucket.manifests, sizes)
-        described = describe_all(store, bucket, needed(bucket), reading.problems)
-        plan = make_plan(bucket, described, options)
+        described = describe_all(store, bucket, _needed(bucket), reading.problems)
+        plan = plan_of(bucket, described, options)
     return plan
+
+
+def plan_of(
+    bucket: KnownBucket, described: Mapping[str, DescribedObject], options: RestoreOptions | None
+) -> RestorePlan:
+    """Make the plan. Raises Corruption for rows that contradict each other, which no cluster has written."""
+    with _as_corruption():
+        return make_plan(bucket, described, options)
+
+
+def _needed(bucket: KnownBucket) -> list[str]:
+    with _as_corruption():
+        return needed(bucket)
+
+
+@contextmanager
+def _as_corruption() -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise Corruption("the rows of the snapshot contradict each other: try an earlier one by --snapshot") from error
 
 
 def describe_all(
