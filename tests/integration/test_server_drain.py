@@ -55,7 +55,7 @@ async def test_a_server_is_drained_under_load_and_removed(cluster_factory: Clust
         code, said, complained = await run_drain(pdctl, "rs4")
         assert code == 0, (said, complained)
         assert "rs4 is drained" in said and "ranges left" in complained
-        assert replicas(pdctl, "rs4") == 0
+        assert await asyncio.to_thread(replicas, pdctl, "rs4") == 0
         await asyncio.to_thread(pdctl.ok, "server", "remove", "rs4", "--yes")
         await remove_for_good(cluster, pdctl)
 

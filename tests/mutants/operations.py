@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant, rare
 
-_VIEW = "rangelog_pd.reconcile.view"
 _PLACEMENT = "rangelog_pd.placement"
 _DIRECTIVES = "rangelog_pd.reconcile.directives"
 _MOVES = "rangelog_pd.reconcile.moves"
@@ -20,11 +19,10 @@ _COMPLAINTS_TEST = "pd/reconcile/test_pd_complaints.py"
 
 OPERATIONS: tuple[Mutant, ...] = (
     # ---- cordon
-    rare("cordon-ignored", "a cordoned server gets new ranges and repairs", _VIEW,
-         "            barred = state.modes.bars(name)\n", "            barred = False\n", _DRAIN_TEST),
-    rare("cordon-ignored-in-batches", "ranges that are created in one call go to cordoned servers", _PLACEMENT,
-         "        candidates = [each for each in candidates if not each.barred]\n        self._count",
-         "        self._count", _DRAIN_TEST),
+    rare("cordon-ignored", "a cordoned server gets new ranges and repairs", "rangelog_pd.reconcile.fleet",
+         "            state.modes.bars(name),\n", "            False,\n", _DRAIN_TEST),
+    rare("cordon-ignored-by-placement", "placement takes a cordoned server when there is too little choice", _PLACEMENT,
+         "        return not candidate.barred and self.labels", "        return self.labels", _DRAIN_TEST),
     rare("mode-forgotten-at-a-start", "a server that restarts is active again", "rangelog_pd.state.servers",
          "retired=retired, mode=mode)", "retired=retired)", _MODES_TEST),
     # ---- drain

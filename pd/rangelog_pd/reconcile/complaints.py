@@ -9,8 +9,8 @@ What holds:
 * A bout with complaints that lasts for LEAVE_AFTER_MS makes the server one that is left: its replicas go elsewhere.
 * What is said of a server that is dead, or of a process before the last start, does not count: its silence explains it. Nor
   does what is said within GRACE_MS after a start or a return, when writers still report connections that broke before.
-* Never more than a third of the usable servers are avoided at a time, those with the most reporters: when all are complained
-  about, the cause is the network or the load, and avoiding everybody helps nobody.
+* Never more than a third of the usable servers are avoided at a time, those with the most reporters, each until its bout ends:
+  when all are complained about, the cause is the network or the load, and avoiding everybody helps nobody.
 * Memory: one entry for each server that is dead or was in trouble within RELAPSE_MS, with REPORTERS_MAX reporters.
 
 Of one leader, in memory only: a new leader begins calm. Pure; times are of the leader's monotonic clock, in ms.
@@ -139,14 +139,14 @@ class Complaints:
     def judge(self, usable: Collection[str], now_ms: float) -> None:
         """Decide who is avoided and who is left, of the servers that are heard of and that could get replicas."""
         heard = frozenset(usable)
-        ill: list[tuple[int, float, str]] = []
+        ill: list[tuple[bool, int, float, str]] = []
         for name, entry in list(self._entries.items()):
             entry.age(now_ms)
             if entry.began_ms is not None and name in heard:
-                ill.append((-len(entry.reporters), entry.began_ms, name))
+                ill.append((name not in self.avoided, -len(entry.reporters), entry.began_ms, name))
             elif entry.is_idle(now_ms):
                 del self._entries[name]
-        chosen = [name for _, _, name in sorted(ill)[: (len(usable) - 1) // AVOIDED_SHARE]] if ill else []
+        chosen = [name for *_, name in sorted(ill)[: (len(usable) - 1) // AVOIDED_SHARE]] if ill else []
         self.avoided = {name: self._reason(name, now_ms) for name in chosen}
         self.left = {name: None for name in chosen if self._is_left(name, now_ms)}
 

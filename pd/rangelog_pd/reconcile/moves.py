@@ -79,6 +79,7 @@ class Moves:
         if not self.queue or len(self.under_way) >= MOVES_MAX:
             return
         placer = self._view.fleet.placer_of_copies(state, now_ms, only_sound=True)
+        known: list[Candidate] = []  # read once for all refusals of a round
         for key in list(islice(self.queue, LOOKED_AT_MAX)):
             if len(self.under_way) >= MOVES_MAX:
                 return
@@ -102,11 +103,8 @@ class Moves:
                 )
             except NoPlacement as refusal:
                 has_policy = policy_of(state.streams[key[0]].config) != ANY
-                self.blocked[key] = (
-                    refusal.message
-                    if has_policy
-                    else self._why_none(state, self._view.candidates(state, now_ms), others)
-                )
+                known = known or self._view.candidates(state, now_ms)
+                self.blocked[key] = refusal.message if has_policy else self._why_none(state, known, others)
                 continue
             self.under_way[key] = (target.server, target.incarnation)
             yield pd_state_pb2.Command(

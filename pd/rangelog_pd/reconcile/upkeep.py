@@ -90,10 +90,12 @@ class Upkeep:
     def _judge_servers(self, state: State, now_ms: float) -> tuple[str, ...]:
         """Decide which servers are avoided or left; return those that may take replicas."""
         complaints = self._view.complaints
-        found = self._view.candidates(state, now_ms)
-        for each in found:
-            complaints.seen(each.server, now_ms, is_dead=each.health is ServerHealth.DEAD)
-        usable = [each.server for each in found if each.health is ServerHealth.ALIVE and not each.barred]
+        usable = []
+        for name, known in state.servers.items():
+            health = self._view.health(state, name, known.server.incarnation, now_ms)
+            complaints.seen(name, now_ms, is_dead=health is ServerHealth.DEAD)
+            if health is ServerHealth.ALIVE and not state.modes.bars(name):
+                usable.append(name)
         before = complaints.left
         complaints.judge(usable, now_ms)
         for name in complaints.left:

@@ -95,7 +95,7 @@ def test_the_files_commands_and_mutants_that_the_page_names_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     code = "\n".join(re.findall(r"```console\n(.*?)```", words, re.DOTALL) + re.findall(r"`(make[^`]+)`", words))
     assert set(re.findall(r"\bmake\s+([a-z-]+)", code)) <= targets
-    mutants = (ROOT / "tests" / "mutants" / "catalogue.py").read_text()
+    mutants = "".join(path.read_text() for path in (ROOT / "tests" / "mutants").glob("*.py"))
     named = [name for row in re.findall(r"; mutants? (.*?) \|", words) for name in re.findall(r"`([a-z-]+)`", row)]
     assert len(named) > 20
     assert [name for name in named if f'"{name}"' not in mutants] == []

@@ -115,6 +115,17 @@ def test_when_everybody_is_complained_about_few_are_avoided() -> None:
         assert list(complaints.avoided) == worst
 
 
+def test_servers_do_not_take_turns() -> None:
+    """Of two in trouble one may be avoided: the first one, until its bout ends, however loud the other one's writers are."""
+    complaints = Complaints()
+    complain(complaints, "rs1", 0.0)
+    for now_ms in range(1_000, int(CALM_MS), 1_000):
+        complain(complaints, "rs2", float(now_ms), reporters=REPORTERS_MAX)
+        assert list(complaints.avoided) == ["rs1"]
+    complaints.judge(FOUR, CALM_MS)
+    assert list(complaints.avoided) == ["rs2"]
+
+
 def test_one_restart_is_no_flapping_and_several_are() -> None:
     """The first return is trusted at once; the next ones, for longer each time. Replicas are not moved for it."""
     complaints = Complaints()
