@@ -27,9 +27,21 @@ def names(chosen: list[Candidate]) -> list[str]:
     return [each.server for each in chosen]
 
 
+def placed(candidates: list[Candidate], **asked: Any) -> list[Candidate]:
+    """What `place` chooses, and a Placer as well; or what both refuse."""
+    try:
+        found = place(candidates, **asked)
+    except NoPlacement:
+        with pytest.raises(NoPlacement):
+            Placer(candidates).place(**asked)
+        raise
+    assert Placer(candidates).place(**asked) == found
+    return found
+
+
 def test_zones_are_spread_before_load_is_looked_at() -> None:
     """Two idle servers in one zone do not both get a replica while another zone has a loaded one."""
-    found = place(
+    found = placed(
         [server("a", "z1"), server("b", "z1"), server("c", "z2", load=9), server("d", "z3", load=5)],
         replicas=3,
         acks=2,
@@ -39,37 +51,37 @@ def test_zones_are_spread_before_load_is_looked_at() -> None:
 
 def test_without_zones_load_decides() -> None:
     """Servers that name no zone are not taken for one zone."""
-    found = place([server("a", load=3), server("b", load=1), server("c", load=2)], replicas=2, acks=2)
+    found = placed([server("a", load=3), server("b", load=1), server("c", load=2)], replicas=2, acks=2)
     assert names(found) == ["b", "c"]
 
 
 def test_the_dead_fill_up_but_never_count() -> None:
     """With two alive of three the third place goes to the suspect before the dead; with one alive there is no place."""
     dead, suspect = server("d", health=ServerHealth.DEAD), server("s", health=ServerHealth.SUSPECT)
-    assert sorted(names(place([server("a"), server("b"), dead, suspect], replicas=3, acks=2))) == ["a", "b", "s"]
+    assert sorted(names(placed([server("a"), server("b"), dead, suspect], replicas=3, acks=2))) == ["a", "b", "s"]
     with pytest.raises(NoPlacement, match="1 range servers are alive"):
-        place([server("a"), dead, suspect], replicas=3, acks=2)
+        placed([server("a"), dead, suspect], replicas=3, acks=2)
 
 
 def test_fewer_servers_than_replicas_make_a_smaller_set() -> None:
     """Two servers make two replicas of three; one does not, with two acks."""
-    assert len(place([server("a"), server("b")], replicas=3, acks=2)) == 2
+    assert len(placed([server("a"), server("b")], replicas=3, acks=2)) == 2
     with pytest.raises(NoPlacement):
-        place([server("a")], replicas=3, acks=2)
+        placed([server("a")], replicas=3, acks=2)
 
 
 def test_the_excluded_are_avoided_or_refused() -> None:
     """Loosely they are taken when there is no choice; strictly there is then no place."""
     three = [server("a"), server("b"), server("c")]
-    assert "a" not in names(place([*three, server("d", load=9)], replicas=3, acks=2, exclude=["a"]))
-    assert len(place(three, replicas=3, acks=2, exclude=["a"])) == 3
+    assert "a" not in names(placed([*three, server("d", load=9)], replicas=3, acks=2, exclude=["a"]))
+    assert len(placed(three, replicas=3, acks=2, exclude=["a"])) == 3
     with pytest.raises(NoPlacement, match="beside the excluded"):
-        place(three, replicas=3, acks=2, exclude=["a"], strictly=True)
+        placed(three, replicas=3, acks=2, exclude=["a"], strictly=True)
 
 
 def test_racks_are_spread_within_a_zone() -> None:
     """Where two replicas must share a zone, they do not share a rack; racks of one name in two zones are two racks."""
-    found = place(
+    found = placed(
         [
             server("a", "z1", rack="r1"),
             server("b", "z1", rack="r1"),
@@ -86,29 +98,29 @@ def test_a_full_server_is_avoided_where_there_is_a_choice() -> None:
     """A nearly full disk counts before zones and load; it is taken when the policy, or the number, leaves no other."""
     full = server("f", "z3", full=True)
     two = [server("a", "z1"), server("b", "z1", load=9)]
-    assert names(place([*two, full], replicas=2, acks=2)) == ["a", "b"]
-    assert sorted(names(place([*two, full], replicas=3, acks=2))) == ["a", "b", "f"]
-    assert "f" in names(place([*two, full], replicas=2, acks=2, policy=Policy(zones_min=2)))
+    assert names(placed([*two, full], replicas=2, acks=2)) == ["a", "b"]
+    assert sorted(names(placed([*two, full], replicas=3, acks=2))) == ["a", "b", "f"]
+    assert "f" in names(placed([*two, full], replicas=2, acks=2, policy=Policy(zones_min=2)))
 
 
 def test_labels_are_strict() -> None:
     """Only servers with all labels are chosen; the refusal names the labels and how many servers have them."""
     ssd, both = server("a", labels="disk=ssd", load=9), server("b", labels="disk=ssd team=x", load=9)
     found = [server("c"), server("d", labels="disk=hdd"), ssd, both]
-    assert names(place(found, replicas=3, acks=2, policy=Policy(labels=frozenset({"disk=ssd"})))) == ["a", "b"]
+    assert names(placed(found, replicas=3, acks=2, policy=Policy(labels=frozenset({"disk=ssd"})))) == ["a", "b"]
     with pytest.raises(
         NoPlacement, match=r"1 range servers with disk=ssd, team=x are alive, 2 are needed.*1 of 4 servers"
     ):
-        place(found, replicas=2, acks=2, policy=Policy(labels=frozenset({"disk=ssd", "team=x"})))
+        placed(found, replicas=2, acks=2, policy=Policy(labels=frozenset({"disk=ssd", "team=x"})))
 
 
 def test_zones_min_is_strict() -> None:
     """Dead zones and servers without a zone do not count; the refusal names the zones that there are."""
     found = [server("a", "z1"), server("b", "z1"), server("c", "z2"), server("n")]
     dead = server("d", "z3", health=ServerHealth.DEAD)
-    assert len(place([*found, dead], replicas=3, acks=2, policy=Policy(zones_min=2))) == 3
+    assert len(placed([*found, dead], replicas=3, acks=2, policy=Policy(zones_min=2))) == 3
     with pytest.raises(NoPlacement, match=r"wants replicas in 3 zones.*alive in 2 \(only z1, z2\)"):
-        place([*found, dead], replicas=3, acks=2, policy=Policy(zones_min=3))
+        placed([*found, dead], replicas=3, acks=2, policy=Policy(zones_min=3))
 
 
 def test_why_a_server_was_chosen() -> None:
@@ -119,9 +131,9 @@ def test_why_a_server_was_chosen() -> None:
         server("c", "z2", load=2),
         server("d", "z2", load=3),
     ]
-    reasons = [ReplicaReason.Name(each.reason) for each in place(found, replicas=3, acks=2)]
+    reasons = [ReplicaReason.Name(each.reason) for each in placed(found, replicas=3, acks=2)]
     assert reasons == ["REPLICA_REASON_LEAST_LOADED", "REPLICA_REASON_NEW_ZONE", "REPLICA_REASON_NEW_RACK"]
-    reasons = [ReplicaReason.Name(each.reason) for each in place(found[:3], replicas=3, acks=2)]
+    reasons = [ReplicaReason.Name(each.reason) for each in placed(found[:3], replicas=3, acks=2)]
     assert set(reasons) == {"REPLICA_REASON_ONLY_CHOICE"}
 
 

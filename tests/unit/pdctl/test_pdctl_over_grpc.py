@@ -63,6 +63,8 @@ def test_stream_life(run: PdctlOverGrpc) -> None:
 
 def test_all_settings_of_a_stream(run: PdctlOverGrpc, topics: InProcessPd) -> None:
     """Each option of create sets the field that it names."""
+    for name in ("rs4", "rs5"):
+        topics.register(name)
     config = run.json(
         "stream", "create", "s", "--replicas", "5", "--acks", "3", "--range-size", "1MB", "--range-age", "1h",
         "--retention", "90s", "--retention-size", "2GiB", "--hot-retention", "5m", "--durability", "memory",
@@ -142,6 +144,7 @@ def test_trim(run: PdctlOverGrpc, member: InProcessPd) -> None:
 
 def test_ranges(run: PdctlOverGrpc, member: InProcessPd) -> None:
     """Ranges are listed over all pages and shown one by one, with replicas, state and ends."""
+    member.reconcile()  # the cluster version rises
     for name in ("rs1", "rs2", "rs3"):
         member.register(name, incarnation=0xFEDCBA9876543210, zone="z1", rack="r1")
     member.stream("s")

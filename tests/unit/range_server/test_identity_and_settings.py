@@ -72,6 +72,8 @@ def test_log_without_identity_is_set_aside(tmp_path: Path) -> None:
         ({"name": "a/b"}, "name"),
         ({"capacity_bytes": "much"}, "capacity_bytes"),
         ({"data_listen": "0.0.0.0:7180"}, "advertise_host"),
+        ({"labels": ["ssd"]}, "labels.*key=value"),
+        ({"rack": "r" * 301}, "rack"),
     ],
 )
 def test_bad_settings_are_named(values: dict[str, object], said: str, tmp_path: Path) -> None:
@@ -84,7 +86,9 @@ def test_bad_settings_are_named(values: dict[str, object], said: str, tmp_path: 
 def test_settings_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists are comma-separated; the token is not shown."""
     monkeypatch.setenv("RANGELOG_SERVER_PD", "a:1, b:2")
+    monkeypatch.setenv("RANGELOG_SERVER_LABELS", "disk=ssd, team=x")
     monkeypatch.setenv("RANGELOG_SERVER_TOKEN", "s3cret")
     settings = load_settings(RangeServerSettings, {"name": "rs1", "data_dir": tmp_path})
     assert settings.pd == ["a:1", "b:2"]
+    assert settings.labels == ["disk=ssd", "team=x"]
     assert "s3cret" not in repr(settings)
