@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import (
+    Corruption,
     InvalidArgument,
     OffsetOutOfRange,
     OffsetTrimmed,
@@ -242,6 +243,22 @@ def test_a_snapshot_has_the_cursors(pd: Any, kept: int) -> None:
     pd.pass_ms(10)
     put(pd, kept, 8)
     assert pd.state.cursors.rows[kept, "other"].set_ms == pd.wall_ms, "dated as soon as the time is confirmed"
+
+
+@pytest.mark.parametrize("broken", [{"stream_id": 99}, {"version": 1 << 40}])
+def test_a_snapshot_whose_cursors_do_not_fit_is_refused(pd: Any, kept: int, broken: dict[str, int]) -> None:
+    """Of no stream, or of a version that was never given; the state stays as it is."""
+    row = put(pd, kept, 5)
+    good = pd.machine.snapshot()
+    wrong = cursor_pb2.Cursor()
+    wrong.CopyFrom(row)
+    wrong.version, wrong.stream_id = broken.get("version", row.version), broken.get("stream_id", kept)
+    pd.state.cursors.rows._rows[kept, "billing"] = wrong
+    damaged = pd.machine.snapshot()
+    pd.machine.restore(good)
+    with pytest.raises(Corruption):
+        pd.machine.restore(damaged)
+    assert pd.state.cursors.rows[kept, "billing"] == row
 
 
 def test_a_state_without_cursors_makes_a_snapshot_that_the_level_before_reads(pd: Any, stream: int) -> None:
