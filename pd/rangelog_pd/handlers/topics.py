@@ -52,6 +52,7 @@ async def create_topic(driver: Driver, request: pb.CreateTopicRequest) -> pb.Cre
     check_name("topic", request.name)
     check_tags(request.tags)
     with_topic_defaults(request.config)
+    _check_no_cursors(request.config)
     stream = request.config.stream
     if not driver.is_repeat("create_topic", request.request_id):
         await check_replicas(driver, stream.replicas)
@@ -98,6 +99,7 @@ async def update_topic(driver: Driver, request: pb.UpdateTopicRequest) -> pb.Upd
     """Change configuration and tags. Raises TopicNotFound, TopicStateForbids, PreconditionFailed, InvalidArgument."""
     if len(request.fields) > len(FIELDS) or len(request.remove_tags) > TAGS_MAX or len(request.set_tags) > TAGS_MAX:
         raise InvalidArgument("too many fields or tags")
+    _check_no_cursors(request.config)
     return await driver.propose_request(pb.UpdateTopicResponse, request.request_id, update_topic=request)
 
 
@@ -195,6 +197,12 @@ def _match(pattern: re.Pattern[str], token: str) -> re.Match[str]:
     if found is None:
         raise InvalidArgument("the page token is not one of this listing")
     return found
+
+
+def _check_no_cursors(config: pb.TopicConfig) -> None:
+    """Raise InvalidArgument for a configuration that would have no effect: shards have no cursors."""
+    if config.stream.cursor_retention or config.stream.cursor_expiry_ms:
+        raise InvalidArgument("a topic has no cursors: its retention may wait for groups (consumed)")
 
 
 def _page_size(requested: int, limit: int) -> int:

@@ -21,6 +21,7 @@ def leave_gap(state: State) -> None:
     state.next_stream_id += GAP
     state.next_object_id += GAP
     state.topics.next_topic_id += GAP
+    state.cursors.next_version += GAP
     for stream in list(state.streams.values()):
         raised = copy_of(stream)
         raised.epoch += GAP

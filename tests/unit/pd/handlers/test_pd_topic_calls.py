@@ -13,7 +13,7 @@ from rangelog_pd.handlers import topics, watch
 from rangelog_pd.handlers.service import bound
 from rangelog_pd.reconcile import topic_watch
 from rangelog_pd.state import tag_index
-from rangelog_proto.v1 import pd_pb2, topic_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
 from rangelog_proto.v1 import topic_pb2 as pb
 from tests.support.pd_topics import part, refer, true_end
 
@@ -91,6 +91,19 @@ async def test_the_clusters_defaults_are_in_the_command(calls: Any) -> None:
     assert made.config.kind == pb.TOPIC_KIND_RECORDS
     with pytest.raises(NamespaceNotFound):
         await create(calls, "t", namespace="c")
+
+
+async def test_a_topic_is_not_retained_by_cursors(calls: Any) -> None:
+    """Its shards have none, so the setting is refused rather than without effect."""
+    config = pb.TopicConfig(stream=common_pb2.StreamConfig(cursor_retention=common_pb2.CURSOR_RETENTION_KEEP))
+    with pytest.raises(InvalidArgument, match="groups"):
+        await create(calls, "t", config=config)
+    made = await create(calls, "t")
+    change = pb.UpdateTopicRequest(
+        request_id=request_id(), topic=refer(made.topic_id), config=config, fields=["stream"]
+    )
+    with pytest.raises(InvalidArgument, match="groups"):
+        await topics.update_topic(calls.driver, change)
 
 
 async def test_a_topic_is_described_by_name_or_id_with_its_plan(calls: Any) -> None:

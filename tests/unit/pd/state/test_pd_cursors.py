@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import (
+    Corruption,
     InvalidArgument,
     OffsetOutOfRange,
     OffsetTrimmed,
@@ -17,6 +18,7 @@ from rangelog_core.errors import (
 )
 from rangelog_core.limits import CURSOR_METADATA_BYTES_MAX, CURSORS_PER_STREAM_MAX
 from rangelog_pd.state.machine import Machine
+from rangelog_pd.state.restored import leave_gap
 from rangelog_pd.state.versions import LEVEL_OPERATIONS, LEVEL_REPACKS, needed_level
 from rangelog_proto.v1 import common_pb2, cursor_pb2, pd_pb2, pd_state_pb2
 
@@ -242,6 +244,34 @@ def test_a_snapshot_has_the_cursors(pd: Any, kept: int) -> None:
     pd.pass_ms(10)
     put(pd, kept, 8)
     assert pd.state.cursors.rows[kept, "other"].set_ms == pd.wall_ms, "dated as soon as the time is confirmed"
+
+
+def test_a_new_group_gives_no_version_that_the_lost_one_gave(pd: Any, kept: int) -> None:
+    """Who expects a version of a state that is lost moves nothing."""
+    saved = pd.machine.snapshot()
+    lost = put(pd, kept, 5)
+    pd.machine.restore(saved)
+    leave_gap(pd.state)
+    made = put(pd, kept, 7)
+    assert made.version > lost.version + 1_000
+    with pytest.raises(PreconditionFailed):
+        put(pd, kept, 1, expected=lost.version)
+
+
+@pytest.mark.parametrize("broken", [{"stream_id": 99}, {"version": 1 << 40}])
+def test_a_snapshot_whose_cursors_do_not_fit_is_refused(pd: Any, kept: int, broken: dict[str, int]) -> None:
+    """Of no stream, or of a version that was never given; the state stays as it is."""
+    row = put(pd, kept, 5)
+    good = pd.machine.snapshot()
+    wrong = cursor_pb2.Cursor()
+    wrong.CopyFrom(row)
+    wrong.version, wrong.stream_id = broken.get("version", row.version), broken.get("stream_id", kept)
+    pd.state.cursors.rows._rows[kept, "billing"] = wrong
+    damaged = pd.machine.snapshot()
+    pd.machine.restore(good)
+    with pytest.raises(Corruption):
+        pd.machine.restore(damaged)
+    assert pd.state.cursors.rows[kept, "billing"] == row
 
 
 def test_a_state_without_cursors_makes_a_snapshot_that_the_level_before_reads(pd: Any, stream: int) -> None:

@@ -1,0 +1,89 @@
+"""A consumer with a cursor on a real cluster: what it has not read outlives its age, its own death and a placement driver's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+
+import rangelog
+from rangelog import StreamConfig
+from rangelog_cli.local.processes import Cluster
+from tests.integration.helpers.pdctl_command import Pdctl
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+SOON_S = 60.0
+RECORDS, READ_FIRST = 300, 120
+CONFIG = StreamConfig(range_age_seconds=0.3, retention_seconds=0.5, cursor_retention="keep_and_trim", tiered=False)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait for a condition, asked on a thread."""
+    async with asyncio.timeout(SOON_S):
+        while not await asyncio.to_thread(holds):
+            await asyncio.sleep(0.2)
+
+
+async def trim_offset(client: rangelog.Client) -> int:
+    return (await client.describe_stream("flights")).trim_offset
+
+
+async def write_over_several_ranges(client: rangelog.Client) -> None:
+    """A range is sealed at its age, so the records come over a time that is longer."""
+    async with client.writer("flights") as writer:
+        for number in range(RECORDS):
+            await writer.append(b"%d" % number)
+            await asyncio.sleep(0.01)
+
+
+def leader_of(pdctl: Pdctl) -> str:
+    found = json.loads(pdctl("cluster", "status", "-o", "json").stdout or b"{}").get("members", [])
+    return next((each["name"] for each in found if each["leader"]), "")
+
+
+async def consume(cluster: Cluster, count: int) -> list[int]:
+    """One consumer: reads from the cursor, commits, and is gone."""
+    found: list[int] = []
+    async with await rangelog.connect(cluster.connect_string) as client:
+        reader = client.reader("flights", cursor="billing", follow=True)
+        async with asyncio.timeout(SOON_S):
+            async for record in reader:
+                assert record.value == b"%d" % record.offset
+                found.append(record.offset)
+                if len(found) == count:
+                    break
+        await reader.commit()
+    return found
+
+
+async def test_what_a_consumer_has_not_read_is_kept_until_it_has(cluster: Cluster) -> None:
+    """Over its age, and over a leader that is killed; it is shown meanwhile, and goes once it is committed."""
+    pdctl = Pdctl(cluster)
+
+    def is_shown() -> bool:
+        tasks = json.loads(pdctl("task", "list", "-o", "json").stdout or b"[]")
+        return any(each["kind"] == "retain-stream" and "'billing'" in each["detail"] for each in tasks)
+
+    async with await rangelog.connect(cluster.connect_string) as client:
+        await client.create_stream("flights", CONFIG)
+        await client.cursors("flights").set("billing", 0)
+        await write_over_several_ranges(client)
+        await client.seal_stream("flights")
+        assert await consume(cluster, READ_FIRST) == list(range(READ_FIRST))
+        await until(is_shown)
+        leader = await asyncio.to_thread(leader_of, pdctl)
+        cluster.kill(leader)
+        await until(is_shown)
+        trimmed = await trim_offset(client)
+        assert 0 < trimmed <= READ_FIRST, "whole ranges that the consumer has passed, and no more"
+        cursor = await client.cursors("flights").get("billing")
+        assert cursor is not None and cursor.offset == READ_FIRST and not cursor.expired
+        assert await consume(cluster, RECORDS - READ_FIRST) == list(range(READ_FIRST, RECORDS))
+        async with asyncio.timeout(SOON_S):
+            while await trim_offset(client) < RECORDS:
+                await asyncio.sleep(0.2)
+        await until(lambda: not is_shown())
+        cluster.start_member(leader)
