@@ -122,11 +122,17 @@ def test_all_three_are_replaced_while_leaders_die(members: Members) -> None:
                 members.processes[leader].start()
             until(lambda wanted=wanted: members.voters() == wanted, f"{old} is replaced", 60)  # type: ignore[misc]
             load.goes_on()
+        # The load knows pd1, pd2 and pd3 only. It follows the leader to pd4, and learns of pd5 there.
+        members.ok("pd", "transfer-leader", "pd4")
+        load.goes_on()
+        added = members.join("pd6", "pd4")
+        members.ok("pd", "replace", "pd3", added, "--yes")
+        members.processes["pd4"].kill()
+        load.goes_on()
+        members.processes["pd4"].start()
+    assert members.voters() == {"pd4", "pd5", "pd6"}
     endpoints = [members.api[name] for name in members.voters()]
     assert set(load.acked) <= asyncio.run(_streams(endpoints))
-    added = members.join("pd6", "pd4")
-    members.ok("pd", "replace", "pd3", added, "--yes")
-    assert members.voters() == {"pd4", "pd5", "pd6"}
     for name in ("pd4", "pd5", "pd6"):
         members.processes[name].kill()
     for name in ("pd4", "pd5", "pd6"):

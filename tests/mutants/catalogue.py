@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.mutants.cursors import CURSORS
 from tests.mutants.inspection import INSPECTION
+from tests.mutants.members import MEMBERS
 from tests.mutants.mutant import Edit, Mutant, rare
 from tests.mutants.operations import OPERATIONS
 from tests.mutants.placement import PLACEMENT
@@ -246,6 +247,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "            if header.header_size > HEADER_BYTES + 512:\n                group.headers"),
     *REPACKS,
     *RESTORES,
+    *MEMBERS,
     *TIER,
     *OPERATIONS,
     *CURSORS,

@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 from rangelog_pd.consensus.files.configuration import Configuration
 from rangelog_pd.consensus.rules.member_changes import MemberChanges
-from rangelog_pd.consensus.rules.membership import ConfigurationHistory
 from rangelog_pd.consensus.rules.raft_log import RaftLog
 from tests.simulation.raft_member_plays import change_before_an_entry_of_the_own_term
 from tests.simulation.raft_members_scenario import run_members_seed as run_drawn_seed
@@ -28,10 +27,6 @@ def _settled_once_the_term_is(self: MemberChanges) -> bool:
 def _count_itself_too(self: MemberChanges, configuration: Configuration) -> tuple[set[Any], set[Any]]:
     voting = {self._node(name) for name in configuration.voters if name != self._name}
     return voting, {self._node(name) for name in configuration.by_name if name != self._name} - voting
-
-
-def _keep_what_was_cut(self: ConfigurationHistory, index: int) -> None:
-    pass
 
 
 def _without_configuration(self: RaftLog, index: int) -> tuple[Configuration | None, int]:
@@ -57,5 +52,4 @@ MEMBER_MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "raft-configuration-not-in-snapshots": lambda: _replaced(
         RaftLog, "configuration_for_snapshot", _without_configuration
     ),
-    "raft-configuration-not-rolled-back": lambda: _replaced(ConfigurationHistory, "cut_from", _keep_what_was_cut),
 }

@@ -2,7 +2,8 @@
 
 What holds: a call ends by its deadline with a reply or a RangelogError; a command that may be retried carries its request
 id, so a retry has no second effect; a command that may have been carried out never ends with an error that excludes it
-(see pd_tries). A client is bound to the event loop that it is first used on.
+(see pd_tries). A client is bound to the event loop that it is first used on. When a leader is named that is none of the given
+placement drivers, the client learns the members from it, so it finds the group after those were replaced.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ from rangelog_core.net.addresses import split_address
 from rangelog_core.net.fork_guard import never_free_in_children, note_call
 from rangelog_core.net.grpc_options import CHANNEL_OPTIONS, TlsConfig
 from rangelog_core.net.pd_tries import Tries
+from rangelog_proto.v1 import members_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
+from rangelog_proto.v1.members_pb2_grpc import MembersStub
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
 
 TRY_TIMEOUT_S = 3.0
 """The limit of one try at one member: an isolated leader must not use up the whole deadline."""
+
+ENDPOINTS_MAX = 32
+"""Addresses are learned up to so many."""
 
 _BACKOFF_S = 0.05
 _BACKOFF_S_MAX = 0.5
@@ -50,16 +56,20 @@ class PdClient:
         self._stubs: dict[tuple[str, type[Any]], Any] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._leader: str | None = None
+        self._learning: asyncio.Task[None] | None = None
         self._closed = False
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """The configured addresses of placement drivers."""
+        """The configured addresses of placement drivers, and those that were learned since."""
         return tuple(self._endpoints)
 
     async def close(self) -> None:
         """Close all channels; idempotent."""
         self._closed = True
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
         channels, self._channels = self._channels, {}
         self._stubs.clear()
         for channel in channels.values():
@@ -197,6 +207,8 @@ class PdClient:
                     call = method(self._stub(endpoint, stub_type))
                     response = await call(request, timeout=min(left, TRY_TIMEOUT_S), metadata=self._metadata)
                     self._leader = endpoint
+                    if endpoint not in self._endpoints and self._learning is None:
+                        self._learning = asyncio.create_task(self._learn(endpoint))
                     return response
                 except grpc.RpcError as error:
                     last = self._judge(tries.failed(error, f"placement driver {endpoint}"), endpoint)
@@ -216,6 +228,21 @@ class PdClient:
             if not self._closed and not (isinstance(tries.last, NotLeader) and self._leader and attempt == 1):
                 await _pause(attempt, deadline)
         raise self._give_up(tries, timeout_s)
+
+    async def _learn(self, endpoint: str) -> None:
+        """Learn the members from a leader that was not among the given addresses: the group has changed since."""
+        told = members_pb2.ListMembersResponse()
+        try:
+            call = self._stub(endpoint, MembersStub).ListMembers
+            request = members_pb2.ListMembersRequest(own_view=True)
+            told = await call(request, timeout=TRY_TIMEOUT_S, metadata=self._metadata)
+        except (grpc.RpcError, RangelogError):
+            pass  # the leader itself is known now, and asked no more
+        finally:
+            self._learning = None
+        for address in [endpoint, *(member.api_address for member in told.members)]:
+            if _is_address(address) and address not in self._endpoints and len(self._endpoints) < ENDPOINTS_MAX:
+                self._endpoints.append(address)
 
     def _give_up(self, tries: Tries, timeout_s: float) -> RangelogError:
         if self._closed:

@@ -279,7 +279,10 @@ def test_leadership_is_handed_to_the_chosen_one_once_it_has_everything(member: M
     )
     member.sent.clear()
     member.raft.tick()
+    last_index = member.log.journal.last_index
+    member.proposals.append((b"\0waits", lambda result, reason: None))
     settle(member, term, "b")
+    assert member.log.journal.last_index == last_index and len(member.proposals) == 1
     assert not any(isinstance(said, TakeOver) for _, said in member.sent)
     asked = member.hear("c", Position(term, member.log.journal.last_index + 1, reset=False, success=True))
     assert TakeOver(term) in asked or TakeOver(term) in [said for _, said in member.sent]
@@ -312,10 +315,10 @@ def test_a_learner_has_caught_up_after_a_short_round() -> None:
 def test_a_vote_request_of_no_voter_is_passed_over_while_a_leader_is_heard(member: Member) -> None:
     """Of a voter it counts, as ever; of others only when there is no leader."""
     member.hear("b", append(1, (1, 0), [1], commit=1))
+    member.log.become_voter()
     request = VoteRequest(9, 50, 9, 40)
     assert member.hear("x", request) == [] and member.raft.raftCurrentTerm == 1
     member.raft._heard_leader_s = float("-inf")
-    member.log.become_voter()
     assert member.hear("x", request) == [Vote(9)]
 
 

@@ -62,6 +62,8 @@ class Member:
 
     def take_proposals(self, *, leads: bool, paused: bool) -> list[tuple[bytes, Callable[[Any, int], None]]]:
         """`Applier.take_proposals`."""
+        if paused:
+            return []
         taken, self.proposals = self.proposals, []
         return taken if leads else []
 
