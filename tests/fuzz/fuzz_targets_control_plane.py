@@ -28,7 +28,7 @@ from rangelog_pd.handlers.service import add_services
 from rangelog_pd.settings import MemberSettings, PdSettings
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL
-from rangelog_proto.v1 import broker_pb2, common_pb2, pd_pb2, pd_state_pb2, range_server_pb2, topic_pb2
+from rangelog_proto.v1 import broker_pb2, common_pb2, inspection_pb2, pd_pb2, pd_state_pb2, range_server_pb2, topic_pb2
 from rangelog_server.control import SERVICE, ControlPlane
 from rangelog_server.ranges.store import Store
 from rangelog_server.serving.connection import DataPlane
@@ -89,6 +89,7 @@ PD_METHODS = [
     *methods(pd_pb2, "PlacementDriver"),
     *methods(topic_pb2, "Topics"),
     *methods(broker_pb2, "Brokers"),
+    *methods(inspection_pb2, "Inspection"),
 ]
 SERVER_METHODS = methods(range_server_pb2, "RangeServer")
 Call = Callable[[bytes], Awaitable[bytes]]

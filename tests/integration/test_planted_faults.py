@@ -36,8 +36,18 @@ async def write(cluster: Cluster, stream: str, *, tiered: bool = True, seal: boo
         async with client.writer(stream) as writer:
             for first in range(0, RECORDS, 20):
                 await writer.append_batch([value(number) for number in range(first, first + 20)])
+            # Two of three are enough for an ack: the third one gets what is under way only while the writer is connected.
+            await asyncio.to_thread(
+                wait_until, lambda: all_hold(cluster, stream), 30, "not all replicas got all records"
+            )
         if seal:
             await client.seal_stream(stream)
+
+
+def all_hold(cluster: Cluster, stream: str) -> bool:
+    """Whether all three replicas hold the last record."""
+    code, located = run(Pdctl(cluster), "locate", f"{stream}@{RECORDS - 1}")
+    return code == 0 and [each["holds"] for each in located["replicas"]] == [True] * 3
 
 
 def make(cluster: Cluster, stream: str, **options: bool) -> None:

@@ -32,7 +32,7 @@ class StreamTotals:
         self.hot_bytes += max(sizes, default=0)
         self.hot_bytes_all_copies += sum(sizes)
         self.tiered_bytes += inspected.tiered_bytes
-        whole = sum(each.whole for each in inspected.copies)
+        whole = min(inspected.wanted, sum(each.whole for each in inspected.copies))  # a replaced copy may be left
         word = f"{whole} of {inspected.wanted}" if inspected.wanted else "tier only"
         self.copies[word] = self.copies.get(word, 0) + 1
         if inspected.problem:

@@ -6,6 +6,7 @@ What holds: a page of ranges is bounded; what a copy holds is its server's last 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from importlib.metadata import version
 from itertools import islice
 
@@ -91,6 +92,8 @@ def _inspected(driver: Driver, state: State, stream: common_pb2.Stream, of: comm
             copy.size_bytes, copy.problem = report.size_bytes, report.problem
         copy.whole = _is_whole(of, replica, report)
         copies.append(copy)
+    if of.state == common_pb2.RANGE_STATE_SEALED:
+        copies += _replaced(driver, state, of, {each.replica.server for each in copies})
     wanted = 0 if of.hot_dropped or of.lost else stream.config.replicas
     blocked = key in driver.view.upkeep.repairs.blocked
     return pb.InspectedRange(
@@ -101,6 +104,27 @@ def _inspected(driver: Driver, state: State, stream: common_pb2.Stream, of: comm
         blocked=blocked,
         problem=range_problem(of, copies, wanted, blocked=blocked),
     )
+
+
+def _replaced(driver: Driver, state: State, of: common_pb2.Range, members: Collection[str]) -> list[pb.Copy]:
+    """Return the whole copies of replaced members, which stay until those that follow them have the range."""
+    holders = driver.view.holders(state, of, driver.now_ms())
+    others = common_pb2.Range(replicas=[each for each in holders if each.server not in members])
+    (filled,) = driver.view.fill_in(state, [others], driver.now_ms())
+    found = []
+    for replica in filled.replicas:
+        report = driver.view.report(replica.server, replica.incarnation, (of.stream_id, of.index))
+        if report is not None:
+            found.append(
+                pb.Copy(
+                    replica=replica,
+                    state=report.state,
+                    durable_offset=report.durable_offset,
+                    size_bytes=report.size_bytes,
+                    whole=True,
+                )
+            )
+    return found
 
 
 def _is_whole(of: common_pb2.Range, replica: common_pb2.Replica, report: pd_pb2.ReplicaReport | None) -> bool:

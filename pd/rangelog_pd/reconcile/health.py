@@ -44,7 +44,10 @@ def cluster_health(described: pd_pb2.DescribeClusterResponse, names: FirstNames)
     reasons += _short(described, names)
     for each in described.servers:
         if each.health != common_pb2.SERVER_HEALTH_ALIVE:
-            reasons.append(f"range server {each.name} is {server_word(each.health)}")
+            why = f": {each.health_reason}" if each.health_reason else ""
+            reasons.append(f"range server {each.name} is {server_word(each.health)}{why}")
+        if each.mode == common_pb2.SERVER_MODE_DRAINING:
+            reasons.append(f"range server {each.name} is draining")
     if not described.servers:
         reasons.append("no range server is registered")
     for member in described.members:

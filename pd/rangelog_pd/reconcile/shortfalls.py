@@ -1,14 +1,14 @@
 """Which ranges have fewer copies than wanted, and since when, for people: counts and first names from indexes.
 
 What holds: a range counts while its row names too few members, while a member is on a dead server or in an incarnation that is
-gone, or while a living member has still to copy it; once, whatever the reasons. A range that is wholly in the tier does not
-count: its records do not depend on copies. Since when: as long as this leader leads, by its wall clock. No more than
-LOOKED_AT_MAX ranges are looked at for one answer; the rest of a dead server's ranges count as they are.
+gone, or while a member has still to copy it and no replaced one holds it; once, whatever the reasons. A range that is wholly in
+the tier does not count: its records do not depend on copies. Since when: as long as this leader leads, by its wall clock. No
+more than LOOKED_AT_MAX ranges are looked at for one answer; the rest of a dead server's ranges count as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -72,14 +72,14 @@ class Shortfalls:
         found: dict[RangeKey, None] = {}
         since_ms: list[int] = []
         looked_at = unseen = 0
-        for keys, began_ms, certain in self._sources(state, view, now_ms, wall_ms):
+        for keys, began_ms, is_short in self._sources(state, view, now_ms, wall_ms):
             any_found = False
             for number, key in enumerate(keys):
                 if looked_at >= LOOKED_AT_MAX:
                     unseen += len(keys) - number
                     break
                 looked_at += 1
-                if certain or _needs_copies(state, key):
+                if is_short(key):
                     found[key] = None
                     any_found = True
             if any_found:
@@ -94,17 +94,28 @@ class Shortfalls:
 
     def _sources(
         self, state: State, view: ClusterView, now_ms: float, wall_ms: int
-    ) -> Iterator[tuple[Mapping[RangeKey, object], int, bool]]:
-        """Yield ranges that may be short, since when, and whether it is certain that they are."""
+    ) -> Iterator[tuple[Mapping[RangeKey, object], int, Callable[[RangeKey], bool]]]:
+        """Yield ranges that may be short, since when, and the question whether one is."""
+
+        def depends_on_copies(key: RangeKey) -> bool:
+            return _needs_copies(state, key)
+
+        def lacks_holders(key: RangeKey) -> bool:
+            """A range that is moved has its former copy until the new one is whole."""
+            if not _needs_copies(state, key):
+                return False
+            wanted = state.streams[key[0]].config.replicas
+            return len(view.holders(state, state.ranges[key], now_ms)) < wanted
+
         if self._since_ms:
-            yield self._since_ms, next(iter(self._since_ms.values())), True
+            yield self._since_ms, next(iter(self._since_ms.values())), self._since_ms.__contains__
         for (server, incarnation), hosted in state.hosted.hostings().items():
             if view.health(state, server, incarnation, now_ms) is ServerHealth.DEAD:
                 began_ms = wall_ms - int(max(0.0, view.silent_ms(server, now_ms)))
-                yield hosted.open, began_ms, False
-                yield hosted.sealed, began_ms, False
+                yield hosted.open, began_ms, depends_on_copies
+                yield hosted.sealed, began_ms, depends_on_copies
         if view.upkeep.repairs.copying:
-            yield view.upkeep.repairs.copying, view.upkeep.repairs.since_ms or wall_ms, False
+            yield view.upkeep.repairs.copying, view.upkeep.repairs.since_ms or wall_ms, lacks_holders
 
 
 def _concerned(state: State, before: Message | None, after: Message | None) -> Iterable[RangeKey]:

@@ -37,6 +37,8 @@ def _described(**changes: Any) -> pd_pb2.DescribeClusterResponse:
          "range server rs1 is suspect"),
         ({"servers": [common_pb2.Server(name="rs1", health="SERVER_HEALTH_DEAD")]}, "degraded",
          "range server rs1 is dead"),
+        ({"servers": [common_pb2.Server(name="rs1", health="SERVER_HEALTH_ALIVE", mode="SERVER_MODE_DRAINING")]},
+         "degraded", "range server rs1 is draining"),
         ({"members": [pd_pb2.PdMember(name="pd1", leader=True, reachable=True), pd_pb2.PdMember(name="pd2")]},
          "degraded", "placement driver pd2 is unreachable"),
         ({"members": [pd_pb2.PdMember(name="pd1", reachable=True)]}, "unavailable", "no placement driver leads"),
@@ -124,6 +126,20 @@ def test_many_ranges_are_counted_without_looking_at_all(pd: Any, monkeypatch: py
         pd.beat(name, complete=False)
     found = _count(pd)
     assert (found.count, found.exact) == (5, False) and LOOKED_AT_MAX >= 1_000
+
+
+def test_a_range_that_is_moved_is_not_short(pd: Any, whole: int, make_report: Any) -> None:
+    """The former member holds it until the new one has copied it; without both, it is short."""
+    pd.replace(whole, 0, "rs1", "rs4")
+    pd.beat("rs4")
+    pd.beat("rs1", make_report(whole, 0, "SEALED", end=10))
+    pd.view.strays[whole, 0] = {"rs1": None}  # it is no member any more, and has not been told to drop its copy
+    assert "copy_replica" in pd.directives("rs4")
+    assert _count(pd).count == 0
+    pd.pass_ms(6_000)
+    for name in ("rs2", "rs3", "rs4"):
+        pd.beat(name, complete=False)
+    assert _count(pd).count == 1
 
 
 def test_a_restart_of_the_state_keeps_what_is_short(pd: Any) -> None:
