@@ -12,6 +12,7 @@ from tests.simulation import (
     virtual_following,
     virtual_journals,
     virtual_left,
+    virtual_operators,
     virtual_planning,
     virtual_reading,
     virtual_repacking,
@@ -133,6 +134,8 @@ class Load:
             clients.start("creator", virtual_streams.write_many(clients, "fleet"))
         if clients.cluster.seed % virtual_left.EVERY == 2:
             virtual_left.start(clients)
+        if clients.cluster.seed % virtual_operators.EVERY == 0:
+            virtual_operators.start(clients)
         if clients.cluster.seed % REPACK_EVERY == 1:
             virtual_repacking.start(clients)
         if clients.cluster.seed % FOLLOW_EVERY == 2:

@@ -8,13 +8,16 @@ from typing import Any
 from rangelog_core.errors import PreconditionFailed
 from rangelog_pd.reconcile.repair_progress import RepairProgress
 from rangelog_proto.v1 import pd_pb2
+from rangelog_server.agent.directives.leave import Leaver
 from rangelog_server.agent.directives.recover import Recoverer
 from tests.simulation.virtual_cluster import VirtualCluster
 
-RARE = ("an idle writer kept its range", "a repair waited for a server that has a copy")
+RARE = ("a repair waited for a server that has a copy",)
 CORNER_CASES = (
     "a range whose writer was gone was sealed by a server",
     "a replica got all of a range that it lacked",
+    "a server was drained",
+    "a server that is to be left sent a writer away",
     *RARE,
 )
 
@@ -28,8 +31,9 @@ def watch_repairs(watch: Watch, cluster: VirtualCluster) -> None:
         try:
             await inner(self, directive)
         except PreconditionFailed as error:
-            if "alive" in error.message:
-                cluster.note("an idle writer kept its range")
+            cluster.note(
+                "an idle writer kept its range" if "alive" in error.message else "a range was opened meanwhile"
+            )
             raise
         cluster.note("a range whose writer was gone was sealed by a server")
 
@@ -44,6 +48,13 @@ def watch_repairs(watch: Watch, cluster: VirtualCluster) -> None:
         if "at hand" in reason:
             cluster.note("a repair waited for a server that has a copy")
 
+    async def leave(self: Leaver, inner: Any, directive: pd_pb2.Directive) -> None:
+        hosted = self._store.replicas.get((directive.stream_id, directive.range_index))
+        if hosted is not None and hosted.writing() is not None:
+            cluster.note("a server that is to be left sent a writer away")
+        await inner(self, directive)
+
+    watch(Leaver, "leave_range", leave)
     watch(Recoverer, "recover_range", recover)
     watch(RepairProgress, "has", has)
     watch(RepairProgress, "block", block)

@@ -64,6 +64,7 @@ class Planner:
     now_ms: float
     time_ms: int
     delete_grace_ms: int = DELETE_GRACE_MS_DEFAULT
+    _usable_count: int | None = None  # servers that may take replicas, once it is known
 
     def directives(self, server: str, incarnation: int) -> list[pd_pb2.Directive]:
         """Return the current directives, most urgent first, bounded. Examines only ranges that may need one (attention.py)."""
@@ -135,9 +136,11 @@ class Planner:
 
     def _has_places(self, found: common_pb2.Range) -> bool:
         """Whether the writer of an open range finds as many servers elsewhere as the range has."""
-        candidates = self.view.candidates(self.state, self.now_ms)
-        usable = sum(each.health is ServerHealth.ALIVE and not (each.barred or each.avoided) for each in candidates)
-        return usable >= len(found.replicas)
+        if self._usable_count is None:
+            candidates = self.view.candidates(self.state, self.now_ms)
+            usable = [each for each in candidates if not (each.barred or each.avoided)]
+            self._usable_count = sum(each.health is ServerHealth.ALIVE for each in usable)
+        return self._usable_count >= len(found.replicas)
 
     def _recoverer(self, found: common_pb2.Range) -> str | None:
         """Return the living member of an open range that seals it: the one that holds the most of it, by name."""

@@ -20,7 +20,7 @@ from rangelog_core.net.pd_client import PdClient
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent.directives.copy import Copier
 from rangelog_server.agent.directives.drop import drop_replica
-from rangelog_server.agent.directives.leave import leave_range
+from rangelog_server.agent.directives.leave import Leaver
 from rangelog_server.agent.directives.recover import Recoverer
 from rangelog_server.agent.directives.runner import DirectiveRunner, Executor
 from rangelog_server.agent.directives.seal import seal_replica
@@ -68,6 +68,7 @@ class Agent:
             self._pd, identity, store, directory.temporary_directory, settings.tier_url, directory.manifest_directory
         )
         copier = Copier(store, self._connections, identity, bytes_per_s=settings.repair_bytes_per_s)
+        self._leaver = Leaver(store)
         self._recoverer = Recoverer(store, settings.pd, settings.token)
         executors: dict[str, Executor] = {
             "seal_replica": partial(seal_replica, store),
@@ -77,7 +78,7 @@ class Agent:
             "delete_objects": self._tier.delete_objects,
             "write_manifests": self._tier.write_manifests,
             "recover_range": self._recoverer.recover_range,
-            "leave_range": partial(leave_range, store),
+            "leave_range": self._leaver.leave_range,
         }
         self._news = asyncio.Event()
         self._tasks = DirectiveRunner(executors, self._news.set)
@@ -122,6 +123,7 @@ class Agent:
         await self._tasks.close()
         await self._tier.close()
         await self._recoverer.close()
+        self._leaver.close()
         await self._connections.close()
         await self._pd.close()
 

@@ -1,0 +1,63 @@
+"""The role of an operator: range servers are drained under load, one at a time, and put back into service.
+
+Nothing is judged here: what an operator does must not lose, move or repeat a record, which everybody else judges. An operator
+that dies leaves a server draining, for ever: the cluster heals on the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from random import Random
+from typing import TYPE_CHECKING
+
+from rangelog_core.errors import RangelogError
+from rangelog_core.net.operations_client import OperationsClient
+from rangelog_core.net.pd_client import PdClient
+from rangelog_pd.state.versions import LEVEL_OPERATIONS
+from rangelog_proto.v1 import common_pb2, operations_pb2
+
+if TYPE_CHECKING:
+    from tests.simulation.virtual_clients import Clients
+
+EVERY = 4
+"""In so many seeds there is an operator. Not drawn: that would change all other seeds."""
+CALL_S = 4.0
+
+
+def start(clients: Clients) -> None:
+    """Start the role."""
+    clients.start("operator", _operate(clients))
+
+
+async def _operate(clients: Clients) -> None:
+    chance = Random(f"operator of seed {clients.cluster.seed}")  # its own: seeds stay what they were
+    pd = PdClient(clients.cluster.pd_addresses)
+    calls = OperationsClient(pd)
+    try:
+        while clients.cluster.state.cluster_version < LEVEL_OPERATIONS:
+            if clients.stopping:
+                return
+            await asyncio.sleep(0.3)
+        while not clients.stopping:
+            await asyncio.sleep(chance.uniform(0.2, 1.5))
+            name = chance.choice(sorted(clients.cluster.servers))
+            if await _set(clients, calls, name, common_pb2.SERVER_MODE_DRAINING, chance):
+                await asyncio.sleep(chance.uniform(0.5, 5.0))
+            while not await _set(clients, calls, name, common_pb2.SERVER_MODE_ACTIVE, chance):
+                await asyncio.sleep(0.3)
+    finally:
+        await pd.close()
+
+
+async def _set(
+    clients: Clients, calls: OperationsClient, name: str, mode: common_pb2.ServerMode, chance: Random
+) -> bool:
+    """Set a server's mode; return whether that is certain."""
+    request = operations_pb2.SetServerModeRequest(request_id=f"{chance.random()}", server=name, mode=mode)
+    with contextlib.suppress(RangelogError):
+        await calls.set_server_mode(request, timeout_s=CALL_S)
+        if mode == common_pb2.SERVER_MODE_DRAINING:
+            clients.cluster.note("a server was drained")
+        return True
+    return False
