@@ -50,6 +50,9 @@ class Ambushes:
             return
         if not self._faults.running or self.chance.random() >= self.shares[moment]:
             return
+        if moment in ("decided", "copying") and host in self.cluster.servers:  # it seals what a gone writer left
+            self._strike(self.cluster.servers[host], power=False)
+            return
         if moment == "decided":
             self._restart_all(host)
             return
@@ -96,13 +99,7 @@ class Ambushes:
             self._faults.later(lambda: self._faults.start_again(server))
 
     def _strike_client(self, name: str) -> None:
-        """A writer that is about to leave its range is gone, or comes back much later; another one takes the stream.
-
-        A server that seals what a gone writer left is struck as any other.
-        """
-        if name in self.cluster.servers:
-            self._strike(self.cluster.servers[name], power=False)
-            return
+        """A writer that is about to leave its range is gone, or comes back much later; another one takes the stream."""
         process = self.clients.processes[name]
         if not process.alive or process.paused or not self._faults.running:
             return
