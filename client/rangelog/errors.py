@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rangelog_core.errors import (
+    AccessDenied,
     AppendConflict,
     AppendTimeout,
     ConfigInvalid,
@@ -59,6 +60,7 @@ from rangelog_core.errors import (
 )
 
 __all__ = [
+    "AccessDenied",
     "AppendConflict",
     "AppendTimeout",
     "ConfigInvalid",

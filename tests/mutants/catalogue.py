@@ -13,6 +13,7 @@ from tests.mutants.mutant import Edit, Mutant, rare
 from tests.mutants.operations import OPERATIONS
 from tests.mutants.placement import PLACEMENT
 from tests.mutants.repacks import REPACKS
+from tests.mutants.repairs import REPAIRS
 from tests.mutants.restores import RESTORES
 from tests.mutants.spark import SPARK
 from tests.mutants.tier import TIER
@@ -250,6 +251,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *MEMBERS,
     *TIER,
     *OPERATIONS,
+    *REPAIRS,
     *CURSORS,
     *PLACEMENT,
     *INSPECTION,

@@ -23,7 +23,7 @@ _RANGE_AGE_MS_MIN = 1_000
 STREAM_FIELDS = tuple(
     field.name
     for field in common_pb2.StreamConfig.DESCRIPTOR.fields
-    if field.name not in ("retention_ms", "retention_bytes")
+    if field.name not in ("retention_ms", "retention_bytes", "cursor_retention", "cursor_expiry_ms")
 )
 FIELDS = (*(f"stream.{name}" for name in STREAM_FIELDS), "scaling", "retention")
 """What an update may name."""

@@ -18,7 +18,9 @@ from rangelog_proto.v1 import common_pb2
 def test_a_default_config_leaves_to_the_cluster_what_it_decides() -> None:
     """Only what has a default here is sent; the placement driver fills in the rest."""
     message, names = config_message(StreamConfig())
-    assert sorted(names) == ["compression", "durability", "replicas", "tiered"]
+    none = ["cursor_retention", "server_labels", "zones_min"]
+    assert sorted(names) == sorted(["compression", "durability", "replicas", "tiered", *none])
+    assert not any(getattr(message, name) for name in none), "an earlier placement driver is sent nothing that is new"
     full = with_defaults(message)
     assert (full.replicas, full.acks, full.hot_retention_ms, full.tiered) == (3, 2, 600_000, True)
 
@@ -61,7 +63,9 @@ def test_every_field_is_sent_in_the_units_of_the_wire() -> None:
 def test_the_message_has_no_field_that_the_config_lacks() -> None:
     """Whoever adds a field to the message adds it to both values."""
     of_message = {field.name for field in common_pb2.StreamConfig.DESCRIPTOR.fields}
-    values = {"durability": "memory", "compression": "zstd", "tiered": False}
+    values = {
+        "durability": "memory", "compression": "zstd", "tiered": False, "cursor_retention": "keep", "server_labels": ["a=b"],
+    }  # fmt: skip
     everything: dict[str, Any] = {field.name: values.get(field.name, 1) for field in fields(StreamConfigChange)}
     assert set(config_message(StreamConfigChange(**everything))[1]) == of_message
     assert [field.name for field in fields(StreamConfig)] == [field.name for field in fields(StreamConfigChange)]

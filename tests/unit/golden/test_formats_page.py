@@ -42,7 +42,7 @@ CODE = formats.FORMATS | {
     "local cluster": only(plan._FORMAT),
     "Raft journal": only(journal._VERSION),
     "Raft vote": of_magic(hard_state._MAGIC),
-    "Raft snapshot": only(snapshot_file._VERSION),
+    "Raft snapshot": VersionRange(snapshot_file._STATIC_VERSION, snapshot_file._VERSION),
     "tier snapshot": TIER_SNAPSHOT_VERSIONS,
     "Raft link": of_magic(handshake._MAGIC),
     "PD command": VersionRange(pd_versions.FEATURE_LEVEL_MIN, pd_versions.FEATURE_LEVEL),

@@ -29,6 +29,8 @@ def test_namespaces(run: PdctlOverGrpc, topics: InProcessPd) -> None:
 
 def test_a_topic_is_created_with_everything_that_was_asked(run: PdctlOverGrpc, topics: InProcessPd) -> None:
     """Each option sets the field that it names; the JSON keys are the documented ones."""
+    for name in ("rs4", "rs5"):
+        topics.register(name)
     created = run.json(
         "topic", "create", "clicks", "--shards", "4", "--tag", "team=air", "--tag", "tier=",
         "--scaling", "events:1000,factor=3,min=2,max=9", "--retention", "7d", "--retention-size", "1GiB",

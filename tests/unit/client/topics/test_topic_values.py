@@ -83,7 +83,7 @@ def test_a_change_names_the_fields_that_the_placement_driver_knows() -> None:
     assert topic_config_message(TopicConfigChange()) == (pb.TopicConfig(), [])
     stream = StreamConfigChange(
         replicas=3, acks=2, range_size_bytes_max=1 << 20, range_age_seconds=1, hot_retention_seconds=1,
-        durability="memory", compression="none", tiered=False,
+        durability="memory", compression="none", tiered=False, zones_min=2, server_labels=["disk=ssd"],
     )  # fmt: skip
     _, fields = topic_config_message(TopicConfigChange(stream=stream, scaling=ScalingPolicy(), retention=Retention()))
     assert sorted(fields) == sorted(FIELDS)

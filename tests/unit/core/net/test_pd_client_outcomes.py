@@ -223,7 +223,7 @@ async def test_no_place(start_pd: Any, connect: Connect) -> None:
     pd = await start_pd(SealRange=_in_turn(*steps), CreateRange=_in_turn(*steps))
     client = connect(pd.address)
     sealed = await _outcome(client.seal_range(pd_pb2.SealRangeRequest(request_id="r1"), timeout_s=0.5))
-    created = await _outcome(client.create_range(pd_pb2.CreateRangeRequest(request_id="r2"), timeout_s=0.5))
+    created = await _outcome(client.create_range(pd_pb2.CreateRangeRequest(request_id="r2"), timeout_s=2.0))
     assert (type(sealed), sealed.outcome_unknown) == (errors.NoPlacement, False)
     assert (type(created), created.outcome_unknown) == (errors.NoPlacement, True)
 

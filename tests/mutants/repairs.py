@@ -1,0 +1,36 @@
+"""Wrong choices about repairs, open ranges whose writer is gone, and losses."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant, rare
+
+_COMMANDS = "rangelog_pd.reconcile.commands"
+_ORPHANS = "rangelog_pd.reconcile.orphans"
+_LOSSES = "rangelog_pd.state.losses"
+_READING = "rangelog.protocol.reading"
+_STREAMS = "rangelog_pd.state.streams"
+
+REPAIRS: tuple[Mutant, ...] = (
+    rare("repair-without-a-copy", "members are replaced with no copy at hand: who had the range is forgotten", _COMMANDS,
+         "    if found.start_offset < found.end_offset and not view.holders(state, found, now_ms):\n", "    if False:\n",
+         "pd/reconcile/test_pd_repairs.py"),
+    rare("repair-in-any-order", "ranges with one copy left wait behind those with two", "rangelog_pd.reconcile.repair_queue",
+         "            rank = copies_of(key)\n", "            rank = 0\n", "pd/reconcile/test_pd_repairs.py"),
+    Mutant("orphan-left-open", "what a gone writer left stays open for ever",
+           (Edit(_ORPHANS, "                if seen is not None and now_ms - seen.since_ms >= self._quiet_ms:\n",
+                 "                if False:\n"),),
+           first_seed=2, every=4),
+    rare("orphan-at-once", "a range is sealed although it still grows", _ORPHANS,
+         "    return before if before is not None and before.end_offset == end_offset else _Seen(end_offset, now_ms)\n",
+         "    return before if before is not None else _Seen(end_offset, now_ms)\n", "pd/reconcile/test_pd_orphans.py"),
+    rare("orphan-when-empty", "a writer that has not appended yet is fenced", _ORPHANS,
+         "    if found.state != common_pb2.RANGE_STATE_OPEN or end_of(found) == found.start_offset:\n",
+         "    if found.state != common_pb2.RANGE_STATE_OPEN:\n", "pd/reconcile/test_pd_orphans.py"),
+    rare("orphan-whatever-the-epoch", "a writer that came meanwhile is fenced", _STREAMS,
+         "    if request.expected_epoch not in (0, stream.epoch):\n", "    if False:\n", "pd/state/test_pd_losses.py"),
+    rare("loss-of-what-may-return", "a loss is accepted while a server may bring the range back", _LOSSES,
+         "    if left:\n", "    if False:\n", "pd/state/test_pd_losses.py"),
+    rare("loss-is-skipped", "a reader is told to wait where nothing will ever come", _READING,
+         "    if source.lost and source.tiered_end_offset <= position:\n", "    if False:\n",
+         "tests/scenarios/test_scenarios.py"),
+)  # fmt: skip
