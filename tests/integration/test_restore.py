@@ -107,6 +107,7 @@ async def fill(cluster: Cluster) -> tuple[dict[str, Rows], dict[bytes, list[byte
         await client.topics.create("shop/orders", config, shards=2)
         orders = await send(client, 0, ORDERS)
         await asyncio.to_thread(until, lambda: tiered(pdctl, "shop/orders") == ORDERS, "the topic is tiered")
+        await asyncio.to_thread(until, lambda: in_manifests(pdctl) == ORDERS, "the manifests of its shards are stored")
     until(lambda: snapshot_of(pdctl)["current"], "a snapshot has all changes")
     return acked, orders
 
@@ -115,6 +116,11 @@ def tiered(pdctl: Pdctl, name: str) -> int:
     """The records of a stream or topic in objects."""
     document = pdctl.json("object", "manifest", name)
     return sum(each["record_count"] for each in document.get("shards", [document]))
+
+
+def in_manifests(pdctl: Pdctl) -> int:
+    """The records of topics that manifests in the store have, which are written soon after a commit."""
+    return sum(each["record_count"] for each in pdctl.json("object", "streams") if each["topic"])
 
 
 def snapshot_of(pdctl: Pdctl) -> Any:
