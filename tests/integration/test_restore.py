@@ -25,7 +25,7 @@ from rangelog_core.net.pd_client import PdClient
 from tests.integration.conftest import ClusterFactory
 from tests.integration.helpers.pdctl_command import Pdctl
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
 RECORDS, LATER, ORDERS = 3_000, 70, 200
 ENV = {"RANGELOG_PD_TIER_SNAPSHOT_SOON_MS": "200", "RANGELOG_PD_TIER_SNAPSHOT_INTERVAL_MS": "1000"}

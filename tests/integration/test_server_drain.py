@@ -14,7 +14,7 @@ from rangelog_cli.local.processes import Cluster, wait_until
 from tests.integration.conftest import ClusterFactory
 from tests.integration.helpers.pdctl_command import COMMAND, Pdctl
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
 STREAMS = ("one", "two", "three")
 VALUE = b"x" * 2_000

@@ -18,7 +18,7 @@ from rangelog_cli.local.processes import Cluster
 from rangelog_core.object_keys import object_key
 from tests.integration.helpers.pdctl_command import Pdctl
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
 WAIT_S = 120.0
 PER_PART = 200
