@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(420
 
 
 def test_the_healing_demo_holds(tmp_path: Path) -> None:
-    """A server killed, a disk wiped, a server drained, a zone cut off, a restore: exit code 0, the agreed last line, nothing left."""
+    """A server killed, a disk wiped, one drained, a zone cut off, a restore: exit code 0, the last line, nothing left."""
     report = tmp_path / "report.html"
     done = subprocess.run(
         [sys.executable, "-m", "rangelog_cli", "demo", "--healing", "--report", str(report)],
