@@ -18,6 +18,7 @@ from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import RangelogError
 
 if TYPE_CHECKING:
+    from rangelog_cli.demo.healing.calls import HealingCalls
     from rangelog_cli.demo.healing.load import HealingLoad
 
 
@@ -73,23 +74,11 @@ async def _run(directory: Path, outcome: HealingOutcome) -> None:
 async def _play(directory: Path, tier_url: str, progress: DemoProgress, outcome: HealingOutcome) -> HealingLoad:
     import rangelog
     from rangelog_cli.demo.healing import scene as scenes
-    from rangelog_cli.demo.healing.calls import HealingCalls, wait_for
     from rangelog_cli.demo.healing.load import HealingLoad
 
     async with AsyncExitStack() as stack:
         with progress.step("start the processes") as bar:
-            cluster = Cluster.open(
-                directory / "cluster", pds=3, range_servers=scenes.RANGE_SERVERS, tier_url=tier_url, env=scenes.SETTINGS
-            )
-            stack.callback(cluster.stop)
-            await asyncio.to_thread(cluster.start)
-            calls = HealingCalls(cluster.pd_addresses, outcome.captured)
-            stack.push_async_callback(calls.close)
-
-            async def all_alive() -> bool:
-                return await calls.alive_count() == scenes.RANGE_SERVERS
-
-            await wait_for(all_alive, scenes.WAIT_S, "range servers have not registered")
+            cluster, calls = await _start(directory / "cluster", scenes.RANGE_SERVERS, tier_url, outcome, stack)
             bar.note = f"3 placement drivers, {scenes.RANGE_SERVERS} range servers in 3 zones"
         client = await stack.enter_async_context(await rangelog.connect(cluster.connect_string))
         load = HealingLoad(client, scenes.STREAMS)
@@ -108,20 +97,28 @@ async def _restore(
 ) -> None:
     import rangelog
     from rangelog_cli.demo.healing import scene as scenes
-    from rangelog_cli.demo.healing.calls import HealingCalls, wait_for
 
     async with AsyncExitStack() as stack:
-        cluster = Cluster.open(
-            directory / "restored", pds=3, range_servers=scenes.RESTORED_SERVERS, tier_url=tier_url, env=scenes.SETTINGS
-        )
-        stack.callback(cluster.stop)
-        await asyncio.to_thread(cluster.start)
-        calls = HealingCalls(cluster.pd_addresses, outcome.captured)
-        stack.push_async_callback(calls.close)
-
-        async def all_alive() -> bool:
-            return await calls.alive_count() == scenes.RESTORED_SERVERS
-
-        await wait_for(all_alive, scenes.WAIT_S, "range servers have not registered")
+        cluster, calls = await _start(directory / "restored", scenes.RESTORED_SERVERS, tier_url, outcome, stack)
         client = await stack.enter_async_context(await rangelog.connect(cluster.connect_string))
         await scenes.restore(calls, client, tier_url, load, progress, outcome)
+
+
+async def _start(
+    directory: Path, range_servers: int, tier_url: str, outcome: HealingOutcome, stack: AsyncExitStack
+) -> tuple[Cluster, HealingCalls]:
+    """Start a cluster, and return once all its servers are there; all of it is undone by `stack`."""
+    from rangelog_cli.demo.healing.calls import HealingCalls, wait_for
+    from rangelog_cli.demo.healing.scene import SETTINGS, WAIT_S
+
+    cluster = Cluster.open(directory, pds=3, range_servers=range_servers, tier_url=tier_url, env=SETTINGS)
+    stack.callback(cluster.stop)
+    await asyncio.to_thread(cluster.start)
+    calls = HealingCalls(cluster.pd_addresses, outcome.captured)
+    stack.push_async_callback(calls.close)
+
+    async def all_alive() -> bool:
+        return await calls.alive_count() == range_servers
+
+    await wait_for(all_alive, WAIT_S, "range servers have not registered")
+    return cluster, calls
