@@ -19,9 +19,9 @@ from pdctl.session import Session, confirm, output_option, session_of
 def set_tier(session: Session, url: str, moved: bool, yes: bool, output: str) -> None:
     """Have objects stored at another URL from now on; those that are there stay readable where they are.
 
-    The leading placement driver checks the new store first, where it can, and changes nothing if that fails. Range servers and
-    readers need access to all stores, by the same URLs: a tier_url of their own does not count any more. With --moved former
-    stores are not used again: copy all objects first.
+    The leading placement driver checks the new store first, where it can, and changes nothing if that fails; the directory of a
+    file:// URL must be there. Range servers and readers need access to all stores, by the same URLs: a tier_url of their own
+    does not count any more. With --moved former stores are not used again: copy all objects first.
 
     \b
     Examples:

@@ -1,6 +1,7 @@
 """The leader's check of the tier, where it can: it needs the extra `tier`, and a file:// tier's directory on its machine.
 
-Otherwise the checks of the range servers, which make the place if it is missing, are all that there is.
+Otherwise the checks of the range servers, which make the place if it is missing, are all that there is. A store that is asked
+for while the cluster runs is more likely mistyped than missing: its directory must be there.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from rangelog_core.errors import MissingExtra, PreconditionFailed, RangelogError, Unavailable
+from rangelog_core.errors import ConfigInvalid, MissingExtra, PreconditionFailed, RangelogError, Unavailable
 from rangelog_core.tier_stores import parse_tier
 from rangelog_server_common.tier_watch import TierWatch
 
@@ -52,6 +53,18 @@ def check_tier(url: str) -> None:
         store.close()
 
 
+def check_new_tier(url: str) -> None:
+    """Check a store that the tier is to get. Raises ConfigInvalid (no such directory here), and what `check_tier` raises."""
+    from rangelog.tier.opening import store_location
+
+    location = store_location(parse_tier(url)[-1].url)
+    if location.startswith("/") and not Path(location).is_dir():
+        raise ConfigInvalid(
+            f"there is no directory {location} on the leading placement driver's machine: correct the URL, or make or mount it"
+        )
+    check_tier(url)
+
+
 class TierTrials:
     """The checks of stores that the tier is to get: one for each URL, which outlives the call that asked for it."""
 
@@ -64,7 +77,7 @@ class TierTrials:
             raise Unavailable("too many stores are being checked: try again")
         trial = self._trials.get(url)
         if trial is None:
-            trial = self._trials[url] = asyncio.ensure_future(_on_a_thread(lambda: check_tier(url)))
+            trial = self._trials[url] = asyncio.ensure_future(_on_a_thread(lambda: check_new_tier(url)))
         if not (await asyncio.wait((trial,), timeout=TRIAL_WAIT_S))[0]:
             raise Unavailable("the new tier is being checked: try again")
         self._trials.pop(url, None)

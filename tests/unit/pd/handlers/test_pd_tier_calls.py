@@ -118,6 +118,18 @@ async def test_another_store_is_checked_before_it_is_taken(ready: Any, tmp_path:
     assert described.tier_url == answer.tier_url
 
 
+async def test_a_mistyped_directory_is_refused(ready: Any, tmp_path: Path) -> None:
+    """Once it were taken, uploads would fail, or go to a directory of its own on each server, and the state would keep it."""
+    await ready.driver.reconcile()
+    (tmp_path / "file").write_bytes(b"no directory")
+    for number, name in enumerate(("none", "file")):
+        request = tier_pb2.SetTierRequest(request_id=f"t{number}", url=f"file://{tmp_path}/{name}")
+        with pytest.raises(PreconditionFailed, match=f"stays as it is.*no directory {tmp_path}/{name}"):
+            await tier.set_tier(ready.driver, request)
+    assert not (tmp_path / "none").exists()
+    assert (await ready.beat("rs1")).tier_url == "file:///nowhere"
+
+
 async def test_a_check_that_takes_long_is_asked_for_again(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The call ends, the check goes on, and the next try gets its result; there are not many at a time."""
     checking = threading.Event()
@@ -127,7 +139,7 @@ async def test_a_check_that_takes_long_is_asked_for_again(ready: Any, monkeypatc
         checks.append(url)
         checking.wait(30)
 
-    monkeypatch.setattr(tier_check, "check_tier", check)
+    monkeypatch.setattr(tier_check, "check_new_tier", check)
     monkeypatch.setattr(tier_check, "TRIAL_WAIT_S", 0.01)
     await ready.driver.reconcile()
     request = tier_pb2.SetTierRequest(request_id="t", url="file:///slow")
