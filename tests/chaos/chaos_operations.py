@@ -34,7 +34,7 @@ CALL_S = 10.0
 POLL_S = 0.2
 CALLED_OFF_SHARE = 0.4
 CALLED_OFF_AFTER_S = (0.1, 2.0)
-DRAINED_WITHIN_S = 90.0
+DRAINED_WITHIN_S = 60.0
 STOPPED_S = (0.1, 0.4)
 """A burst of a gray server; much shorter than the silence after which a server counts as dead."""
 GOES_ON_S = (0.05, 0.2)
@@ -78,7 +78,10 @@ class Drained(Fault):
             self.interrupts.wait(self.dice.uniform(*CALLED_OFF_AFTER_S))
             return f"{self._victim}, called off with {self._ranges_left()} ranges left"
         began_s = time.monotonic()
-        wait_until(lambda: not self._ranges_left(), DRAINED_WITHIN_S, f"{self._victim} is not drained")
+        try:
+            wait_until(lambda: not self._ranges_left(), DRAINED_WITHIN_S, f"{self._victim} is not drained")
+        except RequestTimeout as error:
+            raise AssertionError(f"{error}; left: {str(self._describe()).replace(chr(10), ' ')}") from None
         self._is_drained = True
         return f"{self._victim}, drained in {time.monotonic() - began_s:.1f} s"
 
@@ -103,9 +106,12 @@ class Drained(Fault):
 
     def _ranges_left(self) -> int:
         """How many ranges it has left; one that has not reported has an unknown number, at least one."""
-        request = operations_pb2.DescribeDrainRequest(server=self._victim, listed_max=1)
-        found = call(self.system, lambda pd: OperationsClient(pd).describe_drain(request, timeout_s=CALL_S))
+        found = self._describe()
         return found.open_count + found.sealed_count + found.copying_count or int(not found.reported)
+
+    def _describe(self) -> operations_pb2.DescribeDrainResponse:
+        request = operations_pb2.DescribeDrainRequest(server=self._victim, listed_max=1)
+        return call(self.system, lambda pd: OperationsClient(pd).describe_drain(request, timeout_s=CALL_S))
 
 
 class GrayServer(Fault):
