@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import Self
 
 from rangelog_cli.local.health import describe, leader, wait_healthy
-from rangelog_cli.local.processes import Cluster, Launch
+from rangelog_cli.local.plan import PdPlan
+from rangelog_cli.local.processes import Cluster, Launch, Process
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_pb2_grpc
 from tests.chaos.chaos_disks import Disks
 from tests.chaos.chaos_load import READER_HOST, Load, StreamPlan
@@ -120,6 +121,23 @@ class System:
         """One more host; returns its address."""
         self.hosts[name] = self.network.add(name)
         return self.hosts[name]
+
+    def joining_pd(self, plan: PdPlan, through: str) -> Process:
+        """A placement driver that is to be added to the group; its host is there, its directory empty. It is not started."""
+        clock = self.clocks.setdefault(plan.name, self.directory / f"{plan.name}.clock")
+        clock.write_bytes(_CLOCK.pack(0))
+        home, launch = self.cluster.directory / plan.name, self._launch(plan.name)
+        arguments = ["-m", "rangelog_cli", "pd", "--name", plan.name, "--data-dir", str(home), "--join", through]
+        arguments += ["--listen", plan.api_address, "--raft-listen", plan.raft_address]
+        arguments += ["--tier-url", self.cluster.plan.tier_url]
+        return Process(
+            plan.name,
+            arguments,
+            log_path=self.cluster.directory / "logs" / f"{plan.name}.log",
+            ready_file=home / "endpoint.json",
+            env={"RANGELOG_PD_RAFT_SECRET": self.cluster.plan.raft_secret, **SETTINGS, **launch.env},
+            prefix=launch.prefix,
+        )
 
     def ask(self, call: str, request: object, timeout_s: float = 5.0) -> object:
         """Ask the leading placement driver. Raises grpc.RpcError or Unavailable."""

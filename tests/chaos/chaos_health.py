@@ -91,7 +91,7 @@ class Examination:
                 reports[name, report.stream_id, report.range_index] = report
         once_more = ""
         for stream in (*(plan.name for plan in self.system.streams), *self.system.spark.streams):
-            for each in self._hot_ranges(stream):
+            for each in hot_ranges(self.system, stream):
                 problem = self._range(each, reports, incarnations)
                 if problem == ONCE_MORE:
                     once_more = problem
@@ -122,18 +122,20 @@ class Examination:
         unfit = [n for n, report in found.items() if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED]
         return f"not whole on {unfit[0]}" if unfit else ""
 
-    def _hot_ranges(self, stream: str) -> list[common_pb2.Range]:
-        found: list[common_pb2.Range] = []
-        index = 0
-        while True:
-            request = pd_pb2.ListRangesRequest(name=stream, from_index=index, page_size=_PAGE)
-            page = self.system.ask("ListRanges", request)
-            assert isinstance(page, pd_pb2.ListRangesResponse)
-            trimmed = page.stream.trim_offset
-            found += [each for each in page.ranges if not (each.hot_dropped or is_gone(each, trimmed))]
-            if not page.more or not page.ranges:
-                return found
-            index = page.ranges[-1].index + 1
+
+def hot_ranges(system: System, stream: str) -> list[common_pb2.Range]:
+    """The ranges of a stream that have hot copies, by the placement driver's word. Raises what asking raises."""
+    found: list[common_pb2.Range] = []
+    index = 0
+    while True:
+        request = pd_pb2.ListRangesRequest(name=stream, from_index=index, page_size=_PAGE)
+        page = system.ask("ListRanges", request)
+        assert isinstance(page, pd_pb2.ListRangesResponse)
+        trimmed = page.stream.trim_offset
+        found += [each for each in page.ranges if not (each.hot_dropped or is_gone(each, trimmed))]
+        if not page.more or not page.ranges:
+            return found
+        index = page.ranges[-1].index + 1
 
 
 def is_gone(each: common_pb2.Range, trim_offset: int) -> bool:
