@@ -31,6 +31,8 @@ from tests.simulation.virtual_network import Network
 from tests.simulation.virtual_time import Process, VirtualLoop, here
 
 DATA_PORT = 7000
+FREE_BYTES = 1 << 40
+"""Of every disk. That of the machine changes as others write to it: a seed must be the same again."""
 
 
 class Ended(BaseException):
@@ -248,6 +250,7 @@ def virtual_servers() -> Iterator[None]:
         mock.patch.object(runtime, "fatal", _fatal),
         mock.patch.object(runtime, "Compaction", HastyCompaction),
         mock.patch.object(runtime.Runtime, "_write_endpoint", lambda *_: None),
+        mock.patch.object(runtime.Runtime, "_free_bytes", lambda *_: FREE_BYTES),
         mock.patch.object(rangelog_server.tier.upload, "SingleThread", _Worker),
         mock.patch.object(rangelog_server.tier.manifests, "SingleThread", _Worker),
         mock.patch.object(rangelog_server.agent.directives.copy, "FETCH_BYTES", 16 * 1024),  # segments are small here
