@@ -198,6 +198,12 @@ class VirtualCluster:
         for member in source.replicas:
             disks = self.servers[member.server].disks_up_to(member.incarnation)
             copies += any(disk.holds(key, offset) for disk in disks)
+        members = [member.server for member in source.replicas]
+        others = [each for name, each in self.servers.items() if name not in members]
+        if self.counters[
+            "a server was drained"
+        ]:  # it gave its place away, and keeps its copy until all members are whole
+            copies += sum(each.disk.holds(key, offset) for each in others)
         if copies < self._copies_at_seal.get(key, source.acks):
             self.fail(f"{what}: offset {offset} of range {source.index} is durable on {copies} disks")
 
