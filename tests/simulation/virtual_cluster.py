@@ -88,6 +88,8 @@ class VirtualCluster:
         self.trims: dict[int, list[tuple[float, int]]] = {}
         """When the stream of a shard was trimmed, and to where."""
         self._copies_at_seal: dict[tuple[int, int], int] = {}
+        self._given_away: dict[tuple[int, int], set[str]] = {}
+        """Servers that gave their place in a range to another server while they were drained."""
         self.range_counts: dict[int, int] = {}
         self.batches_refused = 0.0
         """How often the owner of a shard has no room for a batch."""
@@ -184,7 +186,8 @@ class VirtualCluster:
         """Two disks of the range's set hold this offset, or those that were left at its seal, or the object store does.
 
         A disk that was lost counts for its server, also when the set already names the server's next incarnation: what
-        the fault took is not the product's fault, and the copy for the new disk may still be on its way.
+        the fault took is not the product's fault, and the copy for the new disk may still be on its way. A server that is
+        drained keeps the copy whose place it gave away until every member is whole, so that counts as long as it is there.
         """
         source = self.range_at(offset, stream_id)
         if source is None:
@@ -198,12 +201,9 @@ class VirtualCluster:
         for member in source.replicas:
             disks = self.servers[member.server].disks_up_to(member.incarnation)
             copies += any(disk.holds(key, offset) for disk in disks)
-        members = [member.server for member in source.replicas]
-        others = [each for name, each in self.servers.items() if name not in members]
-        if self.counters[
-            "a server was drained"
-        ]:  # it gave its place away, and keeps its copy until all members are whole
-            copies += sum(each.disk.holds(key, offset) for each in others)
+        members = {member.server for member in source.replicas}
+        for name in self._given_away.get(key, set()) - members:
+            copies += self.servers[name].disk.holds(key, offset)
         if copies < self._copies_at_seal.get(key, source.acks):
             self.fail(f"{what}: offset {offset} of range {source.index} is durable on {copies} disks")
 
@@ -226,6 +226,9 @@ class VirtualCluster:
                 self.on_own_scale()
             if action in TRIMMING:
                 self._note_trims(machine)
+            if action == "replace_replica" and parsed.replace_replica.lost.server in machine.state.draining:
+                moved = parsed.replace_replica
+                self._given_away.setdefault((moved.stream_id, moved.range_index), set()).add(moved.lost.server)
         if action in ("create_range", "seal_range", "seal_ranges"):
             self._check_no_empty_ranges(machine)
         if action in ("commit_object", "commit_repack"):
