@@ -33,7 +33,7 @@ def list_repairs(session: Session, state: str | None, limit: int, output: str) -
     waiting   a member is gone; another server takes its place in turn
     copying   a new member does not have all of the range yet
     blocked   no server is free for it, or no living one has a whole copy
-    orphaned  open, and its writer is gone: it is being sealed
+    orphaned  open, and its writer seems to be gone: a server asks it, and seals the range if it does not answer
     lost      no server that had it can come back, and the tier has not all of it
 
     \b

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 
@@ -67,6 +68,33 @@ async def test_a_server_is_drained_under_load_and_removed(cluster_factory: Clust
             for each in await asyncio.to_thread(pdctl.json, "range", "list", name):
                 servers = [replica["server"] for replica in each["replicas"]]
                 assert "rs4" not in servers and len(servers) == 3
+
+
+async def test_open_ranges_without_a_record_leave_a_drained_server(cluster_factory: ClusterFactory) -> None:
+    """Idle writers that have not appended go on elsewhere, and a range whose writer died is sealed by a member."""
+    cluster = await asyncio.to_thread(
+        lambda: cluster_factory(pds=1, range_servers=4, tier_url="", env={"RANGELOG_PD_ORPHAN_QUIET_MS": "2000"})
+    )
+    pdctl = Pdctl(cluster)
+    async with await rangelog.connect(cluster.connect_string) as client, contextlib.AsyncExitStack() as stack:
+        writers = {}
+        for name in ("a", "b", "c", "d"):
+            await client.create_stream(name, StreamConfig(replicas=3, acks=2))
+            writers[name] = await stack.enter_async_context(client.writer(name))
+        async with await rangelog.connect(cluster.connect_string) as other:
+            for name in ("e", "f", "g", "h"):
+                await client.create_stream(name, StreamConfig(replicas=3, acks=2))
+                await other.writer(name).open()  # its process ends: nobody closes the range
+        assert await asyncio.to_thread(replicas, pdctl, "rs4") > 0
+
+        code, said, complained = await run_drain(pdctl, "rs4")
+        assert code == 0, (said, complained)
+        for name, writer in writers.items():
+            ack = await writer.append(b"after " + name.encode())
+            assert ack.offset == 0
+        assert await asyncio.to_thread(replicas, pdctl, "rs4") == 0
+        tasks = await asyncio.to_thread(pdctl.json, "task", "list")
+        assert not [each for each in tasks if each["kind"] == "recover-range" and each["last_error"]]
 
 
 async def remove_for_good(cluster: Cluster, pdctl: Pdctl) -> None:

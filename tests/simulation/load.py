@@ -10,6 +10,7 @@ from rangelog_core.stream_config import StreamConfig
 from tests.simulation import (
     virtual_cursors,
     virtual_following,
+    virtual_idle,
     virtual_journals,
     virtual_left,
     virtual_operators,
@@ -136,6 +137,7 @@ class Load:
             virtual_left.start(clients)
         if clients.cluster.seed % virtual_operators.EVERY == 0:
             virtual_operators.start(clients)
+            virtual_idle.start(clients)
         if clients.cluster.seed % REPACK_EVERY == 1:
             virtual_repacking.start(clients)
         if clients.cluster.seed % FOLLOW_EVERY == 2:

@@ -9,7 +9,7 @@ from rangelog_core.errors import PreconditionFailed
 from rangelog_pd.reconcile.repair_progress import RepairProgress
 from rangelog_proto.v1 import pd_pb2
 from rangelog_server.agent.directives.leave import Leaver
-from rangelog_server.agent.directives.recover import Recoverer
+from rangelog_server.agent.directives.recover import Recoverer, WriterAnswers
 from tests.simulation.virtual_cluster import VirtualCluster
 
 RARE = ("a repair waited for a server that has a copy",)
@@ -17,7 +17,9 @@ CORNER_CASES = (
     "a range whose writer was gone was sealed by a server",
     "a replica got all of a range that it lacked",
     "a server was drained",
+    "a server was draining to the end",
     "a server that is to be left sent a writer away",
+    "a server that is to be left sent a writer away that had not appended",
     *RARE,
 )
 
@@ -30,10 +32,11 @@ def watch_repairs(watch: Watch, cluster: VirtualCluster) -> None:
     async def recover(self: Recoverer, inner: Any, directive: pd_pb2.Directive) -> None:
         try:
             await inner(self, directive)
-        except PreconditionFailed as error:
-            cluster.note(
-                "an idle writer kept its range" if "alive" in error.message else "a range was opened meanwhile"
-            )
+        except WriterAnswers:
+            cluster.note("an idle writer kept its range")
+            raise
+        except PreconditionFailed:
+            cluster.note("a range was opened meanwhile")
             raise
         cluster.note("a range whose writer was gone was sealed by a server")
 
@@ -49,9 +52,12 @@ def watch_repairs(watch: Watch, cluster: VirtualCluster) -> None:
             cluster.note("a repair waited for a server that has a copy")
 
     async def leave(self: Leaver, inner: Any, directive: pd_pb2.Directive) -> None:
-        hosted = self._store.replicas.get((directive.stream_id, directive.range_index))
+        key = (directive.stream_id, directive.range_index)
+        hosted = self._store.replicas.get(key)
         if hosted is not None and hosted.writing() is not None:
             cluster.note("a server that is to be left sent a writer away")
+        if hosted is None and self._store.idle.of(key) is not None:
+            cluster.note("a server that is to be left sent a writer away that had not appended")
         await inner(self, directive)
 
     watch(Leaver, "leave_range", leave)

@@ -203,7 +203,10 @@ def _not_healed(cluster: VirtualCluster) -> str:
 
 
 def _left_open(cluster: VirtualCluster, each: common_pb2.Range) -> str:
-    """An open range with records that is old, or lost a member, is sealed: by its writer or, if that is gone, without one."""
+    """An open range with records that is old, or lost a member, is sealed: by its writer or, if that is gone, without one.
+
+    So is one with a place on a server that is drained, also without records.
+    """
     copies = [_copy(cluster, each, member) for member in each.replicas]
     some = any(
         replica is not None and replica.core.durable_offset > each.start_offset
@@ -211,6 +214,8 @@ def _left_open(cluster: VirtualCluster, each: common_pb2.Range) -> str:
         if server.store is not None
         for replica in [server.store.replicas.get((each.stream_id, each.index))]
     )
+    if leaving := [member.server for member in each.replicas if member.server in cluster.state.draining]:
+        return f"range {each.stream_id}/{each.index} is open, and its place on {leaving[0]} is to go: {copies}"
     gone = [copy for copy in copies if copy.endswith("another incarnation")]
     is_old = cluster.state.due.open_ages.get((each.stream_id, each.index), math.inf) <= cluster.state.time_ms
     waits = some and (gone or is_old) and cluster.state.cluster_version >= LEVEL_OPERATIONS

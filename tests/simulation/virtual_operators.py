@@ -1,7 +1,7 @@
 """The role of an operator: range servers are drained under load, one at a time, and put back into service.
 
 Nothing is judged here: what an operator does must not lose, move or repeat a record, which everybody else judges. An operator
-that dies leaves a server draining, for ever: the cluster heals on the others.
+at times leaves a server draining, for ever: the cluster heals on the others, and nothing may stay on that one.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ async def _operate(clients: Clients) -> None:
             name = chance.choice(sorted(clients.cluster.servers))
             if await _set(clients, calls, name, common_pb2.SERVER_MODE_DRAINING, chance):
                 await asyncio.sleep(chance.uniform(0.5, 5.0))
+                if clients.stopping and chance.random() < 0.5:
+                    clients.cluster.note("a server was draining to the end")
+                    return
             while not await _set(clients, calls, name, common_pb2.SERVER_MODE_ACTIVE, chance):
                 await asyncio.sleep(0.3)
     finally:

@@ -19,10 +19,15 @@ LAST = "last"
 """The writer of the calm: it must get the stream and be acked."""
 
 
-async def write(clients: Clients, life: Life, name: str, count: int, pause_s: float, *, stays: bool = False) -> None:
-    """Append `count` records, with breaks of `pause_s` in between. `stays`: keep the writer open then, until the load ends."""
+async def write(
+    clients: Clients, life: Life, name: str, count: int, pause_s: float, *, stays: bool = False, waits_s: float = 0.0
+) -> None:
+    """Append `count` records, with breaks of `pause_s` in between. `stays`: keep the writer open then, until the load ends.
+
+    `waits_s`: with the stream open, before the first of them.
+    """
     writing = _Writing(clients, life, name, count, pause_s)
-    writing.stays = stays
+    writing.stays, writing.waits_s = stays, waits_s
     await writing.run()
 
 
@@ -32,7 +37,7 @@ class _Writing:
         self._cluster, self._chance = clients.cluster, clients.chance
         self._count, self._pause_s = count, pause_s
         self._sequence = 0
-        self.stays = False
+        self.stays, self.waits_s = False, 0.0
         self._must = name.startswith(LAST)
         self._goes_on_deleted = count % 2 == 1  # until the SDK says that the stream is gone
         self._stamps = self._chance.random() < 0.8
@@ -75,6 +80,8 @@ class _Writing:
         self._cluster.note("writer opened")
         if self._life is self._clients.main:
             self._clients.holders[here().name] = None
+        if self.waits_s:
+            await asyncio.sleep(self.waits_s)
         while self._goes_on:
             try:
                 await writer.ready(timeout_s=60.0)

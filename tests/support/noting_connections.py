@@ -40,8 +40,11 @@ class NotingConnection:
         (frame,) = FrameDecoder(message_bytes_max=1 << 16, payload_bytes_max=1 << 26).feed(b"".join(buffers))
         self.appended.append(data_pb2.Append.FromString(frame.message).confirm_offset)
 
-    def confirm(self, stream_id: int, range_index: int, epoch: int, confirm_offset: int) -> None:
-        self.confirmed.append(confirm_offset)
+    def confirm(
+        self, stream_id: int, range_index: int, epoch: int, confirm_offset: int, start_offset: int | None = None
+    ) -> None:
+        if start_offset is None:  # else the writer only says that it is there
+            self.confirmed.append(confirm_offset)
 
     def reply(self, durable_offset: int, *, followed: bool = False) -> None:
         """The replica holds everything below."""

@@ -1,7 +1,8 @@
 """Keeps the writer connected to the replicas of its open range, and passes events to the core.
 
 A replica whose server is connected already is taken at once; any other is dialed (`shared_dials`), and again when the
-connection breaks, until the range is left. Each failure is reported.
+connection breaks, until the range is left. Each failure is reported. A replica that is connected is told so at once: it knows
+that the writer is there before its first append, and after a connection broke.
 """
 
 from __future__ import annotations
@@ -162,6 +163,8 @@ class ReplicaLinks:
         listener = _Listener(self._events, self._range_index, replica, self.followed, self._broke)
         connection.listen(self._stream_id, self._range_index, listener)
         self._open[replica] = connection
+        head = self._head
+        connection.confirm(head.stream_id, head.range_index, head.epoch, head.confirm_offset, head.start_offset)
         self._events.connected(self._range_index, replica)
 
     def _broke(self, replica: ReplicaId) -> None:

@@ -136,7 +136,7 @@ class DataConnection(asyncio.BufferedProtocol):
         self._subscriptions: dict[int, Replies] = {}
         self._listeners: dict[tuple[int, int], RangeListener] = {}
         self._put_requests = PutRequests()
-        self._confirms: list[tuple[int, int, int, int]] = []  # that go out together
+        self._confirms: list[tuple[int, int, int, int, int | None]] = []  # that go out together
         self._out: SendQueue | None = None
 
     @classmethod
@@ -261,9 +261,14 @@ class DataConnection(asyncio.BufferedProtocol):
         if self.closed is None:
             self._put(buffers)
 
-    def confirm(self, stream_id: int, range_index: int, epoch: int, confirm_offset: int) -> None:
-        """Send a range's confirm offset; confirms of many ranges in one turn of the loop share a frame."""
-        self._confirms.append((stream_id, range_index, epoch, confirm_offset))
+    def confirm(
+        self, stream_id: int, range_index: int, epoch: int, confirm_offset: int, start_offset: int | None = None
+    ) -> None:
+        """Send a range's confirm offset; confirms of many ranges in one turn of the loop share a frame.
+
+        `start_offset`, of the range: its writer has just connected.
+        """
+        self._confirms.append((stream_id, range_index, epoch, confirm_offset, start_offset))
         if len(self._listeners) <= 1:
             self._send_confirms()
         elif len(self._confirms) == 1:
@@ -339,10 +344,16 @@ class DataConnection(asyncio.BufferedProtocol):
 
     def _send_confirms(self) -> None:
         confirms, self._confirms = self._confirms, []
-        for start in range(0, len(confirms), CONFIRMS_PER_FRAME):
+        for position in range(0, len(confirms), CONFIRMS_PER_FRAME):
             first, *others = [
-                data_pb2.Confirm(stream_id=stream_id, range_index=index, epoch=epoch, confirm_offset=confirm_offset)
-                for stream_id, index, epoch, confirm_offset in confirms[start : start + CONFIRMS_PER_FRAME]
+                data_pb2.Confirm(
+                    stream_id=stream_id,
+                    range_index=index,
+                    epoch=epoch,
+                    confirm_offset=confirm_offset,
+                    start_offset=start,
+                )
+                for stream_id, index, epoch, confirm_offset, start in confirms[position : position + CONFIRMS_PER_FRAME]
             ]
             first.others.extend(others)
             self.send(Opcode.CONFIRM, first.SerializeToString(), request_id=0)

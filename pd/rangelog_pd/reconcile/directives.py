@@ -147,10 +147,11 @@ class Planner:
         key = (found.stream_id, found.index)
         able = []
         for replica in found.replicas:
-            report = self.view.report(replica.server, replica.incarnation, key)
+            view = self.view.servers.get(replica.server)
             health = self.view.health(self.state, replica.server, replica.incarnation, self.now_ms)
-            if report is not None and health is ServerHealth.ALIVE:
-                able.append((-report.durable_offset, replica.server))
+            if health is ServerHealth.ALIVE and view is not None and view.complete:
+                report = view.reports.get(key)
+                able.append((-report.durable_offset if report is not None else -found.start_offset, replica.server))
         return min(able)[1] if able else None
 
     def _look_at_stray(
@@ -244,7 +245,9 @@ class Planner:
         return list(self.view.fill_in(self.state, [whole], self.now_ms)[0].replicas)
 
     def is_whole(self, found: common_pb2.Range, replica: common_pb2.Replica) -> bool:
-        """Whether a living server reports that it holds a sealed range up to the end."""
+        """Whether a living server reports that it holds a sealed range up to the end; of an empty one there is nothing."""
+        if found.end_offset == found.start_offset:
+            return self.view.health(self.state, replica.server, replica.incarnation, self.now_ms) is ServerHealth.ALIVE
         report = self.view.held(replica.server, replica.incarnation, (found.stream_id, found.index))
         if report is None or report.state != pd_pb2.REPLICA_STATE_SEALED:
             return False

@@ -4,10 +4,11 @@ A living writer leaves a range when a replica is lost, when the range is old, an
 suspected when a member is lost or leaves, or when the range is older than its age limit by a grace; and it is orphaned once,
 for `quiet_ms` from then on, no member has reported that it grew.
 
-What holds: a range without a record is left alone, until a report says that it grew. The decision is a guess from outside:
-the server that carries it out asks the writer first, over the connection that it may still have, and the epoch of the
-decision guards against a later writer. A living writer that is taken for gone all the same is fenced, and loses nothing that
-was acked. Only suspected ranges are looked at, a bounded number a round.
+What holds: a range without a record is left alone, until a report says that it grew, unless a member is to be left, which
+would wait for its writer for good. The decision is a guess from outside: the server that carries it out asks the writer
+first, over the connection that it may still have, and the epoch of the decision guards against a later writer. A living
+writer that is taken for gone all the same is fenced, and loses nothing that was acked. Only suspected ranges are looked at, a
+bounded number a round.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ DUE_MAX = 500
 
 QUIET_MS_DEFAULT = 60_000
 
-WhySuspected = Callable[[common_pb2.Range], str]
-"""Why a living writer would have left this range; empty: it would not."""
+WhySuspected = Callable[[common_pb2.Range, bool], str]
+"""Why a living writer would have left this range; empty: it would not. The flag: it is not known to have a record."""
 EndOf = Callable[[common_pb2.Range], int | None]
-"""The highest end that a member reports; None: no member has reported the range."""
+"""The highest end that members report, the start where none that is heard has the range; None: none is heard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,13 @@ class Orphans:
         """Look at a range from now on, until its writer has left it or it is orphaned."""
         self._suspects.setdefault(key, None)
 
+    def writer_answers(self, key: RangeKey, now_ms: float) -> None:
+        """The range's writer was asked, and is there: the range is no orphan, and is looked at again when it has been quiet."""
+        self.found.pop(key, None)
+        seen = self._suspects.get(key)
+        if seen is not None:
+            self._suspects[key] = _Seen(seen.end_offset, now_ms)
+
     def take_old(self, time_ms: int, due: Mapping[RangeKey, int]) -> None:
         """Suspect the ranges that are old by the times in force."""
         for _ in range(DUE_MAX):
@@ -99,10 +107,10 @@ class Orphans:
 
 
 def _suspicion(found: common_pb2.Range, why: WhySuspected, end_of: EndOf) -> str:
-    """Return why a living writer would have left a range; empty: it would not, or there is nothing in the range."""
-    if found.state != common_pb2.RANGE_STATE_OPEN or end_of(found) == found.start_offset:
+    """Return why a living writer would have left a range; empty: it would not."""
+    if found.state != common_pb2.RANGE_STATE_OPEN:
         return ""
-    return why(found)
+    return why(found, end_of(found) == found.start_offset)
 
 
 def _seen_now(before: _Seen | None, end_offset: int | None, now_ms: float) -> _Seen | None:

@@ -116,7 +116,10 @@ class Upkeep:
         self._time_ms = time_ms
         self.orphans.take_old(time_ms, state.due.open_ages)
         changed = self.orphans.look(
-            state, now_ms, lambda of: self._why_left(state, of, time_ms), lambda of: self._end_of(state, of)
+            state,
+            now_ms,
+            lambda of, is_empty: self._why_left(state, of, time_ms, is_empty=is_empty),
+            lambda of: self._end_of(state, of),
         )
         for key in changed:
             found = state.ranges.find(key)
@@ -131,8 +134,11 @@ class Upkeep:
         for key in hosted.open:
             self.orphans.suspect(key)
 
-    def _why_left(self, state: State, of: common_pb2.Range, time_ms: int) -> str:
-        """Return why a living writer would have left an open range; empty: it would not."""
+    def _why_left(self, state: State, of: common_pb2.Range, time_ms: int, *, is_empty: bool) -> str:
+        """Return why a living writer would have left an open range; empty: it would not, or there is nothing to care for."""
+        if is_empty:
+            leaving = [each.server for each in of.replicas if self.is_left(state, each.server)]
+            return f"it is empty, and its place on {leaving[0]} is to go" if leaving else ""
         for member in of.replicas:
             if (member.server, member.incarnation) in self._lost or is_gone(state, member):
                 return f"its replica on {member.server} is lost"
@@ -143,10 +149,16 @@ class Upkeep:
         return ""
 
     def _end_of(self, state: State, of: common_pb2.Range) -> int | None:
-        """Return the highest end of an open range that a member reports."""
+        """Return the highest end of an open range that members report: its start, where none that is heard has it."""
         key = (of.stream_id, of.index)
-        reports = [self._view.report(each.server, each.incarnation, key) for each in of.replicas]
-        return max((each.durable_offset for each in reports if each is not None), default=None)
+        ends = []
+        for each in of.replicas:
+            view = self._view.servers.get(each.server)
+            if view is None or view.incarnation != each.incarnation or not view.complete:
+                continue
+            report = view.reports.get(key)
+            ends.append(report.durable_offset if report is not None else of.start_offset)
+        return max(ends, default=None)
 
     # ---- changes
 
@@ -158,9 +170,6 @@ class Upkeep:
         self.repairs.begin(state.short)
         self.orphans.begin(state.due.open_ages)
         self.moves.begin(state)
-        for name in state.draining:
-            for key in state.hosted.of(name, state.servers[name].server.incarnation).open:
-                self.orphans.suspect(key)
         self.sizes = StreamSizes()
         self.expiries = CursorExpiries()
         self.passed = dict(state.retained)
@@ -173,6 +182,8 @@ class Upkeep:
             self._view.heard[name] = None
             for key in view.reports:
                 view.attention.attend(key)
+        for name in (*state.draining, *self._view.complaints.left):
+            self._leave_open(state, name)
         for stream_id in state.bounded:
             self._measure_stream(state, stream_id)
         for stream_id in state.retained:
@@ -204,8 +215,15 @@ class Upkeep:
     def _leave(self, state: State, name: str) -> None:
         """A server is to be left: its sealed ranges move, and the writers of its open ones are asked to go on elsewhere."""
         self.moves.leave(state, name)
+        self._leave_open(state, name)
+
+    def _leave_open(self, state: State, name: str) -> None:
+        """Look at the open ranges of a server that is to be left, also at those of which it has nothing."""
+        known = state.servers.find(name)
+        if known is None:
+            return
         view = self._view.servers.get(name)
-        for key in state.hosted.of(name, state.servers[name].server.incarnation).open:
+        for key in state.hosted.of(name, known.server.incarnation).open:
             self.orphans.suspect(key)
             if view is not None:
                 view.attention.attend(key)
@@ -325,6 +343,8 @@ class Upkeep:
             view.unsifted = False
             for key in state.hosted.of(name, view.incarnation).sealed.keys() - view.reports.keys():
                 view.attention.attend(key)
+            if self.is_left(state, name):
+                self._leave_open(state, name)
 
     # ---- sizes
 

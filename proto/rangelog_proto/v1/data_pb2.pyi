@@ -91,18 +91,20 @@ class AppendReply(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., durable_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[AppendReply, _Mapping]]] = ..., followed: bool = ..., confirm_wanted: bool = ...) -> None: ...
 
 class Confirm(_message.Message):
-    __slots__ = ("stream_id", "range_index", "epoch", "confirm_offset", "others")
+    __slots__ = ("stream_id", "range_index", "epoch", "confirm_offset", "others", "start_offset")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     range_index: int
     epoch: int
     confirm_offset: int
     others: _containers.RepeatedCompositeFieldContainer[Confirm]
-    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[Confirm, _Mapping]]] = ...) -> None: ...
+    start_offset: int
+    def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., epoch: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., others: _Optional[_Iterable[_Union[Confirm, _Mapping]]] = ..., start_offset: _Optional[int] = ...) -> None: ...
 
 class Fetch(_message.Message):
     __slots__ = ("stream_id", "range_index", "offset", "bytes_max", "wait_ms_max", "known_end_offset", "recovery_epoch", "credit_bytes", "end_offset", "renews", "confirm_wanted_offset")

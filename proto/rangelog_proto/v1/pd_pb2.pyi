@@ -553,16 +553,18 @@ class ReplicaReport(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., start_offset: _Optional[int] = ..., durable_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., epoch: _Optional[int] = ..., size_bytes: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class TaskReport(_message.Message):
-    __slots__ = ("task_id", "done", "error", "failed_servers")
+    __slots__ = ("task_id", "done", "error", "failed_servers", "writer_answers")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     FAILED_SERVERS_FIELD_NUMBER: _ClassVar[int]
+    WRITER_ANSWERS_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     done: bool
     error: str
     failed_servers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, task_id: _Optional[str] = ..., done: bool = ..., error: _Optional[str] = ..., failed_servers: _Optional[_Iterable[str]] = ...) -> None: ...
+    writer_answers: bool
+    def __init__(self, task_id: _Optional[str] = ..., done: bool = ..., error: _Optional[str] = ..., failed_servers: _Optional[_Iterable[str]] = ..., writer_answers: bool = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
     __slots__ = ("server", "incarnation", "sequence", "replicas", "complete", "tasks", "used_bytes", "capacity_bytes", "log_end", "wall_ms", "tier_error")

@@ -12,6 +12,9 @@ from rangelog_core.errors import RangelogError
 from rangelog_server.ranges.replica import DiskTrust, Replica
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES
 
+RangeKey = tuple[int, int]
+"""Stream id and range index."""
+
 LOOK_BACK_MAX = 100_000
 """Batches that one lookup by time passes over at the end of a range."""
 _POSITION_BITS = 32
@@ -27,12 +30,15 @@ class Writing(Protocol):
     def ask_confirm(self, hosted: HostedReplica) -> None:
         """Request the confirm offset from the writer."""
 
-    def refuse(self, hosted: HostedReplica, error: RangelogError) -> None:
+    def ask_idle(self, key: RangeKey, epoch: int, start_offset: int) -> None:
+        """The same for a range of which there is no replica."""
+
+    def refuse(self, key: RangeKey, error: RangelogError) -> None:
         """Say to the writer that its appends to this range are refused from now on."""
 
 
-def _nobody() -> None:
-    return None
+def nobody() -> None:
+    """No writer."""
 
 
 class HostedReplica:
@@ -80,7 +86,9 @@ class HostedReplica:
         self.leaving = ""  # why its writer's appends are refused; empty: they are not
         self.confirm_count = 0  # of messages with the writer's confirm offset, new or not: then it is alive
         self.waiters: dict[Callable[[], None], None] = {}  # long polls
-        self.writing: Callable[[], Writing | None] = _nobody  # the latest appender, unless its connection is closed
+        self.writing: Callable[[], Writing | None] = (
+            nobody  # the latest to append or to connect, unless its connection is closed
+        )
 
     def __str__(self) -> str:
         return f"{self.core.stream_id}/{self.core.range_index}"

@@ -24,7 +24,8 @@ from rangelog_core.errors import (
     WriterFenced,
 )
 from rangelog_server.ranges.cache import CACHE_BYTES_DEFAULT, TailCache
-from rangelog_server.ranges.hosted_replica import HostedReplica
+from rangelog_server.ranges.hosted_replica import HostedReplica, Writing, nobody
+from rangelog_server.ranges.idle_writers import IdleWriters
 from rangelog_server.ranges.read_faults import ReadFault, ReadFaults
 from rangelog_server.ranges.reading import ReadPlan, is_current
 from rangelog_server.ranges.replay import RangeFloor, Replayed, Tombstone, replay, unhealthy
@@ -60,6 +61,7 @@ class Store:
         self.wal = wal
         self.cache = TailCache(cache_bytes)
         self.replicas: dict[tuple[int, int], HostedReplica] = {}
+        self.idle = IdleWriters()
         self.floors: dict[int, RangeFloor] = {}
         self.tombstones: dict[tuple[int, int], Tombstone] = {}
         self.server = ServerState()
@@ -136,6 +138,7 @@ class Store:
         self.wal.check_room(1024)
         hosted = HostedReplica(core)
         self.replicas[hosted.key] = hosted
+        self.idle.forget(hosted.key)
         self.write_state(hosted)
         hosted.born_lsn = hosted.state_lsn
         return hosted
@@ -228,13 +231,20 @@ class Store:
         appender.send_acks()
         appender.settled(size_bytes)
 
-    def confirm(self, message: Any) -> None:
-        """Apply the writer's confirm offsets, of one range or more."""
+    def confirm(self, message: Any, writing: Callable[[], Writing | None] = nobody) -> None:
+        """Apply the writer's confirm offsets, of one range or more; `writing` is its connection."""
         for each in (message, *message.others):
-            hosted = self.replicas.get((each.stream_id, each.range_index))
+            key = (each.stream_id, each.range_index)
+            hosted = self.replicas.get(key)
             if hosted is None:
+                if each.HasField("start_offset"):
+                    self.idle.note(key, each.epoch, each.start_offset, writing)
+                else:
+                    self.idle.answered(key, each.epoch)
                 continue
             hosted.confirm_count += 1
+            if each.HasField("start_offset") and each.epoch == hosted.core.epoch:
+                hosted.writing = writing
             before = hosted.core.confirm_offset
             if hosted.core.confirm(each.epoch, each.confirm_offset):
                 self.grown[hosted.key] = None

@@ -23,7 +23,7 @@ from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MA
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.identity import DirectoryIdentity
-from rangelog_server.ranges.hosted_replica import HostedReplica
+from rangelog_server.ranges.hosted_replica import HostedReplica, RangeKey
 from rangelog_server.ranges.store import Store
 from rangelog_server.serving.deadlines import Deadlines
 from rangelog_server.serving.fetch_queue import FetchesInAll, FetchQueue
@@ -273,9 +273,16 @@ class ClientConnection(asyncio.BufferedProtocol):
         reply.confirm_wanted = True
         self.send(Opcode.APPEND_REPLY, 0, reply.SerializeToString())
 
-    def refuse(self, hosted: HostedReplica, error: RangelogError) -> None:
+    def ask_idle(self, key: RangeKey, epoch: int, start_offset: int) -> None:
+        """Request the confirm offset from the writer of a range of which this server has nothing."""
+        reply = data_pb2.AppendReply(
+            stream_id=key[0], range_index=key[1], epoch=epoch, durable_offset=start_offset, confirm_wanted=True
+        )
+        self.send(Opcode.APPEND_REPLY, 0, reply.SerializeToString())
+
+    def refuse(self, key: RangeKey, error: RangelogError) -> None:
         """Say to the writer that its appends to this range are refused from now on, by an error about no request."""
-        self.send_error(0, error, hosted.core.stream_id, hosted.core.range_index)
+        self.send_error(0, error, *key)
 
     def send_acks(self) -> None:
         """Send the acks of all ranges in one frame: with many streams on a connection, a frame each would cost more."""

@@ -26,19 +26,24 @@ class Leaver:
         self._ends: dict[tuple[int, int], asyncio.TimerHandle] = {}
 
     async def leave_range(self, directive: pb.Directive) -> None:
-        """Leave the range. Does nothing where the server has no replica of it."""
+        """Leave the range. Where the server has no replica of it, only its writer is told, if it is connected."""
         key = (directive.stream_id, directive.range_index)
+        reason = directive.leave_range.reason or "this server is to be left"
         hosted = self._store.replicas.get(key)
         if hosted is None:
+            idle = self._store.idle.of(key)
+            connected = idle.connected() if idle is not None else None
+            if connected is not None:
+                connected.refuse(key, Unavailable(reason))
             return
-        hosted.leaving = directive.leave_range.reason or "this server is to be left"
+        hosted.leaving = reason
         before = self._ends.pop(key, None)
         if before is not None:
             before.cancel()
         self._ends[key] = asyncio.get_running_loop().call_later(LEAVING_S, self._go_on, hosted)
         writing = hosted.writing()
         if writing is not None:
-            writing.refuse(hosted, Unavailable(hosted.leaving))
+            writing.refuse(key, Unavailable(reason))
 
     def close(self) -> None:
         """Cancel all timers."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 import structlog
 
 import rangelog
-from rangelog_core.errors import PreconditionFailed, StreamSealed
+from rangelog_core.errors import StreamSealed
 from rangelog_proto.v1 import pd_pb2 as pb
-from rangelog_server.ranges.hosted_replica import HostedReplica
+from rangelog_server.ranges.hosted_replica import RangeKey
 from rangelog_server.ranges.store import Store
 
 ANSWER_TIMEOUT_S = 10.0
@@ -24,6 +24,10 @@ _LOOK_S = 0.05
 SEAL_TIMEOUT_S = 30.0
 
 _log = structlog.get_logger("agent")
+
+
+class WriterAnswers(Exception):
+    """The writer is alive and idle: it goes on with its range."""
 
 
 class Recoverer:
@@ -37,11 +41,11 @@ class Recoverer:
         self._connecting = asyncio.Lock()
 
     async def recover_range(self, directive: pb.Directive) -> None:
-        """Seal the range. Raises PreconditionFailed when its writer answers, SealBlocked when too few replicas do."""
+        """Seal the range. Raises WriterAnswers, PreconditionFailed when it was opened meanwhile, SealBlocked when too few
+        replicas answer."""
         action = directive.recover_range
-        hosted = self._store.replicas.get((directive.stream_id, directive.range_index))
-        if hosted is not None and await _writer_answers(hosted):
-            raise PreconditionFailed("the writer is alive and idle: it goes on with its range")
+        if await _writer_answers(self._store, (directive.stream_id, directive.range_index)):
+            raise WriterAnswers
         client = await self._connected()
         try:
             taken = await client.internal.settle_end(
@@ -66,13 +70,32 @@ class Recoverer:
             return self._client
 
 
-async def _writer_answers(hosted: HostedReplica) -> bool:
-    """Whether the range's latest appender is connected, and answers for the range."""
+async def _writer_answers(store: Store, key: RangeKey) -> bool:
+    """Whether the range's writer is connected, and answers for the range."""
+    hosted = store.replicas.get(key)
+    if hosted is None:
+        return await _idle_answers(store, key)
     if hosted.writing() is None:
         return False
     before = hosted.confirm_count
     hosted.ask_confirm()
     return await _until(lambda: hosted.confirm_count != before)
+
+
+async def _idle_answers(store: Store, key: RangeKey) -> bool:
+    """The same for one that has not appended to the range."""
+    idle = store.idle.of(key)
+    connected = idle.connected() if idle is not None else None
+    if idle is None or connected is None:
+        return False
+    before = idle.confirm_count
+    connected.ask_idle(key, idle.epoch, idle.start_offset)
+
+    def has_answered() -> bool:
+        found = store.idle.of(key)
+        return key in store.replicas or (found is not None and found.confirm_count != before)
+
+    return await _until(has_answered)
 
 
 async def _until(holds: Callable[[], bool]) -> bool:

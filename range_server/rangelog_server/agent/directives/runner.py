@@ -14,6 +14,7 @@ import structlog
 from rangelog_core.errors import InternalError, RangelogError
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent.directives.copy import SourcesFailed
+from rangelog_server.agent.directives.recover import WriterAnswers
 
 TASKS_MAX = 1_000
 BACKOFF_S = 0.2
@@ -42,6 +43,7 @@ class _Running:
     task: asyncio.Task[None]
     directive: pb.Directive  # the latest form of the directive
     done: bool = False
+    writer_answers: bool = False
     done_at: float = 0.0
     error: str = ""
     failed_servers: tuple[str, ...] = ()  # peers that the last attempt could not copy from
@@ -79,7 +81,11 @@ class DirectiveRunner:
         """Return the status of each directive."""
         return [
             pb.TaskReport(
-                task_id=task_id, done=running.done, error=running.error, failed_servers=running.failed_servers
+                task_id=task_id,
+                done=running.done,
+                error=running.error,
+                failed_servers=running.failed_servers,
+                writer_answers=running.writer_answers,
             )
             for task_id, running in self._running.items()
         ]
@@ -111,18 +117,21 @@ class DirectiveRunner:
             await asyncio.sleep(0)  # give the caller time to store the task
             running = self._running[directive.task_id]
             failed_servers: tuple[str, ...] = ()
+            problem = ""
             try:
                 if executor is None:
                     raise InternalError("this server does not know the directive: upgrade it")
                 async with self._slots[action]:
                     await executor(running.directive)
+            except WriterAnswers:
+                running.writer_answers = True
             except RangelogError as error:
                 problem = f"{error.code}: {error.message}"
                 failed_servers = error.servers if isinstance(error, SourcesFailed) else ()
             except Exception as error:
                 _log.exception("a directive failed", **where)
                 problem = f"INTERNAL: {type(error).__name__}"
-            else:
+            if not problem:
                 running.done, running.error, running.failed_servers = True, "", ()
                 running.done_at = asyncio.get_running_loop().time()
                 self._finished()

@@ -8,7 +8,7 @@ import pytest
 
 from rangelog_pd.reconcile.orphans import QUIET_MS_DEFAULT
 from rangelog_pd.state.versions import FEATURE_LEVEL
-from rangelog_proto.v1 import common_pb2, pd_pb2
+from rangelog_proto.v1 import common_pb2, operations_pb2, pd_pb2
 from tests.unit.pd.reconcile.test_pd_reconcile import ABC, beat_all
 
 AGE_MS = 600_000
@@ -78,6 +78,42 @@ def test_an_empty_range_is_left_alone_until_something_is_in_it(pd: Any, make_rep
     for name in ABC:
         pd.beat(name, make_report(made.stream_id, 0, "OPEN", end=1))
     pass_ms(pd, QUIET_MS_DEFAULT + 2_000)
+    assert len(told(pd)) == 1
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_an_empty_range_leaves_a_server_that_is_drained(pd: Any, make_report: Any, reported: bool) -> None:
+    """The drain would wait for good for a writer that is gone: a member seals it, once all that are heard have nothing."""
+    pd.register("rs4")
+    pd.beat("rs4")
+    made = pd.create_stream(tiered=True)
+    pd.open_writer()
+    pd.create_range(made.stream_id, 1, 0, *ABC)
+    for name in ABC:
+        pd.beat(name, *([make_report(made.stream_id, 0, "OPEN", end=0)] if reported else []))
+    request = operations_pb2.SetServerModeRequest(server="rs2", mode=common_pb2.SERVER_MODE_DRAINING)
+    pd.do(operations_pb2.SetServerModeResponse, set_server_mode=request)
+    assert pd.directives("rs2").get("leave_range") is not None, "its writer may be there: it is sent away first"
+    pd.view.start_leading(pd.now_ms)
+    for name in (*ABC, "rs4", *ABC, "rs4"):  # the first heartbeat to a leader only asks for the second
+        pd.beat(name, *([make_report(made.stream_id, 0, "OPEN", end=0)] if reported and name in ABC else []))
+    assert pd.directives("rs2").get("leave_range") is not None, "a new leader says so as well"
+    pass_ms(pd, QUIET_MS_DEFAULT + 2_000)
+    (directive,) = told(pd).values()
+    assert "empty" in directive.reason and "rs2" in directive.reason
+
+
+def test_a_writer_that_answers_ends_the_matter_for_a_while(pd: Any, aging: int) -> None:
+    """The range is no orphan then; it is looked at again after another quiet time."""
+    pd.register("rs2", incarnation=77)
+    pd.beat("rs2")
+    pass_ms(pd, QUIET_MS_DEFAULT + 2_000)
+    assert len(told(pd)) == 1
+    pd.view.upkeep.orphans.writer_answers((aging, 0), pd.now_ms)
+    assert told(pd) == {}
+    pass_ms(pd, QUIET_MS_DEFAULT - 2_000)
+    assert told(pd) == {}
+    pass_ms(pd, 4_000)
     assert len(told(pd)) == 1
 
 
