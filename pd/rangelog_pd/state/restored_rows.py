@@ -44,8 +44,10 @@ def put_row(state: State, kind: str, row: Any, *, remove: bool = False) -> None:
     table, key = _PLACES[kind](state, row)
     if remove:
         table.remove(key)
-    else:
-        table.put(key, row)
+        return
+    if kind == "cursors":
+        row.set_ms = 0  # dated from here on: its consumer could not set it while the cluster was lost
+    table.put(key, row)
 
 
 _PLACES: dict[str, Callable[[State, Any], tuple[Any, Any]]] = {

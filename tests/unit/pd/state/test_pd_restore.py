@@ -10,6 +10,7 @@ from rangelog.tier.restore.applying import requests
 from rangelog.tier.restore.plan import RestorePlan
 from rangelog_core.errors import InvalidArgument, PreconditionFailed, Unavailable, WriterFenced
 from rangelog_core.ids import journal_stream_name
+from rangelog_pd.state.restored_rows import put_row
 from rangelog_proto.v1 import common_pb2, cursor_pb2, pd_pb2, restore_pb2, topic_pb2
 from tests.support.lost_clusters import LostCluster, begin_of, put, restored
 from tests.unit.pd.conftest import Pd
@@ -193,6 +194,15 @@ def test_cursors_come_back_at_or_before_the_end_of_their_stream() -> None:
     assert plan.moved_cursors == ["far of flights, from 15 to 10"]
     assert pd.state.cursors.next_version > lost.pd.state.cursors.next_version
     assert plan.left_out == {}
+
+
+def test_the_expiry_of_a_restored_cursor_begins_anew() -> None:
+    """Its consumer could not set it while the cluster was lost, and it would keep nothing from the first moment on."""
+    lost = LostCluster()
+    stream_id = lost.create("flights")
+    row = cursor_pb2.Cursor(stream_id=stream_id, name="near", version=1, set_ms=5)
+    put_row(lost.pd.state, "cursors", row)
+    assert (stream_id, "near") in lost.pd.state.cursors.undated
 
 
 def _wrong(kind: str, **changes: Any) -> tuple[str, dict[str, Any]]:
