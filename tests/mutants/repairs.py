@@ -8,6 +8,7 @@ _COMMANDS = "rangelog_pd.reconcile.commands"
 _ORPHANS = "rangelog_pd.reconcile.orphans"
 _LOSSES = "rangelog_pd.state.losses"
 _READING = "rangelog.protocol.reading"
+_UPKEEP = "rangelog_pd.reconcile.upkeep"
 _STREAMS = "rangelog_pd.state.streams"
 
 REPAIRS: tuple[Mutant, ...] = (
@@ -23,9 +24,21 @@ REPAIRS: tuple[Mutant, ...] = (
     rare("orphan-at-once", "a range is sealed although it still grows", _ORPHANS,
          "    return before if before is not None and before.end_offset == end_offset else _Seen(end_offset, now_ms)\n",
          "    return before if before is not None else _Seen(end_offset, now_ms)\n", "pd/reconcile/test_pd_orphans.py"),
-    rare("orphan-when-empty", "a writer that has not appended yet is fenced", _ORPHANS,
-         "    if found.state != common_pb2.RANGE_STATE_OPEN or end_of(found) == found.start_offset:\n",
-         "    if found.state != common_pb2.RANGE_STATE_OPEN:\n", "pd/reconcile/test_pd_orphans.py"),
+    rare("orphan-when-empty", "a writer that has not appended yet is fenced", _UPKEEP,
+         "        if is_empty:\n", "        if False:\n", "pd/reconcile/test_pd_orphans.py"),
+    rare("drained-but-for-the-empty", "a drain waits for good for a writer that died before its first append", _UPKEEP,
+         "            leaving = [each.server for each in of.replicas if self.is_left(state, each.server)]\n",
+         "            leaving = []\n", "pd/reconcile/test_pd_orphans.py"),
+    rare("drained-by-one-leader", "the next leader does not send writers away", _UPKEEP,
+         "            if self.is_left(state, name):\n                self._leave_open(state, name)\n", "",
+         "pd/reconcile/test_pd_orphans.py"),
+    rare("writer-unknown-until-it-appends", "an idle writer is taken for gone", "rangelog_server.ranges.store",
+         "                if each.HasField(\"start_offset\"):\n", "                if False:\n",
+         "range_server/serving/test_idle_writers.py"),
+    rare("writer-forgotten-with-its-connection", "an idle writer whose connection broke is taken for gone",
+         "rangelog_server.ranges.store",
+         "            if each.HasField(\"start_offset\") and each.epoch == hosted.core.epoch:\n", "            if False:\n",
+         "range_server/serving/test_idle_writers.py"),
     rare("orphan-whatever-the-epoch", "a writer that came meanwhile is fenced", _STREAMS,
          "    if request.expected_epoch not in (0, stream.epoch):\n", "    if False:\n", "pd/state/test_pd_losses.py"),
     rare("loss-of-what-may-return", "a loss is accepted while a server may bring the range back", _LOSSES,

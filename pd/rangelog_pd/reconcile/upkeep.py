@@ -182,8 +182,6 @@ class Upkeep:
             self._view.heard[name] = None
             for key in view.reports:
                 view.attention.attend(key)
-        for name in (*state.draining, *self._view.complaints.left):
-            self._leave_open(state, name)
         for stream_id in state.bounded:
             self._measure_stream(state, stream_id)
         for stream_id in state.retained:
