@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections import deque
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeVar, cast
 
@@ -39,6 +38,7 @@ from rangelog_core.net.addresses import split_address
 from rangelog_core.net.budgets import AppendBudget, FetchBudget
 from rangelog_core.net.keepalive import notice_vanished_peer
 from rangelog_core.net.put_requests import PutRequests, ReplyListener
+from rangelog_core.net.replies import Replies
 from rangelog_core.net.send_queue import SendQueue
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES
 from rangelog_proto.v1 import common_pb2, data_pb2
@@ -66,54 +66,6 @@ class RangeListener(Protocol):
 
     def connection_closed(self, error: RangelogError) -> None:
         """No reply will come any more."""
-
-
-class Replies:
-    """The replies to one subscription. One task at a time may wait; `close` it when no more replies are needed."""
-
-    def __init__(self, connection: DataConnection, request_id: int) -> None:
-        self._connection = connection
-        self._request_id = request_id
-        self._frames: deque[Frame] = deque()
-        self._error: RangelogError | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    async def next(self, *, timeout_s: float) -> Frame:
-        """Return the next reply. Raises the error that the peer sent after the earlier replies, RequestTimeout, Unavailable."""
-        if not self._frames and self._error is None:
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._connection.wait_for(self._waiter, timeout_s)
-            finally:
-                self._waiter = None
-        if self._frames:
-            return self._frames.popleft()
-        raise self._error or InternalError("a reply was announced and is missing")
-
-    def send(self, opcode: Opcode, message: bytes) -> None:
-        """Send a frame with the request's id. Does nothing once the connection is closed."""
-        self._connection.send(opcode, message, request_id=self._request_id)
-
-    def close(self) -> None:
-        """Drop all later replies; idempotent."""
-        self._connection.unsubscribe(self._request_id)
-
-    def put(self, frame: Frame) -> None:
-        """Queue a reply. Called by the connection."""
-        frames = self._frames
-        if frames and not frame.payload and not frames[-1].payload:
-            frames.pop()  # of two status replies the later one counts, and a reader may fetch neither for hours
-        frames.append(frame)
-        self._wake()
-
-    def fail(self, error: RangelogError) -> None:
-        """End the replies with an error. Called by the connection."""
-        self._error = self._error or error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
 
 class DataConnection(asyncio.BufferedProtocol):
