@@ -37,6 +37,7 @@ from tests.simulation import (
     probes_of_topics,
     virtual_cursors,
     virtual_following,
+    virtual_leader_deaths,
     virtual_repacking,
     virtual_sink,
 )
@@ -132,6 +133,8 @@ CORNER_CASES = (
     *virtual_repacking.CORNER_CASES,
     *probes_of_repairs.CORNER_CASES,
     *virtual_cursors.CORNER_CASES,
+    *virtual_leader_deaths.CORNER_CASES,
+    *virtual_leader_deaths.RARE_CASES,
     "a conditional change conflicted",
     "a change of a row has an unknown outcome",
     "a watch of a table was followed",

@@ -26,6 +26,7 @@ def watch_directives(watch: Watch, cluster: VirtualCluster) -> None:
             found = self.state.ranges.find((each.stream_id, each.range_index))
             if found is not None and found.state == common_pb2.RANGE_STATE_SEALED and not found.hot_dropped:
                 _check(cluster, each, found, common_pb2.Replica(server=server, incarnation=incarnation))
+            cluster.on_step(each.WhichOneof("action") or "")
         return given
 
     watch(Planner, "directives", directives)

@@ -19,7 +19,7 @@ from pathlib import Path
 if not __package__:  # run by its path: imports begin at the project's folder
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.simulation import probes_of_repairs, virtual_following, virtual_repacking
+from tests.simulation import probes_of_repairs, virtual_following, virtual_leader_deaths, virtual_repacking
 from tests.simulation.fresh_seeds import commit_id, fresh_seed
 from tests.simulation.probes import CORNER_CASES
 from tests.simulation.probes_of_topics import RARE
@@ -85,7 +85,13 @@ class Summary:
         """Corner cases that no seed reached, without those that so few seeds need not reach."""
         if len(self.hashes) < SEEDS_FOR_CORNER_CASES:
             return []
-        rare = (*RARE, *virtual_repacking.RARE, *virtual_following.RARE, *probes_of_repairs.RARE)
+        rare = (
+            *RARE,
+            *virtual_repacking.RARE,
+            *virtual_following.RARE,
+            *probes_of_repairs.RARE,
+            *virtual_leader_deaths.RARE_CASES,
+        )
         excused = rare if len(self.hashes) < SEEDS_FOR_RARE else ()
         return [each for each in CORNER_CASES if not self.counters[each] and each not in excused]
 

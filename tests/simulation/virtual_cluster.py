@@ -80,6 +80,8 @@ class VirtualCluster:
             server.notes = self.note
             server.moments = lambda moment, host: self.ambush(moment, host)
         self.ambush: Callable[[str, str], None] = _nothing
+        self.on_step: Callable[[str], None] = _no_step
+        """Called when a command takes effect, and when a directive is given."""
         self.on_own_scale: Callable[[], object] = lambda: None
         self.topic_ambushes: TopicAmbushes | None = None
         self.open_shards: dict[OwnedShard, Process] = {}
@@ -144,6 +146,7 @@ class VirtualCluster:
     def bury(self) -> None:
         """Let go of everything that never ended, so that it goes with the loop."""
         self.ambush = _nothing
+        self.on_step = _no_step
         self.topic_ambushes = None
         self.open_shards.clear()
         self.network.links.clear()
@@ -222,6 +225,7 @@ class VirtualCluster:
         if not pd_state_pb2.CommandResult.FromString(result).error_code:
             for case in corner_cases_of(parsed):
                 self.note(case)
+            self.on_step(str(action))
             if action == "start_own_scale":
                 self.on_own_scale()
             if action in TRIMMING:
@@ -356,6 +360,10 @@ def virtual_cluster(seed: int, *, keep_trace: bool = False) -> Iterator[VirtualC
             yield cluster
         finally:
             cluster.bury()
+
+
+def _no_step(step: str) -> None:
+    """See on_step."""
 
 
 def _nothing(moment: str, host: str) -> None:

@@ -16,6 +16,7 @@ from tests.simulation.virtual_ambushes import Ambushes
 from tests.simulation.virtual_clients import Clients
 from tests.simulation.virtual_cluster import VirtualCluster
 from tests.simulation.virtual_disk import ServerDisk
+from tests.simulation.virtual_leader_deaths import LeaderDeaths
 from tests.simulation.virtual_server import VirtualServer
 from tests.simulation.virtual_time import WORLD
 
@@ -42,6 +43,7 @@ class Faults:
         self._length_s = self.chance.choice([0.3, 1.0, 4.0, 10.0])
         self._ambushes = Ambushes(self)
         cluster.ambush = self._ambushes.ambush
+        cluster.on_step = LeaderDeaths(self).step
         cluster.network.loss = self.chance.choice([0.0, 0.02, 0.1])
         cluster.network.jitter = self.chance.choice([0.02, 0.1, 0.3])
         self._rotten_tail = RottenTail(self)
