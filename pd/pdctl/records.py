@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from pdctl.lines import lines_of, once
+from pdctl.live_writer import refuse_live_writer
 from pdctl.output import emit_data
 from pdctl.progress import progress
 from pdctl.record_text import json_line, parse_headers, shown_bytes, shown_headers, yaml_item
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 @click.option("--file", "source", type=click.File("rb"), help="A record per line of this file; - is standard input.")
 @click.option("--key", help="The key of every record.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; repeatable.")
+@click.option("--take-over", is_flag=True, help="Fence the writer that is connected, if there is one.")
 @output_option
 @session_of
 def append(
@@ -44,17 +46,20 @@ def append(
     source: BinaryIO | None,
     key: str | None,
     headers: tuple[str, ...],
+    take_over: bool,
     output: str,
 ) -> None:
-    """Append records, each an argument or a line of input. Fences any other writer.
+    """Append records, each an argument or a line of input.
 
-    Lines come from --file, else from standard input.
+    Lines come from --file, else from standard input. A stream has one writer: while another one is connected, this is
+    refused, unless --take-over is given, which ends that writer.
 
     \b
     Examples:
       pdctl stream append flights '{"carrier": "UA"}' --key UA
       pdctl stream append flights --file flights.jsonl
       tail -f app.log | pdctl stream append logs
+      echo urgent | pdctl stream append logs --take-over
     """
     if values and source is not None:
         raise click.UsageError("give values or --file, not both")
@@ -64,9 +69,13 @@ def append(
     key_bytes = os.fsencode(key) if key is not None else None
     given = [os.fsencode(value) for value in values]
     lines = once(given) if given else lines_of(source or sys.stdin.buffer)
-    first, count = session.with_client(
-        lambda client: _append(client, name, lines, key_bytes, pairs, timeout_s=session.timeout_s)
-    )
+
+    async def work(client: Client) -> tuple[int, int]:
+        if not take_over:
+            await session.answer(refuse_live_writer(session, client, name))
+        return await _append(client, name, lines, key_bytes, pairs, timeout_s=session.timeout_s)
+
+    first, count = session.with_client(work)
     if output == "table":
         click.echo(f"appended {show_count(count, 'record')} from offset {first}" if count else "nothing to append")
     else:

@@ -102,8 +102,12 @@ class ControlPlane(RangeServerServicer):
 
     async def LocateBatch(self, request: pb.LocateBatchRequest, context: Any) -> pb.LocateBatchResponse:
         """Return where the batch of an offset lies. Raises RangeNotFound, RangeDropped, Corruption."""
-        hosted = self._store.find(request.stream_id, request.range_index)
-        return locate_batch(hosted, request.offset, last=request.last)
+        key = (request.stream_id, request.range_index)
+        idle = self._store.idle.of(key)
+        connected = idle.connected() if idle is not None and key not in self._store.replicas else None
+        if connected is not None:  # there is nothing of the range yet but its writer
+            return pb.LocateBatchResponse(writer_connected=True, writer=connected.client)
+        return locate_batch(self._store.find(*key), request.offset, last=request.last)
 
     async def ListBatches(self, request: pb.ListBatchesRequest, context: Any) -> pb.ListBatchesResponse:
         """Return one page of a replica's batches. Raises RangeNotFound, RangeDropped, Corruption."""

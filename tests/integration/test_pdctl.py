@@ -179,6 +179,27 @@ def test_append_waiting_for_input_ends_on_ctrl_c(pdctl: Pdctl) -> None:
         assert process.stderr.read() == b""
 
 
+def test_append_does_not_end_a_writer_unasked(pdctl: Pdctl) -> None:
+    """A line on the command line must not end a service that writes the stream, also before its first append."""
+    pdctl.ok("stream", "create", "served")
+    command = [*COMMAND, "stream", "append", "served"]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, env=pdctl.environment, **pipes) as writer:  # type: ignore[call-overload]
+        wait_until(lambda: pdctl.json("stream", "show", "served")["writer_connected"], 20, "the writer is not there")
+        assert "--take-over" in pdctl.fails(5, "stream", "append", "served", "intruder")
+        writer.stdin.write(b"first\n")
+        writer.stdin.flush()
+        wait_until(lambda: pdctl.ok("stream", "read", "served") == "first\n", 20, "the line was held back")
+        assert "--take-over" in pdctl.fails(5, "stream", "append", "served", "intruder")
+        pdctl.ok("stream", "append", "served", "second", "--take-over")
+        writer.stdin.write(b"third\n")
+        writer.stdin.close()
+        assert writer.wait(20) == 5
+        assert b"fenced" in writer.stderr.read()
+    assert pdctl.ok("stream", "append", "served", "fourth").startswith("appended")
+    assert pdctl.ok("stream", "read", "served") == "first\nsecond\nfourth\n"
+
+
 def test_a_reader_that_goes_away_is_no_error(pdctl: Pdctl) -> None:
     """`pdctl stream read … | head -1` ends without a word."""
     pdctl.ok("stream", "create", "much")
