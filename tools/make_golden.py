@@ -102,7 +102,11 @@ def messages() -> dict[Opcode, Message]:
             others=[data_pb2.AppendReply(**other, durable_offset=1004)],
         ),
         Opcode.CONFIRM: data_pb2.Confirm(
-            **of, epoch=11, confirm_offset=1003, others=[data_pb2.Confirm(**other, confirm_offset=1004)]
+            **of,
+            epoch=11,
+            confirm_offset=1003,
+            others=[data_pb2.Confirm(**other, confirm_offset=1004)],
+            start_offset=1000,
         ),
         Opcode.FETCH: data_pb2.Fetch(
             **of,

@@ -31,7 +31,11 @@ DIRECTIVES = (
     "recover_range",
     "leave_range",
 )
-RARE = ("abandon_object", "collect_objects", "retain_stream", "commit_repack", "prepare_repack")
+RARE = (
+    "abandon_object", "collect_objects", "retain_stream", "commit_repack", "prepare_repack", "replace_replica", "retain_topic",
+    "take_cuts", "continue_topic", "start_own_scale", "recover_range", "leave_range", "mark_broker_lost", "assign_shards",
+    "set_server_mode", "delete_objects",
+)  # fmt: skip
 """Seldom enough for a run of a few hundred seeds without a death at one of them."""
 
 
