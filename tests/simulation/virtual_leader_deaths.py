@@ -15,22 +15,21 @@ if TYPE_CHECKING:
     from tests.simulation.virtual_faults import Faults
 
 EVERY = 3
-SHARE = 0.15
+SHARE = 0.07
+SOUGHT = 5
+SOUGHT_SHARE = 0.7
+"""Of the rare steps, so many are sought in each seed, and struck so often; all others at SHARE."""
 DEATHS_MAX = 10
+DEATHS_IN_CALM_MAX = 4
+"""When all other faults are over, what they have left is mended: most steps of repair are made then."""
 COMMANDS = (
     "replace_replica", "drop_hot", "prepare_object", "commit_object", "abandon_object", "collect_objects", "prepare_repack",
     "commit_repack", "retain_stream", "retain_topic", "take_cuts", "continue_topic", "start_own_scale", "mark_broker_lost",
     "assign_shards", "set_server_mode",
 )  # fmt: skip
 DIRECTIVES = (
-    "seal_replica",
-    "copy_replica",
-    "drop_replica",
-    "upload_range",
-    "delete_objects",
-    "recover_range",
-    "leave_range",
-)
+    "seal_replica", "copy_replica", "drop_replica", "upload_range", "delete_objects", "recover_range", "leave_range",
+)  # fmt: skip
 RARE = (
     "abandon_object", "collect_objects", "retain_stream", "commit_repack", "prepare_repack", "replace_replica", "retain_topic",
     "take_cuts", "continue_topic", "start_own_scale", "recover_range", "leave_range", "mark_broker_lost", "assign_shards",
@@ -55,20 +54,21 @@ class LeaderDeaths:
         self._faults = faults
         self._cluster = faults.cluster
         self._chance = Random(f"deaths of the leader of seed {faults.cluster.seed}")
-        self._left = DEATHS_MAX if faults.cluster.seed % EVERY == 1 else 0
-        self._rare = self._chance.choice((*COMMANDS, *DIRECTIVES))  # struck each time
+        lives = faults.cluster.seed % EVERY != 1
+        self._left = {True: 0 if lives else DEATHS_MAX, False: 0 if lives else DEATHS_IN_CALM_MAX}
+        self._sought = self._chance.sample(RARE, SOUGHT)
 
     def step(self, step: str) -> None:
         """A reconciler has made a step: now and then it was the leader's last."""
-        if not self._left or not self._faults.running or step not in COMMANDS + DIRECTIVES:
+        if not self._left[self._faults.running] or step not in COMMANDS + DIRECTIVES:
             return
-        if step != self._rare and self._chance.random() >= SHARE:
+        if self._chance.random() >= (SOUGHT_SHARE if step in self._sought else SHARE):
             return
         cluster = self._cluster
         leader = cluster.group.leader
         if leader is None or not all(process.alive and not process.paused for process in cluster.pds.values()):
             return
-        self._left -= 1
+        self._left[self._faults.running] -= 1
         cluster.note(death_at(step))
         cluster.kill_pd(leader)
         cluster.loop.call_in(WORLD, self._chance.uniform(0.1, 3.0), lambda: self._again(leader))

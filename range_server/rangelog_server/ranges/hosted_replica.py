@@ -87,7 +87,7 @@ class HostedReplica:
         self.confirm_count = 0  # of messages with the writer's confirm offset, new or not: then it is alive
         self.waiters: dict[Callable[[], None], None] = {}  # long polls
         self.writing: Callable[[], Writing | None] = (
-            nobody  # the latest to append or to connect, unless its connection is closed
+            nobody  # the latest to append or connect, until its connection ends
         )
 
     def __str__(self) -> str:
