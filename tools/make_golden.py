@@ -84,30 +84,10 @@ def greetings() -> dict[Opcode, Message]:
     }
 
 
-def messages() -> dict[Opcode, Message]:
-    """One message of each opcode with every field set, each to another value, so that no two can change places."""
+def reads() -> dict[Opcode, Message]:
+    """The same of those with which a replica is read."""
     of: Any = {"stream_id": 7, "range_index": 3}
-    owned: Any = {"topic_id": 7, "shard_id": 3}
-    other: Any = {"stream_id": 8, "range_index": 4, "epoch": 13}
-    return greetings() | {
-        Opcode.APPEND: data_pb2.Append(
-            **of, epoch=11, start_offset=900, confirm_offset=1000, recovery=True, memory=True
-        ),
-        Opcode.APPEND_REPLY: data_pb2.AppendReply(
-            **of,
-            epoch=11,
-            durable_offset=1003,
-            followed=True,
-            confirm_wanted=True,
-            others=[data_pb2.AppendReply(**other, durable_offset=1004)],
-        ),
-        Opcode.CONFIRM: data_pb2.Confirm(
-            **of,
-            epoch=11,
-            confirm_offset=1003,
-            others=[data_pb2.Confirm(**other, confirm_offset=1004)],
-            start_offset=1000,
-        ),
+    return {
         Opcode.FETCH: data_pb2.Fetch(
             **of,
             offset=1000,
@@ -135,19 +115,53 @@ def messages() -> dict[Opcode, Message]:
         Opcode.LOOKUP_TIMESTAMP_REPLY: data_pb2.LookupTimestampReply(
             found=True, offset=1000, confirm_offset=1003, readable_end_offset=1002, until_offset=1001
         ),
-        Opcode.SEAL: data_pb2.Seal(**of, epoch=12, start_offset=900),
-        Opcode.SEAL_REPLY: data_pb2.SealReply(
-            outcome=data_pb2.SEAL_OUTCOME_DOUBTFUL, durable_offset=1003, last_batch_crc=0xDEADBEEF, confirm_offset=1000
-        ),
-        Opcode.COMMIT_END: data_pb2.CommitEnd(**of, epoch=12, start_offset=900, end_offset=1003),
-        Opcode.COMMIT_END_REPLY: data_pb2.CommitEndReply(complete=True, durable_offset=1003),
-        Opcode.PRODUCE: data_pb2.Produce(**owned),
-        Opcode.PRODUCE_REPLY: data_pb2.ProduceReply(offset=1003),
-        Opcode.STAGE: data_pb2.Stage(**owned, transactional_id="x", number=24),
-        Opcode.FIND_BATCH: data_pb2.FindBatch(**owned, producer_id=21, producer_epoch=22, sequence=23, staged=True),
-        Opcode.FIND_BATCH_REPLY: data_pb2.FindBatchReply(found=True, offset=1003),
-        Opcode.ERROR: data_pb2.Error(code="FENCED", message="m", epoch=12, offset=1003, **of),
     }
+
+
+def messages() -> dict[Opcode, Message]:
+    """One message of each opcode with every field set, each to another value, so that no two can change places."""
+    of: Any = {"stream_id": 7, "range_index": 3}
+    owned: Any = {"topic_id": 7, "shard_id": 3}
+    other: Any = {"stream_id": 8, "range_index": 4, "epoch": 13}
+    return (
+        greetings()
+        | reads()
+        | {
+            Opcode.APPEND: data_pb2.Append(
+                **of, epoch=11, start_offset=900, confirm_offset=1000, recovery=True, memory=True
+            ),
+            Opcode.APPEND_REPLY: data_pb2.AppendReply(
+                **of,
+                epoch=11,
+                durable_offset=1003,
+                followed=True,
+                confirm_wanted=True,
+                others=[data_pb2.AppendReply(**other, durable_offset=1004)],
+            ),
+            Opcode.CONFIRM: data_pb2.Confirm(
+                **of,
+                epoch=11,
+                confirm_offset=1003,
+                others=[data_pb2.Confirm(**other, confirm_offset=1004)],
+                start_offset=1000,
+            ),
+            Opcode.SEAL: data_pb2.Seal(**of, epoch=12, start_offset=900),
+            Opcode.SEAL_REPLY: data_pb2.SealReply(
+                outcome=data_pb2.SEAL_OUTCOME_DOUBTFUL,
+                durable_offset=1003,
+                last_batch_crc=0xDEADBEEF,
+                confirm_offset=1000,
+            ),
+            Opcode.COMMIT_END: data_pb2.CommitEnd(**of, epoch=12, start_offset=900, end_offset=1003),
+            Opcode.COMMIT_END_REPLY: data_pb2.CommitEndReply(complete=True, durable_offset=1003),
+            Opcode.PRODUCE: data_pb2.Produce(**owned),
+            Opcode.PRODUCE_REPLY: data_pb2.ProduceReply(offset=1003),
+            Opcode.STAGE: data_pb2.Stage(**owned, transactional_id="x", number=24),
+            Opcode.FIND_BATCH: data_pb2.FindBatch(**owned, producer_id=21, producer_epoch=22, sequence=23, staged=True),
+            Opcode.FIND_BATCH_REPLY: data_pb2.FindBatchReply(found=True, offset=1003),
+            Opcode.ERROR: data_pb2.Error(code="FENCED", message="m", epoch=12, offset=1003, **of),
+        }
+    )
 
 
 def frames() -> dict[str, dict[str, Any]]:
