@@ -12,10 +12,11 @@ import pytest
 import rangelog
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import PreconditionFailed, RecordsLost
+from rangelog_core.net.inspection_client import InspectionClient
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.repair_client import RepairClient
 from rangelog_core.stream_config import StreamConfig
-from rangelog_proto.v1 import common_pb2, pd_pb2, repair_pb2
+from rangelog_proto.v1 import common_pb2, inspection_pb2, pd_pb2, repair_pb2
 
 pytestmark = pytest.mark.integration
 
@@ -124,8 +125,10 @@ async def test_an_idle_writer_keeps_its_range(cluster_factory: Callable[..., Clu
             async def asked() -> bool:
                 (open_range,) = await ranges_of(pd, "s")
                 assert open_range.state == common_pb2.RANGE_STATE_OPEN, open_range
-                tasks = (await pd.list_tasks(pd_pb2.ListTasksRequest(), timeout_s=10)).tasks
-                return any(each.kind == "recover-range" and "alive" in each.last_error for each in tasks)
+                request = inspection_pb2.FindTasksRequest(kind="recover-range", include_done=True)
+                tasks = (await InspectionClient(pd).find_tasks(request, timeout_s=10)).tasks
+                assert not [each.last_error for each in tasks if each.last_error], "a writer that answers is no failure"
+                return any(each.done for each in tasks)
 
             await until(asked, "nobody asked the writer")
             await writer.append(b"1")
