@@ -78,6 +78,7 @@ class HealingScene:
             await self._seen(common_pb2.SERVER_HEALTH_SUSPECT)
             await self._say(bar, "server", "list")
             await self._seen(common_pb2.SERVER_HEALTH_DEAD)
+            await self._say(bar, "server", "list")
             await wait_for(self._is_repairing, WAIT_S, "no repair began")
             await self._say(bar, "repair", "status")
             found = await self._repaired()
