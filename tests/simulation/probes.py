@@ -40,6 +40,7 @@ from tests.simulation import (
     virtual_leader_deaths,
     virtual_repacking,
     virtual_sink,
+    virtual_tier,
 )
 from tests.simulation.probes_of_answers import watch_answers
 from tests.simulation.probes_of_directives import watch_directives
@@ -133,6 +134,7 @@ CORNER_CASES = (
     *virtual_repacking.CORNER_CASES,
     *probes_of_repairs.CORNER_CASES,
     *virtual_cursors.CORNER_CASES,
+    *virtual_tier.CORNER_CASES,
     *virtual_leader_deaths.CORNER_CASES,
     *virtual_leader_deaths.RARE_CASES,
     "a conditional change conflicted",

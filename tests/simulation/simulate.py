@@ -79,7 +79,7 @@ def _run_seed(seed: int, keep_trace: bool) -> Outcome:
         except RangelogError as error:
             outcome.violations.append(f"a client got stuck: {type(error).__name__}: {error.message}")
         outcome.violations += cluster.loop.problems
-        outcome.counters = dict(cluster.counters + cluster.objects.counts)
+        outcome.counters = dict(cluster.counters + cluster.tier.counts)
         outcome.counters.update(cluster.network.counts)
         outcome.virtual_s, outcome.steps = cluster.loop.now, cluster.loop.steps
         outcome.trace_hash, outcome.trace = cluster.trace_hash, cluster.trace_lines
@@ -164,7 +164,7 @@ async def _read_all(clients: Clients) -> dict[str, tuple[Life, list[tuple[int, b
 
 def _check_problems(cluster: VirtualCluster) -> None:
     assert not cluster.loop.problems, cluster.loop.problems[0]
-    assert not cluster.objects.broken, cluster.objects.broken
+    assert not cluster.tier.broken, cluster.tier.broken
 
 
 async def _healed(cluster: VirtualCluster) -> None:
