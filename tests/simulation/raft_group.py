@@ -106,17 +106,17 @@ class RaftGroup:
         self.processes[at].ask(lambda: consensus.transfer_leadership(to, timeout_s=PROPOSE_TIMEOUT_S), done)
 
     def configuration(self) -> Configuration:
-        """The latest one that any running member has."""
+        """That of the running member whose log is the most recent: an entry of an earlier term that names members may be cut."""
         found = [
-            (process.raft.configuration_index, process.raft.raftCurrentTerm, name)
+            (process.raft._log.journal.term_at(process.raft.last_index) or 0, process.raft.last_index, name)
             for name, process in self.processes.items()
             if process.running and process.raft is not None
         ]
         if not found:
             return self._last_configuration
-        self._changed = self._changed or max(found)[0] > 0
         raft = self.processes[max(found)[2]].raft
         assert raft is not None
+        self._changed = self._changed or raft.configuration_index > 0
         self._last_configuration = raft.configuration
         return raft.configuration
 
