@@ -106,7 +106,7 @@ class RaftGroup:
         self.processes[at].ask(lambda: consensus.transfer_leadership(to, timeout_s=PROPOSE_TIMEOUT_S), done)
 
     def configuration(self) -> Configuration:
-        """That of the running member whose log is the most recent: an entry of an earlier term that names members may be cut."""
+        """That of the running member with the most recent log: an entry of an earlier term that names members may be cut."""
         found = [
             (process.raft._log.journal.term_at(process.raft.last_index) or 0, process.raft.last_index, name)
             for name, process in self.processes.items()

@@ -12,6 +12,7 @@ from rangelog_core.errors import RangelogError
 from rangelog_core.ids import is_internal_name
 from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2
+from tests.simulation import virtual_disaster
 from tests.simulation.checking import check_copies, check_objects, manifest_problem
 from tests.simulation.load import Load
 from tests.simulation.probes import probes
@@ -132,6 +133,10 @@ async def _run(cluster: VirtualCluster, outcome: Outcome) -> None:
         outcome.acked += len(life.acked)
         outcome.unknown += sum(each.outcome == "unknown" for each in life.appends)
         cluster.trace(f"end {label} {len(final or ())} {len(life.acked)}")
+    if virtual_disaster.strikes(clients):
+        await virtual_disaster.strike(clients)
+        await _healed(cluster)
+        _check_problems(cluster)
 
 
 async def _write_last(clients: Clients, life: Life, count: int) -> None:
@@ -224,6 +229,8 @@ def _left_open(cluster: VirtualCluster, each: common_pb2.Range) -> str:
 
 def _not_whole(cluster: VirtualCluster, config: common_pb2.StreamConfig, each: common_pb2.Range) -> str:
     where = f"range {each.stream_id}/{each.index}"
+    if each.lost:
+        return ""
     if config.tiered and each.tiered_end_offset != each.end_offset:
         return f"{where} is tiered up to {each.tiered_end_offset} of {each.end_offset}"
     if each.hot_dropped or each.start_offset == each.end_offset:

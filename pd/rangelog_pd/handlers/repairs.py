@@ -81,21 +81,22 @@ def _add_survivor_end(driver: Driver, state: State, found: common_pb2.Range, req
     ends = []
     for member in left_of(state, found):
         report = driver.view.report(member.server, member.incarnation, key)
-        view = driver.view.servers.get(member.server)
-        silent = (
-            view is None
-            or not view.complete
-            or driver.view.silent_ms(member.server, driver.now_ms()) > driver.view.dead_ms
-        )
-        if silent or (report is not None and report.problem):
+        problem = report.problem if report is not None else ""
+        if _is_silent(driver, member.server):
+            problem = "it does not report"
+        if problem:
             raise PreconditionFailed(
-                f"{member.server} may have records of range {found.index}, and "
-                + ("does not report" if silent else f"says: {report.problem}")
-                + ": bring it back, or remove it for good with `pdctl server remove`"
+                f"{member.server} may have records of range {found.index}, but {problem}: bring it back, or remove it for good "
+                "with `pdctl server remove`"
             )
         ends.append(report.durable_offset if report is not None else found.start_offset)
     if ends:
         request.survivor_end_offset = max(ends)
+
+
+def _is_silent(driver: Driver, server: str) -> bool:
+    view = driver.view.servers.get(server)
+    return view is None or not view.complete or driver.view.silent_ms(server, driver.now_ms()) > driver.view.dead_ms
 
 
 def _by_state(repairs: RepairProgress, orphans: Orphans) -> dict[pb.RepairState, Found]:
