@@ -19,7 +19,7 @@ from rangelog_core.net.repair_client import RepairClient
 from rangelog_core.stream_config import StreamConfig
 from rangelog_proto.v1 import common_pb2, inspection_pb2, pd_pb2, repair_pb2
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SOON = {
     "RANGELOG_PD_SERVER_SUSPECT_MS": "700",
