@@ -19,7 +19,13 @@ from pathlib import Path
 if not __package__:  # run by its path: imports begin at the project's folder
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.simulation import probes_of_repairs, virtual_following, virtual_leader_deaths, virtual_repacking
+from tests.simulation import (
+    probes_of_repairs,
+    virtual_following,
+    virtual_leader_deaths,
+    virtual_packing,
+    virtual_repacking,
+)
 from tests.simulation.fresh_seeds import commit_id, fresh_seed
 from tests.simulation.probes import CORNER_CASES
 from tests.simulation.probes_of_topics import RARE
@@ -88,6 +94,7 @@ class Summary:
         rare = (
             *RARE,
             *virtual_repacking.RARE,
+            *virtual_packing.RARE,
             *virtual_following.RARE,
             *probes_of_repairs.RARE,
             *virtual_leader_deaths.RARE_CASES,

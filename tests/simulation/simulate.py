@@ -21,6 +21,7 @@ from tests.simulation.virtual_clients import Clients
 from tests.simulation.virtual_cluster import VirtualCluster, virtual_cluster
 from tests.simulation.virtual_faults import Faults
 from tests.simulation.virtual_life import Life
+from tests.simulation.virtual_packing import left_to_pack
 from tests.simulation.virtual_time import no_last_words
 from tests.simulation.virtual_writing import LAST, write
 
@@ -199,7 +200,7 @@ def _not_healed(cluster: VirtualCluster) -> str:
             sealed = each.state == common_pb2.RANGE_STATE_SEALED
             if problem := _not_whole(cluster, stream.config, each) if sealed else _left_open(cluster, each):
                 return problem
-    return manifest_problem(cluster)
+    return manifest_problem(cluster) or left_to_pack(cluster)
 
 
 def _left_open(cluster: VirtualCluster, each: common_pb2.Range) -> str:
