@@ -9,6 +9,7 @@ too many trimmed rows. The oracle does not ask the queue of the placement driver
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +25,9 @@ from rangelog_server.agent.directives.repack import ObjectPacker
 from tests.simulation.virtual_time import Process, here
 
 if TYPE_CHECKING:
+    from tests.simulation.virtual_clients import Clients
     from tests.simulation.virtual_cluster import VirtualCluster
+    from tests.simulation.virtual_life import Life
 
 OFF_EVERY = 4
 """In so many seeds nothing is repacked by the placement driver. Not drawn: that would change all other seeds."""
@@ -40,6 +43,12 @@ CORNER_CASES = (
 )
 RARE = CORNER_CASES[4:]
 """Reached in 2,000 seeds, not in a few hundred."""
+DOOMED = 0.04
+"""How often what a repack stores is stored wrong."""
+TRIM_EVERY, TRIMS = 2, 0.3
+"""In so many seeds the main stream is trimmed while it is repacked, of so many looks at what is under way; not drawn."""
+LOOK_S = 0.03
+TRIMMER = "packing-admin"
 
 
 def rules_of(seed: int) -> RepackRules:
@@ -49,7 +58,7 @@ def rules_of(seed: int) -> RepackRules:
         return RepackRules(target_bytes=0)
     return RepackRules(
         target_bytes=chance.choice([64 * KIB, 256 * KIB, 10 * MIB]),
-        min_age_ms=chance.choice([0, 500, 3_000]),
+        min_age_ms=chance.choice([0, 300, 2_000]),
         trimmed_fraction=chance.choice([0.05, 0.3]),
     )
 
@@ -69,7 +78,7 @@ class Packing:
         self._cluster = cluster
         self._begun: dict[int, _Begun] = {}  # by prepared object
         self._made: dict[int, None] = {}
-        self.at_work: dict[Process, None] = {}
+        self.at_work: dict[Process, pd_pb2.Directive] = {}
         """Processes of servers that have begun a repack and not ended it."""
 
     def note_dead(self) -> None:
@@ -144,7 +153,7 @@ def watch_packing(watch: Any, cluster: VirtualCluster) -> None:
 
     async def repack(self: ObjectPacker, inner: Any, directive: pd_pb2.Directive) -> None:
         cluster.packing.note_dead()
-        cluster.packing.at_work[here()] = None
+        cluster.packing.at_work[here()] = directive
         try:
             await inner(self, directive)
         except PreconditionFailed:
@@ -156,6 +165,8 @@ def watch_packing(watch: Any, cluster: VirtualCluster) -> None:
     async def prepare(self: Repacker, inner: Any, work: Any) -> common_pb2.Object:
         prepared: common_pb2.Object = await inner(self, work)
         if prepared.incarnation:
+            if chance.random() < DOOMED:
+                cluster.objects.doom(prepared.key)
             await pause()
         return prepared
 
@@ -167,6 +178,31 @@ def watch_packing(watch: Any, cluster: VirtualCluster) -> None:
     watch(ObjectPacker, "repack_objects", repack)
     watch(Repacker, "_prepare", prepare)
     watch(PdClient, "commit_repack", commit)
+
+
+async def trim_under(clients: Clients, life: Life) -> None:
+    """Trim a stream to the midst of an object that is being repacked."""
+    cluster, client = clients.cluster, await clients.client()
+    chance = Random(f"trims under repacks of seed {cluster.seed}")
+    while True:
+        await asyncio.sleep(LOOK_S)
+        for directive in [each for each in cluster.packing.at_work.values() if each.stream_id == life.stream_id]:
+            found = cluster.state.objects.find(directive.repack_objects.object_ids[0])
+            if found is None or chance.random() >= TRIMS:
+                continue
+            target = chance.randrange(found.start_offset, found.end_offset)
+            if life.trimmed < target <= max(life.acked, default=0):
+                life.trims.append((target, clients.loop.now))
+                with contextlib.suppress(RangelogError):  # it may be trimmed, or not
+                    await client.trim_stream(life.name, target)
+                    cluster.note("stream trimmed")
+            break
+
+
+def start(clients: Clients) -> None:
+    """Start who trims."""
+    if clients.cluster.seed % TRIM_EVERY == 0:
+        clients.start(TRIMMER, trim_under(clients, clients.main))
 
 
 def left_to_pack(cluster: VirtualCluster) -> str:
