@@ -30,6 +30,9 @@ OBJECT_VERSIONS = VersionRange(1, 2)
 MANIFEST_VERSIONS = VersionRange(1, 2)
 """Versions of a stream's manifest (manifest.py): all are read; 2 is written for a stream with repacked objects, else 1."""
 
+REPACK_VERSIONS = VersionRange(1, 1)
+"""Versions of the directive to repack objects: a range server that reports none does not get it."""
+
 TIER_SNAPSHOT_VERSIONS = VersionRange(1, 1)
 """Versions of a placement driver's snapshot in the tier (tier_snapshot.py)."""
 

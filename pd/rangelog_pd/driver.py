@@ -65,6 +65,8 @@ class Driver:
             settings.server_dead_ms,
             settings.repair_after_ms,
             settings.orphan_quiet_ms,
+            settings.repack_rules,
+            settings.repack_concurrency,
         )
         self.tasks = TaskBoard()
         self.shortfalls = Shortfalls()

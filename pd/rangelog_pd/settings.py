@@ -7,9 +7,18 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from rangelog_core.repack_choice import (
+    MIN_AGE_MS_DEFAULT,
+    TARGET_BYTES_DEFAULT,
+    TARGET_BYTES_MAX,
+    TARGET_BYTES_MIN,
+    TRIMMED_FRACTION_DEFAULT,
+    RepackRules,
+)
 from rangelog_pd.consensus.rules.changes import GROUP_SIZES
 from rangelog_pd.reconcile.directives import DELETE_GRACE_MS_DEFAULT
 from rangelog_pd.reconcile.orphans import QUIET_MS_DEFAULT
+from rangelog_pd.reconcile.repack_queue import CONCURRENCY_DEFAULT
 from rangelog_pd.reconcile.retention_queue import INTERVAL_MS_MIN
 from rangelog_pd.reconcile.scaling_view import MINUTE_MS, PLAN_TIMEOUT_MS
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
@@ -54,6 +63,10 @@ class PdSettings(BaseSettings):
     tier_snapshot_soon_ms: int = Field(default=30_000, ge=100)
     tier_snapshot_count: int = Field(default=10, ge=2, le=1_000)
     delete_grace_ms: int = Field(default=DELETE_GRACE_MS_DEFAULT, ge=0)
+    repack_target_bytes: int = Field(default=TARGET_BYTES_DEFAULT, ge=0, le=TARGET_BYTES_MAX)
+    repack_min_age_ms: int = Field(default=MIN_AGE_MS_DEFAULT, ge=0)
+    repack_trimmed_fraction: float = Field(default=TRIMMED_FRACTION_DEFAULT, gt=0.0, le=1.0)
+    repack_concurrency: int = Field(default=CONCURRENCY_DEFAULT, ge=1, le=1_000)
     scaling_minute_ms: int = Field(default=MINUTE_MS, ge=100)
     scale_timeout_ms: int = Field(default=int(PLAN_TIMEOUT_MS), ge=1_000)
     retention_interval_ms: int = Field(default=INTERVAL_MS_MIN, ge=100)
@@ -83,6 +96,8 @@ class PdSettings(BaseSettings):
             raise ValueError("--restore-snapshot begins a group of one: give this member alone, add the others then")
         if (self.join or len(self.members) > 1) and not self.raft_secret:
             raise ValueError("raft_secret is missing: the members of a group authenticate each other with it")
+        if 0 < self.repack_target_bytes < TARGET_BYTES_MIN:
+            raise ValueError(f"repack_target_bytes must be 0 (nothing is repacked) or at least {TARGET_BYTES_MIN:,}")
         if self.server_dead_ms <= self.server_suspect_ms:
             raise ValueError("server_dead_ms must be more than server_suspect_ms")
         return self
@@ -92,6 +107,11 @@ class PdSettings(BaseSettings):
             raise ValueError("--join and --member exclude each other: a group is begun, or joined")
         if not (self.listen and self.raft_listen):
             raise ValueError("--join needs --listen and --raft-listen: where this member is reached")
+
+    @property
+    def repack_rules(self) -> RepackRules:
+        """When objects are repacked."""
+        return RepackRules(self.repack_target_bytes, self.repack_min_age_ms, self.repack_trimmed_fraction)
 
     @property
     def api_address(self) -> str:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from rangelog_core import batch
-from rangelog_core.versions import DATA_PLANE_VERSIONS, MANIFEST_VERSIONS, OBJECT_VERSIONS, VersionRange
+from rangelog_core.versions import (
+    DATA_PLANE_VERSIONS,
+    MANIFEST_VERSIONS,
+    OBJECT_VERSIONS,
+    REPACK_VERSIONS,
+    VersionRange,
+)
 from rangelog_proto.v1 import common_pb2
 from rangelog_server.wal import entry
 
@@ -14,6 +20,7 @@ FORMATS: dict[str, VersionRange] = {
     "log-entry": entry.ENTRY_VERSIONS,
     "tiered-object": OBJECT_VERSIONS,
     "manifest": MANIFEST_VERSIONS,
+    "repack": REPACK_VERSIONS,
 }
 """The versions that are read, by the format's name in docs/FORMATS.md; the highest version is written."""
 

@@ -11,6 +11,7 @@ from tests.mutants.inspection import INSPECTION
 from tests.mutants.members import MEMBERS
 from tests.mutants.mutant import Edit, Mutant, rare
 from tests.mutants.operations import OPERATIONS
+from tests.mutants.packing import PACKING
 from tests.mutants.placement import PLACEMENT
 from tests.mutants.repacks import REPACKS
 from tests.mutants.repairs import REPAIRS
@@ -247,6 +248,7 @@ MUTANTS: tuple[Mutant, ...] = (
          "            if header.header_size != HEADER_BYTES:\n                group.headers",
          "            if header.header_size > HEADER_BYTES + 512:\n                group.headers"),
     *REPACKS,
+    *PACKING,
     *RESTORES,
     *MEMBERS,
     *TIER,

@@ -14,6 +14,7 @@ from tests.simulation import (
     virtual_journals,
     virtual_left,
     virtual_operators,
+    virtual_packing,
     virtual_planning,
     virtual_reading,
     virtual_repacking,
@@ -99,6 +100,7 @@ class Load:
             self._start(name, virtual_reading.follow(self._clients, self._clients.main, name, preference))
         if self._chance.random() < 0.5:
             self._clients.start("admin", virtual_streams.trim(self._clients, self._clients.main))
+        virtual_packing.start(self._clients)
         self._start_askers(1 if self._story else self._chance.randrange(2, 5))
         if not self._story:
             self._start_other_streams()

@@ -39,6 +39,7 @@ from tests.simulation import (
     virtual_disaster,
     virtual_following,
     virtual_leader_deaths,
+    virtual_packing,
     virtual_repacking,
     virtual_sink,
     virtual_tier,
@@ -133,6 +134,7 @@ CORNER_CASES = (
     *virtual_following.CORNER_CASES,
     *virtual_following.RARE,
     *virtual_repacking.CORNER_CASES,
+    *virtual_packing.CORNER_CASES,
     *probes_of_repairs.CORNER_CASES,
     *virtual_cursors.CORNER_CASES,
     *virtual_tier.CORNER_CASES,
@@ -169,6 +171,7 @@ def probes(cluster: VirtualCluster) -> Iterator[None]:
         watch_moves(watch, stack, cluster)
         watch_directives(watch, cluster)
         probes_of_repairs.watch_repairs(watch, cluster)
+        virtual_packing.watch_packing(watch, cluster)
         watch_answers(watch, stack, cluster)
         watch_topics(watch, stack, cluster, _Listener(cluster))
         _watch_readers(watch, stack, cluster)

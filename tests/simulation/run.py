@@ -24,6 +24,7 @@ from tests.simulation import (
     virtual_disaster,
     virtual_following,
     virtual_leader_deaths,
+    virtual_packing,
     virtual_repacking,
 )
 from tests.simulation.fresh_seeds import commit_id, fresh_seed
@@ -94,6 +95,7 @@ class Summary:
         rare = (
             *RARE,
             *virtual_repacking.RARE,
+            *virtual_packing.RARE,
             *virtual_following.RARE,
             *virtual_disaster.RARE,
             *probes_of_repairs.RARE,

@@ -12,7 +12,7 @@ from rangelog_core.errors import RangelogError
 from rangelog_core.ids import is_internal_name
 from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2
-from tests.simulation import virtual_disaster
+from tests.simulation import virtual_disaster, virtual_packing
 from tests.simulation.checking import check_copies, check_objects, manifest_problem
 from tests.simulation.load import Load
 from tests.simulation.probes import probes
@@ -114,8 +114,9 @@ async def _run(cluster: VirtualCluster, outcome: Outcome) -> None:
     faults.stop()
     began = loop.now
     _check_problems(cluster)
-    if "admin" in clients.processes:
-        clients.kill("admin")
+    for name in ("admin", virtual_packing.TRIMMER):
+        if name in clients.processes:
+            clients.kill(name)
     await clients.writers_end(HEAL_S)
     await _write_last(clients, clients.main, 20)
     outcome.heal_s = loop.now - began
@@ -204,7 +205,7 @@ def _not_healed(cluster: VirtualCluster) -> str:
             sealed = each.state == common_pb2.RANGE_STATE_SEALED
             if problem := _not_whole(cluster, stream.config, each) if sealed else _left_open(cluster, each):
                 return problem
-    return manifest_problem(cluster)
+    return manifest_problem(cluster) or virtual_packing.left_to_pack(cluster)
 
 
 def _left_open(cluster: VirtualCluster, each: common_pb2.Range) -> str:

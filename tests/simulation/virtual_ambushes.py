@@ -27,6 +27,8 @@ MOMENTS = {
 MANY = 0.5
 """How often the driver that carries out a call of many is cut off from the others. In every run: drawing whether would
 change all other draws."""
+PACKING = 0.1
+"""How often a server dies in the midst of a repack, for the same reason."""
 
 
 class Ambushes:
@@ -38,6 +40,7 @@ class Ambushes:
         self.chance, self.loop = faults.chance, faults.loop
         self.shares = {moment: self.chance.choice([0.0, often]) for moment, often in MOMENTS.items()}
         self.shares["many"] = MANY
+        self.shares["packing"] = PACKING
         self.cut_off = False
 
     def only(self, **shares: float) -> None:

@@ -38,6 +38,7 @@ from tests.simulation.virtual_fields import with_fields
 from tests.simulation.virtual_life import Life
 from tests.simulation.virtual_network import Channel, Network
 from tests.simulation.virtual_objects import VirtualObjects
+from tests.simulation.virtual_packing import Packing, rules_of
 from tests.simulation.virtual_pd import API_PORT, REPAIR_SOON_MS, FiatGroup, start_member
 from tests.simulation.virtual_server import VirtualServer, virtual_servers
 from tests.simulation.virtual_tier import TIER_URL, VirtualTier
@@ -81,6 +82,7 @@ class VirtualCluster:
         for server in self.servers.values():
             server.notes = self.note
             server.moments = lambda moment, host: self.ambush(moment, host)
+        self.packing = Packing(self)
         self.ambush: Callable[[str, str], None] = _nothing
         self.on_step: Callable[[str], None] = _no_step
         """Called when a command takes effect, and when a directive is given."""
@@ -106,6 +108,7 @@ class VirtualCluster:
             self.group.begin_at_an_earlier_level()
         if self.seed % 2:
             self.group.repair_after_ms = REPAIR_SOON_MS
+        self.group.repack_rules = rules_of(self.seed)
         for name in PDS:
             self.start_pd(name)
         self.loop.call_soon(self.group.watch)
@@ -216,6 +219,7 @@ class VirtualCluster:
         machine.state.validate()
         parsed = pd_state_pb2.Command.FromString(command)
         action = parsed.WhichOneof("action")
+        self._note_repacks(machine, parsed, result)
         if action == "seal_ranges":
             self.ambush("seal_range", "")
         if action in ("seal_range", "open_writer"):
@@ -248,6 +252,14 @@ class VirtualCluster:
                 self._check_two_copies(each)
             elif known != each.end_offset:
                 self.fail(f"the end of range {each.index} changed from {known} to {each.end_offset}")
+
+    def _note_repacks(self, machine: Machine, command: pd_state_pb2.Command, result: bytes) -> None:
+        if pd_state_pb2.CommandResult.FromString(result).error_code:
+            return
+        if command.HasField("prepare_repack"):
+            self.packing.prepared(machine.state, command.prepare_repack)
+        elif command.HasField("commit_repack"):
+            self.packing.check_made(machine.state, machine.state.objects[command.commit_repack.object_id])
 
     def _note_trims(self, machine: Machine) -> None:
         for shard in machine.state.topics.shards.values():

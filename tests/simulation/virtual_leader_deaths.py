@@ -28,11 +28,12 @@ COMMANDS = (
 )  # fmt: skip
 DIRECTIVES = (
     "seal_replica", "copy_replica", "drop_replica", "upload_range", "delete_objects", "recover_range", "leave_range",
+    "repack_objects",
 )  # fmt: skip
 RARE = (
     "abandon_object", "collect_objects", "retain_stream", "commit_repack", "prepare_repack", "replace_replica", "retain_topic",
     "take_cuts", "continue_topic", "start_own_scale", "recover_range", "leave_range", "mark_broker_lost", "assign_shards",
-    "set_server_mode", "delete_objects",
+    "set_server_mode", "delete_objects", "repack_objects",
 )  # fmt: skip
 """Seldom enough for a run of a few hundred seeds without a death at one of them: each is struck at its first in a seed."""
 

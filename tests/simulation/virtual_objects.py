@@ -33,6 +33,7 @@ class VirtualObjects:
         self.trouble = 0.0
         self._spoiling_chance = Random(f"objects stored wrong in seed {seed}")
         self.spoiling = SPOILING if self._spoiling_chance.random() < SPOILING_SEEDS else 0.0
+        self._doomed: dict[str, None] | None = {}
         self.counts: Counter[str] = Counter()
         self.broken = ""
         """What is wrong with a manifest that was stored."""
@@ -44,6 +45,12 @@ class VirtualObjects:
     def end_faults(self) -> None:
         """Nothing goes wrong any more."""
         self.trouble = self.spoiling = 0.0
+        self._doomed = None
+
+    def doom(self, key: str) -> None:
+        """As long as there are faults: what is stored under this key is stored wrong."""
+        if self._doomed is not None:
+            self._doomed[key] = None
 
     def _maybe_unavailable(self) -> None:
         if self.chance.random() < self.trouble:
@@ -63,7 +70,9 @@ class VirtualObjects:
         ):  # a manifest is not read back: the next commit replaces it
             self.counts["object stored wrong"] += 1
             data = _wrong(data, self.chance)
-        elif self.spoiling and key.startswith("streams/") and self._spoiling_chance.random() < self.spoiling:
+        elif (self._doomed and key in self._doomed) or (
+            self.spoiling and key.startswith("streams/") and self._spoiling_chance.random() < self.spoiling
+        ):
             self.counts["object stored wrong"] += 1
             data = _wrong(data, self._spoiling_chance)
         self._store(key, data)

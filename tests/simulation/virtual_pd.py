@@ -17,6 +17,7 @@ from rangelog_core.errors import NotLeader, OutcomeUnknown, RangelogError, Unava
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberStatus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import add_services
+from rangelog_pd.reconcile.repack_queue import OFF
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
 from rangelog_pd.runtime import RECONCILE_INTERVAL_S
 from rangelog_pd.settings import MemberSettings, PdSettings
@@ -49,6 +50,7 @@ class FiatGroup:
         self.notes: Callable[[str], None] = lambda what: None
         self._electing = False
         self.repair_after_ms = REPLACE_AFTER_MS
+        self.repack_rules = OFF
         self.levels = dict.fromkeys(names, FEATURE_LEVEL)
         """The feature level of each member's program."""
         self.slow_action = ""
@@ -218,6 +220,8 @@ def start_member(loop: VirtualLoop, network: Network, group: FiatGroup, name: st
         tier_prepare_ttl_ms=3_000, delete_grace_ms=5_000, scaling_minute_ms=100,
         scale_timeout_ms=1_000, retention_interval_ms=500,
         repair_after_ms=group.repair_after_ms, orphan_quiet_ms=ORPHAN_QUIET_MS,
+        repack_target_bytes=group.repack_rules.target_bytes, repack_min_age_ms=group.repack_rules.min_age_ms,
+        repack_trimmed_fraction=group.repack_rules.trimmed_fraction,
     )  # fmt: skip
     driver = Driver(settings, consensus, machine)
     driver.tier_trials = NoTrials()  # type: ignore[assignment]

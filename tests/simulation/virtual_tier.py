@@ -92,6 +92,16 @@ class VirtualTier:
         """What happened in all of them."""
         return sum((each.counts for each in self._stores.values()), Counter())
 
+    @property
+    def trouble(self) -> float:
+        """How often something goes wrong now."""
+        return self._stores[TIER_URL].trouble
+
+    def doom(self, key: str) -> None:
+        """See VirtualObjects: whatever store it is put in."""
+        for each in self._stores.values():
+            each.doom(key)
+
     def begin_trouble(self, trouble: float) -> None:
         """A bad time; see VirtualObjects."""
         for each in self._stores.values():

@@ -125,7 +125,7 @@ class ColdReader:
         self, stream: common_pb2.Stream, source: common_pb2.Range, timestamp_ms: int
     ) -> int | None:
         """Return the start of the first row group that holds a record at or after a time, or None."""
-        position = source.start_offset
+        position = max(source.start_offset, stream.trim_offset)  # objects may have lost what was trimmed
         page: deque[common_pb2.Object] = deque()
         while position < source.tiered_end_offset:
             if not page:

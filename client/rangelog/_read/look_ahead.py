@@ -31,6 +31,8 @@ class _Fetched:
     """A span that is being fetched or has arrived, and its row groups; without `reader`, the wanted part of an object."""
 
     described: common_pb2.Object
+    start: int
+    """The first offset that is wanted: the object may have taken the place of earlier ones, which were read."""
     span: ByteSpan
     buffer: mmap
     view: memoryview
@@ -125,7 +127,7 @@ class LookAhead:
             position = described.end_offset
 
     async def _fetch_object(self, described: common_pb2.Object, start: int) -> None:
-        first = await self._get(described, first_span(described, start, self.end))
+        first = await self._get(described, start, first_span(described, start, self.end))
         if not first.span.begin:  # nothing precedes it: this is the whole object
             await self._fetched.put(first)
             return
@@ -133,15 +135,15 @@ class LookAhead:
         reader = await asyncio.to_thread(ObjectReader, self._fetcher.store, described, first.view)
         self._let_go(first)
         for groups in joined(reader.row_groups(start, self.end)):
-            fetched = await self._get(described, ByteSpan(groups[0].span.begin, groups[-1].span.end))
+            fetched = await self._get(described, start, ByteSpan(groups[0].span.begin, groups[-1].span.end))
             fetched.reader, fetched.groups = reader, groups
             await self._fetched.put(fetched)
 
-    async def _get(self, described: common_pb2.Object, span: ByteSpan) -> _Fetched:
+    async def _get(self, described: common_pb2.Object, start: int, span: ByteSpan) -> _Fetched:
         await self._fetcher.take(span.size, lambda: bool(self._held))
         buffer = self._spare.take(span.size)
         under_way = self._fetcher.get(described.key, span, buffer, lambda: self._closed)
-        fetched = _Fetched(described, span, buffer, memoryview(buffer)[: span.size], under_way)
+        fetched = _Fetched(described, start, span, buffer, memoryview(buffer)[: span.size], under_way)
         self._held[id(fetched)] = fetched
         return fetched
 
@@ -171,11 +173,11 @@ class LookAhead:
         reader, groups, view = fetched.reader, fetched.groups, fetched.view
         if reader is None:
             reader = await asyncio.to_thread(ObjectReader, self._fetcher.store, fetched.described, view)
-            groups = reader.row_groups(self._start, self.end)
+            groups = reader.row_groups(fetched.start, self.end)
         for group in groups:
             await self._room.acquire()
             data = fetched.data(group)
-            self._decoded.put_nowait(await asyncio.to_thread(reader.decode, group, self._start, self.end, data))
+            self._decoded.put_nowait(await asyncio.to_thread(reader.decode, group, fetched.start, self.end, data))
             if data is not None:
                 data.release()
         self._let_go(fetched)

@@ -1,8 +1,9 @@
 """Repacking: the objects of neighbouring ranges are read, written as one, and replaced by it.
 
-What holds: the rows are those of the replaced objects, in order of offset, with the headers of their batches; the new object is
-read back before it is committed; and the commit is carried out only if every replaced object still counts. A repack that ends
-in the middle changes nothing: its object becomes a tombstone once its deadline has passed, and is removed from the store.
+What holds: the rows are those of the replaced objects, in order of offset, with the headers of their batches, from the start
+of the new object on: where a repack drops trimmed rows, that is where the stream was trimmed to. The new object is read back
+before it is committed; and the commit is carried out only if every replaced object still counts. A repack that ends in the
+middle changes nothing: its object becomes a tombstone once its deadline has passed, and is removed from the store.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import asyncio
 import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rangelog.tier.object_reader import ObjectReader
 from rangelog.tier.object_store import ObjectStore
@@ -23,8 +26,8 @@ from rangelog.tier.parquet import BATCH_HEADER, ROW_GROUP_BYTES_MAX, ROW_GROUP_R
 from rangelog.tier.storing import store_object
 from rangelog_core.batch import peek_header
 from rangelog_core.errors import Corruption, PreconditionFailed, Unavailable
-from rangelog_core.limits import REPACKED_OBJECTS_MAX, REPACKED_RANGES_MAX
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.repack_choice import RepackUnit, joinable
 from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -76,12 +79,33 @@ class Repacker:
         ```
     """
 
-    def __init__(self, pd: PdClient, store: ObjectStore, directory: Path) -> None:
-        """`directory`: for the object while it is written; it has room for the target size."""
+    def __init__(
+        self,
+        pd: PdClient,
+        store: ObjectStore,
+        directory: Path,
+        *,
+        name: str = "",
+        incarnation: int = 0,
+        spoiled_object_id: int = 0,
+    ) -> None:
+        """Prepare to repack.
+
+        Args:
+            pd: The placement drivers.
+            store: The tier.
+            directory: For the object while it is written; it has room for the target size.
+            name: Of the packer; by default one that no other has.
+            incarnation: Of the range server of this name; then trimmed rows are dropped, which needs cluster version 7.
+            spoiled_object_id: The object of an earlier try, under whose key other bytes are stored.
+        """
         self._pd = pd
         self._store = store
         self._directory = directory
-        self._name = f"repack-{uuid.uuid4().hex}"
+        self._name = name or f"repack-{uuid.uuid4().hex}"
+        self._incarnation = incarnation
+        self.spoiled_object_id = spoiled_object_id
+        """After a repack that failed because its key holds other bytes: that of the next try."""
 
     async def repack(self, work: Repack) -> common_pb2.Object:
         """Replace the objects by one, and return it.
@@ -98,6 +122,7 @@ class Repacker:
         finally:
             path.unlink(missing_ok=True)
         if problem:
+            self.spoiled_object_id = prepared.object_id
             raise Corruption(f"the stored object {prepared.key} differs from the uploaded one: {problem}")
         request = pb.CommitRepackRequest(
             request_id=uuid.uuid4().hex,
@@ -109,7 +134,12 @@ class Repacker:
             footer_size_bytes=written.footer_size_bytes,
             footer_crc=written.footer_crc,
         )
-        return (await self._pd.commit_repack(request, timeout_s=PD_TIMEOUT_S)).object
+        with self._committing(work.stream_id):
+            return (await self._pd.commit_repack(request, timeout_s=PD_TIMEOUT_S)).object
+
+    def _committing(self, stream_id: int) -> AbstractContextManager[None]:
+        """Return what is entered around a commit."""
+        return nullcontext()
 
     async def _prepare(self, work: Repack) -> common_pb2.Object:
         request = pb.PrepareRepackRequest(
@@ -117,6 +147,9 @@ class Repacker:
             stream_id=work.stream_id,
             object_ids=[each.object_id for each in work.objects],
             packer=self._name,
+            incarnation=self._incarnation,
+            spoiled_object_id=self.spoiled_object_id,
+            drops_trimmed=bool(self._incarnation),
         )
         return (await self._pd.prepare_repack(request, timeout_s=PD_TIMEOUT_S)).object
 
@@ -141,7 +174,7 @@ class Repacker:
 
 
 def write_repacked(path: Path, store: ObjectStore, work: Repack, prepared: common_pb2.Object) -> WrittenObject:
-    """Write the rows of all objects to one file; memory is bounded by two row groups.
+    """Write the rows of all objects from the new one's start on to one file; memory is bounded by two row groups.
 
     Raises Corruption, ObjectNotFound, UnsupportedVersion, Unavailable: an object cannot be read.
     """
@@ -156,16 +189,34 @@ def write_repacked(path: Path, store: ObjectStore, work: Repack, prepared: commo
         object_id=prepared.object_id,
         metadata={PARTS: work.parts},
     ) as written:
-        for table in _joined(_row_groups(store, work.objects)):
+        for table in _joined(_row_groups(store, work.objects, prepared.start_offset)):
             written.add(table)
         return written.finish()
 
 
-def _row_groups(store: ObjectStore, objects: Sequence[common_pb2.Object]) -> Iterator[pa.Table]:
+def _row_groups(store: ObjectStore, objects: Sequence[common_pb2.Object], start: int) -> Iterator[pa.Table]:
     for described in objects:
+        if described.end_offset <= start:
+            continue
         reader = ObjectReader(store, described)
-        for group in reader.row_groups(described.start_offset, described.end_offset):
-            yield reader.rows(group)
+        for group in reader.row_groups(start, described.end_offset):
+            table = reader.rows(group)
+            yield _from_row(table, start - group.first) if group.first < start else table
+
+
+def _from_row(table: pa.Table, row: int) -> pa.Table:
+    """Return the rows of a row group from one on. Where it is within a batch with a header, it gets that header."""
+    headers = table.column(BATCH_HEADER)
+    rest = table.slice(row)
+    before = pc.indices_nonzero(headers.slice(0, row).is_valid())
+    if headers[row].is_valid or not len(before):
+        return rest
+    header = headers[before[-1].as_py()].as_py()
+    if peek_header(header).end_offset <= rest.column("offset")[0].as_py():
+        return rest
+    first = pa.array([header], type=headers.type)
+    column = pa.chunked_array([first, *rest.column(BATCH_HEADER).slice(1).chunks])
+    return rest.set_column(table.schema.get_field_index(BATCH_HEADER), table.schema.field(BATCH_HEADER), column)
 
 
 def _joined(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -218,60 +269,10 @@ def plan_repacks(
         print(len(plan_repacks(stream, ranges, objects, target_bytes=256 * MIB)))
         ```
     """
-    found: list[Repack] = []
-    run: list[_Unit] = []
-    for unit in _units(ranges, objects):
-        large = 2 * unit.size_bytes > target_bytes or len(unit.objects) > REPACKED_OBJECTS_MAX
-        if run and (large or not _fits(run, unit, target_bytes, ranges)):
-            found += [_repack(stream, ranges, some) for some in _balanced(run)]
-            run = []
-        if not large:
-            run.append(unit)
-    return found + [_repack(stream, ranges, some) for some in _balanced(run)]
+    return [_repack(stream, ranges, some) for some in joinable(_units(ranges, objects), target_bytes)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """The objects of one range, or the one object of several ranges."""
-
-    objects: list[common_pb2.Object]
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(each.size_bytes for each in self.objects)
-
-
-def _fits(run: Sequence[_Unit], unit: _Unit, target_bytes: int, ranges: Sequence[common_pb2.Range]) -> bool:
-    """Whether a unit follows a run, and can be part of the same repack."""
-    size = sum(each.size_bytes for each in run) + unit.size_bytes
-    count = sum(len(each.objects) for each in run) + len(unit.objects)
-    start, end = run[0].objects[0].start_offset, unit.objects[-1].end_offset
-    return (
-        run[-1].objects[-1].end_offset == unit.objects[0].start_offset
-        and size <= target_bytes
-        and count <= REPACKED_OBJECTS_MAX
-        and len(_ranges_of(ranges, start, end)) <= REPACKED_RANGES_MAX
-    )
-
-
-def _balanced(run: list[_Unit]) -> list[list[_Unit]]:
-    """Return the parts of a run of which no unit has more than half; a larger one is left alone, and divides the run."""
-    found: list[list[_Unit]] = []
-    left = [run]
-    while left:
-        some = left.pop()
-        if sum(len(each.objects) for each in some) < 2:
-            continue
-        sizes = [each.size_bytes for each in some]
-        largest = sizes.index(max(sizes))
-        if 2 * sizes[largest] <= sum(sizes) or len(some) == 1:
-            found.append(some)
-        else:
-            left += [some[largest + 1 :], some[:largest]]
-    return found
-
-
-def _units(ranges: Sequence[common_pb2.Range], objects: Sequence[common_pb2.Object]) -> Iterator[_Unit]:
+def _units(ranges: Sequence[common_pb2.Range], objects: Sequence[common_pb2.Object]) -> Iterator[RepackUnit]:
     """Yield the objects of each range that is wholly in the tier, or of each run of ranges that share one object."""
     ends = {
         each.index: each.end_offset
@@ -284,7 +285,7 @@ def _units(ranges: Sequence[common_pb2.Range], objects: Sequence[common_pb2.Obje
             unit = []
         unit.append(each)
         if ends.get(each.range_index) == each.end_offset:
-            yield _Unit(unit)
+            yield RepackUnit.of(unit, len(_ranges_of(ranges, unit[0].start_offset, unit[-1].end_offset)))
             unit = []
 
 
@@ -298,7 +299,7 @@ def _start_of(of: common_pb2.Range) -> int:
     return of.start_offset
 
 
-def _repack(stream: common_pb2.Stream, ranges: Sequence[common_pb2.Range], units: Sequence[_Unit]) -> Repack:
+def _repack(stream: common_pb2.Stream, ranges: Sequence[common_pb2.Range], units: Sequence[RepackUnit]) -> Repack:
     objects = [each for unit in units for each in unit.objects]
     places = _ranges_of(ranges, objects[0].start_offset, objects[-1].end_offset)
     parts = [each for each in map(ranges.__getitem__, places) if each.end_offset > each.start_offset]

@@ -108,5 +108,6 @@ async def list_tasks(driver: Driver, request: pb.ListTasksRequest) -> pb.ListTas
     with driver.state() as state:
         time_ms = driver.time_ms()
         kept = driver.view.upkeep.held.tasks(state, time_ms, failing_only=request.failing_only)
+        kept += driver.view.upkeep.repacks.tasks(state, time_ms)
         found = [*([] if request.failing_only else topic_tasks(state, time_ms)), *kept, *found]
     return pb.ListTasksResponse(tasks=found)

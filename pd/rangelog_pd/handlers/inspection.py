@@ -15,6 +15,7 @@ from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.servers import describe_servers
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.health import range_problem
+from rangelog_pd.reconcile.repack_queue import KIND
 from rangelog_pd.reconcile.task_board import CANCELLED
 from rangelog_pd.reconcile.topic_tasks import topic_tasks
 from rangelog_pd.reconcile.view import put_off_name
@@ -143,7 +144,8 @@ async def find_tasks(driver: Driver, request: pb.FindTasksRequest) -> pb.FindTas
     wall_ms = driver.wall_ms()
     current = driver.tasks.listing(wall_ms, failing_only=False)
     with driver.state() as state:
-        current = [*topic_tasks(state, driver.time_ms()), *_repacks(state), *current]
+        put_off = driver.view.upkeep.repacks.tasks(state, driver.time_ms())
+        current = [*topic_tasks(state, driver.time_ms()), *_repacks(state), *put_off, *current]
         settled = _is_settled(driver, state)
     ended = driver.tasks.ended(wall_ms) if request.include_done or request.task_id else []
     if request.task_id:
@@ -176,6 +178,12 @@ async def cancel_task(driver: Driver, request: pb.CancelTaskRequest) -> pb.Cance
         task.done, task.result, task.done_ms = True, CANCELLED, wall_ms
         return pb.CancelTaskResponse(
             task=task, effect="the repack is abandoned; the objects that it read stay in force"
+        )
+    if task.kind == KIND:
+        driver.view.upkeep.repacks.put_off(task_id, now_ms + PUT_OFF_MS)
+        return pb.CancelTaskResponse(
+            task=driver.tasks.cancel(task_id, wall_ms),
+            effect="the objects stay as they are for an hour, or until another placement driver leads",
         )
     name = put_off_name(task.kind, task.stream_id, task.range_index, task.server)
     driver.view.put_off_until(name, now_ms + PUT_OFF_MS, now_ms)
@@ -214,11 +222,11 @@ def _fits(task: pd_pb2.Task, request: pb.FindTasksRequest) -> bool:
 
 
 def _repacks(state: State) -> list[pd_pb2.Task]:
-    """Return the repacks under way: objects that are prepared to replace others. Their packers are no servers."""
+    """Return the repacks that somebody started by hand: objects that are prepared to replace others, by no server."""
     found = []
     for object_id in state.range_objects.prepared:
         each = state.objects[object_id]
-        if each.replaces:
+        if each.replaces and not each.incarnation:
             stream = state.streams.find(each.stream_id)
             found.append(
                 pd_pb2.Task(

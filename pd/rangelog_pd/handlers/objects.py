@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Sequence
 
 from rangelog_core.errors import InvalidArgument
-from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX, REPACKED_OBJECTS_MAX
+from rangelog_core.limits import OBJECT_PAGE_SIZE_MAX
 from rangelog_pd.driver import Driver
 from rangelog_pd.state.objects import ROW_GROUPS_MAX
+from rangelog_pd.state.repacks import check_count
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 
@@ -33,8 +34,7 @@ async def commit_object(driver: Driver, request: pb.CommitObjectRequest) -> pb.C
 
 async def prepare_repack(driver: Driver, request: pb.PrepareRepackRequest) -> pb.PrepareRepackResponse:
     """Return the key of an object that will replace others. Raises StreamNotFound, PreconditionFailed, InvalidArgument."""
-    if not 2 <= len(request.object_ids) <= REPACKED_OBJECTS_MAX:
-        raise InvalidArgument(f"{len(request.object_ids)} objects to repack: give 2 to {REPACKED_OBJECTS_MAX:,}")
+    check_count(request)
     command = pd_state_pb2.TimedPrepareRepack(
         request=request, deadline_ms=driver.time_ms() + driver.settings.tier_prepare_ttl_ms
     )

@@ -66,6 +66,7 @@ async def heartbeat(driver: Driver, request: pb.HeartbeatRequest) -> pb.Heartbea
         for report in request.tasks:
             if report.done:
                 driver.view.upkeep.manifests.done(report.task_id)
+            driver.view.upkeep.repacks.reported(report.task_id, error=report.error, now_ms=now_ms)
             if report.writer_answers and (task_of := driver.tasks.find(report.task_id, wall_ms)) is not None:
                 driver.view.upkeep.orphans.writer_answers((task_of.stream_id, task_of.range_index), now_ms)
         tier, grace_ms = tier_url(state, driver.settings.tier_url), driver.settings.delete_grace_ms

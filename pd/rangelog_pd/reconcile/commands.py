@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from rangelog_core.errors import NoPlacement
 from rangelog_pd.placement import ANY, Placer, ServerHealth, policy_of
 from rangelog_pd.reconcile.copy_target import choose_copy
+from rangelog_pd.reconcile.repack_servers import order_repacks
 from rangelog_pd.reconcile.retention import retention
 from rangelog_pd.reconcile.upkeep import Upkeep
 from rangelog_pd.reconcile.view import ClusterView
 from rangelog_pd.state.losses import is_gone, may_be_lost
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
+from rangelog_pd.state.versions import LEVEL_PACKING
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 
 COMMANDS_MAX = 50
@@ -39,6 +41,8 @@ def commands(
     upkeep.follow(state)
     upkeep.watch_servers(state, now_ms)
     upkeep.watch_open_ranges(state, now_ms, time_ms)
+    if has_tier and state.cluster_version >= LEVEL_PACKING:
+        order_repacks(state, view, now_ms, time_ms)
     found: list[pd_state_pb2.Command] = []
     for source in (
         _log_ends(state, view, now_ms),
@@ -68,7 +72,7 @@ def _dead_uploads(state: State, view: ClusterView, now_ms: float, time_ms: int) 
     """Yield expired uploads and those of dead servers, so that another server can start. Examines the uploads in progress."""
     for object_id in state.range_objects.prepared:
         each = state.objects[object_id]
-        by_server = not each.replaces  # a packer is no server: it has until its deadline
+        by_server = bool(each.incarnation)  # a packer that somebody started is no server: it has until its deadline
         dead = by_server and view.health(state, each.server, each.incarnation, now_ms) is ServerHealth.DEAD
         if dead or each.prepare_deadline_ms < time_ms:
             yield pd_state_pb2.Command(abandon_object=pd_state_pb2.AbandonObject(object_id=each.object_id))

@@ -37,6 +37,8 @@ DELETE_GRACE_MS_DEFAULT = 600_000
 saved in this time: they describe themselves."""
 
 COPIES_MAX = 4
+REPACKS_MAX = 4
+"""A server has one; more are those that it is still reporting."""
 DELETE_OBJECTS_MAX = 100
 TOMBSTONES_MAX = 4 * DELETE_OBJECTS_MAX
 """The oldest tombstones that are examined; those of abandoned uploads may have to stay longer than later ones."""
@@ -47,6 +49,7 @@ _BOUNDS = {
     "copy_replica": COPIES_MAX,
     "upload_range": UPLOADS_MAX,
     "write_manifests": 1,
+    "repack_objects": REPACKS_MAX,
     "recover_range": COPIES_MAX,
     "leave_range": DIRECTIVES_MAX,
     "delete_objects": 1,
@@ -86,6 +89,7 @@ class Planner:
         if self.tier:
             wanted["write_manifests"] += self._manifests(server)
             wanted["delete_objects"] += self._deletions(server)
+            wanted["repack_objects"] += self._repacks(server, incarnation)[:REPACKS_MAX]
         directives = [directive for kind in _BOUNDS for directive in wanted[kind]][:DIRECTIVES_MAX]
         for directive in directives:
             if directive.HasField("drop_replica"):  # from here on it counts as dropped: no other replica may rely on it
@@ -289,6 +293,20 @@ class Planner:
         directive = pd_pb2.Directive(task_id=f"{name}@{server}")
         directive.write_manifests.CopyFrom(pd_pb2.WriteManifests(stream_ids=stream_ids))
         return [directive]
+
+    def _repacks(self, server: str, incarnation: int) -> list[pd_pb2.Directive]:
+        found = []
+        for each in self.view.upkeep.repacks.wanted(server, incarnation):
+            stream = self.state.streams.find(each.stream_id)
+            if stream is not None:
+                directive = pd_pb2.Directive(
+                    task_id=each.task_id, stream_id=each.stream_id, range_index=each.range_index
+                )
+                directive.repack_objects.CopyFrom(
+                    pd_pb2.RepackObjects(stream_name=stream.name, object_ids=each.object_ids)
+                )
+                found.append(directive)
+        return found
 
     def _first_alive(self, knows: str) -> str | None:
         """Return the first living server by name, of those that have reported a format, unless that is empty."""

@@ -18,7 +18,7 @@ _TASKS_MAX = 100_000
 ENDED_KEPT_MS = 600_000
 ENDED_MAX = 2_000
 DONE, WITHDRAWN, CANCELLED = "done", "withdrawn", "cancelled"
-CANCELLABLE = ("upload-range", "copy-replica")
+CANCELLABLE = ("upload-range", "copy-replica", "repack-objects")
 """Kinds that are put off when they are cancelled; the others are what the state already says, and cost little."""
 
 

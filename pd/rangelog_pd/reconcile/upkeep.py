@@ -19,6 +19,7 @@ from rangelog_pd.reconcile.held import HeldStreams
 from rangelog_pd.reconcile.manifest_queue import ManifestQueue
 from rangelog_pd.reconcile.moves import Moves
 from rangelog_pd.reconcile.orphans import Orphans
+from rangelog_pd.reconcile.repack_queue import RepackQueue
 from rangelog_pd.reconcile.repair_progress import RepairProgress
 from rangelog_pd.reconcile.sizes import StreamSizes
 from rangelog_pd.state.indexes import Hosted, Hosting
@@ -56,6 +57,7 @@ class Upkeep:
         """Streams of which live cursors may have passed a whole range, to be trimmed for that."""
         self.held = HeldStreams()
         self.manifests = ManifestQueue()
+        self.repacks = RepackQueue(view.repack_rules, view.repack_concurrency)
 
     def forget(self) -> None:
         """Start over in another term of leadership."""
@@ -179,6 +181,7 @@ class Upkeep:
         self.passed = dict(state.retained)
         self.held = HeldStreams()
         self.manifests.clear()
+        self.repacks.begin(state)
         for name, view in self._view.servers.items():
             view.attention.clear()
             view.reported.clear()
@@ -264,6 +267,8 @@ class Upkeep:
         if key in state.short or any((each.server, each.incarnation) in self._lost for each in after.replicas):
             self.repairs.put(key)
         self.moves.note_sealed(state, after)
+        if after.tiered_end_offset == after.end_offset and _has_another_object(before, after):
+            self.repacks.note((after.stream_id, after.packed_in if after.HasField("packed_in") else after.index))
         if after.stream_id in state.retained:
             self.passed[after.stream_id] = None
         if after.stream_id in state.bounded:
@@ -302,6 +307,7 @@ class Upkeep:
             return
         if isinstance(before, common_pb2.Stream) and after.config.tiered and _objects_went(before, after):
             self.manifests.put(after.stream_id)
+            self.repacks.note_start(state, after.stream_id)
         trim_ms = state.due.trims.get(after.stream_id)
         if trim_ms is not None:
             self.trims.put(after.stream_id, trim_ms)
@@ -368,6 +374,13 @@ class Upkeep:
 def _objects_went(before: common_pb2.Stream, after: common_pb2.Stream) -> bool:
     """Whether objects may have ceased to count by a trim or a repack: no server knows of that by itself."""
     return (after.trim_offset, after.repack_count) != (before.trim_offset, before.repack_count)
+
+
+def _has_another_object(before: Message | None, after: common_pb2.Range) -> bool:
+    """Whether a commit or a repack has changed where the records of a range are in the tier."""
+    if not isinstance(before, common_pb2.Range):
+        return True
+    return (before.tiered_end_offset, before.packed_in) != (after.tiered_end_offset, after.packed_in)
 
 
 def _is_elsewhere(before: pd_state_pb2.RegisteredServer, now: pd_state_pb2.RegisteredServer | None) -> bool:

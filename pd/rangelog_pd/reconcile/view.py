@@ -13,11 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rangelog_core.errors import Overloaded
+from rangelog_core.repack_choice import RepackRules
 from rangelog_pd.placement import Candidate, ServerHealth
 from rangelog_pd.reconcile.attention import Attention
 from rangelog_pd.reconcile.complaints import Complaints
 from rangelog_pd.reconcile.fleet import Fleet
 from rangelog_pd.reconcile.orphans import QUIET_MS_DEFAULT
+from rangelog_pd.reconcile.repack_queue import CONCURRENCY_DEFAULT, OFF
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS, Upkeep
 from rangelog_pd.reconcile.write_rate import WriteRate
 from rangelog_pd.state.store import State
@@ -84,6 +86,8 @@ class ClusterView:
     dead_ms: float
     repair_after_ms: float = REPLACE_AFTER_MS
     orphan_quiet_ms: float = QUIET_MS_DEFAULT
+    repack_rules: RepackRules = OFF
+    repack_concurrency: int = CONCURRENCY_DEFAULT
     leader_since_ms: float = 0.0
     servers: dict[str, ServerView] = field(default_factory=dict)
     strays: dict[RangeKey, dict[str, None]] = field(default_factory=dict)  # servers that report a range of others

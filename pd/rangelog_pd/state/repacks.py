@@ -3,7 +3,8 @@
 What holds: a repack covers whole ranges, all of them sealed and wholly in the tier; the new object counts from the same command
 on in which the replaced ones cease to, and only if all of these still count; so each offset of the tier is in exactly one
 committed object at all times. The object is kept with the last of its ranges: it stays while one of them does. Replaced objects
-become tombstones like trimmed ones, so that readers which know them can read them until the delete grace is over.
+become tombstones like trimmed ones, so that readers which know them can read them until the delete grace is over. An object
+that leaves rows out leaves out such as were trimmed when it was prepared, and no others.
 """
 
 from __future__ import annotations
@@ -32,15 +33,21 @@ def prepare_repack(state: State, command: pd_state_pb2.TimedPrepareRepack, now_m
     for other in state.objects_of(request.stream_id, last.index):
         if other.state != common_pb2.OBJECT_STATE_PREPARED:
             continue
-        if other.server == request.packer and list(other.replaces) == list(request.object_ids):
+        mine = (other.server, other.incarnation) == (request.packer, request.incarnation)
+        same = list(other.replaces) == list(request.object_ids)
+        if mine and same and other.object_id != request.spoiled_object_id:
             extended = copy_of(other)
             extended.prepare_deadline_ms = command.deadline_ms
             state.put_object(extended)
             return pd_pb2.PrepareRepackResponse(object=extended)
-        if other.server != request.packer and other.prepare_deadline_ms > now_ms:
+        if not mine and other.prepare_deadline_ms > now_ms:
             raise PreconditionFailed(f"range {last.index} is being repacked by {other.server}")
         state.bury(other.object_id)
     start, end = replaced[0].start_offset, replaced[-1].end_offset
+    if request.drops_trimmed:
+        start = min(max(start, state.streams[request.stream_id].trim_offset), end)
+    if start == end:
+        raise PreconditionFailed(f"all of [{replaced[0].start_offset}, {end}) was trimmed: there is nothing to repack")
     prepared = common_pb2.Object(
         object_id=state.next_object_id,
         stream_id=request.stream_id,
@@ -51,6 +58,7 @@ def prepare_repack(state: State, command: pd_state_pb2.TimedPrepareRepack, now_m
         key=object_key(request.stream_id, last.index, start, end, state.next_object_id),
         state=common_pb2.OBJECT_STATE_PREPARED,
         server=request.packer,
+        incarnation=request.incarnation,
         prepare_deadline_ms=command.deadline_ms,
         tier_id=tier_id_now(state),
         replaces=request.object_ids,
@@ -94,11 +102,16 @@ def commit_repack(state: State, request: pd_pb2.CommitRepackRequest, now_ms: int
     return pd_pb2.CommitRepackResponse(object=without_row_groups(made))
 
 
+def check_count(request: pd_pb2.PrepareRepackRequest) -> None:
+    """Raise InvalidArgument for too few or too many objects: one is enough where its trimmed rows are left out."""
+    count, least = len(request.object_ids), 1 if request.drops_trimmed else 2
+    if not least <= count <= REPACKED_OBJECTS_MAX:
+        raise InvalidArgument(f"{count} objects to repack: {least} to {REPACKED_OBJECTS_MAX:,} are repacked at a time")
+
+
 def _replaced(state: State, request: pd_pb2.PrepareRepackRequest) -> list[common_pb2.Object]:
     """Return the objects that are to be replaced, after a check that they are live and contiguous."""
-    count = len(request.object_ids)
-    if not 2 <= count <= REPACKED_OBJECTS_MAX:
-        raise InvalidArgument(f"{count} objects to repack: 2 to {REPACKED_OBJECTS_MAX:,} are repacked at a time")
+    check_count(request)
     found: list[common_pb2.Object] = []
     for object_id in request.object_ids:
         each = state.objects.find(object_id)
@@ -120,10 +133,17 @@ def _last_range(state: State, replaced: Sequence[common_pb2.Object]) -> common_p
     first, last = replaced[0], replaced[-1]
     found = state.range(last.stream_id, last.range_index)
     ranges = _ranges(state, last, found, first.start_offset)
+    before = [
+        each
+        for each in state.objects_of(first.stream_id, ranges[0].index)
+        if each.state == common_pb2.OBJECT_STATE_COMMITTED and each.end_offset <= first.start_offset
+    ]
+    trimmed_before = first.start_offset <= state.streams[first.stream_id].trim_offset and not before
+    cut = ranges[0].start_offset < first.start_offset and not trimmed_before
     if len(ranges) > REPACKED_RANGES_MAX:
         raise InvalidArgument(f"{len(ranges)} ranges to repack; the limit is {REPACKED_RANGES_MAX:,}")
     sealed = found.state == common_pb2.RANGE_STATE_SEALED
-    if ranges[0].start_offset < first.start_offset or not sealed or last.end_offset != found.end_offset:
+    if cut or not sealed or last.end_offset != found.end_offset:
         raise PreconditionFailed(
             f"objects {first.object_id} to {last.object_id} do not cover whole ranges: all objects of a range are repacked, "
             "once it is wholly in the tier"

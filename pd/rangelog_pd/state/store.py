@@ -8,8 +8,8 @@ What holds after every command (`validate` asserts it):
   under an index of its own. Indexes rise and are not reused.
 * A stream's epoch never falls, and a range's epoch is at most its stream's.
 * Time does not decrease. Changes while it is provisional are dated 0, and dated once it is confirmed: never too early.
-* Committed objects tile [start, tiered end) of each range; one may hold the records of several ranges, and is kept with the
-  last of them. Ids of streams and objects are never reused.
+* Committed objects tile [start, tiered end) of each range, but for what is below the trim offset; one may hold the records of
+  several ranges, and is kept with the last of them. Ids of streams and objects are never reused.
 * A stream that is sealed for good has no open range, and none follows.
 * A cursor goes with its stream.
 * Every index follows from the rows. No operation reads a whole table: its cost depends on its own changes.
@@ -240,6 +240,13 @@ class State:
                 return
             self.remove_range(ranges[index])
 
+    def bury_trimmed(self, stream: common_pb2.Stream) -> None:
+        """Turn objects of the first range that is left into tombstones where all of their rows are below the trim offset."""
+        first = self.ranges.of(stream.stream_id).first_from(0)
+        for each in self.objects_of(stream.stream_id, first.index) if first is not None else ():
+            if each.state == common_pb2.OBJECT_STATE_COMMITTED and each.end_offset <= stream.trim_offset:
+                self.bury(each.object_id)
+
     def forget_empty(self, stream_id: int) -> None:
         """Forget the last ranges of a stream that are sealed and empty: the next one is about to start where they do."""
         while (last := self.last_range(stream_id)) is not None:
@@ -321,13 +328,14 @@ class State:
                 if number:
                     assert each.start_offset == ranges[number - 1].end_offset, "ranges tile"
                     assert each.index > ranges[number - 1].index
-            self._validate_objects(ranges)
+            self._validate_objects(ranges, stream.trim_offset)
         assert not self.removed.keys() & self.servers.keys(), "a removed server is not registered"
         validate_topics(self)
         self.cursors.validate(self.streams)
 
-    def _validate_objects(self, ranges: Sequence[common_pb2.Range]) -> None:
-        """Each offset of the tier is in exactly one committed object, kept with the last of the object's ranges."""
+    def _validate_objects(self, ranges: Sequence[common_pb2.Range], trim_offset: int) -> None:
+        """Each offset of the tier is in exactly one committed object, kept with the last of the object's ranges; one below the
+        trim offset in at most one."""
         committed = [
             found
             for of in ranges
@@ -341,6 +349,10 @@ class State:
             position = of.start_offset
             holder = of.packed_in if of.HasField("packed_in") else of.index
             while position < of.tiered_end_offset:
+                begins = committed[number].start_offset if number < len(committed) else of.tiered_end_offset
+                if position < min(begins, trim_offset):
+                    position = min(begins, trim_offset, of.tiered_end_offset)
+                    continue
                 each = committed[number]
                 assert each.start_offset <= position < each.end_offset, "objects tile"
                 assert each.range_index == holder, "an object is found with the last of its ranges"

@@ -7,7 +7,7 @@ from rangelog_core.ids import check_name, is_internal_name, topic_of_stream_name
 from rangelog_core.stream_defaults import set_field, with_defaults
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
-from rangelog_pd.state.versions import LEVEL_OPERATIONS
+from rangelog_pd.state.versions import LEVEL_OPERATIONS, LEVEL_PACKING
 from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
 
 WRITER_LENGTH_MAX = 200
@@ -116,6 +116,8 @@ def trim(state: State, stream: common_pb2.Stream, trim_offset: int) -> common_pb
         stream.version += 1
         state.put_stream(stream)
     state.forget_trimmed(stream)
+    if state.cluster_version >= LEVEL_PACKING:
+        state.bury_trimmed(stream)
     return stream
 
 

@@ -154,6 +154,10 @@ class StreamRanges(Mapping[int, common_pb2.Range]):
         for run in self._runs[max(0, bisect_right(self._runs, index, key=_start_of) - 1) :]:
             yield from range(max(index, run.start), run.stop)
 
+    def count(self, first: int, last: int) -> int:
+        """Return the number of ranges with indexes from `first` to `last`, both included."""
+        return sum(max(0, min(last + 1, run.stop) - max(first, run.start)) for run in self._runs)
+
     def first_from(self, index: int) -> common_pb2.Range | None:
         """Return the first range whose index is `index` or above, or None."""
         found = next(self.indexes_from(index), None)

@@ -25,7 +25,7 @@ from rangelog_core.errors import Unavailable, UnsupportedVersion
 from rangelog_proto.v1 import pd_state_pb2
 
 FEATURE_LEVEL_MIN = 1
-FEATURE_LEVEL = 6
+FEATURE_LEVEL = 7
 """Of this program."""
 
 LEVEL_EMPTY_RANGES = 3
@@ -34,6 +34,8 @@ LEVEL_EMPTY_RANGES = 3
 LEVEL_TOPICS = 4
 LEVEL_REPACKS = 5
 LEVEL_OPERATIONS = 6
+LEVEL_PACKING = 7
+"""From this cluster version on, range servers repack by directive, and objects lose their trimmed rows."""
 
 _TOPIC_ACTIONS = (
     "create_namespace",
@@ -89,6 +91,11 @@ _FIELDS = {
     "delete_stream": (("expected_version", 2),),
     "trim_stream": (("expected_version", 2),),
     "open_writer": (("stream_id", LEVEL_OPERATIONS), ("expected_epoch", LEVEL_OPERATIONS)),
+    "prepare_repack": (
+        ("request.incarnation", LEVEL_PACKING),
+        ("request.spoiled_object_id", LEVEL_PACKING),
+        ("request.drops_trimmed", LEVEL_PACKING),
+    ),
 }
 """By action: fields, each with the level of commands in which that field is set."""
 _ITEMS = {"open_writers": ("writers", "open_writer")}

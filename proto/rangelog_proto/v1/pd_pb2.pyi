@@ -423,16 +423,22 @@ class CommitObjectResponse(_message.Message):
     def __init__(self, object: _Optional[_Union[_common_pb2.Object, _Mapping]] = ...) -> None: ...
 
 class PrepareRepackRequest(_message.Message):
-    __slots__ = ("request_id", "stream_id", "object_ids", "packer")
+    __slots__ = ("request_id", "stream_id", "object_ids", "packer", "incarnation", "spoiled_object_id", "drops_trimmed")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     OBJECT_IDS_FIELD_NUMBER: _ClassVar[int]
     PACKER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SPOILED_OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
+    DROPS_TRIMMED_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     stream_id: int
     object_ids: _containers.RepeatedScalarFieldContainer[int]
     packer: str
-    def __init__(self, request_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., object_ids: _Optional[_Iterable[int]] = ..., packer: _Optional[str] = ...) -> None: ...
+    incarnation: int
+    spoiled_object_id: int
+    drops_trimmed: bool
+    def __init__(self, request_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., object_ids: _Optional[_Iterable[int]] = ..., packer: _Optional[str] = ..., incarnation: _Optional[int] = ..., spoiled_object_id: _Optional[int] = ..., drops_trimmed: bool = ...) -> None: ...
 
 class PrepareRepackResponse(_message.Message):
     __slots__ = ("object",)
@@ -603,7 +609,7 @@ class HeartbeatResponse(_message.Message):
     def __init__(self, directives: _Optional[_Iterable[_Union[Directive, _Mapping]]] = ..., send_complete: bool = ..., tier_url: _Optional[str] = ...) -> None: ...
 
 class Directive(_message.Message):
-    __slots__ = ("task_id", "stream_id", "range_index", "seal_replica", "upload_range", "drop_replica", "copy_replica", "delete_objects", "write_manifests", "recover_range", "leave_range")
+    __slots__ = ("task_id", "stream_id", "range_index", "seal_replica", "upload_range", "drop_replica", "copy_replica", "delete_objects", "write_manifests", "recover_range", "leave_range", "repack_objects")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     RANGE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -615,6 +621,7 @@ class Directive(_message.Message):
     WRITE_MANIFESTS_FIELD_NUMBER: _ClassVar[int]
     RECOVER_RANGE_FIELD_NUMBER: _ClassVar[int]
     LEAVE_RANGE_FIELD_NUMBER: _ClassVar[int]
+    REPACK_OBJECTS_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     stream_id: int
     range_index: int
@@ -626,7 +633,8 @@ class Directive(_message.Message):
     write_manifests: WriteManifests
     recover_range: RecoverRange
     leave_range: LeaveRange
-    def __init__(self, task_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., seal_replica: _Optional[_Union[SealReplica, _Mapping]] = ..., upload_range: _Optional[_Union[UploadRange, _Mapping]] = ..., drop_replica: _Optional[_Union[DropReplica, _Mapping]] = ..., copy_replica: _Optional[_Union[CopyReplica, _Mapping]] = ..., delete_objects: _Optional[_Union[DeleteObjects, _Mapping]] = ..., write_manifests: _Optional[_Union[WriteManifests, _Mapping]] = ..., recover_range: _Optional[_Union[RecoverRange, _Mapping]] = ..., leave_range: _Optional[_Union[LeaveRange, _Mapping]] = ...) -> None: ...
+    repack_objects: RepackObjects
+    def __init__(self, task_id: _Optional[str] = ..., stream_id: _Optional[int] = ..., range_index: _Optional[int] = ..., seal_replica: _Optional[_Union[SealReplica, _Mapping]] = ..., upload_range: _Optional[_Union[UploadRange, _Mapping]] = ..., drop_replica: _Optional[_Union[DropReplica, _Mapping]] = ..., copy_replica: _Optional[_Union[CopyReplica, _Mapping]] = ..., delete_objects: _Optional[_Union[DeleteObjects, _Mapping]] = ..., write_manifests: _Optional[_Union[WriteManifests, _Mapping]] = ..., recover_range: _Optional[_Union[RecoverRange, _Mapping]] = ..., leave_range: _Optional[_Union[LeaveRange, _Mapping]] = ..., repack_objects: _Optional[_Union[RepackObjects, _Mapping]] = ...) -> None: ...
 
 class SealReplica(_message.Message):
     __slots__ = ("epoch", "start_offset", "end_offset")
@@ -697,6 +705,14 @@ class WriteManifests(_message.Message):
     STREAM_IDS_FIELD_NUMBER: _ClassVar[int]
     stream_ids: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, stream_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class RepackObjects(_message.Message):
+    __slots__ = ("stream_name", "object_ids")
+    STREAM_NAME_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_IDS_FIELD_NUMBER: _ClassVar[int]
+    stream_name: str
+    object_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, stream_name: _Optional[str] = ..., object_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListServersRequest(_message.Message):
     __slots__ = ()

@@ -22,6 +22,7 @@ from rangelog_server.agent.directives.copy import Copier
 from rangelog_server.agent.directives.drop import drop_replica
 from rangelog_server.agent.directives.leave import Leaver
 from rangelog_server.agent.directives.recover import Recoverer
+from rangelog_server.agent.directives.repack import ObjectPacker
 from rangelog_server.agent.directives.runner import DirectiveRunner, Executor
 from rangelog_server.agent.directives.seal import seal_replica
 from rangelog_server.agent.lost_range_recovery import host_doubtful_ranges
@@ -77,6 +78,9 @@ class Agent:
             "upload_range": self._tier.upload_range,
             "delete_objects": self._tier.delete_objects,
             "write_manifests": self._tier.write_manifests,
+            "repack_objects": ObjectPacker(
+                self._pd, identity, self._tier, directory.temporary_directory
+            ).repack_objects,
             "recover_range": self._recoverer.recover_range,
             "leave_range": self._leaver.leave_range,
         }

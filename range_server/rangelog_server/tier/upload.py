@@ -11,7 +11,7 @@ import errno
 import functools
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -111,7 +111,7 @@ class Uploader:
         hosted = self._store.find(directive.stream_id, directive.range_index)
         if not hosted.core.complete or hosted.core.sealed_end_offset != action.end_offset:
             raise PreconditionFailed(f"range {hosted} is not whole here")
-        with self._doubted_if_it_fails():
+        with self.doubted_if_it_fails():
             await self._object_store()  # before a key is asked for
             position = action.start_offset
             while position < action.end_offset:
@@ -119,7 +119,7 @@ class Uploader:
 
     async def delete_objects(self, directive: pb.Directive) -> None:
         """Delete objects that the state no longer holds, after the manifests that may name them. Raises Unavailable."""
-        with self._doubted_if_it_fails():
+        with self.doubted_if_it_fails():
             objects = await self._object_store()
             if self._manifests is not None:
                 await self._manifests.write_before_deletion(directive.delete_objects.keys)
@@ -132,6 +132,21 @@ class Uploader:
             for stream_id in directive.write_manifests.stream_ids:
                 self._manifests.noted(stream_id)
 
+    # ---- for repacks
+
+    async def store_now(self) -> ObjectStore:
+        """Return the tier. Raises Unavailable: there is none, or it cannot be opened."""
+        return await self._object_store()
+
+    def check_store_of(self, prepared: common_pb2.Object) -> None:
+        """Raise Unavailable unless the tier has the store that an object is to go to: the next heartbeat tells of it."""
+        if prepared.tier_id > parse_tier(self._url)[-1].first_object_id:
+            raise Unavailable("the tier was changed: the next heartbeat tells how")
+
+    def committing(self, stream_id: int) -> AbstractContextManager[None]:
+        """Return what is entered around a commit, so that the stream's manifest is written after it."""
+        return self._manifests.committing(stream_id) if self._manifests is not None else nullcontext()
+
     # ---- inside
 
     async def _check_tier(self) -> None:
@@ -142,7 +157,8 @@ class Uploader:
             self._objects = objects
 
     @contextmanager
-    def _doubted_if_it_fails(self) -> Iterator[None]:
+    def doubted_if_it_fails(self) -> Iterator[None]:
+        """Have the tier checked after an error."""
         try:
             yield
         except RangelogError:
@@ -172,11 +188,8 @@ class Uploader:
         if problem:
             self._spoiled[hosted.key] = prepared.object_id  # a key is never written twice: the next try gets another
             raise Corruption(f"the stored object {prepared.key} differs from the uploaded one: {problem}")
-        if self._manifests is None:
+        with self.committing(prepared.stream_id):
             await self._commit(prepared, written, action.epoch)
-        else:
-            with self._manifests.committing(prepared.stream_id):
-                await self._commit(prepared, written, action.epoch)
         _log.info("uploaded", range=str(hosted), key=prepared.key, size_bytes=written.size_bytes)
         return end_offset
 
@@ -206,8 +219,7 @@ class Uploader:
 
     async def _store_for(self, prepared: common_pb2.Object) -> ObjectStore:
         """Return the tier, if it has the store that the object is to go to. Raises Unavailable: it is not heard of yet."""
-        if prepared.tier_id > parse_tier(self._url)[-1].first_object_id:
-            raise Unavailable("the tier was changed: the next heartbeat tells how")
+        self.check_store_of(prepared)
         return await self._object_store()
 
     async def _object_store(self) -> ObjectStore:
@@ -218,12 +230,19 @@ class Uploader:
         return self._objects
 
     async def _run(self, work: Callable[[], _Result]) -> _Result:
-        try:
+        with errors_of_building():
             return await self._worker.run(work)
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StorageFull("no room to build an object in the data directory") from error
-            raise Unavailable(f"an object could not be built: {error.strerror or error}") from error
+
+
+@contextmanager
+def errors_of_building() -> Iterator[None]:
+    """Turn errors of the disk into StorageFull and Unavailable."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull("no room to build an object in the data directory") from error
+        raise Unavailable(f"an object could not be built: {error.strerror or error}") from error
 
 
 def span_end(hosted: HostedReplica, start_offset: int) -> int:

@@ -27,6 +27,7 @@ CONCURRENT_MAX = {
     "copy_replica": 2,
     "delete_objects": 1,
     "write_manifests": 1,
+    "repack_objects": 1,
     "recover_range": 2,
     "leave_range": 16,
     "seal_replica": 16,

@@ -132,13 +132,13 @@ async def test_after_an_error_objects_are_asked_for_anew(driver: Driver) -> None
     stores.close()
 
 
-def repack(driver: Driver, directory: Path) -> None:
+def repack(driver: Driver, directory: Path, *, delete: bool = True) -> None:
     """Replace all objects by one, which belongs to the last range."""
     batches, _ = make_batches(PER_RANGE * RANGES, PER_RANGE, START)
     place = {"stream_id": 1, "range_index": RANGES - 1, "start_offset": START, "end_offset": END}
     written = write_object(directory / "joined", batches, stream_name="s", epoch=2, **place)
     driver.store.put_if_absent("joined", directory / "joined")
-    for each in driver.found:
+    for each in driver.found if delete else ():
         driver.store.delete(each.key)
     described = common_pb2.Object(**place, key="joined", size_bytes=written.size_bytes, row_groups=written.row_groups)
     described.footer_size_bytes, described.footer_crc = written.footer_size_bytes, written.footer_crc
@@ -163,6 +163,27 @@ async def test_objects_are_replaced_under_a_reader(
         reader = a_reader(driver, ColdReader(driver, stores))  # type: ignore[arg-type]
         reader._start = start
         assert [record async for record in reader] == driver.records[start - START :]
+    stores.close()
+
+
+async def test_objects_are_replaced_between_two_pages(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The earlier ones are still in the store: the rows that it has from them are not read again from the new one."""
+    monkeypatch.setattr(cold_module, "_OBJECTS_PAGE_SIZE", 2)
+    stores = ColdStores(driver, None)  # type: ignore[arg-type]
+    list_objects = driver.objects
+
+    async def repacked_meanwhile(stream_id: int, from_offset: int, page_size: int = 0) -> list[common_pb2.Object]:
+        found = await list_objects(stream_id, from_offset, page_size)
+        if len(driver.found) > 1:
+            repack(driver, tmp_path, delete=False)
+        return found
+
+    monkeypatch.setattr(driver, "objects", repacked_meanwhile)
+    reader = a_reader(driver, ColdReader(driver, stores))  # type: ignore[arg-type]
+    assert [record async for record in reader] == driver.records
+    assert driver.listed == [START, START + 2 * PER_RANGE]
     stores.close()
 
 
@@ -224,6 +245,16 @@ async def test_a_time_is_found_over_several_pages(driver: Driver, monkeypatch: p
     assert await cold.find_timestamp(STREAM, whole, 1000) == START
     assert await cold.find_timestamp(STREAM, whole, 2001) == START + 2 * PER_RANGE
     assert await cold.find_timestamp(STREAM, whole, 3001) is None
+
+
+async def test_a_time_is_looked_for_behind_what_was_trimmed(driver: Driver) -> None:
+    """Objects may have lost the rows below the trim offset, which a range of before still has."""
+    cold = ColdReader(driver, ColdStores(driver, None))  # type: ignore[arg-type]
+    del driver.found[0]
+    trimmed = common_pb2.Stream()
+    trimmed.CopyFrom(STREAM)
+    trimmed.trim_offset = START + PER_RANGE
+    assert await cold.find_timestamp(trimmed, a_range(0, START, END), 0) == START + PER_RANGE
 
 
 def test_reading_on_is_cold_until_a_range_is_read_elsewhere() -> None:

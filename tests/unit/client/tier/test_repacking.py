@@ -26,6 +26,7 @@ from rangelog.tier.repacking import (
     plan_repacks,
     write_repacked,
 )
+from rangelog_core import repack_choice
 from rangelog_core.batch import with_extension
 from rangelog_core.batch_extension import CRITICAL_TAG_MAX, encode_extension
 from rangelog_core.errors import Corruption, ObjectNotFound, PreconditionFailed, Unavailable
@@ -136,6 +137,40 @@ def test_the_headers_of_batches_stay_with_their_rows(tmp_path: Path) -> None:
     before = [each for described in made.objects for each in headers(described)]
     assert len(before) > 10
     assert headers(made.repack()) == before
+
+
+@pytest.mark.parametrize("start", [100, 104, 110, 139, 140, 141, 145, 150, 239])
+def test_trimmed_rows_are_left_out(tmp_path: Path, start: int) -> None:
+    """From anywhere: within a batch, whose header goes with its first row that stays; at borders of batches and objects."""
+    made = Made(tmp_path, extended=True)
+    made.pd.prepared.start_offset = start
+    made.pd.prepared.key = object_key(1, 3, start, 240, 50)
+    described = made.repack()
+    assert made.read(described, start, 240) == made.records[start - 100 :]
+    reader = ObjectReader(made.store, described)
+    groups = reader.row_groups(start, 240)
+    found = [(each.base_offset, fields) for group in groups for each, fields in reader.batch_headers(group)]
+    first = start // 10 * 10
+    assert sorted({base for base, _ in found}) == list(range(first, 240, 10))
+    assert all(fields == {CRITICAL_TAG_MAX + 1: b"%d" % ((base - 100) // 10)} for base, fields in found)
+
+
+def test_a_server_says_who_it_is_and_what_it_spoiled(tmp_path: Path) -> None:
+    """A key with other bytes is given up: the next try asks for another one."""
+    made = Made(tmp_path)
+    made.store.put_if_absent(made.pd.prepared.key, b"other bytes")
+    packer = Repacker(made.pd, made.store, made.directory, name="rs1", incarnation=9)  # type: ignore[arg-type]
+    with pytest.raises(Corruption, match="differs"):
+        asyncio.run(packer.repack(made.work))
+    assert packer.spoiled_object_id == made.pd.prepared.object_id
+    first = made.pd.asked[0]
+    assert (first.packer, first.incarnation, first.drops_trimmed, first.spoiled_object_id) == ("rs1", 9, True, 0)
+    again = Repacker(
+        made.pd, made.store, made.directory, name="rs1", incarnation=9, spoiled_object_id=packer.spoiled_object_id
+    )  # type: ignore[arg-type]
+    with pytest.raises(Corruption):
+        asyncio.run(again.repack(made.work))
+    assert made.pd.asked[-1].spoiled_object_id == made.pd.prepared.object_id
 
 
 def test_damage_is_not_carried_over(tmp_path: Path) -> None:
@@ -300,7 +335,7 @@ def test_objects_of_a_range_are_joined_together_or_not_at_all() -> None:
 
 def test_a_repack_has_a_bounded_number_of_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of an idle stream are tiny, and the placement driver refuses too many."""
-    monkeypatch.setattr(repacking, "REPACKED_RANGES_MAX", 3)
+    monkeypatch.setattr(repack_choice, "REPACKED_RANGES_MAX", 3)
     listing = Listing(1, 1, 1, 1, 1, 1, 1)
     assert listing.plan(100) == [[1, 1, 1], [1, 1, 1]]
     listing.do(100)

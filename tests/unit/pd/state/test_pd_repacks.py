@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, StreamNotFound
-from rangelog_pd.state.versions import LEVEL_REPACKS, needed_level
+from rangelog_pd.state.versions import LEVEL_OPERATIONS, LEVEL_PACKING, LEVEL_REPACKS, needed_level
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 DIGEST = "sha256:" + "ab" * 32
@@ -40,9 +40,11 @@ class Repacks:
         ]
         return [each.object_id for each in sorted(found, key=lambda each: each.start_offset)]
 
-    def prepare(self, ids: list[int], packer: str = "p", stream_id: int = 0) -> common_pb2.Object:
+    def prepare(self, ids: list[int], packer: str = "p", stream_id: int = 0, **more: Any) -> common_pb2.Object:
         """Ask for a key."""
-        request = pd_pb2.PrepareRepackRequest(stream_id=stream_id or self.stream_id, object_ids=ids, packer=packer)
+        request = pd_pb2.PrepareRepackRequest(
+            stream_id=stream_id or self.stream_id, object_ids=ids, packer=packer, **more
+        )
         timed = pd_state_pb2.TimedPrepareRepack(request=request, deadline_ms=self.pd.wall_ms + TTL_MS)
         found: common_pb2.Object = self.pd.do(pd_pb2.PrepareRepackResponse, prepare_repack=timed).object
         return found
@@ -249,3 +251,100 @@ def test_all_placement_drivers_know_of_repacks_first() -> None:
         command = pd_state_pb2.Command()
         getattr(command, action).SetInParent()
         assert needed_level(command) == LEVEL_REPACKS
+
+
+# ---- by range servers: trimmed rows are left out
+
+
+def test_a_repack_may_leave_out_what_is_trimmed(repacks: Repacks) -> None:
+    """Of one object as of many; the ranges count as tiered as before, and the stream's manifest gets another revision."""
+    pd, stream_id = repacks.pd, repacks.stream_id
+    pd.trim(4)
+    made = repacks.commit(repacks.prepare(repacks.ids(0, 10), drops_trimmed=True))
+    assert (made.start_offset, made.end_offset) == (4, 10) and "/00000000000000000004-" in made.key
+    assert repacks.live()[0] == (0, 4, 10)
+    assert pd.state.range(stream_id, 0).tiered_end_offset == 10
+    assert pd.state.streams[stream_id].repack_count == 1
+    pd.trim(7)
+    repacks.commit(repacks.prepare(repacks.ids(4, 30), drops_trimmed=True))
+    assert repacks.live()[0] == (2, 7, 30)
+    pd.reload()
+    repacks.repack(7, 40)  # by a packer that does not know of it
+    assert repacks.live() == [(3, 7, 40), (4, 40, 50)]
+
+
+def test_a_trim_meanwhile_brings_no_row_back(repacks: Repacks) -> None:
+    """The new object starts where the stream did as it was prepared; what is trimmed wholly ends the repack."""
+    pd = repacks.pd
+    pd.trim(3)
+    prepared = repacks.prepare(repacks.ids(0, 20), drops_trimmed=True)
+    pd.trim(6)
+    assert repacks.prepare(repacks.ids(0, 20), drops_trimmed=True) == prepared, "whose rows may be written already"
+    assert repacks.commit(prepared).start_offset == 3
+    assert pd.state.streams[repacks.stream_id].trim_offset == 6
+    again = repacks.prepare(repacks.ids(3, 20), drops_trimmed=True)
+    pd.trim(20)
+    with pytest.raises(PreconditionFailed, match="given up"):
+        repacks.commit(again)
+    assert repacks.live()[0] == (2, 20, 30)
+
+
+def test_one_object_alone_is_repacked_for_its_trimmed_rows_only(repacks: Repacks) -> None:
+    """Whoever keeps all rows names two at least; nobody gets a key for no row."""
+    with pytest.raises(InvalidArgument, match="2 to"):
+        repacks.prepare(repacks.ids(0, 10))
+    with pytest.raises(InvalidArgument, match="0 objects"):
+        repacks.prepare([], drops_trimmed=True)
+    repacks.pd.trim(20)
+    with pytest.raises(PreconditionFailed, match="no live object"):
+        repacks.prepare([1], drops_trimmed=True)
+
+
+def test_objects_go_with_the_last_of_their_rows(pd: Any) -> None:
+    """Also those of a range that stays: a range of many objects, and the last one of its stream."""
+    stream_id = pd.create_stream(tiered=True).stream_id
+    pd.open_writer()
+    pd.create_range(stream_id, 1, 0, "rs1", "rs2", "rs3")
+    pd.seal(stream_id, 0, 1, 30)
+    for start in (0, 10, 20):
+        pd.commit(pd.prepare(stream_id, 0, start, start + 10, "rs1"))
+
+    def live() -> list[int]:
+        return [
+            each.start_offset for each in pd.state.objects.values() if each.state == common_pb2.OBJECT_STATE_COMMITTED
+        ]
+
+    pd.do(pd_pb2.ListTasksResponse, set_cluster_version=pd_state_pb2.SetClusterVersion(version=LEVEL_OPERATIONS))
+    pd.trim(10)
+    assert live() == [0, 10, 20], "as long as not all placement drivers do so"
+    pd.do(pd_pb2.ListTasksResponse, set_cluster_version=pd_state_pb2.SetClusterVersion(version=LEVEL_PACKING))
+    pd.trim(19)
+    assert live() == [10, 20]
+    pd.trim(30)
+    assert live() == []
+    assert pd.state.range(stream_id, 0).tiered_end_offset == 30
+    pd.reload()
+
+
+def test_what_a_server_spoiled_gets_another_key(repacks: Repacks) -> None:
+    """The same server has the same key again, unless it says that other bytes are stored there; another incarnation waits."""
+    ids = repacks.ids(0, 20)
+    first = repacks.prepare(ids, "rs1", incarnation=7)
+    assert repacks.prepare(ids, "rs1", incarnation=7).key == first.key
+    with pytest.raises(PreconditionFailed, match="being repacked by rs1"):
+        repacks.prepare(ids, "rs1", incarnation=8)
+    second = repacks.prepare(ids, "rs1", incarnation=7, spoiled_object_id=first.object_id)
+    assert second.key != first.key
+    assert repacks.pd.state.objects[first.object_id].state == common_pb2.OBJECT_STATE_DELETED
+    repacks.commit(second)
+    assert repacks.live()[0] == (1, 0, 20)
+
+
+@pytest.mark.parametrize(("field", "value"), [("incarnation", 7), ("spoiled_object_id", 7), ("drops_trimmed", True)])
+def test_new_fields_need_all_placement_drivers(field: str, value: Any) -> None:
+    """Earlier ones would do something else."""
+    request = pd_pb2.PrepareRepackRequest(packer="p", **{field: value})
+    command = pd_state_pb2.Command(prepare_repack=pd_state_pb2.TimedPrepareRepack(request=request))
+    assert needed_level(command) == LEVEL_PACKING
+    command.prepare_repack.request.ClearField(field)  # type: ignore[arg-type]
+    assert needed_level(command) == LEVEL_REPACKS

@@ -1,0 +1,147 @@
+"""Real processes: many small objects become few, and trimmed rows leave, without anybody asking; readers go on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rangelog
+from rangelog import Client, StreamConfig
+from rangelog_cli.local.processes import Cluster
+from rangelog_core.manifest import parse_manifest
+from tests.integration.helpers.pdctl_command import Pdctl
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+PACKING = {
+    "RANGELOG_PD_REPACK_TARGET_BYTES": str(1 << 20),
+    "RANGELOG_PD_REPACK_MIN_AGE_MS": "2000",
+    "RANGELOG_PD_REPACK_TRIMMED_FRACTION": "0.3",
+    "RANGELOG_PD_DELETE_GRACE_MS": "3000",
+}
+PARTS, PER_PART = 30, 40
+TOTAL = PARTS * PER_PART
+WAIT_S = 90.0
+
+
+async def until(holds: Callable[[], Any], what: str) -> Any:
+    """Wait for a condition that is asked for on a thread, and return what it found."""
+    deadline = time.monotonic() + WAIT_S
+    while not (found := await asyncio.to_thread(holds)):
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.2)
+    return found
+
+
+def value(number: int) -> bytes:
+    """That of one record: it does not compress, so that objects have a size."""
+    return b"%d|" % number + os.urandom(400)
+
+
+async def append(client: Client, parts: Iterable[int]) -> None:
+    """Append some parts of the records, each in a range of its own that is sealed behind it."""
+    for part in parts:
+        async with client.writer("s") as writer:
+            for number in range(part * PER_PART, (part + 1) * PER_PART):
+                writer.append_nowait(value(number))
+            await writer.flush()
+        await client.seal_stream("s")
+
+
+async def numbers(client: Client, start: Any = "earliest") -> list[int]:
+    """The records from somewhere on, from the tier alone."""
+    reader = client.reader("s", start=start, read_preference="cold_only")
+    return [int(each.value.partition(b"|")[0]) async for each in reader]
+
+
+class Tier:
+    """What the placement driver, the manifest and the directory have of stream `s`."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.pdctl = Pdctl(cluster)
+        self.directory = directory
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Those that count, once they have all records."""
+        found: list[dict[str, Any]] = self.pdctl.json("object", "list", "s")
+        return found if found and found[-1]["end_offset"] == TOTAL else []
+
+    def few(self, most: int) -> list[dict[str, Any]]:
+        """The objects, once they are few."""
+        found = self.objects()
+        return found if len(found) <= most else []
+
+    def follows(self, objects: list[dict[str, Any]]) -> bool:
+        """Whether manifest and directory have these objects and no others."""
+        keys = sorted(each["key"] for each in objects)
+        stored = sorted(str(each.relative_to(self.directory)) for each in self.directory.glob("streams/**/*.parquet"))
+        manifests = list(self.directory.glob("manifests/*/*.json"))
+        named = [each.key for path in manifests for each in parse_manifest(path.read_bytes(), path.name).objects]
+        return stored == keys == sorted(named)
+
+
+async def test_many_small_ranges_end_in_few_objects(cluster_factory: Callable[..., Cluster], tmp_path: Path) -> None:
+    """While a reader reads over and over, and a server is killed; then most is trimmed, and leaves object and manifest."""
+    directory = tmp_path / "tier"
+    cluster = cluster_factory(pds=1, range_servers=3, tier_url=f"file://{directory}", env=PACKING)
+    tier = Tier(cluster, directory)
+    async with await rangelog.connect(cluster.connect_string) as client:
+        await client.create_stream("s", StreamConfig(hot_retention_seconds=0.0))
+        stopped = False
+        reads = 0
+
+        async def read_over_and_over() -> None:
+            nonlocal reads
+            while not stopped:
+                found = [int(each.value.partition(b"|")[0]) async for each in client.reader("s")]
+                assert found == list(range(len(found)))
+                reads += 1
+                await asyncio.sleep(0.05)
+
+        reading = asyncio.create_task(read_over_and_over())
+        await append(client, range(PARTS // 2))
+        cluster.kill("rs2")
+        await append(client, range(PARTS // 2, PARTS))
+        cluster.restart("rs2")
+        objects = await until(lambda: tier.few(3), f"many objects are left: {tier.pdctl.json('object', 'list', 's')}")
+        stopped = True
+        await reading
+        assert reads > 1
+        assert objects[0]["start_offset"] == 0
+        assert await numbers(client) == list(range(TOTAL))
+        await until(lambda: tier.follows(tier.objects()), "the store has others")
+
+        size_bytes = sum(path.stat().st_size for path in directory.glob("streams/**/*.parquet"))
+        last = objects[-1]
+        trimmed = last["start_offset"] + (last["end_offset"] - last["start_offset"]) * 2 // 3
+        await client.trim_stream("s", trimmed)
+        objects = await until(
+            lambda: (found := tier.objects()) and found[0]["start_offset"] == trimmed and found, "trimmed rows stay"
+        )
+        assert await numbers(client) == list(range(trimmed, TOTAL))
+        await until(lambda: tier.follows(tier.objects()), "the trimmed object stays in the store")
+        left_bytes = sum(path.stat().st_size for path in directory.glob("streams/**/*.parquet"))
+        assert left_bytes < size_bytes / 2
+        await until(lambda: not [each for each in tier.pdctl.json("task", "list") if each["last_error"]], "tasks fail")
+        assert tier.pdctl("verify", "s", "--deep").returncode == 0
+
+
+async def test_a_new_leader_goes_on(cluster_factory: Callable[..., Cluster], tmp_path: Path) -> None:
+    """Three placement drivers, of which the leader dies while repacks are waited for or under way."""
+    cluster = cluster_factory(pds=3, range_servers=3, tier_url=f"file://{tmp_path}/tier", env=PACKING)
+    tier = Tier(cluster, tmp_path / "tier")
+    async with await rangelog.connect(cluster.connect_string) as client:
+        await client.create_stream("s", StreamConfig())
+        await append(client, range(PARTS))
+        status = json.loads((await asyncio.to_thread(tier.pdctl, "cluster", "status", "-o", "json")).stdout)
+        (leader,) = [each["name"] for each in status["members"] if each["leader"]]
+        cluster.kill(leader)
+        await until(lambda: tier.few(3), "many objects are left")
+        assert await numbers(client) == list(range(TOTAL))
