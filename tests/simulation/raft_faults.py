@@ -18,6 +18,10 @@ _COMPACTION_CALLS = [
 ]
 
 
+UNHEARD_S = (0.6, 1.0)
+"""Longer than a leader counts on a member that does not answer."""
+
+
 class Faults:
     """Breaks things until `stop`; then everything is mended, and stays so."""
 
@@ -165,8 +169,23 @@ class Faults:
 
     def _new_disk(self) -> None:
         name = self._member()
-        if self._may_replace(name):
+        if not self._may_replace(name):
+            return
+        if not self._group.has_changed:
             self._replace(name)
+            return
+        # A leader that takes it for alive may begin a change that needs it: two losses at once, which nobody promises to bear.
+        self._group.crash(name, power_loss=True)
+
+        def wipe() -> None:
+            if self._group.processes[name].running or self._stopped:
+                return
+            if self._may_replace(name):
+                self._replace(name)
+            else:
+                self._restart_soon(name)
+
+        self._later(*UNHEARD_S, wipe)
 
     def _may_replace(self, name: str) -> bool:
         """One at a time: the next one only after the last one holds everything again."""

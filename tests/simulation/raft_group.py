@@ -129,6 +129,12 @@ class RaftGroup:
             self._last_configuration = latest[2]
         return self._last_configuration
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether a change of members was ever begun."""
+        self.configuration()
+        return self._changed
+
     # ---- the seam that a placement driver uses
 
     def propose(self, member: str, command: bytes, done: Callable[[Answer], None]) -> None:

@@ -17,7 +17,7 @@ from rangelog_core.errors import RangelogError, RecordsLost
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.repair_client import RepairClient
 from rangelog_pd.state.losses import has_no_end, is_gone
-from rangelog_pd.state.versions import LEVEL_OPERATIONS
+from rangelog_pd.state.versions import LEVEL_PACKING
 from rangelog_proto.v1 import common_pb2, repair_pb2
 from tests.simulation.virtual_streams import create
 from tests.simulation.virtual_writing import LAST, write
@@ -39,7 +39,7 @@ RARE = ("acked records were lost with two disks",)
 
 def strikes(clients: Clients) -> bool:
     """Whether this seed has such an end."""
-    return clients.cluster.seed % EVERY == 4 and clients.cluster.state.cluster_version >= LEVEL_OPERATIONS
+    return clients.cluster.seed % EVERY == 4 and clients.cluster.state.cluster_version >= LEVEL_PACKING
 
 
 async def strike(clients: Clients) -> None:

@@ -90,8 +90,7 @@ def _add_survivor_end(driver: Driver, state: State, found: common_pb2.Range, req
                 "with `pdctl server remove`"
             )
         ends.append(report.durable_offset if report is not None else found.start_offset)
-    if ends:
-        request.survivor_end_offset = max(ends)
+    request.survivor_end_offset = max(ends, default=found.start_offset)
 
 
 def _is_silent(driver: Driver, server: str) -> bool:

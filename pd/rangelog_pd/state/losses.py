@@ -83,8 +83,8 @@ def _accept_open(
             "`pdctl server remove`"
         )
     start, end = found.start_offset, request.survivor_end_offset if left else found.start_offset
-    if left and not request.HasField("survivor_end_offset"):
-        raise PreconditionFailed(f"{', '.join(left)} has not said what it holds of range {found.index}")
+    if not request.HasField("survivor_end_offset"):
+        raise PreconditionFailed(f"nobody has said what is left of range {found.index}")
     after = max(end, found.floor_offset) + OFFSETS_GIVEN_UP
     if not start <= end <= after <= OFFSET_MAX:
         raise InvalidArgument(f"an end of {end} for a range that starts at {start}")

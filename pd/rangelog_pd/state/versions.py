@@ -35,7 +35,8 @@ LEVEL_TOPICS = 4
 LEVEL_REPACKS = 5
 LEVEL_OPERATIONS = 6
 LEVEL_PACKING = 7
-"""From this cluster version on, range servers repack by directive, and objects lose their trimmed rows."""
+"""From this cluster version on, range servers repack by directive, objects lose their trimmed rows, and the loss of an open
+range can be accepted."""
 
 _TOPIC_ACTIONS = (
     "create_namespace",
@@ -91,6 +92,7 @@ _FIELDS = {
     "delete_stream": (("expected_version", 2),),
     "trim_stream": (("expected_version", 2),),
     "open_writer": (("stream_id", LEVEL_OPERATIONS), ("expected_epoch", LEVEL_OPERATIONS)),
+    "accept_loss": (("survivor_end_offset", LEVEL_PACKING),),
     "prepare_repack": (
         ("request.incarnation", LEVEL_PACKING),
         ("request.spoiled_object_id", LEVEL_PACKING),
@@ -126,7 +128,15 @@ def needed_level(command: pd_state_pb2.Command) -> int:
 
 
 def _level_of_fields(action: str, operand: Message) -> int:
-    return max((level for field, level in _FIELDS[action] if attrgetter(field)(operand)), default=FEATURE_LEVEL_MIN)
+    return max((level for field, level in _FIELDS[action] if _is_set(operand, field)), default=FEATURE_LEVEL_MIN)
+
+
+def _is_set(operand: Message, field: str) -> bool:
+    """Whether a field has a value; one that is optional may have 0."""
+    described = operand.DESCRIPTOR.fields_by_name.get(field)
+    if described is not None and described.has_presence:
+        return operand.HasField(field)
+    return bool(attrgetter(field)(operand))
 
 
 def _has_policy(action: str, operand: Any) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from rangelog_core.errors import InvalidArgument, PreconditionFailed
 from rangelog_core.limits import OFFSET_MAX, OFFSETS_GIVEN_UP
 from rangelog_pd.state.losses import has_no_end, may_be_lost
-from rangelog_pd.state.versions import FEATURE_LEVEL_MIN, LEVEL_OPERATIONS, needed_level
+from rangelog_pd.state.versions import FEATURE_LEVEL_MIN, LEVEL_OPERATIONS, LEVEL_PACKING, needed_level
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2, repair_pb2
 
 
@@ -65,7 +65,7 @@ def test_what_one_member_has_of_an_open_range_is_kept(pd: Any, stream: int) -> N
     """A sealed range with its records, a lost one beyond every offset that was acked, and a new epoch; then it goes on."""
     wipe(pd, "rs1", "rs3")
     assert has_no_end(pd.state, pd.state.ranges.of(stream)[0])
-    with pytest.raises(PreconditionFailed, match="rs2 has not said"):
+    with pytest.raises(PreconditionFailed, match="nobody has said"):
         open_loss(pd, stream)
     epoch = pd.state.streams[stream].epoch
     done = open_loss(pd, stream, 7)
@@ -147,6 +147,14 @@ def test_what_an_opening_expects_needs_a_level() -> None:
     many = pd_pb2.OpenWritersRequest(writers=[plain, guarded])
     assert needed_level(pd_state_pb2.Command(open_writers=many)) == LEVEL_OPERATIONS
     assert needed_level(pd_state_pb2.Command(open_writers=pd_pb2.OpenWritersRequest(writers=[plain]))) == 2
+
+
+def test_the_loss_of_an_open_range_needs_a_level() -> None:
+    """An earlier program would refuse it, and members would differ."""
+    plain = repair_pb2.AcceptLossRequest(stream_id=1)
+    assert needed_level(pd_state_pb2.Command(accept_loss=plain)) == LEVEL_OPERATIONS
+    told = repair_pb2.AcceptLossRequest(stream_id=1, survivor_end_offset=0)
+    assert needed_level(pd_state_pb2.Command(accept_loss=told)) == LEVEL_PACKING
 
 
 def test_the_last_hot_copies_of_a_tiered_range_may_go_for_good(pd: Any, whole: int) -> None:
