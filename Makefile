@@ -30,7 +30,7 @@ test: SHORT := and not long
 test: check unit integration spark ## every check and test, but the long ones
 
 long: $(READY) ## the tests that `make test` leaves out: scenes of a minute and more
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "long and not alone" tests/integration tests/spark
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "long and not alone" tests/simulation tests/integration tests/spark
 	$(PYTEST) -m "long and alone" tests/integration
 
 quick: $(READY) ## house rules and unit tests alone, under a minute

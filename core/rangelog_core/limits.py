@@ -8,6 +8,10 @@ MIB = 1024 * KIB
 OFFSET_MAX = (1 << 63) - 1
 """The end of every range and batch: offsets are signed in Arrow, Parquet and Spark."""
 
+OFFSETS_GIVEN_UP = 1 << 41
+"""Where an open range is lost, the stream goes on so much later. The range had fewer records: it has at most 2^40 bytes, and
+what was under way when it was full is less."""
+
 NAME_LENGTH_MAX = 200
 """A name becomes part of object keys; S3 keys end at 1,024 bytes."""
 

@@ -89,7 +89,8 @@ def accept_loss(session: Session, stream: str, index: int, yes: bool, output: st
     """Accept that a range is lost: every server that had a copy was wiped or removed, and the tier has not all of it.
 
     What the tier has of the range stays readable. Readers get RECORDS_LOST for the rest, until the stream is
-    trimmed up to the end of the range.
+    trimmed up to the end of the range. An open range is lost as soon as too few of its servers are left to say
+    where it ends: what those hold is kept, and the stream goes on 2^41 offsets behind it, where none was given.
 
     \b
     Example:
@@ -99,13 +100,17 @@ def accept_loss(session: Session, stream: str, index: int, yes: bool, output: st
     found = session.with_pd(lambda pd: _accept(pd, stream, index, session.timeout_s))
     if output == "table":
         first, end = max(found["tiered_end_offset"], found["start_offset"]), found["end_offset"]
-        click.echo(f"{show_count(end - first, 'record')} of {stream}, offsets {first} to {end}, are given up")
+        if found["was_open"]:
+            click.echo(f"what {stream} had from offset {first} on is given up; it goes on at offset {end}")
+        else:
+            click.echo(f"{show_count(end - first, 'record')} of {stream}, offsets {first} to {end}, are given up")
     else:
         emit_data(found, output)
 
 
 async def _accept(pd: Any, stream: str, index: int, timeout_s: float) -> dict[str, Any]:
     from pdctl.views import range_view
+    from rangelog_core.limits import OFFSETS_GIVEN_UP
     from rangelog_core.net.repair_client import RepairClient
     from rangelog_proto.v1 import pd_pb2, repair_pb2
 
@@ -114,7 +119,8 @@ async def _accept(pd: Any, stream: str, index: int, timeout_s: float) -> dict[st
         request_id=uuid.uuid4().hex, stream_id=described.stream.stream_id, range_index=index
     )
     response = await RepairClient(pd).accept_loss(request, timeout_s=timeout_s)
-    return range_view(response.range)
+    was_open = response.range.end_offset - response.range.start_offset >= OFFSETS_GIVEN_UP
+    return {**range_view(response.range), "was_open": was_open}
 
 
 def _listed(session: Session, state: str | None, limit: int) -> dict[str, Any]:

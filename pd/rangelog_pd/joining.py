@@ -1,6 +1,8 @@
 """How a placement driver that is to be added to a group learns of it: from a member's API, once; then from its own disk.
 
-What holds: it starts without being a member. It neither votes nor stands for election before the group has added it.
+What holds: it starts without being a member. It neither votes nor stands for election before the group has added it. A member
+that the group began with keeps on disk what it was started with, so that it may be started with --join later: on an empty
+directory that adds it again, where --member would make it begin another group.
 """
 
 from __future__ import annotations
@@ -26,12 +28,20 @@ async def group_to_join(settings: PdSettings) -> Configuration:
         return known
     if (directory / "vote").exists():
         raise ConfigInvalid(
-            f"{settings.data_dir} is of a member that was not added by --join: start it with --member, or on an empty directory"
+            f"{settings.data_dir} is of a member that began its group, under a version that did not note which: start it once "
+            "with --member as before, or on an empty directory"
         )
     found = await _ask(settings)
     directory.mkdir(parents=True, exist_ok=True)
     _write(directory, found)
     return found
+
+
+def note_group(data_dir: Path, begun: Configuration) -> None:
+    """Keep the group that this member began, for a later start with --join. Raises OSError, Corruption."""
+    directory = data_dir / "raft"
+    if group_file.read(directory / "group") is None:
+        _write(directory, begun)
 
 
 def _write(directory: Path, found: Configuration) -> None:

@@ -12,7 +12,7 @@ from rangelog_core.net.addresses import split_address
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import add_services
-from rangelog_pd.joining import group_to_join
+from rangelog_pd.joining import group_to_join, note_group
 from rangelog_pd.restoring import restore
 from rangelog_pd.settings import PdSettings
 from rangelog_pd.state.machine import Machine
@@ -67,6 +67,7 @@ class Runtime:
             listen = settings.listen or settings.api_address
             port = await server.start(listen, service_names)
             await consensus.start()
+            note_group(settings.data_dir, consensus.initial)
             spare_long_lived()
             stopped, failed = asyncio.create_task(self._stop.wait()), asyncio.create_task(consensus.failed())
             own_work = (self._reconcile(driver, server), driver.tier_watch.run(), snapshots.run())

@@ -2,7 +2,7 @@
 
 What holds: `heal` leaves the cluster as it was: every range server takes replicas, the group has its three members, the tier
 is where it was. The calls are those of `pdctl server drain`, `pdctl server uncordon`, `pdctl pd replace` and `transfer-leader`.
-All of them only when asked for: they have not run often enough yet to be among the kinds of every run.
+Those that take half a minute, or leave a group of another make, only when asked for.
 """
 
 from __future__ import annotations
@@ -67,7 +67,6 @@ class Drained(Fault):
 
     name = "drained"
     side = "all"
-    by_default = False
     hold_s = (0.5, 2.0)
     _victim = ""
     _is_drained = False
@@ -121,7 +120,6 @@ class GrayServer(Fault):
 
     name = "gray-server"
     side = "all"
-    by_default = False
     hold_s = (4.0, 8.0)
     _victim = ""
     _thread: threading.Thread | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(180)]
 
 
 def test_small_demo_holds(tmp_path: Path) -> None:

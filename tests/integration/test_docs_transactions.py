@@ -16,7 +16,7 @@ from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster
 from tests.integration.helpers.pdctl_command import Pdctl
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(180)]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "transactions.md"
 

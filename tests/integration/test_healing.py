@@ -12,13 +12,14 @@ import pytest
 import rangelog
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import PreconditionFailed, RecordsLost
+from rangelog_core.limits import OFFSETS_GIVEN_UP
 from rangelog_core.net.inspection_client import InspectionClient
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.repair_client import RepairClient
 from rangelog_core.stream_config import StreamConfig
 from rangelog_proto.v1 import common_pb2, inspection_pb2, pd_pb2, repair_pb2
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SOON = {
     "RANGELOG_PD_SERVER_SUSPECT_MS": "700",
@@ -162,6 +163,53 @@ async def test_a_loss_is_said_and_accepted(cluster_factory: Callable[..., Cluste
         assert [record.offset async for record in client.reader("s", start=10)] == list(range(10, 15))
         await client.trim_stream("s", 10)
         assert [record.offset async for record in client.reader("s", start="earliest")] == list(range(10, 15))
+
+
+@pytest.mark.parametrize("left", [1, 0])
+async def test_the_loss_of_an_open_range_is_accepted(
+    cluster_factory: Callable[..., Cluster], calls: Any, left: int
+) -> None:
+    """Two of three disks are gone, or all: nobody can seal the range, until its loss is accepted; then the stream goes on.
+
+    What the last member has stays readable, and no offset comes again.
+    """
+    cluster = cluster_factory(pds=1, range_servers=3, env=SOON)
+    pd = calls(cluster)
+    async with await rangelog.connect(cluster.connect_string) as client:
+        stream = await client.create_stream("s")
+        await append(client, "s", 20)
+        gone = ["rs1", "rs2", "rs3"][left:]
+        for name in gone:
+            await asyncio.to_thread(cluster.kill, name)
+            shutil.rmtree(cluster.directory / name)
+        request = repair_pb2.AcceptLossRequest(request_id="early", stream_id=stream.stream_id, range_index=0)
+        with pytest.raises(PreconditionFailed, match="not known to be lost"):
+            await RepairClient(pd).accept_loss(request, timeout_s=10)
+        for name in gone:
+            await asyncio.to_thread(cluster.start_member, name)
+        await until(lambda: lost(pd), "the range is not lost")
+        assert (await repairs_of(pd)).orphaned_count == 0
+        request.request_id = "late"
+        done = await RepairClient(pd).accept_loss(request, timeout_s=10)
+        kept, goes_on = done.kept.end_offset, done.range.end_offset
+        assert 0 <= kept <= 20 and bool(kept) == done.HasField("kept")
+        assert goes_on == kept + OFFSETS_GIVEN_UP
+        assert bool(left) or not kept
+        await append(client, "s", 5)
+        seen = []
+        with pytest.raises(RecordsLost) as told:
+            async for record in client.reader("s", start="earliest"):
+                seen.append(record.value)
+        assert seen == [b"%d" % number for number in range(kept)]
+        assert told.value.offset == goes_on
+        found = [record async for record in client.reader("s", start=goes_on)]
+        assert [record.offset for record in found] == list(range(goes_on, goes_on + 5))
+
+        async def mended() -> bool:
+            repairs = await repairs_of(pd)
+            return not (repairs.waiting_count or repairs.copying_count or repairs.blocked_count or repairs.lost_count)
+
+        await until(mended, "what was kept is not whole")
 
 
 async def lost(pd: PdClient) -> bool:

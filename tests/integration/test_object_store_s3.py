@@ -31,7 +31,7 @@ from rangelog_core.errors import (
     RangelogError,
     Unavailable,
 )
-from tests.integration.helpers.versitygw import NotBuiltError, running_versitygw
+from tests.integration.helpers.versitygw import BUILD_TIMEOUT_S, NotBuiltError, running_versitygw
 
 BUCKET = "rangelog-test"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret"}
@@ -64,7 +64,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     process.kill()
 
 
-@pytest.fixture(scope="module", params=["moto", "versitygw"])
+VERSITYGW = pytest.param("versitygw", marks=[pytest.mark.long, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)])
+"""Long: it is built when it is first needed."""
+
+
+@pytest.fixture(scope="module", params=["moto", VERSITYGW])
 def either(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Each of the two servers."""
     if request.param == "moto":
@@ -266,7 +270,7 @@ def test_access_denied(server: Server) -> None:
         one_line(caught.value, "denied", "check the credentials")
 
 
-@pytest.mark.parametrize("either", ["versitygw"], indirect=True)
+@pytest.mark.parametrize("either", [VERSITYGW], indirect=True)
 @pytest.mark.parametrize(
     ("name", "value"), [("AWS_SECRET_ACCESS_KEY", "another-secret"), ("AWS_ACCESS_KEY_ID", "nobody")]
 )

@@ -20,7 +20,7 @@ from tests.support.figures import publish
 from tests.support.pd_checker import check_pd
 from tests.support.pd_history import Call, NotingPd, PdHistory, Reply
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(240)]
 
 STREAMS = ("a", "b", "c")
 CLIENTS = 4

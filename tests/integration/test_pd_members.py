@@ -106,6 +106,9 @@ def test_a_group_grows_from_one_to_five_and_shrinks_to_one(members: Members) -> 
     members.processes["pd1"].start()
     members.processes["pd1"].wait_ready()
     assert members.voters() == {"pd1"}, "a restarted member goes by its log, not by what it was started with"
+    members.processes["pd1"].kill()
+    members.start_with_join("pd1", "pd2")
+    assert members.voters() == {"pd1"}, "one that began the group may be started with --join; nobody needs to answer"
 
 
 def test_all_three_are_replaced_while_leaders_die(members: Members) -> None:

@@ -129,6 +129,7 @@ def test_what_cannot_be_done_says_so(pdctl: Pdctl) -> None:
     assert pdctl.json("stream", "show", "there")["trim_offset"] == 2
 
 
+@pytest.mark.long
 def test_nobody_answers() -> None:
     """A placement driver that is not there is exit 4 and one line, in about the time that was given."""
     pdctl = Pdctl()
@@ -139,7 +140,7 @@ def test_nobody_answers() -> None:
     for verb in verbs.split(", "):
         start_s = time.monotonic()
         assert "127.0.0.1:1" in pdctl.fails(4, "--pd", "127.0.0.1:1", "--timeout", "1", *verb.split())
-        assert time.monotonic() - start_s < 8, verb
+        assert time.monotonic() - start_s < 15, verb
     pdctl.fails(2, "cluster", "status")
 
 
@@ -165,6 +166,7 @@ def test_tail_follows_until_ctrl_c(pdctl: Pdctl, follower: subprocess.Popen[byte
     assert (follower.stdout.read(), follower.stderr.read()) == (b"", b"")
 
 
+@pytest.mark.long
 def test_append_waiting_for_input_ends_on_ctrl_c(pdctl: Pdctl) -> None:
     """A line is appended when it comes, not when the input ends; Ctrl-C keeps it and is quiet."""
     pdctl.ok("stream", "create", "piped")

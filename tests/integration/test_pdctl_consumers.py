@@ -84,6 +84,7 @@ def test_a_follower_until_ctrl_c(pdctl: Pdctl) -> None:
     assert sorted(pdctl.ok("topic", "consume", "followed", "-o", "raw").splitlines()) == ["one", "two"]
 
 
+@pytest.mark.long
 def test_a_group_goes_on_where_it_was(pdctl: Pdctl, tmp_path: Path) -> None:
     """A count, Ctrl-C and a silence each commit what was printed; lag, reset to all places, checkpoints and deletion."""
     pdctl.ok("topic", "create", "orders", "--shards", "3")
@@ -127,6 +128,7 @@ def test_a_group_goes_on_where_it_was(pdctl: Pdctl, tmp_path: Path) -> None:
         assert "pdctl group list" in pdctl.fails(3, *verb, "billing")
 
 
+@pytest.mark.long
 def test_the_rows_of_a_table(pdctl: Pdctl) -> None:
     """Conditional changes, scans, a watch until Ctrl-C, and what is not there."""
     made = pdctl.json("table", "create", "counts", "--partitions", "2", "--tag", "a=b")

@@ -385,6 +385,7 @@ def _ask(url: str, method: str, body: Any) -> tuple[int, Any]:
 # ---- pdctl
 
 
+@pytest.mark.long
 async def test_commands(cluster: Cluster, client: rangelog.Client) -> None:
     """One line and the exit code of the kind of error: 2 usage, 3 not found, 5 refused by the state."""
     pdctl = Pdctl(cluster)

@@ -11,7 +11,29 @@ _READING = "rangelog.protocol.reading"
 _UPKEEP = "rangelog_pd.reconcile.upkeep"
 _STREAMS = "rangelog_pd.state.streams"
 
+
+def _disaster(name: str, harm: str, old: str, new: str, module: str = _LOSSES) -> Mutant:
+    """Caught by the seeds that end with the loss of two disks (virtual_disaster.py)."""
+    return Mutant(name, harm, (Edit(module, old, new),), first_seed=4, every=6)
+
+
 REPAIRS: tuple[Mutant, ...] = (
+    _disaster("loss-gives-offsets-again", "a record gets the offset of one that was acked and lost",
+              "    after = max(end, found.floor_offset) + OFFSETS_GIVEN_UP\n",
+              "    after = max(end, found.floor_offset) + 1\n"),
+    _disaster("loss-of-an-open-range-is-not-shown", "a stream is stuck, and nobody is told what to do",
+              "            if reason and lost:\n", "            if False:\n", _ORPHANS),
+    rare("loss-forgets-the-last-copy", "what one member has of an open range is given up with the rest", _LOSSES,
+         "    kept = _sealed_at(state, found, end) if end > start else None\n", "    kept, end = None, start\n",
+         "pd/state/test_pd_losses.py"),
+    rare("loss-without-an-epoch", "a writer that is still there goes on in a range that was given up", _LOSSES,
+         "    stream.epoch += 1\n", "", "pd/state/test_pd_losses.py"),
+    rare("loss-while-two-can-say", "an open range is given up that its members could seal", _LOSSES,
+         "    return len(left_of(state, found)) <= len(found.replicas) - found.acks\n",
+         "    return len(left_of(state, found)) < len(found.replicas)\n", "pd/state/test_pd_losses.py"),
+    rare("loss-below-what-was-shown", "an offset that readers saw is given again", _LOSSES,
+         "    after = max(end, found.floor_offset) + OFFSETS_GIVEN_UP\n", "    after = end + OFFSETS_GIVEN_UP\n",
+         "pd/state/test_pd_losses.py"),
     rare("repair-without-a-copy", "members are replaced with no copy at hand: who had the range is forgotten", _COMMANDS,
          "    if found.start_offset < found.end_offset and not view.holders(state, found, now_ms):\n", "    if False:\n",
          "pd/reconcile/test_pd_repairs.py"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Mutant, rare
+from tests.mutants.mutant import Edit, Mutant, rare
 
 _ERRORS = "rangelog.tier.s3_errors"
 _SCRUB = "rangelog.tier.scrubbing"
@@ -10,7 +10,23 @@ _STATE = "rangelog_pd.state.reuploads"
 _SCRUB_TEST = "pdctl/test_pdctl_scrub.py"
 _ERRORS_TEST = "client/tier/test_s3_errors.py"
 
+
+def _tier(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
+    """Caught by the seeds in which the tier gets other stores under load (virtual_tier.py)."""
+    return Mutant(name, harm, (Edit(module, old, new),), first_seed=3, every=5)
+
+
 TIER: tuple[Mutant, ...] = (
+    _tier("upload-to-the-former-store-under-load", "an object is committed that is where no reader looks for it",
+          "rangelog_server.tier.upload",
+          "        if prepared.tier_id > parse_tier(self._url)[-1].first_object_id:\n", "        if False:\n"),
+    _tier("all-objects-are-in-the-last-store", "what is in a former store cannot be read any more",
+          "rangelog.tier.routed_store",
+          "        return self._open(store_of_key(self._stores, key))\n", "        return self._open(self._stores[-1])\n"),
+    _tier("prepared-before-counts-as-after", "an object that was prepared before a change is looked for in the new store",
+          "rangelog_pd.state.tier_stores",
+          "        first_object_id=state.next_object_id, url=request.url,",
+          "        first_object_id=max(1, state.next_object_id - 3), url=request.url,"),
     rare("denied-is-missing", "an object that may not be read counts as missing", _ERRORS,
          '    if code == "NoSuchKey":\n', '    if code in ("NoSuchKey", "AccessDenied", "403"):\n', _ERRORS_TEST),
     rare("any-404-is-missing", "the page of a web server that is no S3 counts as a missing object", _ERRORS,

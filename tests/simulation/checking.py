@@ -51,10 +51,9 @@ def manifest_problem(cluster: VirtualCluster) -> str:
     """
     state: Any = cluster.state
     named: dict[int, set[str]] = {}
-    for key, data in cluster.objects.objects.items():
-        if key.startswith(MANIFESTS):
-            found = parse_manifest(data, key)
-            named[found.stream_id] = {each.key for each in found.objects}
+    for key, data in cluster.tier.manifests(cluster.tier_url, MANIFESTS):
+        found = parse_manifest(data, key)
+        named[found.stream_id] = {each.key for each in found.objects}
     uncommitted = {each.key for each in state.objects.values() if not each.committed_ms and not each.size_bytes}
     for stream_id, keys in named.items():
         assert not keys & uncommitted, f"the manifest of stream {stream_id} names what was never committed"
@@ -72,7 +71,8 @@ def check_objects(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes]
     from rangelog._read.arrow_chunk import read_object, records_from_arrow
 
     state: Any = cluster.state
-    cluster.objects.trouble = 0.0
+    cluster.tier.end_trouble()
+    objects = cluster.tier.open(cluster.tier_url)
     found = [
         one
         for each in state.ranges.of(stream_id).values()
@@ -85,8 +85,8 @@ def check_objects(cluster: VirtualCluster, stream_id: int, log: dict[int, bytes]
             raise AssertionError(f"two objects hold offset {described.start_offset}")
         position = described.end_offset
         if fields:
-            check_object_fields(cluster.seed, cluster.objects, described)
-        rows = read_object(cluster.objects, described, described.start_offset, described.end_offset)  # type: ignore[arg-type]
+            check_object_fields(cluster.seed, objects, described)
+        rows = read_object(objects, described, described.start_offset, described.end_offset)  # type: ignore[arg-type]
         for table in rows:
             for record in records_from_arrow(table):
                 if record.offset in log:

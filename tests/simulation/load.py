@@ -21,6 +21,7 @@ from tests.simulation import (
     virtual_sink,
     virtual_streams,
     virtual_tables,
+    virtual_tier,
     virtual_topics,
 )
 from tests.simulation.scenario_lost_acks import LostAcks
@@ -140,6 +141,8 @@ class Load:
         if clients.cluster.seed % virtual_operators.EVERY == 0:
             virtual_operators.start(clients)
             virtual_idle.start(clients)
+        if clients.cluster.seed % virtual_tier.EVERY == 3:
+            virtual_tier.start(clients)
         if clients.cluster.seed % REPACK_EVERY == 1:
             virtual_repacking.start(clients)
         if clients.cluster.seed % virtual_packing.PIECES_EVERY == 2:

@@ -36,11 +36,13 @@ from tests.simulation import (
     probes_of_repairs,
     probes_of_topics,
     virtual_cursors,
+    virtual_disaster,
     virtual_following,
     virtual_leader_deaths,
     virtual_packing,
     virtual_repacking,
     virtual_sink,
+    virtual_tier,
 )
 from tests.simulation.probes_of_answers import watch_answers
 from tests.simulation.probes_of_directives import watch_directives
@@ -135,6 +137,9 @@ CORNER_CASES = (
     *virtual_packing.CORNER_CASES,
     *probes_of_repairs.CORNER_CASES,
     *virtual_cursors.CORNER_CASES,
+    *virtual_tier.CORNER_CASES,
+    *virtual_disaster.CORNER_CASES,
+    *virtual_disaster.RARE,
     *virtual_leader_deaths.CORNER_CASES,
     *virtual_leader_deaths.RARE_CASES,
     "a conditional change conflicted",

@@ -17,6 +17,7 @@ from rangelog_core.errors import Corruption
 from rangelog_pd.consensus.files.configuration import Configuration
 from rangelog_pd.consensus.interface import MemberRemoved
 from rangelog_pd.consensus.pysyncobj_consensus import initial_configuration
+from rangelog_pd.consensus.rules.raft import Raft
 from rangelog_pd.driver import BARRIER_TIMEOUT_S, PROPOSE_TIMEOUT_S
 from tests.simulation.raft_network import WINDOW_BYTES, VirtualSocket
 from tests.simulation.raft_process import Answer, RaftProcess
@@ -36,6 +37,15 @@ class MachineLike(Protocol):
 
     def restore(self, data: bytes) -> None:
         """Replace the whole state."""
+
+
+_LogSeen = tuple[tuple[int, int], int, Configuration]
+"""Term and index of the last entry, the entry that names the members, the members."""
+
+
+def _log_of(raft: Raft) -> _LogSeen:
+    last = raft.last_index
+    return (raft._log.journal.term_at(last) or 0, last), raft.configuration_index, raft.configuration
 
 
 class RaftGroup:
@@ -58,6 +68,8 @@ class RaftGroup:
         self.snapshot_entries = snapshot_entries
         self.addresses = {name: f"{name}:1" for name in names}
         self._changed = False
+        self._down: dict[str, _LogSeen] = {}
+        """Of members that are down: what their disks have."""
         self._last_configuration = initial_configuration(self.addresses, {})
         self.asked = 0
         self.watch = Watch()
@@ -106,19 +118,16 @@ class RaftGroup:
         self.processes[at].ask(lambda: consensus.transfer_leadership(to, timeout_s=PROPOSE_TIMEOUT_S), done)
 
     def configuration(self) -> Configuration:
-        """The latest one that any running member has."""
+        """That of the most recent log, running or down: an entry of an earlier term that names members may be cut."""
         found = [
-            (process.raft.configuration_index, process.raft.raftCurrentTerm, name)
+            _log_of(process.raft) if process.running and process.raft is not None else self._down.get(name)
             for name, process in self.processes.items()
-            if process.running and process.raft is not None
         ]
-        if not found:
-            return self._last_configuration
-        self._changed = self._changed or max(found)[0] > 0
-        raft = self.processes[max(found)[2]].raft
-        assert raft is not None
-        self._last_configuration = raft.configuration
-        return raft.configuration
+        latest = max((each for each in found if each is not None), key=lambda each: each[0], default=None)
+        if latest is not None:
+            self._changed = self._changed or latest[1] > 0
+            self._last_configuration = latest[2]
+        return self._last_configuration
 
     # ---- the seam that a placement driver uses
 
@@ -207,6 +216,7 @@ class RaftGroup:
             self.processes[member].joined = configuration.with_members(
                 each for each in configuration.members if each.name != member
             )
+        self._down.pop(member, None)
         self.processes[member].disk.wipe()
         self.watch.promises[member] = Promises()
 
@@ -259,6 +269,8 @@ class RaftGroup:
 
     def before_death(self, process: RaftProcess) -> None:
         """A process is about to be gone."""
+        if process.raft is not None:
+            self._down[process.name] = _log_of(process.raft)
         self.watch.before_death(process)
 
     def cut_at_call(self, process: RaftProcess, call: str) -> None:

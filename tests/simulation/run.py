@@ -21,6 +21,7 @@ if not __package__:  # run by its path: imports begin at the project's folder
 
 from tests.simulation import (
     probes_of_repairs,
+    virtual_disaster,
     virtual_following,
     virtual_leader_deaths,
     virtual_packing,
@@ -96,6 +97,7 @@ class Summary:
             *virtual_repacking.RARE,
             *virtual_packing.RARE,
             *virtual_following.RARE,
+            *virtual_disaster.RARE,
             *probes_of_repairs.RARE,
             *virtual_leader_deaths.RARE_CASES,
         )

@@ -12,7 +12,7 @@ from rangelog_core.errors import RangelogError
 from rangelog_core.ids import is_internal_name
 from rangelog_pd.state.versions import LEVEL_OPERATIONS
 from rangelog_proto.v1 import common_pb2
-from tests.simulation import virtual_packing
+from tests.simulation import virtual_disaster, virtual_packing
 from tests.simulation.checking import check_copies, check_objects, manifest_problem
 from tests.simulation.load import Load
 from tests.simulation.probes import probes
@@ -80,7 +80,7 @@ def _run_seed(seed: int, keep_trace: bool) -> Outcome:
         except RangelogError as error:
             outcome.violations.append(f"a client got stuck: {type(error).__name__}: {error.message}")
         outcome.violations += cluster.loop.problems
-        outcome.counters = dict(cluster.counters + cluster.objects.counts)
+        outcome.counters = dict(cluster.counters + cluster.tier.counts)
         outcome.counters.update(cluster.network.counts)
         outcome.virtual_s, outcome.steps = cluster.loop.now, cluster.loop.steps
         outcome.trace_hash, outcome.trace = cluster.trace_hash, cluster.trace_lines
@@ -134,6 +134,10 @@ async def _run(cluster: VirtualCluster, outcome: Outcome) -> None:
         outcome.acked += len(life.acked)
         outcome.unknown += sum(each.outcome == "unknown" for each in life.appends)
         cluster.trace(f"end {label} {len(final or ())} {len(life.acked)}")
+    if virtual_disaster.strikes(clients):
+        await virtual_disaster.strike(clients)
+        await _healed(cluster)
+        _check_problems(cluster)
 
 
 async def _write_last(clients: Clients, life: Life, count: int) -> None:
@@ -166,7 +170,7 @@ async def _read_all(clients: Clients) -> dict[str, tuple[Life, list[tuple[int, b
 
 def _check_problems(cluster: VirtualCluster) -> None:
     assert not cluster.loop.problems, cluster.loop.problems[0]
-    assert not cluster.objects.broken, cluster.objects.broken
+    assert not cluster.tier.broken, cluster.tier.broken
 
 
 async def _healed(cluster: VirtualCluster) -> None:
@@ -226,6 +230,8 @@ def _left_open(cluster: VirtualCluster, each: common_pb2.Range) -> str:
 
 def _not_whole(cluster: VirtualCluster, config: common_pb2.StreamConfig, each: common_pb2.Range) -> str:
     where = f"range {each.stream_id}/{each.index}"
+    if each.lost:
+        return ""
     if config.tiered and each.tiered_end_offset != each.end_offset:
         return f"{where} is tiered up to {each.tiered_end_offset} of {each.end_offset}"
     if each.hot_dropped or each.start_offset == each.end_offset:

@@ -55,6 +55,7 @@ CORNER_CASES = (
 _outcomes: dict[int, Outcome] = {}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60 + 20 * len(RUN))
 def test_promises_hold_in_every_seed() -> None:
     """Whatever members come and go: nothing acked is lost or done twice, one leader a term, and the group settles soon."""

@@ -25,8 +25,10 @@ import rangelog.tier
 import rangelog.tier.opening
 from rangelog._read.arrow_chunk import records_from_arrow
 from rangelog.tier.parquet import write_object
+from rangelog.tier.routed_store import RoutedStore
 from rangelog_core.batch import encode_batch, encode_headers
 from rangelog_core.errors import SealBelowFloor, WriterFenced
+from rangelog_pd.state import tier_stores
 from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL, LEVEL_EMPTY_RANGES
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
@@ -39,6 +41,7 @@ from tests.simulation.virtual_objects import VirtualObjects
 from tests.simulation.virtual_packing import Packing, rules_of
 from tests.simulation.virtual_pd import API_PORT, REPAIR_SOON_MS, FiatGroup, start_member
 from tests.simulation.virtual_server import VirtualServer, virtual_servers
+from tests.simulation.virtual_tier import TIER_URL, VirtualTier
 from tests.simulation.virtual_time import Process, VirtualLoop, virtual_world
 
 if TYPE_CHECKING:
@@ -47,7 +50,6 @@ if TYPE_CHECKING:
 
 PDS = ["pd1", "pd2", "pd3"]
 SERVERS = 5
-TIER_URL = "s3://simulated"
 TRACE_LINES_MAX = 2_000_000
 
 
@@ -67,7 +69,7 @@ class VirtualCluster:
         self._keep_trace = keep_trace
         self._digest = blake2b(digest_size=8)
         self.network = loop.network = Network(loop, self.trace)
-        self.objects = VirtualObjects(self.chance, seed)
+        self.tier = VirtualTier(self.chance, seed)
         self.pds: dict[str, Process] = {}
         self.group = FiatGroup(loop, self.network, PDS)
         self.group.on_applied = self._applied
@@ -280,9 +282,14 @@ class VirtualCluster:
         """As an object begins to count, the store holds just the bytes that it is described by."""
         if described is None or described.state != common_pb2.OBJECT_STATE_COMMITTED:
             return  # the commit was refused
-        stored = self.objects.objects.get(described.key, b"")
+        stored = self.tier.stored(self.tier_url, described.key)
         if described.digest != f"sha256:{sha256(stored).hexdigest()}":
             self.fail(f"object {described.key} was committed, but the store holds {len(stored)} other bytes")
+
+    @property
+    def tier_url(self) -> str:
+        """The URL of all stores of the tier, as of the last command."""
+        return tier_stores.tier_url(self.state, TIER_URL)
 
     def is_whole(self, each: common_pb2.Range) -> bool:
         """Whether every member of a range's set is who it was and has what it should, or the object store has all of it."""
@@ -358,8 +365,8 @@ def virtual_cluster(seed: int, *, keep_trace: bool = False) -> Iterator[VirtualC
         def channel(address: str, options: Any = None) -> Channel:
             return Channel(cluster.network, address)
 
-        def opened(url: str, *, create: bool = False) -> VirtualObjects:
-            return cluster.objects
+        def opened(url: str, *, create: bool = False) -> VirtualObjects | RoutedStore:
+            return cluster.tier.open(url)
 
         for target, name, value in (
             (grpc.aio, "insecure_channel", channel),

@@ -56,7 +56,7 @@ class Faults:
     def tell(self, story: str) -> None:
         """No drawn faults: one story, whose every turn is an ambush. Some wrong choices need all of them in order."""
         self._kinds = [self.slow_disk]
-        self.cluster.objects.end_faults()
+        self.cluster.tier.end_faults()
         self._ambushes.only()
         if story == "the deposed writer comes back when all servers have restarted":
             self._ambushes.only(open_writer=1.0, decided=1.0)
@@ -102,7 +102,7 @@ class Faults:
         self.running = False
         cluster = self.cluster
         cluster.network.loss, cluster.network.jitter = 0.0, 0.02
-        cluster.objects.end_faults()
+        cluster.tier.end_faults()
         cluster.network.slow_s.clear()
         cluster.network.heal()
         for server in cluster.servers.values():
@@ -418,8 +418,8 @@ class Faults:
     def object_trouble(self) -> None:
         """The object store has a bad time."""
         self.cluster.note("object store in trouble")
-        self.cluster.objects.trouble = self.chance.choice([0.05, 0.3])
-        self.later(self.cluster.objects.end_trouble)
+        self.cluster.tier.begin_trouble(self.chance.choice([0.05, 0.3]))
+        self.later(self.cluster.tier.end_trouble)
 
     def skew(self) -> None:
         """A wall clock jumps by up to two hours."""

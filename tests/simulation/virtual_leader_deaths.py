@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 EVERY = 3
 SHARE = 0.07
-SOUGHT = 5
-SOUGHT_SHARE = 0.7
-"""Of the rare steps, so many are sought in each seed, and struck so often; all others at SHARE."""
+FIRST_SHARE = 0.7
+"""How often the first of a rare step in a seed is struck; later ones, and all others, at SHARE."""
 DEATHS_MAX = 10
 DEATHS_IN_CALM_MAX = 4
 """When all other faults are over, what they have left is mended: most steps of repair are made then."""
@@ -36,7 +35,7 @@ RARE = (
     "take_cuts", "continue_topic", "start_own_scale", "recover_range", "leave_range", "mark_broker_lost", "assign_shards",
     "set_server_mode", "delete_objects", "repack_objects",
 )  # fmt: skip
-"""Seldom enough for a run of a few hundred seeds without a death at one of them."""
+"""Seldom enough for a run of a few hundred seeds without a death at one of them: each is struck at its first in a seed."""
 
 
 def death_at(step: str) -> str:
@@ -57,13 +56,15 @@ class LeaderDeaths:
         self._chance = Random(f"deaths of the leader of seed {faults.cluster.seed}")
         lives = faults.cluster.seed % EVERY != 1
         self._left = {True: 0 if lives else DEATHS_MAX, False: 0 if lives else DEATHS_IN_CALM_MAX}
-        self._sought = self._chance.sample(RARE, SOUGHT)
+        self._seen: set[str] = set()
 
     def step(self, step: str) -> None:
         """A reconciler has made a step: now and then it was the leader's last."""
         if not self._left[self._faults.running] or step not in COMMANDS + DIRECTIVES:
             return
-        if self._chance.random() >= (SOUGHT_SHARE if step in self._sought else SHARE):
+        first = step in RARE and step not in self._seen
+        self._seen.add(step)
+        if self._chance.random() >= (FIRST_SHARE if first else SHARE):
             return
         cluster = self._cluster
         leader = cluster.group.leader

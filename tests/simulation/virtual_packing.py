@@ -134,15 +134,17 @@ class Packing:
             self._cluster.fail(f"object {made.key} has other rows than {[each.key for each in replaced]}")
 
     def _rows(self, described: common_pb2.Object) -> list[tuple[int, Any, Any]]:
-        objects = self._cluster.objects
-        trouble, objects.trouble = objects.trouble, 0.0
+        tier = self._cluster.tier
+        trouble = tier.trouble
+        tier.begin_trouble(0.0)
+        objects = tier.open(self._cluster.tier_url)
         try:
             reader = ObjectReader(objects, described)  # type: ignore[arg-type]
             tables = [reader.rows(each) for each in reader.row_groups(described.start_offset, described.end_offset)]
         except RangelogError as error:
             self._cluster.fail(f"object {described.key}, which counted until now, cannot be read: {error.message}")
         finally:
-            objects.trouble = trouble
+            tier.begin_trouble(trouble)
         columns = [[table.column(name).to_pylist() for name in ("offset", "key", "value")] for table in tables]
         return [row for offsets, keys, values in columns for row in zip(offsets, keys, values, strict=True)]
 
@@ -170,7 +172,7 @@ def watch_packing(watch: Any, cluster: VirtualCluster) -> None:
         prepared: common_pb2.Object = await inner(self, work)
         if prepared.incarnation:
             if chance.random() < DOOMED:
-                cluster.objects.doom(prepared.key)
+                cluster.tier.doom(prepared.key)
             await pause()
         return prepared
 

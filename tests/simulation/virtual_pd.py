@@ -25,6 +25,7 @@ from rangelog_pd.state.machine import Machine
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 from rangelog_proto.v1 import pd_state_pb2
 from tests.simulation.virtual_network import Network, Service
+from tests.simulation.virtual_tier import NoTrials
 from tests.simulation.virtual_time import Process, VirtualLoop
 
 API_PORT = 2379
@@ -223,6 +224,7 @@ def start_member(loop: VirtualLoop, network: Network, group: FiatGroup, name: st
         repack_trimmed_fraction=group.repack_rules.trimmed_fraction,
     )  # fmt: skip
     driver = Driver(settings, consensus, machine)
+    driver.tier_trials = NoTrials()  # type: ignore[assignment]
     service: Any = Service(network, process, f"{name}:{API_PORT}")
     add_services(driver, service)
 

@@ -99,7 +99,8 @@ class Packer:
         target_bytes = self._chance.choice([20_000, 200_000, 10_000_000])
         for work in plan_repacks(stream, ranges, objects, target_bytes):
             with tempfile.TemporaryDirectory() as directory:
-                packer = _DyingRepacker(metadata.pd, self._clients.cluster.objects, Path(directory))  # type: ignore[arg-type]
+                store = self._clients.cluster.tier.open(await metadata.tier_url())
+                packer = _DyingRepacker(metadata.pd, store, Path(directory))  # type: ignore[arg-type]
                 packer.packer = self
                 await packer.repack(work)
             self._clients.cluster.note("objects were repacked")

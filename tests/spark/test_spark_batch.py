@@ -24,7 +24,7 @@ from rangelog_core.stream_config import StreamConfigChange
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 COUNT = 20_000
 SMALL_RANGES = {"range_size_bytes_max": 128 * 1024}

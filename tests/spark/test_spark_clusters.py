@@ -22,11 +22,11 @@ from tests.spark import standalone
 from tests.spark.conftest import Filled, Streams, slow_environment
 from tests.spark.standalone import SMALL, SPARK_HOME, Standalone
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 HERE = Path(__file__).parent
 COUNT = 3_000
-ENDS_S = 150.0
+ENDS_S = 240.0
 SPECULATION = ("=true", ".interval=100ms", ".minTaskRuntime=100ms", ".quantile=0.5", ".multiplier=1.1")
 
 

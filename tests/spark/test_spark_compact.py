@@ -24,7 +24,7 @@ from tests.spark.job_fixtures import run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 __all__ = ["run"]
 
 COUNT = 24_000

@@ -19,10 +19,10 @@ from tests.spark.conftest import START_MS, Filled
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 COUNT = 20_000
-LONG = 150_000
+LONG = 60_000
 STEP_MS = 1_001
 START = datetime.fromtimestamp(START_MS / 1000, UTC)
 

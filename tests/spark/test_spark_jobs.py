@@ -32,7 +32,7 @@ from tests.spark.job_fixtures import COUNT, mixed, run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 __all__ = ["mixed", "run"]
 

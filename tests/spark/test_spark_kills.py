@@ -13,13 +13,13 @@ from rangelog_cli.local.processes import Cluster, wait_until
 from tests.spark.conftest import Streams
 from tests.spark.killable import Driver
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 DRIVER = Path(__file__).parent / "copying_driver.py"
 RECORDS = 3_000
 KILLS_AT = [300]
 """So many records in the target, before the driver is killed."""
-ENDS_S = 120.0
+ENDS_S = 240.0
 
 
 def copying(cluster: Cluster, folder: Path, kind: str, source: str, target: str) -> Driver:

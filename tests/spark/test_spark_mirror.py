@@ -17,7 +17,7 @@ from rangelog_core.errors import InvalidArgument, MissingExtra
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def test_what_kafka_has_becomes_a_record(

@@ -21,7 +21,7 @@ from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.errors import Corruption, OffsetTrimmed, StreamNotFound
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 COUNT = 8_000
 

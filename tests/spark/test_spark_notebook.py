@@ -15,7 +15,7 @@ from tests.support.page_examples import ADDRESS, page_examples
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 SHUFFLES = "spark.sql.shuffle.partitions"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ENDS_S = 120
 AT_99_SECONDS = (datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(seconds=99.5)).isoformat()

@@ -22,7 +22,7 @@ from tests.spark.conftest import START_MS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[2]
 MOVING = TopicConfig(stream=StreamConfig(range_size_bytes_max=128 * 1024, hot_retention_seconds=1))

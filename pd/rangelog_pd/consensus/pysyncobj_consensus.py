@@ -106,6 +106,11 @@ class PySyncObjConsensus:
         self._barrier_waiters: list[asyncio.Future[int]] = []
         self._barrier_task: asyncio.Task[None] | None = None
 
+    @property
+    def initial(self) -> Configuration:
+        """The group that this member was started with: what counts until its log says more."""
+        return self._initial
+
     # --- the interface, on the event loop
 
     async def start(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
+from itertools import chain, islice
 
 from rangelog_core.errors import RangelogError
 from rangelog_pd.driver import Driver
@@ -43,7 +43,7 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
     failing = driver.tasks.listing(wall_ms, failing_only=True)
     with driver.state() as state:
         failing += driver.view.upkeep.repacks.tasks(state, driver.time_ms())
-        repairs = driver.view.upkeep.repairs
+        repairs, orphans = driver.view.upkeep.repairs, driver.view.upkeep.orphans
         driver.shortfalls.follow(state, wall_ms)
         short = driver.shortfalls.count(state, driver.view, driver.now_ms(), wall_ms)
         url = tier_url(state, driver.settings.tier_url)
@@ -62,14 +62,14 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
             under_replicated_range_count=short.count,
             under_replicated_since_ms=short.since_ms,
             blocked_repair_count=len(repairs.blocked) - len(repairs.lost),
-            lost_range_count=len(repairs.lost),
+            lost_range_count=len(repairs.lost) + len(orphans.lost),
             tier_snapshot=_tier_snapshot(driver, has_tier=bool(url)) if driver.consensus.is_leader() else None,
             restore=state.restore if state.restore.phase else None,
         )
         tier_errors = [(each.name, each.error) for each in tier_checks(driver, state)] if described.tier_url else []
         names = FirstNames(
             short=_names(state, short.first),
-            lost=_names(state, islice(repairs.lost, NAMES_MAX)),
+            lost=_names(state, islice(chain(repairs.lost, orphans.lost), NAMES_MAX)),
             open_short_count=short.open_count,
             exact=short.exact,
             failing=failing,

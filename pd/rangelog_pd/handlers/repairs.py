@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from rangelog_core.errors import PreconditionFailed
 from rangelog_pd.driver import Driver
+from rangelog_pd.reconcile.orphans import Orphans
 from rangelog_pd.reconcile.repair_progress import RepairProgress
+from rangelog_pd.state.losses import left_of
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
+from rangelog_proto.v1 import common_pb2
 from rangelog_proto.v1 import repair_pb2 as pb
 
 PAGE_SIZE_MAX = 1_000
@@ -26,7 +30,7 @@ async def list_repairs(driver: Driver, request: pb.ListRepairsRequest) -> pb.Lis
         repairs = upkeep.repairs
         all_of = (
             (state_of, key, reason)
-            for state_of, found in _by_state(repairs, upkeep.orphans.found).items()
+            for state_of, found in _by_state(repairs, upkeep.orphans).items()
             if request.state in (pb.REPAIR_STATE_UNSPECIFIED, state_of)
             for key, reason in found
         )
@@ -37,8 +41,8 @@ async def list_repairs(driver: Driver, request: pb.ListRepairsRequest) -> pb.Lis
             waiting_count=len(repairs.waiting),
             copying_count=sum(1 for _ in _copying(repairs)),
             blocked_count=len(repairs.blocked) - len(repairs.lost),
-            orphaned_count=len(upkeep.orphans.found),
-            lost_count=len(repairs.lost),
+            orphaned_count=len(upkeep.orphans.found) - len(upkeep.orphans.lost),
+            lost_count=len(repairs.lost) + len(upkeep.orphans.lost),
             done_count=repairs.done_count,
             copied_bytes=repairs.copied_bytes,
             since_ms=repairs.since_ms,
@@ -48,19 +52,68 @@ async def list_repairs(driver: Driver, request: pb.ListRepairsRequest) -> pb.Lis
 
 async def accept_loss(driver: Driver, request: pb.AcceptLossRequest) -> pb.AcceptLossResponse:
     """Accept the loss of a range. Raises StreamNotFound, RangeNotFound, PreconditionFailed."""
+    await driver.barrier()
+    request.ClearField("survivor_end_offset")
+    if not driver.is_repeat("accept_loss", request.request_id):
+        with driver.state() as state:
+            found = state.range(request.stream_id, request.range_index)
+            if found.state == common_pb2.RANGE_STATE_OPEN:
+                _add_survivor_end(driver, state, found, request)
     response = await driver.propose_request(pb.AcceptLossResponse, request.request_id, accept_loss=request)
     driver.fill_in(response.range)
+    if response.HasField("kept"):
+        driver.fill_in(response.kept)
     return response
 
 
-def _by_state(repairs: RepairProgress, orphaned: dict[RangeKey, str]) -> dict[pb.RepairState, Found]:
+def _add_survivor_end(driver: Driver, state: State, found: common_pb2.Range, request: pb.AcceptLossRequest) -> None:
+    """Add what the members that are left have reported. The range is quiet, so that is what they hold.
+
+    Raises PreconditionFailed: the range is not known to be lost, or a member that is left does not report.
+    """
+    key = (found.stream_id, found.index)
+    driver.view.upkeep.follow(state)
+    if key not in driver.view.upkeep.orphans.lost:
+        raise PreconditionFailed(
+            f"range {found.index} is open, and is not known to be lost: `pdctl repair list` shows it once too few of its "
+            f"members can come back and nobody has written to it for {driver.settings.orphan_quiet_ms / 1000:g} s"
+        )
+    ends = []
+    for member in left_of(state, found):
+        report = driver.view.report(member.server, member.incarnation, key)
+        problem = report.problem if report is not None else ""
+        if _is_silent(driver, member.server):
+            problem = "it does not report"
+        if problem:
+            raise PreconditionFailed(
+                f"{member.server} may have records of range {found.index}, but {problem}: bring it back, or remove it for good "
+                "with `pdctl server remove`"
+            )
+        ends.append(report.durable_offset if report is not None else found.start_offset)
+    if ends:
+        request.survivor_end_offset = max(ends)
+
+
+def _is_silent(driver: Driver, server: str) -> bool:
+    view = driver.view.servers.get(server)
+    return view is None or not view.complete or driver.view.silent_ms(server, driver.now_ms()) > driver.view.dead_ms
+
+
+def _by_state(repairs: RepairProgress, orphans: Orphans) -> dict[pb.RepairState, Found]:
     return {
-        pb.REPAIR_STATE_LOST: ((key, repairs.blocked[key]) for key in repairs.lost),
+        pb.REPAIR_STATE_LOST: _lost(repairs, orphans),
         pb.REPAIR_STATE_BLOCKED: ((key, why) for key, why in repairs.blocked.items() if key not in repairs.lost),
-        pb.REPAIR_STATE_ORPHANED: orphaned.items(),
+        pb.REPAIR_STATE_ORPHANED: ((key, why) for key, why in orphans.found.items() if key not in orphans.lost),
         pb.REPAIR_STATE_WAITING: ((key, "") for key in repairs.waiting),
         pb.REPAIR_STATE_COPYING: _copying(repairs),
     }
+
+
+def _lost(repairs: RepairProgress, orphans: Orphans) -> Iterator[tuple[RangeKey, str]]:
+    for key in repairs.lost:
+        yield key, repairs.blocked[key]
+    for key in orphans.lost:
+        yield key, orphans.found[key]
 
 
 def _copying(repairs: RepairProgress) -> Iterator[tuple[RangeKey, str]]:

@@ -100,6 +100,8 @@ async def update_topic(driver: Driver, request: pb.UpdateTopicRequest) -> pb.Upd
     if len(request.fields) > len(FIELDS) or len(request.remove_tags) > TAGS_MAX or len(request.set_tags) > TAGS_MAX:
         raise InvalidArgument("too many fields or tags")
     _check_no_cursors(request.config)
+    if "stream.replicas" in request.fields and not driver.is_repeat("update_topic", request.request_id):
+        await check_replicas(driver, request.config.stream.replicas)
     return await driver.propose_request(pb.UpdateTopicResponse, request.request_id, update_topic=request)
 
 

@@ -2,7 +2,8 @@
 
 A living writer leaves a range when a replica is lost, when the range is old, and when a replica asks it to. So a range is
 suspected when a member is lost or leaves, or when the range is older than its age limit by a grace; and it is orphaned once,
-for `quiet_ms` from then on, no member has reported that it grew.
+for `quiet_ms` from then on, no member has reported that it grew. If too few of its members are left to say where it ends, it is
+lost: nobody can seal it before an operator accepts that.
 
 What holds: a range without a record is left alone, until a report says that it grew, unless a member is to be left, which
 would wait for its writer for good. The decision is a guess from outside: the server that carries it out asks the writer
@@ -31,6 +32,8 @@ QUIET_MS_DEFAULT = 60_000
 
 WhySuspected = Callable[[common_pb2.Range, bool], str]
 """Why a living writer would have left this range; empty: it would not. The flag: it is not known to have a record."""
+HasNoEnd = Callable[[common_pb2.Range], bool]
+"""Whether too few members are left to say where an open range ends (state/losses.py)."""
 EndOf = Callable[[common_pb2.Range], int | None]
 """The highest end that members report, the start where none that is heard has the range; None: none is heard."""
 
@@ -52,6 +55,8 @@ class Orphans:
         self._suspects: dict[RangeKey, _Seen | None] = {}
         self.found: dict[RangeKey, str] = {}
         """The orphaned ranges, with the reason."""
+        self.lost: dict[RangeKey, None] = {}
+        """Of these, the ranges that nobody can seal any more."""
 
     def begin(self, due: Mapping[RangeKey, int]) -> None:
         """Start over, as a leader that knows when each open range is old, in cluster time."""
@@ -59,6 +64,7 @@ class Orphans:
         heapq.heapify(self._ages)
         self._suspects.clear()
         self.found.clear()
+        self.lost.clear()
 
     def will_be_old(self, key: RangeKey, due_ms: int) -> None:
         """Note when a range is old, in cluster time."""
@@ -71,6 +77,7 @@ class Orphans:
     def writer_answers(self, key: RangeKey, now_ms: float) -> None:
         """The range's writer was asked, and is there: the range is no orphan, and is looked at again when it has been quiet."""
         self.found.pop(key, None)
+        self.lost.pop(key, None)
         seen = self._suspects.get(key)
         if seen is not None:
             self._suspects[key] = _Seen(seen.end_offset, now_ms)
@@ -84,23 +91,32 @@ class Orphans:
             if due.get(key) == due_ms:
                 self.suspect(key)
 
-    def look(self, state: State, now_ms: float, why: WhySuspected, end_of: EndOf) -> list[RangeKey]:
+    def look(
+        self, state: State, now_ms: float, why: WhySuspected, end_of: EndOf, has_no_end: HasNoEnd
+    ) -> list[RangeKey]:
         """Look at some suspects; return the ranges that are orphaned from now on, and those that are so no longer."""
         changed: list[RangeKey] = []
         for key in list(islice(self._suspects, LOOKED_AT_MAX)):
             seen = self._suspects.pop(key)
             was_found = key in self.found
             found = state.ranges.find(key)
-            reason = ""
+            reason, lost = "", found is not None and has_no_end(found)
             if found is not None and (left_because := _suspicion(found, why, end_of)):
-                seen = _seen_now(seen, end_of(found), now_ms)
+                end_offset = end_of(found)
+                if end_offset is None and lost:
+                    end_offset = found.start_offset  # there may be nobody left to hear
+                seen = _seen_now(seen, end_offset, now_ms)
                 self._suspects[key] = seen  # at the end: the others come first
                 if seen is not None and now_ms - seen.since_ms >= self._quiet_ms:
                     reason = left_because
             if reason:
-                self.found.setdefault(key, reason)
+                self.found[key] = reason
             else:
                 self.found.pop(key, None)
+            if reason and lost:
+                self.lost[key] = None
+            else:
+                self.lost.pop(key, None)
             if was_found != bool(reason):
                 changed.append(key)
         return changed

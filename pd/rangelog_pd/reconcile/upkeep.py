@@ -23,7 +23,7 @@ from rangelog_pd.reconcile.repack_queue import RepackQueue
 from rangelog_pd.reconcile.repair_progress import RepairProgress
 from rangelog_pd.reconcile.sizes import StreamSizes
 from rangelog_pd.state.indexes import Hosted, Hosting
-from rangelog_pd.state.losses import is_gone
+from rangelog_pd.state.losses import has_no_end, is_gone
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import RangeKey
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
@@ -122,6 +122,7 @@ class Upkeep:
             now_ms,
             lambda of, is_empty: self._why_left(state, of, time_ms, is_empty=is_empty),
             lambda of: self._end_of(state, of),
+            lambda of: has_no_end(state, of),
         )
         for key in changed:
             found = state.ranges.find(key)
@@ -138,6 +139,9 @@ class Upkeep:
 
     def _why_left(self, state: State, of: common_pb2.Range, time_ms: int, *, is_empty: bool) -> str:
         """Return why a living writer would have left an open range; empty: it would not, or there is nothing to care for."""
+        if has_no_end(state, of):
+            gone = ", ".join(each.server for each in of.replicas if is_gone(state, each))
+            return f"too few members are left to say where it ends: {gone} lost their copies"
         if is_empty:
             leaving = [each.server for each in of.replicas if self.is_left(state, each.server)]
             return f"it is empty, and its place on {leaving[0]} is to go" if leaving else ""

@@ -1,13 +1,20 @@
 """Losses: ranges of which no copy can come back, and the acceptance of that by an operator.
 
-What holds: a loss is accepted only for a sealed range of which something is not in the tier, and only once every member of
-its replica set is gone for good: its server was wiped, or was removed. An accepted loss is never taken back, the range keeps
-its end, and what the tier has of it stays readable.
+What holds: a loss is accepted only once those that could bring the records back are gone for good: their servers were wiped,
+or were removed. It is never taken back, and what the tier or a member has stays readable.
+
+*A sealed range* keeps its end; every member must be gone, and something must not be in the tier.
+
+*An open range* can be sealed as long as so many members are left that each acked record is on one of them. With fewer, nobody
+can say where its acked records end. What the members that are left hold is kept as a sealed range; a lost range follows it that
+is longer than the open one can have been, so that no offset is ever given to two records. Its members can ack nothing more, for
+too many are gone; the stream's epoch rises, so a writer that is still there learns it.
 """
 
 from __future__ import annotations
 
-from rangelog_core.errors import PreconditionFailed
+from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.limits import OFFSET_MAX, OFFSETS_GIVEN_UP
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_proto.v1 import common_pb2, repair_pb2
@@ -28,16 +35,31 @@ def may_be_lost(state: State, found: common_pb2.Range) -> bool:
     return all(is_gone(state, member) for member in found.replicas)
 
 
+def left_of(state: State, found: common_pb2.Range) -> list[common_pb2.Replica]:
+    """Return the members that are not gone for good."""
+    return [member for member in found.replicas if not is_gone(state, member)]
+
+
+def has_no_end(state: State, found: common_pb2.Range) -> bool:
+    """Whether an open range has too few members left to say where its acked records end, whoever of them answers."""
+    if found.state != common_pb2.RANGE_STATE_OPEN:
+        return False
+    return len(left_of(state, found)) <= len(found.replicas) - found.acks
+
+
 def accept_loss(state: State, request: repair_pb2.AcceptLossRequest, now_ms: int) -> repair_pb2.AcceptLossResponse:
-    """Accept that the records outside the tier are lost. Raises StreamNotFound, RangeNotFound, PreconditionFailed."""
+    """Accept that the records outside the tier are lost.
+
+    Raises StreamNotFound, RangeNotFound, PreconditionFailed; InvalidArgument for an end that no member can have.
+    """
     found = state.range(request.stream_id, request.range_index)
     if found.lost:
         return repair_pb2.AcceptLossResponse(range=found)
-    if found.state != common_pb2.RANGE_STATE_SEALED:
-        raise PreconditionFailed(f"range {found.index} is open: seal it first with `pdctl range seal`")
+    if found.state == common_pb2.RANGE_STATE_OPEN:
+        return _accept_open(state, found, request, now_ms)
     if found.tiered_end_offset >= found.end_offset:
         raise PreconditionFailed(f"range {found.index} is wholly in the tier, or empty: nothing of it is lost")
-    left = [member.server for member in found.replicas if not is_gone(state, member)]
+    left = [member.server for member in left_of(state, found)]
     if left:
         raise PreconditionFailed(
             f"range {found.index} may still have a copy on {', '.join(left)}: bring it back, or remove it for good "
@@ -48,3 +70,48 @@ def accept_loss(state: State, request: repair_pb2.AcceptLossRequest, now_ms: int
     del lost.replicas[:]
     state.put_range(lost)
     return repair_pb2.AcceptLossResponse(range=lost)
+
+
+def _accept_open(
+    state: State, found: common_pb2.Range, request: repair_pb2.AcceptLossRequest, now_ms: int
+) -> repair_pb2.AcceptLossResponse:
+    left = [member.server for member in left_of(state, found)]
+    if not has_no_end(state, found):
+        raise PreconditionFailed(
+            f"range {found.index} is open, and {', '.join(left)} can say where it ends: it is sealed once its writer is gone, "
+            "by the next one or with `pdctl range seal`; bring back those that are silent, or remove them for good with "
+            "`pdctl server remove`"
+        )
+    start, end = found.start_offset, request.survivor_end_offset if left else found.start_offset
+    if left and not request.HasField("survivor_end_offset"):
+        raise PreconditionFailed(f"{', '.join(left)} has not said what it holds of range {found.index}")
+    after = max(end, found.floor_offset) + OFFSETS_GIVEN_UP
+    if not start <= end <= after <= OFFSET_MAX:
+        raise InvalidArgument(f"an end of {end} for a range that starts at {start}")
+    kept = _sealed_at(state, found, end) if end > start else None
+    lost = copy_of(found)
+    del lost.replicas[:]
+    lost.lost, lost.state, lost.sealed_ms = True, common_pb2.RANGE_STATE_SEALED, state.date()
+    lost.start_offset = lost.tiered_end_offset = lost.floor_offset = end
+    lost.end_offset = after
+    stream = copy_of(state.streams[found.stream_id])
+    stream.epoch += 1
+    stream.version += 1
+    stream.next_offset = after
+    if kept is not None:
+        state.put_range(kept)
+        lost.index, lost.epoch, lost.created_ms = stream.range_count, stream.epoch, now_ms
+        stream.range_count += 1
+    state.put_range(lost)
+    state.put_stream(stream)
+    return repair_pb2.AcceptLossResponse(range=lost, kept=kept)
+
+
+def _sealed_at(state: State, found: common_pb2.Range, end_offset: int) -> common_pb2.Range:
+    sealed = copy_of(found)
+    sealed.state = common_pb2.RANGE_STATE_SEALED
+    sealed.end_offset = end_offset
+    sealed.floor_offset = min(sealed.floor_offset, end_offset)
+    sealed.sealed_ms = state.date()
+    sealed.tiered_end_offset = sealed.start_offset
+    return sealed

@@ -50,6 +50,11 @@ class Members:
         self.processes[name].wait_ready()
         return f"{name}={self.raft[name]}@{self.api[name]}"
 
+    def start_with_join(self, name: str, through: str) -> None:
+        """Start one again as `join` does, on the directory that it has."""
+        self._start(name, ["--raft-listen", self.raft[name], "--join", self.api[through]])
+        self.processes[name].wait_ready()
+
     def pdctl(self, *arguments: str, through: list[str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run pdctl with the API addresses of these members, or of all that run."""
         names = through or [name for name, process in self.processes.items() if process.running]

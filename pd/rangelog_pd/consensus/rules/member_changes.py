@@ -6,8 +6,9 @@ What holds:
   follow each other could each begin one, and their majorities would have no member in common);
 - each step leaves a majority of its voters within reach, who hold what the leader began with, as far as it sees;
 - a leader that is no voter any more does not count itself, and leaves once the change is committed;
-- who is no voter does not stand for election; what others than voters ask is passed over while a leader is heard; a removed
-  member is told, and stops.
+- who is no voter does not stand for election, but one whose removal it does not know to be committed: it may be the only one
+  that has the entry, and then nobody else can win (Ongaro, "Consensus: Bridging Theory and Practice", 4.2.2); what others
+  than voters ask is passed over while a leader is heard; a removed member is told, and stops.
 """
 
 from __future__ import annotations
@@ -94,6 +95,14 @@ class MemberChanges:
     def votes(self) -> bool:
         """Whether this member is a voter of the configuration."""
         return self._name in self._configuration.voters
+
+    @property
+    def _is_being_removed(self) -> bool:
+        """Whether this member was a voter before the configuration, which is not known to be committed."""
+        membership = self._log.membership
+        if self.votes or membership.index <= self.raftCommitIndex:
+            return False
+        return self._name in membership.at(membership.index - 1)[0].voters
 
     @property
     def _votes_alone(self) -> bool:

@@ -192,7 +192,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
             self._move_deadline(max, self._timings.election_min_s)
             self._poller.poll(0.0)
         lacks = not self._log.voter and self.raftCommitIndex > 1
-        if (lacks or not self.votes) and not self._isLeader():
+        if (lacks or not (self.votes or self._is_being_removed)) and not self._isLeader():
             # Its own vote is as bad as the one that it refuses others: it may lack committed entries, or it does not count.
             self._move_deadline(max, self._timings.election_min_s)
         self.doTick(self._timings.tick_s)

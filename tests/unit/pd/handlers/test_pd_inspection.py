@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from rangelog_core.errors import OffsetOutOfRange, PreconditionFailed, StreamNotFound
-from rangelog_pd.handlers import cluster, inspection, streams
+from rangelog_pd.handlers import cluster, inspection, streams, topics
 from rangelog_pd.reconcile.repack_queue import OrderedRepack
-from rangelog_proto.v1 import common_pb2, pd_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
 from rangelog_proto.v1 import inspection_pb2 as pb
+from tests.support.pd_topics import refer
 
 
 def _report(state: str, end: int, size: int = 700) -> pd_pb2.ReplicaReport:
@@ -34,6 +35,10 @@ async def test_more_replicas_than_servers_are_refused(ready: Any) -> None:
     )
     with pytest.raises(PreconditionFailed, match="6 replicas need 6"):
         await streams.update_stream(ready.driver, request)
+    config = topic_pb2.TopicConfig(stream=common_pb2.StreamConfig(replicas=6))
+    update = topic_pb2.UpdateTopicRequest(request_id="v", topic=refer(1), fields=["stream.replicas"], config=config)
+    with pytest.raises(PreconditionFailed, match="6 replicas need 6"):
+        await topics.update_topic(ready.driver, update)
 
 
 async def test_before_the_first_server_any_number_is_taken(api: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from rangelog_pd.reconcile.orphans import QUIET_MS_DEFAULT
 from rangelog_pd.state.versions import FEATURE_LEVEL
-from rangelog_proto.v1 import common_pb2, operations_pb2, pd_pb2
+from rangelog_proto.v1 import common_pb2, operations_pb2, pd_pb2, repair_pb2
 from tests.unit.pd.reconcile.test_pd_reconcile import ABC, beat_all
 
 AGE_MS = 600_000
@@ -182,3 +182,40 @@ def test_an_earlier_cluster_version_knows_no_such_directive(pd: Any, aging: int)
     pass_ms(pd, AGE_MS + AGE_MS // 8 + QUIET_MS_DEFAULT + 2_000)
     assert pd.view.upkeep.orphans.found
     assert told(pd) == {}
+
+
+def wipe(pd: Any, *names: str) -> None:
+    """Their disks are lost, and they are there again."""
+    for name in names:
+        pd.register(name, incarnation=77)
+        pd.beat(name)
+
+
+@pytest.mark.parametrize("gone", [ABC[:2], ABC])
+def test_a_range_that_nobody_can_seal_is_lost_once_it_is_quiet(pd: Any, aging: int, gone: tuple[str, ...]) -> None:
+    """Too few members are left to say where it ends. An empty one, too: its stream would be stuck for ever."""
+    key = (aging, 0)
+    wipe(pd, gone[0])
+    pass_ms(pd, QUIET_MS_DEFAULT + 2_000)
+    assert key in pd.view.upkeep.orphans.found and key not in pd.view.upkeep.orphans.lost, "two can say where it ends"
+    wipe(pd, *gone[1:])
+    pass_ms(pd, QUIET_MS_DEFAULT + 2_000)
+    assert list(pd.view.upkeep.orphans.lost) == [key]
+    assert "lost their copies" in pd.view.upkeep.orphans.found[key]
+    request = repair_pb2.AcceptLossRequest(stream_id=aging, survivor_end_offset=5)
+    pd.do(repair_pb2.AcceptLossResponse, accept_loss=request)
+    pass_ms(pd, 2_000)
+    assert not pd.view.upkeep.orphans.lost
+    assert not pd.view.upkeep.orphans.found
+
+
+def test_an_empty_range_that_nobody_can_seal_is_lost(pd: Any, make_report: Any) -> None:
+    """Its stream could never be opened again."""
+    made = pd.create_stream()
+    pd.open_writer()
+    pd.create_range(made.stream_id, 1, 0, *ABC)
+    for name in ABC:
+        pd.beat(name, make_report(made.stream_id, 0, "OPEN", end=0))
+    wipe(pd, "rs1", "rs2")
+    pass_ms(pd, QUIET_MS_DEFAULT + 2_000)
+    assert list(pd.view.upkeep.orphans.lost) == [(made.stream_id, 0)]

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from rangelog_core.errors import PreconditionFailed
-from rangelog_pd.state.losses import may_be_lost
+from rangelog_core.errors import InvalidArgument, PreconditionFailed
+from rangelog_core.limits import OFFSET_MAX, OFFSETS_GIVEN_UP
+from rangelog_pd.state.losses import has_no_end, may_be_lost
 from rangelog_pd.state.versions import FEATURE_LEVEL_MIN, LEVEL_OPERATIONS, needed_level
-from rangelog_proto.v1 import pd_pb2, pd_state_pb2, repair_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2, repair_pb2
 
 
 def accept(pd: Any, stream_id: int, index: int = 0) -> repair_pb2.AcceptLossResponse:
@@ -47,11 +48,69 @@ def test_what_the_tier_has_is_not_lost(pd: Any, whole: int) -> None:
         accept(pd, whole)
 
 
-def test_an_open_range_is_sealed_first(pd: Any, stream: int) -> None:
-    """Where it ends is not decided yet."""
+def open_loss(pd: Any, stream_id: int, end_offset: int | None = None, index: int = 0) -> repair_pb2.AcceptLossResponse:
+    request = repair_pb2.AcceptLossRequest(stream_id=stream_id, range_index=index, survivor_end_offset=end_offset)
+    return pd.do(repair_pb2.AcceptLossResponse, accept_loss=request)  # type: ignore[no-any-return]
+
+
+def test_an_open_range_with_enough_members_is_not_lost(pd: Any, stream: int) -> None:
+    """Two of three can say where it ends: one of them has each acked record."""
+    wipe(pd, "rs1")
+    assert not has_no_end(pd.state, pd.state.ranges.of(stream)[0])
+    with pytest.raises(PreconditionFailed, match="rs2, rs3 can say where it ends"):
+        open_loss(pd, stream, 7)
+
+
+def test_what_one_member_has_of_an_open_range_is_kept(pd: Any, stream: int) -> None:
+    """A sealed range with its records, a lost one beyond every offset that was acked, and a new epoch; then it goes on."""
+    wipe(pd, "rs1", "rs3")
+    assert has_no_end(pd.state, pd.state.ranges.of(stream)[0])
+    with pytest.raises(PreconditionFailed, match="rs2 has not said"):
+        open_loss(pd, stream)
+    epoch = pd.state.streams[stream].epoch
+    done = open_loss(pd, stream, 7)
+    kept, lost = pd.state.ranges.of(stream).values()
+    assert (done.kept, done.range) == (kept, lost)
+    assert (kept.start_offset, kept.end_offset, kept.lost) == (0, 7, False)
+    assert [each.server for each in kept.replicas] == ["rs1", "rs2", "rs3"]
+    assert (lost.start_offset, lost.end_offset, lost.lost) == (7, 7 + OFFSETS_GIVEN_UP, True)
+    assert not lost.replicas
+    assert pd.state.streams[stream].epoch == epoch + 1
+    pd.state.validate()
+    pd.create_range(stream, epoch + 1, lost.end_offset, "rs1", "rs2", "rs4")
+    assert [each.start_offset for each in pd.state.ranges.of(stream).values()] == [0, 7, lost.end_offset]
+    pd.state.validate()
+
+
+def test_an_open_range_of_which_nothing_is_left(pd: Any, stream: int) -> None:
+    """It is lost itself: no range is left empty, and a repeat changes nothing."""
     wipe(pd, "rs1", "rs2", "rs3")
-    with pytest.raises(PreconditionFailed, match="seal"):
-        accept(pd, stream)
+    done = open_loss(pd, stream, 7)
+    assert not done.HasField("kept")
+    assert list(pd.state.ranges.of(stream).values()) == [done.range]
+    assert (done.range.start_offset, done.range.end_offset) == (0, OFFSETS_GIVEN_UP)
+    assert open_loss(pd, stream).range == done.range
+    pd.state.validate()
+
+
+def test_readers_were_shown_more_than_a_member_has(pd: Any, stream: int) -> None:
+    """What it has counts, and the stream goes on above what was shown."""
+    members = list(pd.state.ranges.of(stream)[0].replicas)[:2]
+    prove = pd_pb2.ProveEndRequest(stream_id=stream, range_index=0, end_offset=9, holders=members)
+    pd.do(pd_pb2.ProveEndResponse, prove_end=prove)
+    wipe(pd, "rs1", "rs2")
+    done = open_loss(pd, stream, 4)
+    assert (done.kept.end_offset, done.range.end_offset) == (4, 9 + OFFSETS_GIVEN_UP)
+    pd.state.validate()
+
+
+@pytest.mark.parametrize("end", [OFFSET_MAX, OFFSET_MAX - OFFSETS_GIVEN_UP + 1])
+def test_an_end_that_leaves_no_room_is_refused(pd: Any, stream: int, end: int) -> None:
+    """Nothing is changed."""
+    wipe(pd, "rs1", "rs2")
+    with pytest.raises(InvalidArgument, match="an end of"):
+        open_loss(pd, stream, end)
+    assert pd.state.ranges.of(stream)[0].state == common_pb2.RANGE_STATE_OPEN
 
 
 def test_a_lost_range_is_repaired_no_more_and_trimmed_as_others(pd: Any, whole: int) -> None:

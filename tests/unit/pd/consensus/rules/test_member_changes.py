@@ -268,6 +268,32 @@ def test_a_leader_that_removed_itself_does_not_count_itself_and_leaves(member: M
     assert not member.raft._isLeader()
 
 
+def elapse(member: Member) -> None:
+    """Its election timeout."""
+    member.sent.clear()
+    member.raft._move_deadline(lambda _now, _then: 0.0, 0.0)
+    member.raft.tick()
+
+
+def test_a_member_stands_until_its_removal_is_known_to_be_committed(member: Member) -> None:
+    """Nobody else may have the entry, and then nobody else can win: its log is the longest."""
+    member.hear("b", Append(1, 1, 1, 0, (entry(2, 1, of(*"abc")),)))
+    member.log.become_voter()
+    member.hear("b", Append(1, 2, 2, 1, (entry(3, 1, of(*"bc")),)))
+    assert not member.raft.votes
+    elapse(member)
+    assert {"b", "c"} <= {peer for peer, said in member.sent if isinstance(said, VoteRequest)}
+
+
+def test_a_member_whose_removal_is_committed_does_not_stand(member: Member) -> None:
+    """Nor one that has never voted."""
+    member.hear("b", Append(1, 1, 1, 0, (entry(2, 1, of(*"abc")),)))
+    member.log.become_voter()
+    member.hear("b", Append(1, 3, 2, 1, (entry(3, 1, of(*"bc")),)))
+    elapse(member)
+    assert not [said for _, said in member.sent if isinstance(said, VoteRequest)]
+
+
 def test_leadership_is_handed_to_the_chosen_one_once_it_has_everything(member: Member) -> None:
     """Until then nothing is proposed; the one that takes over is the answer."""
     term = member.lead()
