@@ -33,6 +33,7 @@ STREAM_CONFIG = StreamConfig(range_size_bytes_max=1 << 16, hot_retention_seconds
 RECORDS = 6_000
 TRIM_OFFSET = 700
 GRACE_MS = 3_000
+SETTINGS = {"RANGELOG_PD_DELETE_GRACE_MS": str(GRACE_MS), "RANGELOG_PD_REPACK_TARGET_BYTES": "0"}  # objects are named
 WITHOUT_EXTENSION = "## DuckDB alone"
 
 
@@ -207,8 +208,7 @@ async def trim_and_delete(client: Client, tier: Tier, known: StreamManifest) -> 
 async def test_on_a_directory(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
     """All examples of the page."""
     url = f"file://{tmp_path}/tier"
-    settings = {"RANGELOG_PD_DELETE_GRACE_MS": str(GRACE_MS)}
-    cluster = cluster_factory(pds=1, brokers=1, tier_url=url, env=settings)
+    cluster = cluster_factory(pds=1, brokers=1, tier_url=url, env=SETTINGS)
     await examples_hold(cluster, url, tmp_path, PAGE)
 
 
@@ -231,8 +231,7 @@ async def test_on_s3(cluster_factory: ClusterFactory, tmp_path: Path, monkeypatc
         sections = re.split(r"(?m)^(?=## )", PAGE.read_text())
         page = tmp_path / PAGE.name
         page.write_text("".join(each for each in sections if not each.startswith(WITHOUT_EXTENSION)))
-        env = {"RANGELOG_PD_DELETE_GRACE_MS": str(GRACE_MS)}
-        cluster = cluster_factory(pds=1, brokers=1, tier_url=server.tier_url, env=env)
+        cluster = cluster_factory(pds=1, brokers=1, tier_url=server.tier_url, env=SETTINGS)
         await examples_hold(cluster, server.tier_url, tmp_path, page)
     finally:
         server.process.kill()

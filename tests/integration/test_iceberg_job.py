@@ -35,7 +35,7 @@ from tests.support.page_examples import PageRunner
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 STREAM_CONFIG = StreamConfig(range_size_bytes_max=1 << 16, hot_retention_seconds=0)
-SETTINGS = {"RANGELOG_PD_DELETE_GRACE_MS": "1000"}
+SETTINGS = {"RANGELOG_PD_DELETE_GRACE_MS": "1000", "RANGELOG_PD_REPACK_TARGET_BYTES": "0"}  # objects are counted
 PART = 300
 ROUND = 3 * PART
 DAY, A_DAY = date(2026, 1, 31), timedelta(days=1)

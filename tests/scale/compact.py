@@ -26,6 +26,8 @@ from rangelog_core.limits import MIB
 from rangelog_core.stream_config import StreamConfig
 
 VALUES = 1_000
+BY_HAND = {"RANGELOG_PD_REPACK_TARGET_BYTES": "0"}
+"""The cluster leaves the objects to the job."""
 TIERED_S = 300.0
 
 
@@ -38,7 +40,10 @@ def main() -> int:
     options = parser.parse_args()
     spark = create_session("compact", spark_driver_memory="2g")
     rates: list[float] = []
-    with tempfile.TemporaryDirectory() as folder, Cluster.open(Path(folder), pds=1, range_servers=3, env={}) as cluster:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Cluster.open(Path(folder), pds=1, range_servers=3, env=BY_HAND) as cluster,
+    ):
         wait_healthy(cluster)
         with rangelog.sync.connect(cluster.connect_string) as client:
             for number in range(options.rounds):

@@ -145,6 +145,8 @@ class Load:
             virtual_tier.start(clients)
         if clients.cluster.seed % REPACK_EVERY == 1:
             virtual_repacking.start(clients)
+        if clients.cluster.seed % virtual_packing.PIECES_EVERY == 2:
+            virtual_packing.start_pieces(clients)
         if clients.cluster.seed % FOLLOW_EVERY == 2:
             virtual_following.start(clients)
         if clients.cluster.seed % SINK_EVERY == 6:

@@ -114,8 +114,8 @@ async def _run(cluster: VirtualCluster, outcome: Outcome) -> None:
     faults.stop()
     began = loop.now
     _check_problems(cluster)
-    for name in ("admin", virtual_packing.TRIMMER):
-        if name in clients.processes:
+    for name in list(clients.processes):
+        if name == "admin" or name.startswith(virtual_packing.TRIMMER):
             clients.kill(name)
     await clients.writers_end(HEAL_S)
     await _write_last(clients, clients.main, 20)

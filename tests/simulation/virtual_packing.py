@@ -22,7 +22,9 @@ from rangelog_core.repack_choice import RepackRules
 from rangelog_pd.state.versions import LEVEL_PACKING
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 from rangelog_server.agent.directives.repack import ObjectPacker
+from tests.simulation import virtual_reading, virtual_streams
 from tests.simulation.virtual_time import Process, here
+from tests.simulation.virtual_writing import write
 
 if TYPE_CHECKING:
     from tests.simulation.virtual_clients import Clients
@@ -48,6 +50,8 @@ DOOMED = 0.04
 TRIM_EVERY, TRIMS = 2, 0.3
 """In so many seeds the main stream is trimmed while it is repacked, of so many looks at what is under way; not drawn."""
 LOOK_S = 0.03
+PIECES_EVERY, PIECES = 4, 25
+"""In so many seeds a stream has many small ranges, up to so many. Not drawn, for the same reason."""
 TRIMMER = "packing-admin"
 
 
@@ -201,10 +205,31 @@ async def trim_under(clients: Clients, life: Life) -> None:
             break
 
 
+async def write_in_pieces(clients: Clients, name: str) -> None:
+    """A stream of many small ranges: one writer takes it from the other, each for a few records."""
+    chance = Random(f"pieces of seed {clients.cluster.seed}")
+    life = await virtual_streams.create(clients, name, always_tiered=True)
+    follower = f"f-{life.label}"
+    clients.start(follower, virtual_reading.follow(clients, life, follower, "cold_first"))
+    if clients.cluster.seed % TRIM_EVERY == 0:
+        clients.start(f"{TRIMMER}-{life.label}", trim_under(clients, life))
+    for number in range(PIECES):
+        if clients.stopping:
+            return
+        writer = f"v-{life.label}-{number}"
+        clients.start(writer, write(clients, life, writer, chance.randrange(2, 12), 0.01), here().name)
+        await asyncio.sleep(chance.choice([0.1, 0.2, 0.5]))
+
+
 def start(clients: Clients) -> None:
     """Start who trims."""
     if clients.cluster.seed % TRIM_EVERY == 0:
         clients.start(TRIMMER, trim_under(clients, clients.main))
+
+
+def start_pieces(clients: Clients) -> None:
+    """Start who writes a stream of many small ranges."""
+    clients.start("piecemeal", write_in_pieces(clients, "pieces"))
 
 
 def left_to_pack(cluster: VirtualCluster) -> str:

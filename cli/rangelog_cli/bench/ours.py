@@ -98,8 +98,9 @@ class Rangelog(System):
     ) -> None:
         """Start the cluster in the directory (or start it again, with more range servers) and connect to it."""
         self._cluster = Cluster.open(
-            self.directory / "cluster", pds=pds, range_servers=range_servers, brokers=brokers, tier_url=tier_url
-        )
+            self.directory / "cluster", pds=pds, range_servers=range_servers, brokers=brokers, tier_url=tier_url,
+            env={"RANGELOG_PD_REPACK_TARGET_BYTES": "0"},  # what is tiered stays as it is while it is measured
+        )  # fmt: skip
         await asyncio.to_thread(self._cluster.start)
         await asyncio.to_thread(wait_healthy, self._cluster)
         self._client = await rangelog.connect(self._cluster.connect_string)

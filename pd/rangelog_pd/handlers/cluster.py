@@ -42,6 +42,7 @@ async def describe_cluster(driver: Driver, request: pb.DescribeClusterRequest) -
     wall_ms = driver.wall_ms()
     failing = driver.tasks.listing(wall_ms, failing_only=True)
     with driver.state() as state:
+        failing += driver.view.upkeep.repacks.tasks(state, driver.time_ms())
         repairs, orphans = driver.view.upkeep.repairs, driver.view.upkeep.orphans
         driver.shortfalls.follow(state, wall_ms)
         short = driver.shortfalls.count(state, driver.view, driver.now_ms(), wall_ms)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from rangelog_core.repack_choice import RepackRules
 from rangelog_pd.settings import PdSettings
 
 MEMBERS = {name: {"raft_address": f"{name}:1", "api_address": f"{name}:2"} for name in ("pd1", "pd2", "pd3")}
@@ -32,12 +33,22 @@ def test_the_good_ones_are_taken() -> None:
         ({"server_dead_ms": 1_000}, "server_dead_ms"),
         ({"heartbeat_interval_ms": 1}, "heartbeat_interval_ms"),
         ({"members": {"pd1": {"raft_address": "x:1"}}}, "api_address"),
+        ({"repack_target_bytes": 1_000}, "repack_target_bytes must be 0"),
+        ({"repack_target_bytes": 1 << 40}, "repack_target_bytes"),
+        ({"repack_trimmed_fraction": 0.0}, "repack_trimmed_fraction"),
+        ({"repack_concurrency": 0}, "repack_concurrency"),
     ],
 )
 def test_bad_ones_are_refused_by_name(changes: dict[str, Any], said: str) -> None:
     """An unknown key, a missing part or a value out of bounds is refused, and said which."""
     with pytest.raises(ValidationError, match=said):
         PdSettings(**(GOOD | changes))
+
+
+def test_repacks_are_on_unless_they_are_switched_off() -> None:
+    """With the documented defaults."""
+    assert PdSettings(**GOOD).repack_rules == RepackRules(256 * 1024 * 1024, 3_600_000, 0.5)
+    assert not PdSettings(**GOOD, repack_target_bytes=0).repack_rules.target_bytes
 
 
 def test_secrets_are_not_printed() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from rangelog_core.errors import OffsetOutOfRange, PreconditionFailed, StreamNotFound
 from rangelog_pd.handlers import cluster, inspection, streams, topics
+from rangelog_pd.reconcile.repack_queue import OrderedRepack
 from rangelog_proto.v1 import common_pb2, pd_pb2, topic_pb2
 from rangelog_proto.v1 import inspection_pb2 as pb
 from tests.support.pd_topics import refer
@@ -116,6 +117,28 @@ async def test_a_cancelled_upload_is_put_off_for_an_hour(ready: Any) -> None:
     for name in ("rs1", "rs2", "rs3", "rs4"):
         await ready.beat(name, complete=False)
     assert any(each.HasField("upload_range") for each in (await ready.beat(server, complete=False)).directives)
+
+
+async def test_a_repack_is_a_task_of_its_server(ready: Any) -> None:
+    """It is listed with its error, makes the cluster degraded once it is put off, and may be cancelled for an hour."""
+    await ready.beat_all()
+    queue = ready.driver.view.upkeep.repacks
+    await ready.beat("rs1", complete=False)
+    incarnation = ready.machine.state.servers["rs1"].server.incarnation
+    queue._put(OrderedRepack(1, 0, (7, 8), "rs1", incarnation))
+    directives = (await ready.beat("rs1", complete=False)).directives
+    (told,) = [each for each in directives if each.HasField("repack_objects")]
+    assert (told.repack_objects.stream_name, list(told.repack_objects.object_ids)) == ("s", [7, 8])
+    (task,) = (await inspection.find_tasks(ready.driver, pb.FindTasksRequest(kind="repack-objects"))).tasks
+    assert (task.task_id, task.stream_name, task.server, task.can_be_cancelled) == (told.task_id, "s", "rs1", True)
+    queue.reported(told.task_id, error="CORRUPTION: damaged", now_ms=0.0)
+    answer = await inspection.cancel_task(ready.driver, pb.CancelTaskRequest(task_id=told.task_id))
+    assert answer.task.result == "cancelled" and "for an hour" in answer.effect
+    assert not (await ready.beat("rs1", complete=False)).directives
+    (task,) = (await inspection.find_tasks(ready.driver, pb.FindTasksRequest(kind="repack-objects"))).tasks
+    assert task.last_error == "CORRUPTION: damaged"
+    described = await cluster.describe_cluster(ready.driver, pd_pb2.DescribeClusterRequest())
+    assert described.failing_task_count == 1 and any("damaged" in each for each in described.reasons)
 
 
 async def test_what_cannot_be_cancelled_says_why(ready: Any) -> None:
