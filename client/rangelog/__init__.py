@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from rangelog._transact.transactional import Transactional
     from rangelog._transact.transactions import TransactionInfo, Transactions
     from rangelog_core.key_ranges import KeyRange
-    from rangelog_core.net.grpc_options import TlsConfig
+    from rangelog_core.net.tls import TlsConfig
     from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
 __version__ = "0.1.0"
@@ -215,7 +215,7 @@ _LAZY = {
     "TableRow": "rangelog._table.values",
     "TableWatch": "rangelog._table.watch",
     "Tables": "rangelog._table.tables",
-    "TlsConfig": "rangelog_core.net.grpc_options",
+    "TlsConfig": "rangelog_core.net.tls",
     "TimeWindow": "rangelog._topics.time_windows",
     "TopicProducer": "rangelog._produce.producer",
     "TopicChunk": "rangelog._consume.records",

@@ -33,8 +33,11 @@ SETTINGS = {
     "RANGELOG_SERVER_SEGMENT_SIZE_BYTES": str(16 * 1024 * 1024),
     "RANGELOG_PD_TIER_PREPARE_TTL_MS": "10000",
     "RANGELOG_PD_SNAPSHOT_ENTRIES": "400",
+    "RANGELOG_PD_INSECURE": "true",
+    "RANGELOG_SERVER_INSECURE": "true",
+    "RANGELOG_BROKER_INSECURE": "true",
 }
-"""Small and soon, so that segments, snapshots and given-up uploads happen during a run."""
+"""Small and soon, so that segments, snapshots and given-up uploads happen during a run; the hosts are beyond loopback."""
 STREAMS = (
     StreamPlan("calls", rate=250, record_bytes=200, range_bytes=192 * 1024, hot_retention_s=8.0),
     StreamPlan("meters", rate=150, record_bytes=400, range_bytes=512 * 1024, hot_retention_s=60.0),
