@@ -266,6 +266,7 @@ def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool, hea
     show_default=True,
     help="Where its own cluster keeps its data: on a real disk.",
 )
+@click.option("--tls", is_flag=True, help="Its own cluster has mutual TLS on all ports.")
 @click.option("--seconds", type=click.FloatRange(min=0.2), help="How long each measurement takes.  [default: 10]")
 @click.option("--rounds", type=click.IntRange(1, 20), help="Of which the median is shown.  [default: 3]")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path, dir_okay=False), help="Draw a picture as well.")
@@ -283,6 +284,7 @@ def bench(
     as_json: bool,
     against: str | None,
     data_dir: Path,
+    tls: bool,
     seconds: float | None,
     rounds: int | None,
     plot_path: Path | None,
@@ -309,7 +311,7 @@ def bench(
         return run_smoke(smoke, data_dir, write=write_baseline)
     return run_bench(
         quick=quick, topics=topics, only=only, as_json=as_json, against=against, data_dir=data_dir, seconds=seconds,
-        rounds=rounds, plot_path=plot_path,
+        rounds=rounds, plot_path=plot_path, tls=tls,
     )  # fmt: skip
 
 

@@ -17,9 +17,9 @@ class TestCertificates:
 
     __test__ = False
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, authority: Authority | None = None) -> None:
         self.directory = directory
-        self.authority = Authority.create(directory / "authority")
+        self.authority = authority or Authority.create(directory / "authority")
         self.other = Authority.create(directory / "other")
 
     def tls(self, role: str, name: str = "x") -> TlsConfig:

@@ -14,7 +14,7 @@ import ssl
 import stat
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -68,6 +68,10 @@ class TlsConfig:
         """
         env = os.environ if env is None else env
         return cls.of_paths(*(env.get(name) or "" for name in (CA_ENV, CERTIFICATE_ENV, KEY_ENV)))
+
+    def to_environment(self, env: MutableMapping[str, str]) -> None:
+        """Set the three variables, for programs that are given no files."""
+        env.update({CA_ENV: self.ca, CERTIFICATE_ENV: self.cert, KEY_ENV: self.key})
 
     @classmethod
     def of_paths(cls, ca: str | None, cert: str | None, key: str | None) -> TlsConfig | None:
