@@ -27,7 +27,7 @@ from rangelog_core.errors import (
 )
 from rangelog_core.net.grpc_errors import to_status
 from rangelog_core.net.grpc_options import SERVER_OPTIONS
-from rangelog_core.net.principals import Port, Principal, check_call, check_port, principal_of
+from rangelog_core.net.principals import Port, Principal, check_call, check_caller, check_port, principal_of
 from rangelog_core.net.tls import TlsConfig, certificates_of
 
 _log = logging.getLogger("rangelog.grpc")
@@ -66,11 +66,13 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             try:
                 if not allowed:
                     raise Unauthorized("a valid token is needed: pass --token or set RANGELOG_TOKEN")
-                if self._tls_port is not None:
-                    principal = caller_of(context)
+                principal = caller_of(context) if self._tls_port is not None else None
+                if principal is not None and self._tls_port is not None:
                     check_port(principal, self._tls_port)
                     check_call(principal, method)
                 request = _parsed(handler.request_deserializer, data)
+                if principal is not None:
+                    check_caller(principal, method, request)
                 async with asyncio.timeout(CALL_TIMEOUT_S):
                     return await inner(request, context)
             except RangelogError as error:

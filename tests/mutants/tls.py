@@ -32,6 +32,8 @@ TLS: tuple[Mutant, ...] = (
          "    if ours:\n", "    if ours and not any(\":\" in each for each in common_names):\n", _NAMES),
     rare("tls-unknown-service-for-all", "a service that is in no table is everybody's", _WHO,
          "SERVICE_ROLES.get(service, frozenset())", "SERVICE_ROLES.get(service, _ALL)", _NAMES),
+    rare("tls-speaks-for-others", "a range server's certificate registers another one, at an address of its choice", _GRPC,
+         "                    check_caller(principal, method, request)\n", "                    pass\n", _PORTS),
     rare("tls-files-once", "new certificates wait for a restart", _TLS,
          "            if seen == self._seen:\n", "            if True:\n", _FILES),
     rare("tls-listener-keeps-its-authority", "an authority that was taken out is trusted until a restart", _TLS,

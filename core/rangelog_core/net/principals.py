@@ -166,6 +166,17 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
 }
 
 
+CALLER_FIELDS: Mapping[str, str] = {
+    "rangelog.v1.PlacementDriver/RegisterServer": "server",
+    "rangelog.v1.PlacementDriver/Heartbeat": "server",
+    "rangelog.v1.PlacementDriver/PrepareObject": "server",
+    "rangelog.v1.PlacementDriver/CommitObject": "server",
+    "rangelog.v1.Brokers/RegisterBroker": "name",
+    "rangelog.v1.Brokers/BrokerHeartbeat": "name",
+}
+"""The field of a request by which the caller says who it is."""
+
+
 def check_port(principal: Principal, port: Port) -> None:
     """Raise RoleForbids where the principal may not use the port."""
     _check(principal, PORT_ROLES[port], f"the {port}")
@@ -183,6 +194,18 @@ def roles_of_call(method: str) -> frozenset[Role]:
 def check_call(principal: Principal, method: str) -> None:
     """Raise RoleForbids where the principal may not make the gRPC call "/package.Service/Method"."""
     _check(principal, roles_of_call(method), method.rpartition(".")[2].replace("/", "."))
+
+
+def check_caller(principal: Principal, method: str, request: object) -> None:
+    """Raise RoleForbids where a request says that it is from another process than its certificate."""
+    caller_field = CALLER_FIELDS.get(method.removeprefix("/"))
+    if caller_field is None or principal.name == ANY_NAME:
+        return
+    said = getattr(request, caller_field)
+    if said != principal.name:
+        raise RoleForbids(
+            f"the caller says that it is {said[:100]!r}, with the certificate of {principal}: give each process its own"
+        )
 
 
 def _check(principal: Principal, allowed: frozenset[Role], what: str) -> None:

@@ -16,8 +16,10 @@ from rangelog_cli.certs.authority import LOOPBACK_HOSTS, parse_principal
 from rangelog_core.errors import ConfigInvalid, HandshakeFailed, RangelogError, RoleForbids, Unauthorized, Unavailable
 from rangelog_core.net import tls as tls_module
 from rangelog_core.net import tls_peers
+from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.principals import Port, Role
 from rangelog_core.net.tls import TlsConfig
+from rangelog_proto.v1 import pd_pb2
 from tests.support.certificates import TestCertificates
 from tests.unit.core.net.test_principals import ALLOWED
 from tests.unit.tls.ports import NAME, SERVER_ROLE, opened
@@ -236,6 +238,18 @@ async def test_who_calls_itself_by_another_name(certificates: TestCertificates) 
 
         with pytest.raises(Unauthorized, match="calls itself x, with the certificate of pd:y"):
             check_name_of(parse_principal("pd", "y"), "x")
+
+
+async def test_a_range_server_registers_itself_alone(certificates: TestCertificates) -> None:
+    """The placement driver takes a range server's name from nobody else."""
+    async with opened(Port.PD_API, server_tls(certificates, Port.PD_API)) as found:
+        pd = PdClient([f"127.0.0.1:{found.number}"], tls=certificates.tls("range-server", "rs2"))
+        with pytest.raises(RoleForbids, match="says that it is 'rs1'"):
+            await pd.register_server(pd_pb2.RegisterServerRequest(server="rs1"), timeout_s=5)
+        with pytest.raises(RangelogError) as refused:  # nothing is behind the port here
+            await pd.register_server(pd_pb2.RegisterServerRequest(server="rs2"), timeout_s=5)
+        assert not isinstance(refused.value, RoleForbids)
+        await pd.close()
 
 
 @pytest.mark.keeps_own_check

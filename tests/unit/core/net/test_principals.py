@@ -112,6 +112,22 @@ def test_what_no_table_names_is_refused() -> None:
         assert roles_of_call(f"/{service}/Check") == set(Role)
 
 
+def test_a_server_speaks_for_itself_alone() -> None:
+    """A certificate of rs2 neither registers rs1 nor reports for it; one for all of the role does."""
+    for method, field in principals.CALLER_FIELDS.items():
+        service, _, name = method.removeprefix("rangelog.v1.").partition("/")
+        module = {"PlacementDriver": pd_pb2, "Brokers": broker_pb2}[service]
+        request = getattr(module, f"{name}Request")(**{field: "m1"})
+        role = next(iter(roles_of_call(f"/{method}")))
+        principals.check_caller(Principal(role, "m1"), f"/{method}", request)
+        principals.check_caller(Principal(role, "*"), f"/{method}", request)
+        with pytest.raises(RoleForbids, match=f"says that it is 'm1', with the certificate of {role}:m2"):
+            principals.check_caller(Principal(role, "m2"), f"/{method}", request)
+    only_servers = {method for method, roles in principals.METHOD_ROLES.items() if roles == {Role.RANGE_SERVER}}
+    assert only_servers <= set(principals.CALLER_FIELDS)
+    principals.check_caller(Principal(Role.CLIENT, "c"), "/rangelog.v1.PlacementDriver/ListStreams", object())
+
+
 @pytest.mark.parametrize(
     ("uris", "names", "expected"),
     [
