@@ -30,6 +30,8 @@ HANDSHAKE_TIMEOUT_S = 5.0
 """A peer that takes longer for a handshake is disconnected."""
 LOOK_INTERVAL_S = 1.0
 """The least time between two looks at the files."""
+SOON_S = 7 * 24 * 3600.0
+"""A certificate is warned of when less of its time is left, and less than a quarter of it."""
 
 CA_ENV, CERTIFICATE_ENV, KEY_ENV = "RANGELOG_TLS_CA", "RANGELOG_TLS_CERT", "RANGELOG_TLS_KEY"
 
@@ -252,6 +254,9 @@ def _check_time(path: str, certificate: Mapping[str, Any]) -> float:
         raise ConfigInvalid(f"{path} has expired at {_utc(ends_s)}: issue it again (`rangelog certs issue`)")
     if time.time() < begins_s:
         raise ConfigInvalid(f"{path} is valid from {_utc(begins_s)} on: is the clock of this machine right?")
+    left_s = ends_s - time.time()
+    if left_s < min(SOON_S, (ends_s - begins_s) / 4):
+        _log.warning("%s expires at %s: issue it again", path, _utc(ends_s))
     return ends_s
 
 

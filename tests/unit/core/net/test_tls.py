@@ -132,6 +132,18 @@ def test_a_key_that_others_can_read_is_warned_of(
     assert Path(config.key).read_text().splitlines()[1] not in said
 
 
+@pytest.mark.parametrize(
+    ("days", "left_days", "warned"), [(90, 6.5, True), (90, 8, False), (4, 2, False), (4, 0.5, True)]
+)
+def test_a_certificate_that_expires_soon_is_warned_of(
+    certificates: TestCertificates, caplog: pytest.LogCaptureFixture, days: int, left_days: float, warned: bool
+) -> None:
+    """A week before, or in the last quarter of a short one."""
+    config = certificates.at("pd", "soon", timedelta(days=days - left_days), days, "soon")
+    Certificates(config)
+    assert [f"{config.cert} expires at" in each for each in caplog.messages] == [True] * warned
+
+
 @pytest.mark.usefixtures("looks_at_once")
 async def test_changed_files_are_taken_by_the_next_handshake(certificates: TestCertificates, tmp_path: Path) -> None:
     """The listener stays; it shows the new certificate, and accepts those of a new authority only."""
