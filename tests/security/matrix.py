@@ -48,7 +48,7 @@ CALLS: dict[Port, dict[str, tuple[str, dict[str, str]]]] = {
             USERS,
             {
                 "RegisterServer": SERVER, "Heartbeat": SERVER, "PrepareObject": SERVER, "CommitObject": SERVER,
-                "PrepareRepack": "client admin", "CommitRepack": "client admin", "ListTasks": ADMIN,
+                "PrepareRepack": "range-server client admin", "CommitRepack": "range-server client admin", "ListTasks": ADMIN,
                 "DescribeCluster": f"pd {USERS}",
             },
         ),

@@ -75,7 +75,7 @@ def test_every_service_has_its_roles() -> None:
         ("PlacementDriver/RegisterServer", "range-server"),
         ("PlacementDriver/Heartbeat", "range-server"),
         ("PlacementDriver/CommitObject", "range-server"),
-        ("PlacementDriver/CommitRepack", "admin client"),
+        ("PlacementDriver/CommitRepack", "admin client range-server"),
         ("PlacementDriver/DescribeCluster", "admin broker client pd range-server"),
         ("Brokers/RegisterBroker", "broker"),
         ("Brokers/FindOwners", "admin broker client range-server"),
