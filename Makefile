@@ -10,7 +10,7 @@ TIER_FILES := tests/integration/test_iceberg_job.py tests/integration/test_docs_
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
 .PHONY: help demo test long quick unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
-	pd-histories whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs proto lock clean
+	pd-histories security whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ pd-histories: $(READY) ## calls on three real placement drivers whose leaders di
 
 reliability-table: $(READY) ## write that table from what the suites left in build/reliability
 	$(PY) tools/reliability_table.py
+
+security: $(READY) ## a real cluster with TLS: every caller at every port, every role at every call
+	$(PY) tests/security/run.py
 
 bench: $(READY) ## rangelog and its peers side by side, an hour and a half: ARGS="--quick", ARGS="--system nats --only latency"
 	bench/peers/install.sh

@@ -31,10 +31,13 @@ from rangelog_broker.settings import BrokerSettings, split_listen
 from rangelog_broker.transactions.inquiries import Inquiries
 from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.owner_calls import OwnerCalls
+from rangelog_core.net.principals import Port, Role
+from rangelog_core.net.tls_peers import server_arguments
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import broker_pb2
 from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.process import remove_endpoint, write_endpoint
+from rangelog_server_common.tls_settings import open_tls
 
 SWEEP_INTERVAL_S = 1.0
 HAND_OVER_S = 5.0
@@ -78,6 +81,7 @@ class Runtime:
         loop = asyncio.get_running_loop()
         async with AsyncExitStack() as stack:
             stack.callback(_log.info, "stopped")
+            self._check_tls()
             bound = stack.enter_context(self._bind())
             row.address = self._advertised(bound.getsockname())
             client = self._client()
@@ -123,21 +127,25 @@ class Runtime:
 
     # ---- ways in and out; rangelog_broker.testing has others
 
+    def _check_tls(self) -> None:
+        open_tls(self._settings, Role.BROKER)
+
     def _bind(self) -> socket.socket:
         return bind(self._settings.listen)
 
     def _client(self) -> Client:
         settings = self._settings
-        return Client(settings.pd, token=settings.token, tls=None, tier_url=settings.tier_url or None)
+        return Client(settings.pd, token=settings.token, tls=settings.tls, tier_url=settings.tier_url or None)
 
     def _control(self) -> GrpcServer:
-        return GrpcServer(token=self._settings.token)
+        return GrpcServer(token=self._settings.token, tls=self._settings.tls, port=Port.BROKER_CONTROL)
 
     def _calls(self, client: Client) -> OwnerCalls:
-        return OwnerCalls(client.metadata.pd, token=self._settings.token)
+        return OwnerCalls(client.metadata.pd, token=self._settings.token, tls=self._settings.tls)
 
     async def _listen(self, factory: Callable[[], Any], bound: socket.socket) -> asyncio.Server:
-        return await asyncio.get_running_loop().create_server(factory, sock=bound, backlog=1024)
+        tls = server_arguments(self._settings.tls)
+        return await asyncio.get_running_loop().create_server(factory, sock=bound, backlog=1024, **tls)
 
     # ---- inside
 
@@ -149,7 +157,7 @@ class Runtime:
         from rangelog_broker.rest.server import RestServer  # the web framework is not loaded without it
 
         bound = stack.enter_context(bind(settings.rest_listen))
-        rest = RestServer(client, token=settings.token)
+        rest = RestServer(client, token=settings.token, tls=settings.tls)
         stack.push_async_callback(rest.close)
         await rest.start(bound)
         return self._advertised(bound.getsockname())

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from rangelog.errors import InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.net.addresses import split_address
+from rangelog_server_common.tls_settings import TlsSettings
 
 
-class BrokerSettings(BaseSettings):
+class BrokerSettings(TlsSettings):
     """Keys of the TOML file, `RANGELOG_BROKER_…` in the environment."""
 
     model_config = SettingsConfigDict(env_prefix="RANGELOG_BROKER_", extra="forbid")
@@ -36,6 +38,12 @@ class BrokerSettings(BaseSettings):
     """How often a topic's watermark is computed while its producers note times."""
     watermark_expiry_s: float = Field(default=60.0, ge=0.1, le=86_400)
     """A producer that notes no time for so long holds the watermark back no more."""
+
+    def listened(self) -> Iterator[tuple[str, str]]:
+        """See TlsSettings."""
+        yield "listen", self.listen
+        yield "control_listen", self.control_listen
+        yield "rest_listen", self.rest_listen
 
     @field_validator("name")
     @classmethod

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from rangelog_cli.certs.command import certs
 from rangelog_cli.local.lifeline import follow_parent
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -31,6 +32,17 @@ def cli() -> None:
       rangelog demo                     all parts on real data, in a few minutes
       rangelog local                    a cluster on this machine; then, elsewhere: pdctl cluster status
     """
+
+
+def _tls_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed((
+        click.option("--tls-ca", metavar="FILE", help="PEM file of the certificate authorities; turns mutual TLS on."),
+        click.option("--tls-cert", metavar="FILE", help="PEM file of this process's certificate: see rangelog certs."),
+        click.option("--tls-key", metavar="FILE", help="PEM file of its private key."),
+        click.option("--insecure", is_flag=True, default=None, help="Serve other machines without TLS."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
 
 
 @cli.command()
@@ -59,6 +71,7 @@ def cli() -> None:
 @click.option("--server-suspect-ms", type=int, help="Silence after which a range server is suspect.")
 @click.option("--server-dead-ms", type=int, help="Silence after which a range server is dead.")
 @click.option("--tier-prepare-ttl-ms", type=int, help="Time limit of one upload.")
+@_tls_options
 def pd(config: Path | None, **flags: Any) -> int:
     """Run one placement driver until SIGTERM or Ctrl-C.
 
@@ -99,6 +112,7 @@ def pd(config: Path | None, **flags: Any) -> int:
 @click.option("--tier-url", metavar="URL", help="Overrides the placement driver's URL of the object store.")
 @click.option("--capacity-bytes", type=int, help="Size at which the log counts as full.")
 @click.option("--segment-size-bytes", type=int, help="Size of one write-ahead log segment.")
+@_tls_options
 def range_server(config: Path | None, **flags: Any) -> int:
     """Run one range server until SIGTERM or Ctrl-C.
 
@@ -127,6 +141,7 @@ def range_server(config: Path | None, **flags: Any) -> int:
 @click.option("--zone", help="Failure domain.")
 @click.option("--tier-url", metavar="URL", help="Overrides the placement driver's URL of the object store.")
 @click.option("--run-dir", type=click.Path(path_type=Path), help="Directory for the file that names its addresses.")
+@_tls_options
 def broker(config: Path | None, **flags: Any) -> int:
     """Run one broker until SIGTERM or Ctrl-C. It keeps no data: any number may run, and each may be stopped at any time.
 
@@ -153,6 +168,11 @@ def broker(config: Path | None, **flags: Any) -> int:
 @click.option("--brokers", type=int, help="For topics; any number, also none.  [default: 2, or as it was]")
 @click.option("--tier", "tier_url", metavar="URL", help="Where sealed ranges go.  [default: a folder in the data dir]")
 @click.option("--port", type=int, help="Of the first PD; the rest follow.  [default: 7100, or as it was; 0: any free]")
+@click.option(
+    "--tls/--no-tls",
+    default=None,
+    help="Mutual TLS on all ports, with an authority in the data dir.  [default: as it was]",
+)
 @click.option("--no-context", is_flag=True, help="Do not write the context file that pdctl reads.")
 def local(
     data_dir: Path,
@@ -161,6 +181,7 @@ def local(
     brokers: int | None,
     tier_url: str | None,
     port: int | None,
+    tls: bool | None,
     no_context: bool,
 ) -> int:
     """Run a whole cluster on this machine, in one directory, until Ctrl-C.
@@ -182,6 +203,7 @@ def local(
         brokers=brokers,
         tier_url=tier_url,
         port=port,
+        tls=tls,
         write_context=not no_context,
     )
 
@@ -244,6 +266,7 @@ def demo(report: Path, keep: bool, flight_count: int | None, no_spark: bool, hea
     show_default=True,
     help="Where its own cluster keeps its data: on a real disk.",
 )
+@click.option("--tls", is_flag=True, help="Its own cluster has mutual TLS on all ports.")
 @click.option("--seconds", type=click.FloatRange(min=0.2), help="How long each measurement takes.  [default: 10]")
 @click.option("--rounds", type=click.IntRange(1, 20), help="Of which the median is shown.  [default: 3]")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path, dir_okay=False), help="Draw a picture as well.")
@@ -261,6 +284,7 @@ def bench(
     as_json: bool,
     against: str | None,
     data_dir: Path,
+    tls: bool,
     seconds: float | None,
     rounds: int | None,
     plot_path: Path | None,
@@ -287,8 +311,11 @@ def bench(
         return run_smoke(smoke, data_dir, write=write_baseline)
     return run_bench(
         quick=quick, topics=topics, only=only, as_json=as_json, against=against, data_dir=data_dir, seconds=seconds,
-        rounds=rounds, plot_path=plot_path,
+        rounds=rounds, plot_path=plot_path, tls=tls,
     )  # fmt: skip
+
+
+cli.add_command(certs)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -19,6 +19,7 @@ from rangelog_core.errors import (
     ConfigInvalid,
     Corruption,
     GroupNotFound,
+    HandshakeFailed,
     InvalidArgument,
     MemberNotFound,
     MissingExtra,
@@ -33,6 +34,7 @@ from rangelog_core.errors import (
     RecordsLost,
     RecordTooLarge,
     RequestTimeout,
+    RoleForbids,
     SealBlocked,
     ShardLost,
     StreamExists,
@@ -83,7 +85,7 @@ if TYPE_CHECKING:
     from rangelog._transact.transactional import Transactional
     from rangelog._transact.transactions import TransactionInfo, Transactions
     from rangelog_core.key_ranges import KeyRange
-    from rangelog_core.net.grpc_options import TlsConfig
+    from rangelog_core.net.tls import TlsConfig
     from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 
 __version__ = "0.1.0"
@@ -106,6 +108,7 @@ __all__ = [
     "GroupMember",
     "GroupMemberInfo",
     "GroupNotFound",
+    "HandshakeFailed",
     "GroupRecord",
     "GroupShardInfo",
     "GroupSummary",
@@ -127,6 +130,7 @@ __all__ = [
     "RecordTooLarge",
     "RecordsLost",
     "RequestTimeout",
+    "RoleForbids",
     "Retention",
     "ScalingPolicy",
     "SealBlocked",
@@ -215,7 +219,7 @@ _LAZY = {
     "TableRow": "rangelog._table.values",
     "TableWatch": "rangelog._table.watch",
     "Tables": "rangelog._table.tables",
-    "TlsConfig": "rangelog_core.net.grpc_options",
+    "TlsConfig": "rangelog_core.net.tls",
     "TimeWindow": "rangelog._topics.time_windows",
     "TopicProducer": "rangelog._produce.producer",
     "TopicChunk": "rangelog._consume.records",

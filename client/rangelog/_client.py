@@ -25,8 +25,8 @@ from rangelog_core.errors import InvalidArgument
 from rangelog_core.ids import check_name, check_readable_name
 from rangelog_core.limits import APPENDS_BYTES_MAX, BUDGET_BYTES_MIN, FETCHES_BYTES_MAX, INFLIGHT_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnections
-from rangelog_core.net.grpc_options import TlsConfig
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.net.tls import TlsConfig
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange, config_message
 
 Endpoints = str | Sequence[str]
@@ -67,7 +67,7 @@ class Client(TopicOperations):
         self._cold_stores = ColdStores(self._metadata, tier_url)
         self._connections = connections or DataConnections(
             token=token,
-            tls=tls.ssl_context() if tls is not None else None,
+            tls=tls,
             client_name=f"{socket.gethostname()}/{os.getpid()}",
             appends_bytes_max=appends_bytes_max,
             fetches_bytes_max=fetches_bytes_max,
@@ -348,7 +348,8 @@ async def connect(
     Args:
         endpoints: Addresses of placement drivers: "host:port,host:port", or a sequence of them.
         token: The cluster's token, if it requires one.
-        tls: Certificates, where a TLS proxy is in front of the cluster.
+        tls: This program's certificate, where the cluster has TLS. None: that of RANGELOG_TLS_CA, RANGELOG_TLS_CERT and
+            RANGELOG_TLS_KEY, where they are set.
         tier_url: The object store's URL, where this program reaches it by another URL than the cluster.
         appends_bytes_max: Bytes that all writers of the client have sent and that are not acked, 1 MiB or more. Each writer
             may have one batch in flight beyond it.
@@ -357,6 +358,7 @@ async def connect(
 
     Raises:
         InvalidArgument: An address or a limit is not valid.
+        ConfigInvalid: The files of `tls` cannot be used, or the certificate has expired.
 
     Example:
         ```python
@@ -366,7 +368,7 @@ async def connect(
     return Client(
         endpoints,
         token=token,
-        tls=tls,
+        tls=tls or TlsConfig.from_environment(),
         tier_url=tier_url,
         appends_bytes_max=appends_bytes_max,
         fetches_bytes_max=fetches_bytes_max,

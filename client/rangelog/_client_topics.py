@@ -30,9 +30,9 @@ from rangelog_core.ids import shard_stream_name
 from rangelog_core.limits import INFLIGHT_BYTES_MAX
 from rangelog_core.net.broker_client import BrokerClient
 from rangelog_core.net.data_connection import DataConnections
-from rangelog_core.net.grpc_options import TlsConfig
 from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.topic_client import TopicClient
 
 

@@ -46,7 +46,7 @@ from rangelog._transact.transactional import Transactional as AsyncTransactional
 from rangelog_core.errors import Overloaded, WriterClosed
 from rangelog_core.limits import APPENDS_BYTES_MAX, FETCHES_BYTES_MAX, INFLIGHT_BYTES_MAX
 from rangelog_core.net.fork_guard import never_free_in_children
-from rangelog_core.net.grpc_options import TlsConfig
+from rangelog_core.net.tls import TlsConfig
 from rangelog_core.record import Ack, AppendRecord, Record
 from rangelog_core.stream_config import StreamConfig, StreamConfigChange
 

@@ -34,6 +34,7 @@
     │   ├── NoPlacement             too few range servers to place a range
     │   ├── SealBlocked             too few replicas with a trusted answer: the range stays unsealed
     │   ├── StorageFull             the disk is full; reads continue
+    │   ├── HandshakeFailed         plaintext against TLS, or a certificate that is not accepted: the message names it
     │   ├── AccessDenied            the object store refuses the credentials, or the right: never taken for a missing object
     │   └── Overloaded              a bounded queue is full
     ├── OutcomeUnknown              a command may or may not have been applied: read the state
@@ -51,7 +52,8 @@
     │   └── WrongServer             another server or incarnation than the request names
     ├── UnsupportedVersion          written or sent by another version; the message names what to upgrade
     ├── Corruption                  a checksum does not fit: the bytes are neither served nor treated as absent
-    ├── Unauthorized
+    ├── Unauthorized                the token is missing or wrong
+    │   └── RoleForbids             the role of the certificate does not allow the port or the call
     ├── MissingExtra                an optional part is not installed: the message names it
     └── InternalError
 
@@ -306,6 +308,12 @@ class StorageFull(Unavailable):
     code = "STORAGE_FULL"
 
 
+class HandshakeFailed(Unavailable):
+    """The two ends of a connection do not agree: plaintext against TLS, or a certificate that one of them does not accept."""
+
+    code = "HANDSHAKE_FAILED"
+
+
 class AccessDenied(Unavailable):
     """The object store refuses the credentials, or the right; the message says which, and what to do."""
 
@@ -418,6 +426,12 @@ class Unauthorized(RangelogError):
     """The credentials are missing or do not allow this."""
 
     code = "UNAUTHORIZED"
+
+
+class RoleForbids(Unauthorized):
+    """The role of the caller's certificate does not allow this port or this call."""
+
+    code = "ROLE_FORBIDS"
 
 
 class MissingExtra(RangelogError):

@@ -56,9 +56,19 @@ def _number(_context: click.Context, _option: click.Parameter, value: float) -> 
     help="Placement drivers. Else RANGELOG_PD, else the context of `rangelog local`.",
 )
 @click.option("--token", envvar="RANGELOG_TOKEN", help="Bearer token. Else RANGELOG_TOKEN.")
-@click.option("--ca", metavar="FILE", help="Trust this CA; turns TLS on.")
-@click.option("--cert", metavar="FILE", help="Client certificate for mutual TLS.")
-@click.option("--key", metavar="FILE", help="Its private key.")
+@click.option(
+    "--ca",
+    envvar="RANGELOG_TLS_CA",
+    metavar="FILE",
+    help="The cluster's authority; turns TLS on. Else RANGELOG_TLS_CA.",
+)
+@click.option(
+    "--cert",
+    envvar="RANGELOG_TLS_CERT",
+    metavar="FILE",
+    help="Your certificate, of role admin. Else RANGELOG_TLS_CERT.",
+)
+@click.option("--key", envvar="RANGELOG_TLS_KEY", metavar="FILE", help="Its private key. Else RANGELOG_TLS_KEY.")
 @click.option(
     "--timeout",
     "timeout_s",

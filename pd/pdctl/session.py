@@ -25,8 +25,10 @@ from rangelog_core.errors import RangelogError
 
 if TYPE_CHECKING:
     from rangelog import Client
+    from rangelog.context import Context
     from rangelog_core.net.inspection_client import PeerClient
     from rangelog_core.net.pd_client import PdClient
+    from rangelog_core.net.tls import TlsConfig
 
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_UNAVAILABLE, EXIT_PRECONDITION, EXIT_INTERRUPTED = 1, 2, 3, 4, 5, 130
 DEBUG_ENV = "RANGELOG_DEBUG"
@@ -90,14 +92,17 @@ class Session:
     def _endpoints(self) -> list[str]:
         if self.endpoints is not None:
             return [each.strip() for each in self.endpoints.split(",") if each.strip()]
-        from rangelog.context import read_context
-
-        context = read_context()
+        context = self._context()
         if context is None:
             raise errors.InvalidArgument(
                 "which cluster? Pass --pd host:port,…, set RANGELOG_PD, or start one with `rangelog local`"
             )
         return list(context.pd)
+
+    def _context(self) -> Context | None:
+        from rangelog.context import read_context
+
+        return read_context()
 
     def _token(self) -> str | None:
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
@@ -106,21 +111,24 @@ class Session:
             )
         return self.token
 
-    def _tls(self) -> Any:
-        if bool(self.cert) != bool(self.key) or (self.cert and not self.ca):
-            raise errors.InvalidArgument("--cert and --key go together, with --ca: give all three, or --ca alone")
-        if not self.ca:
-            return None
-        from rangelog_core.net.grpc_options import TlsConfig
+    def tls(self) -> TlsConfig | None:
+        """Return the files of --ca, --cert and --key, else those of the context, where it is used. Raises InvalidArgument."""
+        from rangelog_core.net.tls import TlsConfig
 
-        return TlsConfig(self.ca, self.cert, self.key)
+        given = (self.ca, self.cert, self.key)
+        if any(given) and not all(given):
+            raise errors.InvalidArgument("--ca, --cert and --key go together: give all three (or RANGELOG_TLS_CA, …)")
+        if any(given):
+            return TlsConfig.of_paths(*given)
+        context = self._context() if self.endpoints is None else None
+        return context.tls if context is not None else None
 
     def with_pd(self, work: Callable[[PdClient], Coroutine[Any, Any, _T]]) -> _T:
         """Run `work` with a connection to the placement drivers."""
         from rangelog_core.net.pd_client import PdClient
 
         async def run() -> _T:
-            pd = PdClient(self._endpoints(), token=self._token(), tls=self._tls())
+            pd = PdClient(self._endpoints(), token=self._token(), tls=self.tls())
             try:
                 return await work(pd)
             finally:
@@ -131,8 +139,10 @@ class Session:
     def peer(self, address: str, peer: str) -> PeerClient:
         """Return calls to one process by its address; `peer`: what messages call it. Use it with `async with`."""
         from rangelog_core.net.inspection_client import PeerClient
+        from rangelog_core.net.principals import Role
 
-        return PeerClient(address, peer, token=self._token(), tls=self._tls())
+        role = Role.PD if peer.startswith("placement driver ") else Role.RANGE_SERVER
+        return PeerClient(address, peer, token=self._token(), tls=self.tls(), role=role)
 
     def members(self) -> list[str]:
         """Return the addresses of placement drivers that were given."""
@@ -154,7 +164,7 @@ class Session:
         import rangelog
 
         async def run() -> _T:
-            async with await rangelog.connect(self._endpoints(), token=self._token(), tls=self._tls()) as client:
+            async with await rangelog.connect(self._endpoints(), token=self._token(), tls=self.tls()) as client:
                 return await work(client)
 
         return asyncio.run(run())

@@ -49,7 +49,7 @@ def _write(directory: Path, found: Configuration) -> None:
 
 
 async def _ask(settings: PdSettings) -> Configuration:
-    pd = PdClient([settings.join], token=settings.token)
+    pd = PdClient([settings.join], token=settings.token, tls=settings.tls)
     try:
         told = await MembersClient(pd).list_members(pb.ListMembersRequest(), timeout_s=JOIN_TIMEOUT_S)
     finally:

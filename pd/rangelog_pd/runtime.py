@@ -9,6 +9,7 @@ import structlog
 
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.addresses import split_address
+from rangelog_core.net.principals import Port, Role
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import add_services
@@ -20,6 +21,7 @@ from rangelog_pd.tier_snapshots import TierSnapshots
 from rangelog_server_common.garbage import spare_long_lived
 from rangelog_server_common.grpc_server import GrpcServer
 from rangelog_server_common.process import remove_endpoint, write_endpoint
+from rangelog_server_common.tls_settings import open_tls
 
 RECONCILE_INTERVAL_S = 0.2
 
@@ -41,6 +43,7 @@ class Runtime:
     async def run(self) -> None:
         """Serve until stopped. Raises the failure of consensus, or the error of listening."""
         settings = self._settings
+        tls = open_tls(settings, Role.PD)
         if settings.restore_snapshot is not None:
             saved = restore(settings, settings.restore_snapshot)
             _log.info("restored", cluster=saved.cluster_id, streams=saved.stream_count, of_entry=saved.applied_index)
@@ -57,9 +60,10 @@ class Runtime:
             joined=await group_to_join(settings) if settings.join else None,
             snapshot_entries=settings.snapshot_entries,
             feature_level=settings.feature_level_max,
+            tls=tls,
         )
         driver = Driver(settings, consensus, machine)
-        server = GrpcServer(token=settings.token)
+        server = GrpcServer(token=settings.token, tls=tls, port=Port.PD_API)
         service_names = add_services(driver, server.server)
         snapshots = TierSnapshots(driver)
         tasks: list[asyncio.Task[Any]] = []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from rangelog_core.repack_choice import (
     MIN_AGE_MS_DEFAULT,
@@ -24,6 +25,7 @@ from rangelog_pd.reconcile.scaling_view import MINUTE_MS, PLAN_TIMEOUT_MS
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 from rangelog_server_common.data_directory import check_directory_name
+from rangelog_server_common.tls_settings import TlsSettings
 
 
 class MemberSettings(BaseModel):
@@ -35,7 +37,7 @@ class MemberSettings(BaseModel):
     api_address: str
 
 
-class PdSettings(BaseSettings):
+class PdSettings(TlsSettings):
     """Keys of the TOML file, `RANGELOG_PD_…` in the environment."""
 
     model_config = SettingsConfigDict(env_prefix="RANGELOG_PD_", env_nested_delimiter="__", extra="forbid")
@@ -72,6 +74,13 @@ class PdSettings(BaseSettings):
     retention_interval_ms: int = Field(default=INTERVAL_MS_MIN, ge=100)
     snapshot_entries: int = Field(default=5_000, ge=100)
     feature_level_max: int = Field(default=FEATURE_LEVEL, ge=FEATURE_LEVEL_MIN, le=FEATURE_LEVEL)
+
+    def listened(self) -> Iterator[tuple[str, str]]:
+        """See TlsSettings."""
+        own = self.members.get(self.name)
+        yield "listen", self.listen or (own.api_address if own is not None else "")
+        if self.join or len(self.members) > 1:
+            yield "raft_listen", self.raft_listen or (own.raft_address if own is not None else "")
 
     @field_validator("data_dir")
     @classmethod

@@ -7,6 +7,7 @@ import time
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from rangelog_core.net.principals import Port
 from rangelog_proto.v1 import range_server_pb2 as pb
 from rangelog_proto.v1.range_server_pb2_grpc import RangeServerServicer, add_RangeServerServicer_to_server
 from rangelog_server.identity import DirectoryIdentity
@@ -43,7 +44,7 @@ class ControlPlane(RangeServerServicer):
         self._store = store
         self._plane = plane
         self._data_address = data_address
-        self._server = GrpcServer(token=settings.token)
+        self._server = GrpcServer(token=settings.token, tls=settings.tls, port=Port.RANGE_CONTROL)
         self.agent: Agent | None = None
         add_RangeServerServicer_to_server(self, self._server.server)  # type: ignore[no-untyped-call]
 

@@ -18,6 +18,8 @@ from typing import Any, NoReturn
 import structlog
 
 from rangelog_core.errors import Unavailable
+from rangelog_core.net.principals import Role
+from rangelog_core.net.tls_peers import server_arguments
 from rangelog_server.agent.agent import Agent
 from rangelog_server.agent.compacting import Compacting
 from rangelog_server.agent.scrubbing import Scrubbing
@@ -30,6 +32,7 @@ from rangelog_server.serving.connection import DataPlane
 from rangelog_server.serving.handlers import make_connection_factory
 from rangelog_server.settings import RangeServerSettings, split_listen
 from rangelog_server_common.process import remove_endpoint, write_endpoint
+from rangelog_server_common.tls_settings import open_tls
 
 READ_THREADS = 2
 SWEEP_INTERVAL_S = 1.0
@@ -78,6 +81,7 @@ class Runtime:
         store, settings = self._store, self._settings
         async with AsyncExitStack() as stack:
             stack.callback(_log.info, "stopped")
+            open_tls(settings, Role.RANGE_SERVER)
             self._start_log(loop, stack)
             data_socket = stack.enter_context(bind(settings.data_listen))
             data_address = self._advertised(data_socket.getsockname())
@@ -100,7 +104,8 @@ class Runtime:
             else:
                 store.unknown_ranges_settled()
             stack.callback(plane.close)
-            server = await loop.create_server(make_connection_factory(plane), sock=data_socket, backlog=1024)
+            factory, tls = make_connection_factory(plane), server_arguments(settings.tls)
+            server = await loop.create_server(factory, sock=data_socket, backlog=1024, **tls)
             stack.callback(server.close)
             await control.set_serving(True)
             await self._serve(stack, plane, control.agent, data_address, control_address)

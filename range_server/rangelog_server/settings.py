@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from rangelog_core.errors import InvalidArgument
 from rangelog_core.ids import check_name
@@ -14,12 +15,13 @@ from rangelog_core.labels import check_labels
 from rangelog_core.limits import ADDRESS_LENGTH_MAX, MIB
 from rangelog_core.net.addresses import split_address
 from rangelog_server_common.data_directory import check_directory_name
+from rangelog_server_common.tls_settings import TlsSettings
 
 SEGMENT_SIZE_BYTES_MIN = 16 * MIB
 SEGMENT_SIZE_BYTES_MAX = 1024 * MIB
 
 
-class RangeServerSettings(BaseSettings):
+class RangeServerSettings(TlsSettings):
     """Keys of the TOML file, `RANGELOG_SERVER_…` in the environment."""
 
     model_config = SettingsConfigDict(env_prefix="RANGELOG_SERVER_", extra="forbid")
@@ -49,6 +51,11 @@ class RangeServerSettings(BaseSettings):
     """The rate at which this server copies replicas from its peers, so that appends and reads go on; 0: no bound."""
     scrub_interval_s: float = Field(default=3600.0, gt=0)
     """The least time from the start of one pass over all sealed replicas to the next."""
+
+    def listened(self) -> Iterator[tuple[str, str]]:
+        """See TlsSettings."""
+        yield "data_listen", self.data_listen
+        yield "control_listen", self.control_listen
 
     @field_validator("name")
     @classmethod

@@ -1,7 +1,8 @@
 """The server side of gRPC, shared by the placement driver and the range server.
 
 What holds: every error that a client receives is a RangelogError, and the text of any other exception stays in the log; a
-wrong token is refused in constant time; a port in use is an error, not a second listener.
+wrong token is refused in constant time; with TLS the role of the caller's certificate may use the port and the call; a port
+in use is an error, not a second listener.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from rangelog_core.errors import (
     Unavailable,
 )
 from rangelog_core.net.grpc_errors import to_status
-from rangelog_core.net.grpc_options import SERVER_OPTIONS, TlsConfig
+from rangelog_core.net.grpc_options import SERVER_OPTIONS
+from rangelog_core.net.principals import Port, Principal, check_call, check_caller, check_port, principal_of
+from rangelog_core.net.tls import TlsConfig, certificates_of
 
 _log = logging.getLogger("rangelog.grpc")
 
@@ -45,8 +48,10 @@ async def abort_with(context: Any, error: RangelogError) -> None:
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """Checks the token and maps errors, for every unary call but those of health and reflection."""
 
-    def __init__(self, token: str | None) -> None:
+    def __init__(self, token: str | None, tls_port: Port | None = None) -> None:
+        """`tls_port`: the port, where callers have certificates."""
         self._expected = f"Bearer {token}".encode() if token else None
+        self._tls_port = tls_port
 
     async def intercept_service(self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """Return the handler of a call, wrapped in the checks. Part of grpc.aio.ServerInterceptor."""
@@ -61,7 +66,13 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             try:
                 if not allowed:
                     raise Unauthorized("a valid token is needed: pass --token or set RANGELOG_TOKEN")
+                principal = caller_of(context) if self._tls_port is not None else None
+                if principal is not None and self._tls_port is not None:
+                    check_port(principal, self._tls_port)
+                    check_call(principal, method)
                 request = _parsed(handler.request_deserializer, data)
+                if principal is not None:
+                    check_caller(principal, method, request)
                 async with asyncio.timeout(CALL_TIMEOUT_S):
                     return await inner(request, context)
             except RangelogError as error:
@@ -85,6 +96,15 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         return hmac.compare_digest(given if isinstance(given, bytes) else given.encode(), self._expected)
 
 
+def caller_of(context: Any) -> Principal:
+    """Return who makes a call over TLS, by its certificate. Raises HandshakeFailed where that names nobody."""
+    shown = context.auth_context()
+    uris, names = (
+        [each.decode(errors="replace") for each in shown.get(key, ())] for key in ("peer_uri", "x509_common_name")
+    )
+    return principal_of(uris, names)
+
+
 def _parsed(parse: Callable[[bytes], Any] | None, data: bytes) -> Any:
     """Parse a request. The library's own parser would end a malformed request with an untyped error."""
     try:
@@ -96,11 +116,13 @@ def _parsed(parse: Callable[[bytes], Any] | None, data: bytes) -> Any:
 class GrpcServer:
     """One gRPC server with health and reflection. Add services to `server`, then `start`."""
 
-    def __init__(self, *, token: str | None = None, tls: TlsConfig | None = None) -> None:
+    def __init__(self, *, token: str | None = None, tls: TlsConfig | None = None, port: Port = Port.PD_API) -> None:
+        """`port`: what the server is, for those who may use it with TLS."""
         from grpc_health.v1 import health, health_pb2_grpc
 
         self._tls = tls
-        self.server: grpc.aio.Server = grpc.aio.server(interceptors=[ErrorInterceptor(token)], options=SERVER_OPTIONS)
+        interceptor = ErrorInterceptor(token, port if tls is not None else None)
+        self.server: grpc.aio.Server = grpc.aio.server(interceptors=[interceptor], options=SERVER_OPTIONS)
         self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
         self._names: tuple[str, ...] = ()
@@ -114,7 +136,7 @@ class GrpcServer:
         reflection.enable_server_reflection((*service_names, health.SERVICE_NAME, reflection.SERVICE_NAME), self.server)
         try:
             if self._tls is not None:
-                port = self.server.add_secure_port(listen, self._tls.server_credentials())
+                port = self.server.add_secure_port(listen, certificates_of(self._tls).server_credentials())
             else:
                 port = self.server.add_insecure_port(listen)
         except RuntimeError:

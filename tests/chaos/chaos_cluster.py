@@ -36,8 +36,11 @@ SETTINGS = {
     "RANGELOG_PD_REPACK_TARGET_BYTES": str(1024 * 1024),
     "RANGELOG_PD_REPACK_MIN_AGE_MS": "3000",
     "RANGELOG_PD_REPACK_TRIMMED_FRACTION": "0.3",
+    "RANGELOG_PD_INSECURE": "true",
+    "RANGELOG_SERVER_INSECURE": "true",
+    "RANGELOG_BROKER_INSECURE": "true",
 }
-"""Small and soon, so that segments, snapshots, given-up uploads and repacks happen during a run."""
+"""Small and soon, so that segments, snapshots, given-up uploads and repacks happen in a run; the hosts are beyond loopback."""
 STREAMS = (
     StreamPlan("calls", rate=250, record_bytes=200, range_bytes=192 * 1024, hot_retention_s=8.0),
     StreamPlan("meters", rate=150, record_bytes=400, range_bytes=512 * 1024, hot_retention_s=60.0),

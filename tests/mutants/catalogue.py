@@ -18,6 +18,7 @@ from tests.mutants.repairs import REPAIRS
 from tests.mutants.restores import RESTORES
 from tests.mutants.spark import SPARK
 from tests.mutants.tier import TIER
+from tests.mutants.tls import TLS
 
 _QUORUM = "rangelog.protocol.quorum"
 _RECOVERY = "rangelog.protocol.recovery"
@@ -252,6 +253,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *RESTORES,
     *MEMBERS,
     *TIER,
+    *TLS,
     *OPERATIONS,
     *REPAIRS,
     *CURSORS,

@@ -86,7 +86,7 @@ class _Services:
 
     network: Network
 
-    def __init__(self, *, token: str | None = None) -> None:
+    def __init__(self, **_secured: object) -> None:
         process = here()
         self.server = Service(self.network, process, f"{process.name}:{CONTROL_PORT}")
 

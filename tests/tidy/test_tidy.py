@@ -469,8 +469,8 @@ UNIT_FOLDERS = {
     "server_common": "server_common/rangelog_server_common",
 }
 """Where the sources are that a folder of unit tests is about."""
-UNIT_FOLDERS_OF_NO_PACKAGE = {"checkers", "golden"}
-"""Tests of the harness itself, and of bytes that several packages write."""
+UNIT_FOLDERS_OF_NO_PACKAGE = {"checkers", "golden", "tls"}
+"""Tests of the harness itself, of bytes that several packages write, and of what holds for every port."""
 
 
 def test_unit_tests_lie_where_their_sources_do() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from rangelog_core.net.grpc_options import TlsConfig
 from rangelog_proto.v1 import pd_pb2
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverServicer, add_PlacementDriverServicer_to_server
 from rangelog_server_common.grpc_server import GrpcServer
@@ -46,14 +45,12 @@ StartPd = Callable[..., Awaitable[FakePd]]
 
 @pytest.fixture
 async def start_pd() -> AsyncIterator[StartPd]:
-    """`await start_pd(ListServers=handler, …, token=…, tls=…)`: a member that listens at `.address`."""
+    """`await start_pd(ListServers=handler, …, token=…)`: a member that listens at `.address`."""
     async with AsyncExitStack() as stack:
 
-        async def start(
-            *, token: str | None = None, tls: TlsConfig | None = None, listen: str = "127.0.0.1:0", **handlers: Handler
-        ) -> FakePd:
+        async def start(*, token: str | None = None, listen: str = "127.0.0.1:0", **handlers: Handler) -> FakePd:
             fake = FakePd(handlers)
-            fake.server = GrpcServer(token=token, tls=tls)
+            fake.server = GrpcServer(token=token)
             add_PlacementDriverServicer_to_server(fake, fake.server.server)
             port = await fake.server.start(listen, (SERVICE_NAME,))
             stack.push_async_callback(fake.server.stop, 0)

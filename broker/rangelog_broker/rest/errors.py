@@ -77,7 +77,7 @@ MESSAGE_LENGTH_MAX = 400
 _MEANINGS = {
     400: "An argument is not valid.",
     401: "The token is missing or wrong.",
-    403: "The request comes from a web page.",
+    403: "The request comes from a web page, or the role of the certificate does not allow it.",
     404: "It does not exist.",
     405: "The resource has no such method.",
     408: "The body did not arrive in time.",

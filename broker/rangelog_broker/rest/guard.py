@@ -1,4 +1,4 @@
-"""What every request passes before it is looked at: token, origin, size of the body, number and time of requests.
+"""What every request passes before it is looked at: certificate, token, origin, size of the body, number and time of requests.
 
 What holds: a body is never held beyond its limit, no request takes longer than its limit, and no more requests than the limit
 run at once. A web page cannot use the interface through somebody's browser: browsers name the page's origin, which is refused.
@@ -25,6 +25,9 @@ REQUEST_TIMEOUT_S = 75.0
 REQUESTS_MAX = 64
 OPEN_PATH = "/openapi.json"
 """The description needs no token, as reflection needs none on the gRPC port."""
+
+REFUSAL = "rangelog.refusal"
+"""In the state of a connection: why its certificate does not admit it."""
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -74,6 +77,9 @@ class Guard:
                 await error_response(refusal.error, refusal.status)(scope, receive, send)
 
     async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:
+        refused = scope.get("state", {}).get(REFUSAL)
+        if refused is not None:
+            raise Refusal(403, refused)
         headers = dict(scope["headers"])
         self._check_sender(scope["path"], headers)
         if self._running >= self._requests_max:

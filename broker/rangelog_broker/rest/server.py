@@ -10,12 +10,18 @@ import asyncio
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rangelog import Client
 from rangelog_broker.rest.app import make_app
+from rangelog_broker.rest.guard import REFUSAL
+from rangelog_core.errors import RangelogError
+from rangelog_core.net.principals import Port
+from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.tls_peers import admit, server_arguments
 
 HEAD_BYTES_MAX = 16 * 1024
 HEAD_TIMEOUT_S = 10
@@ -28,7 +34,16 @@ _CANCEL_S = 3.0
 class RestServer:
     """The REST interface over a client. For one event loop."""
 
-    def __init__(self, client: Client, *, token: str | None, head_timeout_s: float = HEAD_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        token: str | None,
+        tls: TlsConfig | None = None,
+        head_timeout_s: float = HEAD_TIMEOUT_S,
+    ) -> None:
+        """Raises ConfigInvalid where the files of `tls` cannot be used."""
+
         class Protocol(_HeadInTime):
             timeout_s = head_timeout_s
 
@@ -46,7 +61,7 @@ class RestServer:
             timeout_graceful_shutdown=GRACE_S,
             h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         )
-        self._server = _Server(config)
+        self._server = _Server(config, server_arguments(tls))
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self, bound: socket.socket) -> None:
@@ -74,13 +89,25 @@ class RestServer:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, tls: dict[str, Any]) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
+        self._tls = tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and note it."""
-        await super().startup(sockets=sockets)
+        """Listen, and note it. In place of uvicorn's, which has no time limit for TLS handshakes."""
+
+        def connection() -> asyncio.Protocol:
+            return self.config.http_protocol_class(  # type: ignore[call-arg]
+                config=self.config, server_state=self.server_state, app_state={}
+            )
+
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(connection, sock=each, backlog=self.config.backlog, **self._tls)
+            for each in sockets or ()
+        ]
+        self.started = True
         self.listening.set()
 
     @contextmanager
@@ -98,6 +125,10 @@ class _HeadInTime(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Part of asyncio.Protocol."""
         super().connection_made(transport)
+        try:
+            admit(transport, Port.BROKER_REST)
+        except RangelogError as error:
+            self.app_state = self.app_state | {REFUSAL: error}  # of this connection: the guard answers with it
         self._await_head()
 
     def data_received(self, data: bytes) -> None:

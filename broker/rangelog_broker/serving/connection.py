@@ -33,7 +33,9 @@ from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_
 from rangelog_core.ids import check_name
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
 from rangelog_core.net.keepalive import notice_vanished_peer
+from rangelog_core.net.principals import Port
 from rangelog_core.net.send_queue import SendQueue
+from rangelog_core.net.tls_peers import admit
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES, agreed, announced
 from rangelog_proto.v1 import data_pb2
 
@@ -130,6 +132,12 @@ class ProducerConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._out = SendQueue(self._transport)
         notice_vanished_peer(transport)
+        try:
+            admit(transport, Port.BROKER_DATA)
+        except RangelogError as error:
+            self._send_error(0, error)
+            self.close()
+            return
         if len(self._port.connections) >= CONNECTIONS_MAX:
             self._send_error(0, Overloaded(f"this broker has {CONNECTIONS_MAX} connections already"))
             self.close()

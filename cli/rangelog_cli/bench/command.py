@@ -48,11 +48,13 @@ def run_bench(
     seconds: float | None,
     rounds: int | None,
     plot_path: Path | None,
+    tls: bool = False,
 ) -> int:
     """Measure and report; return 0 if no measurement failed. Raises the cluster's errors."""
     effort = QUICK if quick else Effort()
     effort = replace(effort, seconds=seconds or effort.seconds, rounds=rounds or effort.rounds)
     wanted = choose(only, topics=topics, own_cluster=against is None)
+    Rangelog.with_tls = tls
     results, failed = run_on_loop(lambda: _run(effort, wanted, against, data_dir))
     if as_json:
         for each in results:

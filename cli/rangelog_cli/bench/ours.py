@@ -7,6 +7,7 @@ where none is needed. `pump_writer` is the only function with the fastest way to
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import time
 import uuid
@@ -50,6 +51,8 @@ class Rangelog(System):
 
     name = NAME
     setting = SETTING
+    with_tls = False
+    """Of all clusters of its own that are started from now on: mutual TLS on all ports."""
     append_timeout_s = 60.0
     """The writer itself retries; a second append here would be a second record."""
 
@@ -99,8 +102,11 @@ class Rangelog(System):
         """Start the cluster in the directory (or start it again, with more range servers) and connect to it."""
         self._cluster = Cluster.open(
             self.directory / "cluster", pds=pds, range_servers=range_servers, brokers=brokers, tier_url=tier_url,
+            tls=self.with_tls or None,
             env={"RANGELOG_PD_REPACK_TARGET_BYTES": "0"},  # what is tiered stays as it is while it is measured
         )  # fmt: skip
+        if self._cluster.client_tls is not None:  # for all clients, those in processes of their own as well
+            self._cluster.client_tls.to_environment(os.environ)
         await asyncio.to_thread(self._cluster.start)
         await asyncio.to_thread(wait_healthy, self._cluster)
         self._client = await rangelog.connect(self._cluster.connect_string)
@@ -210,7 +216,7 @@ class Rangelog(System):
 
     async def pd_leader(self) -> str:
         """Name of the placement driver that leads."""
-        return await asyncio.to_thread(leader, self.cluster.pd_addresses)
+        return await asyncio.to_thread(leader, self.cluster.pd_addresses, self.cluster.tls)
 
     def kill(self, name: str) -> None:
         """`kill -9` it."""

@@ -14,6 +14,7 @@ import click
 
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.processes import Cluster, Process
+from rangelog_core.net.tls import CA_ENV, CERTIFICATE_ENV, KEY_ENV, TlsConfig
 
 DEFAULT_PORT = 7100
 DEFAULT_BROKERS = 2
@@ -78,6 +79,7 @@ def run_local(
     brokers: int | None,
     tier_url: str | None,
     port: int | None,
+    tls: bool | None,
     write_context: bool,
 ) -> int:
     """Run until SIGINT or SIGTERM; exit code 0 after a clean stop. Raises the errors of `Cluster.open` and `start`."""
@@ -89,6 +91,7 @@ def run_local(
         brokers=DEFAULT_BROKERS if brokers is None and fresh else brokers,
         tier_url=tier_url,
         base_port=DEFAULT_PORT if port is None and fresh else port,
+        tls=tls,
     )
     click.echo(f"Starting {len(cluster.members)} processes in {cluster.directory} …")
     try:
@@ -115,7 +118,8 @@ def banner(cluster: Cluster, *, context_note: str = "") -> str:
     servers = ", ".join(f"{server.name} 127.0.0.1:{server.data_port}" for server in plan.range_servers)
     counts = f"{len(plan.pds)} placement drivers, {len(plan.range_servers)} range servers, {len(plan.brokers)} brokers"
     brokers = ", ".join(f"{broker.name} 127.0.0.1:{broker.port}" for broker in plan.brokers)
-    rest = ", ".join(f"http://{broker.host}:{broker.rest_port}" for broker in plan.brokers if broker.rest_port)
+    scheme = "https" if plan.tls else "http"
+    rest = ", ".join(f"{scheme}://{broker.host}:{broker.rest_port}" for broker in plan.brokers if broker.rest_port)
     lines = [
         "",
         f"  rangelog is up: {counts}",
@@ -126,10 +130,15 @@ def banner(cluster: Cluster, *, context_note: str = "") -> str:
         *([f"  REST           {rest}"] if rest else []),
         f"  tier           {plan.tier_url}",
         f"  data and logs  {cluster.directory}",
+        *(
+            [f"  certificates   {cluster.certificates.directory}: mutual TLS on all ports"]
+            if cluster.certificates
+            else []
+        ),
         *([f"  pdctl context  {context_note}"] if context_note else []),
         "",
         "  Try, in another terminal:",
-        *([] if context_note else [f"    export RANGELOG_PD={cluster.connect_string}"]),
+        *([] if context_note else [f"    export RANGELOG_PD={cluster.connect_string}", *_exports(cluster.tls)]),
         "    pdctl cluster status",
         "    pdctl stream create hello && echo 'first record' | pdctl stream append hello",
         "    pdctl stream read hello",
@@ -138,6 +147,15 @@ def banner(cluster: Cluster, *, context_note: str = "") -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _exports(tls: TlsConfig | None) -> list[str]:
+    if tls is None:
+        return []
+    return [
+        f"    export {name}={path}"
+        for name, path in ((CA_ENV, tls.ca), (CERTIFICATE_ENV, tls.cert), (KEY_ENV, tls.key))
+    ]
 
 
 def _on_stop_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
@@ -160,7 +178,7 @@ def _write_context(cluster: Cluster) -> str:
     from rangelog.context import write_context
 
     try:
-        return str(write_context("local", cluster.pd_addresses))
+        return str(write_context("local", cluster.pd_addresses, cluster.tls))
     except OSError as error:
         click.echo(f"rangelog: the context file was not written ({error.strerror}): pass --pd to pdctl", err=True)
         return ""

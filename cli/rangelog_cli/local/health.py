@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 from rangelog_core.errors import RequestTimeout, Unavailable
 
 if TYPE_CHECKING:
+    import grpc
+
     from rangelog_cli.local.processes import Cluster
+    from rangelog_core.net.tls import TlsConfig
     from rangelog_proto.v1 import pd_pb2
 
 _CALL_TIMEOUT_S = 2.0
 _POLL_S = 0.05
 
 
-def describe(pd_addresses: Sequence[str]) -> pd_pb2.DescribeClusterResponse:
+def describe(pd_addresses: Sequence[str], tls: TlsConfig | None = None) -> pd_pb2.DescribeClusterResponse:
     """Return the reply of the first member that answers; raises Unavailable when none does."""
     import grpc
 
@@ -24,7 +27,7 @@ def describe(pd_addresses: Sequence[str]) -> pd_pb2.DescribeClusterResponse:
 
     reason = "no address"
     for address in pd_addresses:
-        with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        with _channel(address, tls) as channel:
             stub = pd_pb2_grpc.PlacementDriverStub(channel)  # type: ignore[no-untyped-call]
             try:
                 answer: pd_pb2.DescribeClusterResponse = stub.DescribeCluster(
@@ -37,9 +40,24 @@ def describe(pd_addresses: Sequence[str]) -> pd_pb2.DescribeClusterResponse:
     raise Unavailable(f"no placement driver answers ({reason}): see the logs of the placement drivers")
 
 
-def leader(pd_addresses: Sequence[str]) -> str:
+def _channel(address: str, tls: TlsConfig | None) -> grpc.Channel:
+    import grpc
+
+    from rangelog_core.net.principals import Role, server_dns_name
+    from rangelog_core.net.tls import certificates_of
+
+    options = [("grpc.enable_http_proxy", 0)]
+    if tls is None:
+        return grpc.insecure_channel(address, options=options)
+    credentials = certificates_of(tls).now.channel_credentials()
+    return grpc.secure_channel(
+        address, credentials, options=[*options, ("grpc.ssl_target_name_override", server_dns_name(Role.PD))]
+    )
+
+
+def leader(pd_addresses: Sequence[str], tls: TlsConfig | None = None) -> str:
     """Name of the placement driver that leads; raises Unavailable when none does."""
-    for member in describe(pd_addresses).members:
+    for member in describe(pd_addresses, tls).members:
         if member.leader:
             return member.name
     raise Unavailable("no placement driver leads: wait for the election")
@@ -53,7 +71,7 @@ def wait_healthy(cluster: Cluster, timeout_s: float = 30.0) -> None:
     wanted = {name for name, process in cluster.range_servers.items() if process.running}
     while True:
         try:
-            described = describe(cluster.pd_addresses)
+            described = describe(cluster.pd_addresses, cluster.tls)
             alive = {each.name for each in described.servers if each.health == common_pb2.SERVER_HEALTH_ALIVE}
             missing = wanted - alive
             if not missing:

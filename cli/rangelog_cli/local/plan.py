@@ -78,6 +78,7 @@ class ClusterPlan:
     raft_secret: str
     base_port: int
     brokers: tuple[BrokerPlan, ...] = ()
+    tls: bool = False
 
     @property
     def pd_addresses(self) -> list[str]:
@@ -209,7 +210,7 @@ _Part = ClusterPlan | PdPlan | ServerPlan | BrokerPlan
 def _check_kinds(part: _Part) -> None:
     """Check the types of all fields. Raises TypeError for a field of another type than declared."""
     for each in dataclass_fields(part):
-        wanted = {"str": str, "int": int}.get(str(each.type))
+        wanted = {"str": str, "int": int, "bool": bool}.get(str(each.type))
         if wanted is not None and type(getattr(part, each.name)) is not wanted:
             raise TypeError(f"{each.name} is not of type {each.type}")
 

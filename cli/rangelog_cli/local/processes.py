@@ -12,10 +12,12 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from rangelog_cli.local.certificates import ADMIN, CLIENT, LocalCertificates
 from rangelog_cli.local.plan import (
     BrokerPlan,
     ClusterPlan,
@@ -32,6 +34,8 @@ from rangelog_cli.local.plan import (
 from rangelog_cli.local.ports import is_free, refuse_busy
 from rangelog_cli.local.process import START_TIMEOUT_S, STOP_TIMEOUT_S, Launch, Process, stop_all, wait_until
 from rangelog_core.errors import Unavailable
+from rangelog_core.net.principals import Principal, Role
+from rangelog_core.net.tls import TlsConfig
 
 __all__ = ["Cluster", "Launch", "Process", "stop_all", "wait_until"]
 
@@ -55,6 +59,7 @@ class Cluster:
         self.plan = plan
         self._lock = lock
         self._launches = launches or {}
+        self.certificates = LocalCertificates.of(directory, plan) if plan.tls else None
         self.placement_drivers = {pd.name: self._pd(pd, env) for pd in plan.pds}
         self.range_servers = {server.name: self._server(server, env) for server in plan.range_servers}
         self.brokers = {broker.name: self._broker(broker, env) for broker in plan.brokers}
@@ -69,6 +74,7 @@ class Cluster:
         brokers: int | None = None,
         tier_url: str | None = None,
         base_port: int | None = None,
+        tls: bool | None = None,
         env: Mapping[str, str] | None = None,
         hosts: Mapping[str, str] | None = None,
         launches: Mapping[str, Launch] | None = None,
@@ -76,7 +82,8 @@ class Cluster:
         """Lock `directory` and read its plan, or make one. No process is started.
 
         A value of None keeps that of the plan, by default 3 placement drivers, 3 range servers, no broker, a tier in the
-        directory itself and free ports. `env` is added to the children's environment (settings such as RANGELOG_SERVER_…).
+        directory itself, free ports and no TLS. `env` is added to the children's environment (settings such as
+        RANGELOG_SERVER_…).
         By name of the member: `hosts` are addresses of this machine other than loopback, `launches` the ways to start it
         (in a network namespace, with settings of its own).
 
@@ -88,7 +95,7 @@ class Cluster:
         lock = _lock_directory(directory)
         try:
             plan = _plan_for(directory, pds, range_servers, brokers, tier_url, base_port)
-            plan = with_hosts(plan, hosts or {})
+            plan = with_hosts(plan if tls is None else replace(plan, tls=tls), hosts or {})
             refuse_busy(plan.ports())
             write_plan(directory, plan)
         except BaseException:
@@ -105,6 +112,16 @@ class Cluster:
     def connect_string(self) -> str:
         """The addresses for `rangelog.connect`."""
         return ",".join(self.pd_addresses)
+
+    @property
+    def tls(self) -> TlsConfig | None:
+        """The certificate of an administrator, where the cluster has TLS."""
+        return self.certificates.files(ADMIN) if self.certificates is not None else None
+
+    @property
+    def client_tls(self) -> TlsConfig | None:
+        """The certificate of a client, where the cluster has TLS."""
+        return self.certificates.files(CLIENT) if self.certificates is not None else None
 
     @property
     def members(self) -> dict[str, Process]:
@@ -178,7 +195,7 @@ class Cluster:
         for member in self.plan.pds:
             arguments += ["--member", f"{member.name}={member.raft_address}@{member.api_address}"]
         secret = {"RANGELOG_PD_RAFT_SECRET": self.plan.raft_secret}  # by environment: other users can see arguments
-        return self._process(pd.name, arguments, home, secret | dict(env))
+        return self._process(pd.name, arguments, home, secret | self._tls(Role.PD, pd.name, "RANGELOG_PD_") | dict(env))
 
     def _server(self, server: ServerPlan, env: Mapping[str, str]) -> Process:
         home = self.directory / server.name
@@ -187,6 +204,7 @@ class Cluster:
         arguments += ["--control-listen", f"{server.host}:{server.control_port}", "--zone", server.zone]
         for address in self.plan.pd_addresses:
             arguments += ["--pd", address]
+        env = self._tls(Role.RANGE_SERVER, server.name, "RANGELOG_SERVER_") | dict(env)
         return self._process(server.name, arguments, home, env)
 
     def _broker(self, broker: BrokerPlan, env: Mapping[str, str]) -> Process:
@@ -198,7 +216,15 @@ class Cluster:
         arguments += ["--rest-listen", f"{broker.host}:{broker.rest_port}"]
         for address in self.plan.pd_addresses:
             arguments += ["--pd", address]
+        env = self._tls(Role.BROKER, broker.name, "RANGELOG_BROKER_") | dict(env)
         return self._process(broker.name, arguments, home, env)
+
+    def _tls(self, role: Role, name: str, env_prefix: str) -> dict[str, str]:
+        """Return the environment that gives a process its certificate."""
+        if self.certificates is None:
+            return {}
+        files = self.certificates.files(Principal(role, name))
+        return {f"{env_prefix}TLS_{key.upper()}": path for key, path in asdict(files).items()}
 
     def _process(self, name: str, arguments: Sequence[str], home: Path, env: Mapping[str, str]) -> Process:
         log_path = self.directory / "logs" / f"{name}.log"

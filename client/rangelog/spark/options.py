@@ -16,6 +16,7 @@ from rangelog.tier.opening import store_location
 from rangelog_core.errors import ConfigInvalid, InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.limits import MIB
+from rangelog_core.net.tls import TlsConfig
 from rangelog_core.record import ms_of
 from rangelog_core.topic_names import parse_topic_name
 
@@ -24,8 +25,9 @@ BYTES_PER_PARTITION_DEFAULT = 64 * MIB
 _NUMBER = re.compile(r"[0-9]{1,18}")  # of an offset; those of Spark are signed 64-bit integers
 _KNOWN = (
     "pd", "stream", "topic", "start", "end", "token", "tier_url", "payload", "read_preference", "records_per_partition",
-    "bytes_per_partition", "where", "pushdown",
+    "bytes_per_partition", "where", "pushdown", "tls_ca", "tls_cert", "tls_key",
 )  # fmt: skip
+TLS_OPTIONS = ("tls_ca", "tls_cert", "tls_key")
 OF_STREAMING = ("startingOffsets", "maxRecordsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss", "streamPattern")
 """What only `readStream` knows. At `load()` Spark does not say which of the two it is."""
 _OF_TABLE = "option."
@@ -60,6 +62,8 @@ class Options:
         pushdown: True: the filters of a query are taken from Spark as well. Use such a data frame for one query: until
             version 4.3 Spark takes the plan of its first filtered query for the following ones.
         bytes_per_partition: Bytes of one input partition, as stored, by estimate: "64m", in k, m, g or t.
+        tls: Of the options tls_ca, tls_cert and tls_key: paths of PEM files that driver and executors can read. None: what
+            RANGELOG_TLS_CA, RANGELOG_TLS_CERT and RANGELOG_TLS_KEY name there.
     """
 
     pd: str
@@ -75,6 +79,7 @@ class Options:
     bytes_per_partition: int = BYTES_PER_PARTITION_DEFAULT
     where: str = ""
     pushdown: bool = False
+    tls: TlsConfig | None = None
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -119,7 +124,13 @@ def parse_options(given: Mapping[str, str]) -> Options:
         where=where,
         pushdown=flag("pushdown", options.get("pushdown", "false")),
         bytes_per_partition=size("bytes_per_partition", options.get("bytes_per_partition")),
+        tls=tls_files(options),
     )
+
+
+def tls_files(options: Mapping[str, str]) -> TlsConfig | None:
+    """Return what the options for TLS name, None where there are none. Raises ConfigInvalid where only some are given."""
+    return TlsConfig.of_paths(*(options.get(name) for name in TLS_OPTIONS))
 
 
 def unknown_option(name: str, where: str, known: Sequence[str], of_streaming: Sequence[str] = ()) -> ConfigInvalid:

@@ -23,6 +23,7 @@ from rangelog.spark.options import Options
 from rangelog_core.batch import Columns
 from rangelog_core.errors import OffsetTrimmed, StreamNotFound, TopicNotFound
 from rangelog_core.limits import MIB
+from rangelog_core.net.tls import TlsConfig
 
 EMIT_ROWS = 10_000
 EMIT_BYTES_MIN, EMIT_BYTES_MAX = MIB // 2, 2 * MIB
@@ -31,20 +32,22 @@ READ_TIMEOUT_S = 60.0
 SHARD_FIELD = pa.field("shard", pa.int64(), nullable=False)
 """The first column of a topic's rows."""
 
-_clients: dict[tuple[int, str, str | None, str | None], rangelog.sync.Client] = {}
+_clients: dict[tuple[int, str, str | None, str | None, TlsConfig | None], rangelog.sync.Client] = {}
 
 
 def client_for(options: Options) -> rangelog.sync.Client:
     """Return this process's client for a cluster; never one that was made before a fork."""
-    return client_of(options.pd, options.token, options.tier_url)
+    return client_of(options.pd, options.token, options.tier_url, options.tls)
 
 
-def client_of(pd: str, token: str | None, tier_url: str | None = None) -> rangelog.sync.Client:
+def client_of(
+    pd: str, token: str | None, tier_url: str | None = None, tls: TlsConfig | None = None
+) -> rangelog.sync.Client:
     """As `client_for`, by its settings."""
-    key = (os.getpid(), pd, token, tier_url)
+    key = (os.getpid(), pd, token, tier_url, tls)
     client = _clients.get(key)
     if client is None:
-        client = _clients[key] = rangelog.sync.connect(pd, token=token, tier_url=tier_url)
+        client = _clients[key] = rangelog.sync.connect(pd, token=token, tier_url=tier_url, tls=tls)
     return client
 
 

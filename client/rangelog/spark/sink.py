@@ -41,13 +41,14 @@ from rangelog_core.errors import (
     Unavailable,
 )
 from rangelog_core.limits import MIB
+from rangelog_core.net.tls import TlsConfig
 
 INLINE_BYTES_MAX = 1 * MIB
 """A task's output up to this goes through the driver; above it into a staging stream."""
 _STAGED_AT_ONCE_BYTES = 4 * MIB
 _COMMITTERS_MAX = 16
 _log = logging.getLogger("rangelog.sink")
-_committers: dict[tuple[int, str, str | None, str], SinkCommitter] = {}
+_committers: dict[tuple[int, str, str | None, TlsConfig | None, str], SinkCommitter] = {}
 """Of this process, by cluster and sink: Spark calls each commit of a query in the same process."""
 
 
@@ -69,7 +70,7 @@ class _Sink:
 
     def client(self) -> rangelog.sync.Client:
         """This process's client."""
-        return client_of(self.options.pd, self.options.token)
+        return client_of(self.options.pd, self.options.token, tls=self.options.tls)
 
     def name(self, query: str) -> str:
         """What the streams of a query's, or a write's, sink are named after."""
@@ -106,7 +107,7 @@ class _Sink:
 
     def committer(self, query: str) -> SinkCommitter:
         """This process's committer of a query."""
-        key = (os.getpid(), self.options.pd, self.options.token, self.name(query))
+        key = (os.getpid(), self.options.pd, self.options.token, self.options.tls, self.name(query))
         found = _committers.pop(key, None)
         if found is None:
             client, options = self.client().asynchronous, self.options
@@ -225,7 +226,7 @@ def sink_of(options: SinkOptions, schema: StructType, *, overwrite: bool) -> _Si
             "a stream or topic cannot be overwritten: use mode('append'), and trim or truncate it first if need be"
         )
     check_schema(schema)
-    client = client_of(options.pd, options.token)
+    client = client_of(options.pd, options.token, tls=options.tls)
     if options.topic:
         topic = client.topics.describe(options.topic)
         if topic.kind != "records":

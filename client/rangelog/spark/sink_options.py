@@ -7,14 +7,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rangelog.spark.options import by_lower_name, flag, unknown_option
+from rangelog.spark.options import TLS_OPTIONS, by_lower_name, flag, tls_files, unknown_option
 from rangelog_core.errors import ConfigInvalid
 from rangelog_core.ids import check_name
+from rangelog_core.net.tls import TlsConfig
 from rangelog_core.topic_names import parse_topic_name
 
 SINK_STREAMS = "spark-sink-"
 """What the names of the streams begin with that a sink keeps for itself: its decisions, and what tasks have staged."""
-_KNOWN = ("pd", "stream", "topic", "token", "write_id", "check_repeats")
+_KNOWN = ("pd", "stream", "topic", "token", "write_id", "check_repeats", *TLS_OPTIONS)
 _ONLY = {True: ("check_repeats",), False: ("write_id",)}
 """What only a streaming query has, and only a write."""
 _OF_SPARK = ("path", "checkpointlocation", "queryname")
@@ -34,6 +35,7 @@ class SinkOptions:
             before, and completes it if it was cut off. "": each run is a write of its own.
         check_repeats: Of `df.writeStream`: a micro-batch that was appended before must have as many rows as it had then, since
             others would never be appended. False: it counts as done whatever it has, for queries that are not deterministic.
+        tls: As of a read.
     """
 
     pd: str
@@ -42,6 +44,7 @@ class SinkOptions:
     token: str | None
     write_id: str = ""
     check_repeats: bool = True
+    tls: TlsConfig | None = None
 
 
 def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -72,4 +75,5 @@ def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOpti
         token=options.get("token"),
         write_id=write_id,
         check_repeats=flag("check_repeats", options.get("check_repeats", "true")),
+        tls=tls_files(options),
     )

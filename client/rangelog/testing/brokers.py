@@ -197,9 +197,13 @@ class HostedOwnerCalls(OwnerCalls):
     def __init__(self, pd: PdClient, network: Network) -> None:
         super().__init__(pd)
         self._network = network
+        self._hosted_stubs: dict[tuple[str, type[Any]], Any] = {}
 
-    def _channel(self, address: str) -> Any:
-        return self._network.channel(address)
+    def _stub(self, address: str, stub_type: type[Any]) -> Any:
+        key = address, stub_type
+        if key not in self._hosted_stubs:
+            self._hosted_stubs[key] = stub_type(self._network.channel(address))
+        return self._hosted_stubs[key]
 
 
 class HostedConnections(FakeConnections):

@@ -23,9 +23,9 @@ from rangelog.testing.connections import FakeConnections, FakePdClient, Switches
 from rangelog.testing.placement_driver import FakePlacementDriver
 from rangelog.testing.range_server import FakeRangeServer
 from rangelog_core.errors import InvalidArgument
-from rangelog_core.net.grpc_options import TlsConfig
 from rangelog_core.net.owner_calls import OwnerCalls
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.net.tls import TlsConfig
 
 
 class FakeCluster:

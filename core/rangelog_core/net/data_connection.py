@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeVar, cast
 
@@ -19,6 +18,7 @@ from google.protobuf.message import DecodeError
 
 from rangelog_core.allocator import keep_large_blocks
 from rangelog_core.errors import (
+    HandshakeFailed,
     InternalError,
     ProtocolViolation,
     RangelogError,
@@ -37,9 +37,13 @@ from rangelog_core.limits import (
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.budgets import AppendBudget, FetchBudget
 from rangelog_core.net.keepalive import notice_vanished_peer
+from rangelog_core.net.principals import Role
 from rangelog_core.net.put_requests import PutRequests, ReplyListener
 from rangelog_core.net.replies import Replies
 from rangelog_core.net.send_queue import SendQueue
+from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.tls_errors import from_socket, refused_certificate, serves_tls
+from rangelog_core.net.tls_peers import check_server, client_arguments
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES
 from rangelog_proto.v1 import common_pb2, data_pb2
 
@@ -50,6 +54,7 @@ CONFIRMS_PER_FRAME = 1_000
 """Of at most 50 bytes each, below the limit of a frame's message."""
 
 PeerKind = Literal["range server", "broker"]
+_ROLES: dict[PeerKind, Role] = {"range server": Role.RANGE_SERVER, "broker": Role.BROKER}
 
 _T = TypeVar("_T")
 _log = logging.getLogger("rangelog.transport")
@@ -71,9 +76,11 @@ class RangeListener(Protocol):
 class DataConnection(asyncio.BufferedProtocol):
     """A connection to one range server, or of producers to a broker. Make it with `connect`; close it with `close`."""
 
-    def __init__(self, replica: ReplicaId, kind: PeerKind = "range server") -> None:
-        """`kind`: what messages call the peer."""
+    def __init__(self, replica: ReplicaId, kind: PeerKind = "range server", tls: TlsConfig | None = None) -> None:
+        """`kind`: what messages call the peer. `tls`: what the transport will use."""
         self.replica = replica
+        self._kind = kind
+        self._tls = tls
         self.peer = f"{kind} {replica.server}"
         self.closed: RangelogError | None = None
         self.protocol_version = 0  # in force, once both sides agreed
@@ -98,26 +105,45 @@ class DataConnection(asyncio.BufferedProtocol):
         replica: ReplicaId,
         *,
         token: str | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsConfig | None = None,
         client_name: str = "",
         timeout_s: float = CONNECT_TIMEOUT_S,
         kind: PeerKind = "range server",
     ) -> DataConnection:
         """Connect and agree on a version with the server.
 
-        Raises Unavailable, RequestTimeout, WrongServer, Unauthorized, ProtocolViolation, UnsupportedVersion.
+        With TLS the peer's certificate must name it, or every server of its kind. Raises Unavailable, RequestTimeout,
+        HandshakeFailed, WrongServer, Unauthorized, ProtocolViolation, UnsupportedVersion, ConfigInvalid.
         """
         host, port = split_address(address)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
-                _, connection = await loop.create_connection(lambda: cls(replica, kind), host, port, ssl=tls)
+                more = client_arguments(tls, _ROLES[kind])
+                transport, connection = await loop.create_connection(
+                    lambda: cls(replica, kind, tls), host, port, **more
+                )
+                connection.check_peer(transport)
                 await connection.greet(token=token, client_name=client_name, timeout_s=timeout_s)
         except TimeoutError as error:
             raise RequestTimeout(f"{kind} {replica.server} at {address} does not answer") from error
         except OSError as error:
-            raise Unavailable(f"{kind} {replica.server} at {address} cannot be reached") from error
+            failed = from_socket(error, f"{kind} {replica.server} at {address}", tls)
+            if isinstance(error, ConnectionRefusedError) or failed is None:
+                raise Unavailable(f"{kind} {replica.server} at {address} cannot be reached") from error
+            raise failed from error
         return connection
+
+    def check_peer(self, transport: asyncio.BaseTransport) -> None:
+        """Check the peer's certificate; part of `connect`. Raises HandshakeFailed, after closing."""
+        if self._tls is None:
+            return
+        certificate = transport.get_extra_info("peercert")
+        try:
+            check_server(certificate, self._tls, _ROLES[self._kind], self.replica.server, self.peer)
+        except HandshakeFailed:
+            self.close()
+            raise
 
     async def greet(self, *, token: str | None, client_name: str, timeout_s: float) -> None:
         """Agree on a version with the server; part of `connect`. Raises as `connect` does, and closes the connection then."""
@@ -275,9 +301,16 @@ class DataConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all requests, since the socket is closed."""
-        self._close(Unavailable(f"the connection to {self.peer} broke"))
+        self._close(self._why_lost(exc))
 
     # ---- inside
+
+    def _why_lost(self, exc: Exception | None) -> RangelogError:
+        if self._out is not None and not self.protocol_version:  # a peer that speaks the protocol says why
+            if self._tls is None:
+                return serves_tls(self.peer)
+            return from_socket(exc, self.peer, self._tls) or refused_certificate(self.peer, self._tls)
+        return Unavailable(f"the connection to {self.peer} broke")
 
     def _greeted(self, message: bytes) -> None:
         """Adopt the server's version and features. Raises ProtocolViolation on a version that was not offered."""
@@ -389,7 +422,7 @@ class DataConnections:
         self,
         *,
         token: str | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsConfig | None = None,
         client_name: str = "",
         appends_bytes_max: int = APPENDS_BYTES_MAX,
         fetches_bytes_max: int = FETCHES_BYTES_MAX,

@@ -15,6 +15,8 @@ from grpc_status import rpc_status
 
 from rangelog_core import errors
 from rangelog_core.errors import RangelogError, error_from_code
+from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.tls_errors import from_grpc
 
 DOMAIN = "rangelog"
 _NUMBER = re.compile(r"[0-9]{1,20}")
@@ -82,12 +84,19 @@ def to_status(error: RangelogError) -> status_pb2.Status:
     return status_pb2.Status(code=code, message=message, details=[detail])
 
 
-def from_rpc_error(error: grpc.RpcError, peer: str) -> RangelogError:
-    """Decode the exception of a call to `peer`; gRPC's own statuses become the nearest error of rangelog."""
+def from_rpc_error(error: grpc.RpcError, peer: str, tls: TlsConfig | None = None) -> RangelogError:
+    """Decode the exception of a call to `peer`; gRPC's own statuses become the nearest error of rangelog.
+
+    `tls`: what the call was made with.
+    """
     ours = _ours(error)
     if ours is not None:
         return ours
     code = _code(error)
+    if code is grpc.StatusCode.UNAVAILABLE and isinstance(error, grpc.aio.AioRpcError | grpc.Call):
+        failed = from_grpc(error.details() or "", peer, tls)
+        if failed is not None:
+            return failed
     cls, text = _PLAIN.get(code, (errors.InternalError, f"failed ({code.name})"))
     return cls(f"{peer} {text}")
 

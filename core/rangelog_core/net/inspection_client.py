@@ -13,10 +13,12 @@ import grpc
 
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.addresses import split_address
-from rangelog_core.net.fork_guard import never_free_in_children, note_call
+from rangelog_core.net.channels import open_channel
+from rangelog_core.net.fork_guard import note_call
 from rangelog_core.net.grpc_errors import from_rpc_error
-from rangelog_core.net.grpc_options import CHANNEL_OPTIONS, TlsConfig
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.net.principals import Role
+from rangelog_core.net.tls import TlsConfig
 from rangelog_proto.v1 import inspection_pb2 as pb
 from rangelog_proto.v1 import pd_pb2, range_server_pb2
 from rangelog_proto.v1.inspection_pb2_grpc import InspectionStub
@@ -55,16 +57,21 @@ class PeerClient:
     Each call is tried once. Raises the error that the peer answered, Unavailable, RequestTimeout.
     """
 
-    def __init__(self, address: str, peer: str, *, token: str | None = None, tls: TlsConfig | None = None) -> None:
-        """`peer`: what messages call it. Raises InvalidArgument for an address that is none."""
+    def __init__(
+        self,
+        address: str,
+        peer: str,
+        *,
+        token: str | None = None,
+        tls: TlsConfig | None = None,
+        role: Role = Role.RANGE_SERVER,
+    ) -> None:
+        """`peer`: what messages call it. `role`: of its certificate. Raises InvalidArgument for an address that is none."""
         split_address(address)
         self._peer = peer
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        if tls is not None:
-            self._channel = grpc.aio.secure_channel(address, tls.channel_credentials(), options=CHANNEL_OPTIONS)
-        else:
-            self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        never_free_in_children(self._channel)
+        self._tls = tls
+        self._channel = open_channel(address, tls, role)
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,4 +124,4 @@ class PeerClient:
             raise self._error(error) from error
 
     def _error(self, error: grpc.RpcError) -> RangelogError:
-        return from_rpc_error(error, self._peer)
+        return from_rpc_error(error, self._peer, self._tls)

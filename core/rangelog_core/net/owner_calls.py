@@ -19,10 +19,12 @@ import grpc
 from rangelog_core.errors import NotOwner, RangelogError, RequestTimeout, ShardEnded, TopicNotFound, Unavailable
 from rangelog_core.key_hash import key_position
 from rangelog_core.net.broker_client import BrokerClient
-from rangelog_core.net.fork_guard import never_free_in_children, note_call
+from rangelog_core.net.channels import Channels
+from rangelog_core.net.fork_guard import note_call
 from rangelog_core.net.grpc_errors import from_rpc_error, may_have_been_carried_out
-from rangelog_core.net.grpc_options import CHANNEL_OPTIONS, TlsConfig
 from rangelog_core.net.pd_client import PdClient
+from rangelog_core.net.principals import Role
+from rangelog_core.net.tls import TlsConfig
 from rangelog_proto.v1 import broker_pb2 as pb
 
 JOURNALS = 16
@@ -64,19 +66,14 @@ class OwnerCalls:
     def __init__(self, pd: PdClient, *, token: str | None = None, tls: TlsConfig | None = None) -> None:
         self._brokers = BrokerClient(pd)
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        self._tls = tls
         self._owners: dict[OwnedKey, pb.Broker] = {}
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._stubs: dict[tuple[str, type[Any]], Any] = {}  # making one costs about as much as its call
+        self._channels = Channels(tls, Role.BROKER)
         self._closed = False
 
     async def close(self) -> None:
         """Close all connections; idempotent."""
         self._closed = True
-        channels, self._channels = self._channels, {}
-        self._stubs = {}
-        for channel in channels.values():
-            await channel.close()
+        await self._channels.close()
 
     def known_owner(self, key: OwnedKey) -> str:
         """Return the broker that a call about a shard or journal would go to without a look-up; "" where none is known."""
@@ -130,7 +127,7 @@ class OwnerCalls:
                         raise  # otherwise close() has ended it, which gRPC reports in the same way
                     unknown = True
                 except grpc.RpcError as failed:
-                    last = from_rpc_error(failed, f"broker {broker.name}")
+                    last = from_rpc_error(failed, f"broker {broker.name}", self._channels.tls)
                     maybe = may_have_been_carried_out(failed) or last.outcome_unknown
                     if maybe and not repeatable:
                         raise last.with_outcome(unknown=True) from failed
@@ -174,18 +171,4 @@ class OwnerCalls:
                 await self._brokers.report_broker_lost(request, timeout_s=left_s)
 
     def _stub(self, address: str, stub_type: type[Any]) -> Any:
-        stub = self._stubs.get((address, stub_type))
-        if stub is None:
-            stub = self._stubs[address, stub_type] = stub_type(self._channel(address))
-        return stub
-
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        channel = self._channels.get(address)
-        if channel is None:
-            if self._tls is not None:
-                channel = grpc.aio.secure_channel(address, self._tls.channel_credentials(), options=CHANNEL_OPTIONS)
-            else:
-                channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-            never_free_in_children(channel)
-            self._channels[address] = channel
-        return channel
+        return self._channels.stub(address, stub_type)

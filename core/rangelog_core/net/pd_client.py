@@ -16,11 +16,21 @@ from typing import Any, TypeVar
 
 import grpc
 
-from rangelog_core.errors import InvalidArgument, NoPlacement, NotLeader, RangelogError, RequestTimeout, Unavailable
+from rangelog_core.errors import (
+    HandshakeFailed,
+    InvalidArgument,
+    NoPlacement,
+    NotLeader,
+    RangelogError,
+    RequestTimeout,
+    Unavailable,
+)
 from rangelog_core.net.addresses import split_address
-from rangelog_core.net.fork_guard import never_free_in_children, note_call
-from rangelog_core.net.grpc_options import CHANNEL_OPTIONS, TlsConfig
+from rangelog_core.net.channels import Channels
+from rangelog_core.net.fork_guard import note_call
 from rangelog_core.net.pd_tries import Tries
+from rangelog_core.net.principals import Role
+from rangelog_core.net.tls import TlsConfig
 from rangelog_proto.v1 import members_pb2
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_proto.v1.members_pb2_grpc import MembersStub
@@ -28,6 +38,9 @@ from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
 
 TRY_TIMEOUT_S = 3.0
 """The limit of one try at one member: an isolated leader must not use up the whole deadline."""
+
+REFUSED_ROUNDS_MAX = 3
+"""A call ends when all members were tried so often and none has agreed on TLS."""
 
 ENDPOINTS_MAX = 32
 """Addresses are learned up to so many."""
@@ -52,9 +65,7 @@ class PdClient:
             raise InvalidArgument("a token has only printable ASCII characters")
         self._endpoints = list(dict.fromkeys(endpoints))
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        self._tls = tls
-        self._stubs: dict[tuple[str, type[Any]], Any] = {}
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels = Channels(tls, Role.PD)
         self._leader: str | None = None
         self._learning: asyncio.Task[None] | None = None
         self._closed = False
@@ -70,10 +81,7 @@ class PdClient:
         if self._learning is not None:
             self._learning.cancel()
             await asyncio.gather(self._learning, return_exceptions=True)
-        channels, self._channels = self._channels, {}
-        self._stubs.clear()
-        for channel in channels.values():
-            await channel.close()
+        await self._channels.close()
 
     async def create_stream(self, request: pb.CreateStreamRequest, *, timeout_s: float) -> pb.CreateStreamResponse:
         """Create a stream."""
@@ -196,7 +204,7 @@ class PdClient:
     ) -> _Response:
         note_call()
         deadline = time.monotonic() + timeout_s
-        tries = Tries(request, Unavailable(self._nobody_answers(timeout_s)))
+        tries = Tries(request, Unavailable(self._nobody_answers(timeout_s)), self._channels.tls)
         attempt = 0
         while time.monotonic() < deadline and not self._closed:
             for endpoint in self._order():
@@ -225,6 +233,8 @@ class PdClient:
                 if isinstance(last, NoPlacement):
                     break  # an error of the leader itself: retry there after a pause
             attempt += 1
+            if attempt == REFUSED_ROUNDS_MAX and tries.only_refused:
+                break  # certificates do not change while a call waits
             if not self._closed and not (isinstance(tries.last, NotLeader) and self._leader and attempt == 1):
                 await _pause(attempt, deadline)
         raise self._give_up(tries, timeout_s)
@@ -250,6 +260,8 @@ class PdClient:
         last = tries.last
         if isinstance(last, NoPlacement):
             return tries.told_of(last)
+        if isinstance(last, HandshakeFailed):
+            return tries.no_answer(last)
         if isinstance(last, RequestTimeout):
             return tries.no_answer(RequestTimeout(f"{last.message}; {self._nobody_answers(timeout_s)}"))
         return tries.no_answer(Unavailable(f"{self._nobody_answers(timeout_s)} ({last.message})"))
@@ -270,23 +282,7 @@ class PdClient:
         return [leader, *(endpoint for endpoint in self._endpoints if endpoint != leader)]
 
     def _stub(self, endpoint: str, stub_type: type[Any]) -> Any:
-        stub = self._stubs.get((endpoint, stub_type))
-        if stub is None:
-            stub = self._stubs[endpoint, stub_type] = stub_type(self._channel(endpoint))
-        return stub
-
-    def _channel(self, endpoint: str) -> grpc.aio.Channel:
-        channel = self._channels.get(endpoint)
-        if channel is None:
-            if self._closed:
-                raise Unavailable("the client is closed")
-            if self._tls is not None:
-                channel = grpc.aio.secure_channel(endpoint, self._tls.channel_credentials(), options=CHANNEL_OPTIONS)
-            else:
-                channel = grpc.aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
-            never_free_in_children(channel)
-            self._channels[endpoint] = channel
-        return channel
+        return self._channels.stub(endpoint, stub_type)
 
     def _nobody_answers(self, timeout_s: float) -> str:
         listed = ", ".join(self._endpoints)

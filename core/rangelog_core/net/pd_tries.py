@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from rangelog_core.errors import (
+    HandshakeFailed,
     InternalError,
     OutcomeUnknown,
     ProtocolViolation,
@@ -20,6 +21,7 @@ from rangelog_core.errors import (
     UnsupportedVersion,
 )
 from rangelog_core.net.grpc_errors import from_rpc_error, may_have_been_carried_out
+from rangelog_core.net.tls import TlsConfig
 
 _NOT_KEPT = (Unauthorized, ProtocolViolation, UnsupportedVersion, InternalError)
 """Errors before the request id is looked up, and defects."""
@@ -27,17 +29,23 @@ _PERHAPS = "may have been carried out: look at the state before you repeat it"
 
 
 class Tries:
-    """The tries of one call. `last` is the error of the last try, at first `error`."""
+    """The tries of one call.
 
-    def __init__(self, request: Any, error: RangelogError) -> None:
+    `last` is the error of the last try, at first `error`; `only_refused`: no try came as far as beyond the handshake.
+    """
+
+    def __init__(self, request: Any, error: RangelogError, tls: TlsConfig | None = None) -> None:
         self.last = error
+        self.only_refused = True
+        self._tls = tls
         self._is_command = "request_id" in request.DESCRIPTOR.fields_by_name
         self._unknown = False
 
     def failed(self, error: grpc.RpcError, peer: str) -> RangelogError:
         """Note the exception of a try at `peer`; return it as a RangelogError."""
         self._unknown |= self._is_command and may_have_been_carried_out(error)
-        self.last = from_rpc_error(error, peer)
+        self.last = from_rpc_error(error, peer, self._tls)
+        self.only_refused &= isinstance(self.last, HandshakeFailed)
         return self.last
 
     def cut_off(self) -> None:

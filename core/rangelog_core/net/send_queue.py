@@ -25,6 +25,7 @@ class SendQueue:
         self._in_turn = False
         self._held = False
         self._closed = False
+        self._encrypted = transport.get_extra_info("sslcontext") is not None  # then each write is a record of its own
         transport.set_write_buffer_limits(high=TRANSPORT_BYTES_MAX)
 
     def put(self, buffers: Sequence[bytes]) -> None:
@@ -67,4 +68,7 @@ class SendQueue:
             small = [waiting.popleft()]
             while waiting and len(waiting[0]) < _LARGE_BYTES:
                 small.append(waiting.popleft())
-            self._transport.writelines(small)
+            if self._encrypted:
+                self._transport.write(b"".join(small))
+            else:
+                self._transport.writelines(small)

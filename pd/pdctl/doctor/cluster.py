@@ -73,7 +73,7 @@ async def _examine(session: Session, pd: PdClient) -> Gathered:
         servers={each.name: answer for each, answer in zip(alive, servers, strict=True)},
         clocks=clocks,
         orphans=await _orphans(session, pd, alive),
-        tls=session.ca is not None,
+        tls=session.tls() is not None,
     )
 
 

@@ -208,10 +208,14 @@ def _tier(told: Gathered) -> list[Diagnosis]:
 def _tls(told: Gathered) -> list[Diagnosis]:
     if told.tls:
         return [Diagnosis("certificates", OK, "cluster", "this connection uses TLS")]
-    detail = "connections are not encrypted: no server offers TLS"
+    detail = "connections are not encrypted, and whoever reaches a port may do everything"
     return [
         Diagnosis(
-            "certificates", NOTE, "cluster", detail, "keep the cluster in a network of its own, or behind TLS proxies"
+            "certificates",
+            NOTE,
+            "cluster",
+            detail,
+            "give every process tls_ca, tls_cert and tls_key (docs/security.md)",
         )
     ]
 

@@ -30,6 +30,7 @@ from rangelog_core.errors import (
     UnsupportedVersion,
 )
 from rangelog_core.limits import COMMAND_BYTES_MAX
+from rangelog_core.net.tls import TlsConfig
 from rangelog_pd.consensus.files.configuration import Configuration, RaftMember, check_member
 from rangelog_pd.consensus.files.disk import REAL_FILES, Files
 from rangelog_pd.consensus.interface import ConsensusStatus, MemberRemoved, MemberStatus, StateMachine
@@ -70,6 +71,7 @@ class PySyncObjConsensus:
         timings: Timings | None = None,
         snapshot_entries: int = 5000,
         feature_level: int = FEATURE_LEVEL,
+        tls: TlsConfig | None = None,
         files: Files = REAL_FILES,
     ) -> None:
         """`members`: name → host:port of the Raft port, this member included: those of the start, until the log names others.
@@ -96,6 +98,7 @@ class PySyncObjConsensus:
         self._timings = timings
         self._snapshot_entries = snapshot_entries
         self._feature_level = feature_level
+        self._tls = tls
         self._files = files
         self._view = ConsensusStatus(name, None, 0, 0, has_majority=False, members=())
         self._raft: Raft | None = None
@@ -322,7 +325,7 @@ class PySyncObjConsensus:
 
     def _make_dialing(self, configuration: Configuration) -> Dialing:
         identity = MemberIdentity(self._name, configuration.group, self._secret)
-        return Dialing(identity, self._listen, retry_s=Timings.connect_retry_s)
+        return Dialing(identity, self._listen, retry_s=Timings.connect_retry_s, tls=self._tls)
 
     def _dial(self, dialing: Dialing, addresses: Mapping[str, str]) -> None:
         """Dial the members of the configuration, at the addresses that it has."""

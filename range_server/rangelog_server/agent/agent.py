@@ -63,14 +63,15 @@ class Agent:
         self._store = store
         self._addresses = (data_address, control_address)
         self._process_id = new_process_id()
-        self._pd = PdClient(settings.pd, token=settings.token)
-        self._connections = DataConnections(token=settings.token, client_name=f"range-server {identity.name}")
+        self._pd = PdClient(settings.pd, token=settings.token, tls=settings.tls)
+        name = f"range-server {identity.name}"
+        self._connections = DataConnections(token=settings.token, tls=settings.tls, client_name=name)
         self._tier = Uploader(
             self._pd, identity, store, directory.temporary_directory, settings.tier_url, directory.manifest_directory
         )
         copier = Copier(store, self._connections, identity, bytes_per_s=settings.repair_bytes_per_s)
         self._leaver = Leaver(store)
-        self._recoverer = Recoverer(store, settings.pd, settings.token)
+        self._recoverer = Recoverer(store, settings.pd, settings.token, settings.tls)
         executors: dict[str, Executor] = {
             "seal_replica": partial(seal_replica, store),
             "drop_replica": partial(drop_replica, store),

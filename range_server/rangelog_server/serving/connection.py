@@ -21,6 +21,8 @@ from rangelog_core.errors import InternalError, Overloaded, ProtocolViolation, R
 from rangelog_core.frame import Frame, FrameDecoder, FrameError, Opcode, encode_frame, encode_head
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX, MIB
 from rangelog_core.net.keepalive import notice_vanished_peer
+from rangelog_core.net.principals import Port
+from rangelog_core.net.tls_peers import admit
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.identity import DirectoryIdentity
 from rangelog_server.ranges.hosted_replica import HostedReplica, RangeKey
@@ -137,6 +139,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         if len(self.plane.connections) >= CONNECTIONS_MAX:
             self.plane.refused(self.plane.loop.time())
             self.send_error(0, Overloaded(f"this server has {CONNECTIONS_MAX} connections already, its limit"))
+            self.close()
+            return
+        try:
+            admit(transport, Port.RANGE_DATA)
+        except RangelogError as error:
+            self.send_error(0, error)
             self.close()
             return
         notice_vanished_peer(

@@ -11,6 +11,7 @@ import click
 import pytest
 
 from pdctl.main import main
+from rangelog import TlsConfig
 from rangelog.context import write_context
 from rangelog_core import errors
 from rangelog_proto.v1 import common_pb2, pd_pb2
@@ -121,14 +122,37 @@ def test_a_token_that_cannot_travel(pd: Any, pdctl: Any, token: str) -> None:
     assert "RANGELOG_TOKEN" in said and token not in said and pd.opened == []
 
 
-def test_tls_options(pd: Any, pdctl: Any) -> None:
-    """--ca turns TLS on; half a client certificate is refused before anybody is asked."""
+def test_tls_options(pd: Any, pdctl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--ca, --cert and --key turn TLS on, or their variables; two of the three are refused before anybody is asked."""
     pd.answers["list_servers"] = pd_pb2.ListServersResponse()
     pdctl("--ca", "ca.pem", "--cert", "c.pem", "--key", "k.pem", "server", "list")
-    tls = pd.opened[0][2]
-    assert tls is not None and "ca.pem" in repr(tls)
     assert "--cert" in pdctl.fails(2, "--ca", "ca.pem", "--cert", "c.pem", "server", "list")
-    assert "--ca" in pdctl.fails(2, "--cert", "c.pem", "--key", "k.pem", "server", "list")
+    for name in ("CA", "CERT", "KEY"):
+        monkeypatch.setenv(f"RANGELOG_TLS_{name}", f"{name}-of-environment")
+    pdctl("server", "list")
+    pdctl("--key", "k.pem", "server", "list")
+    assert [tls for _, _, tls in pd.opened] == [
+        TlsConfig("ca.pem", "c.pem", "k.pem"),
+        TlsConfig("CA-of-environment", "CERT-of-environment", "KEY-of-environment"),
+        TlsConfig("CA-of-environment", "CERT-of-environment", "k.pem"),
+    ]
+
+
+def test_the_context_has_the_certificate(pd: Any, pdctl: Any) -> None:
+    """It is used with the context's cluster, and with no other."""
+    from click.testing import CliRunner
+
+    pd.answers["list_servers"] = pd_pb2.ListServersResponse()
+    tls = TlsConfig("ca.pem", "c.pem", "k.pem")
+    path = write_context("local", ["c:3"], tls)
+    CliRunner().invoke(main, ["server", "list"])
+    CliRunner().invoke(main, ["--ca", "x", "--cert", "y", "--key", "z", "server", "list"])
+    pdctl("server", "list")
+    assert [found for _, _, found in pd.opened] == [tls, TlsConfig("x", "y", "z"), None]
+    for damaged in ('{"ca": 1}', '["a"]', '{"ca": "", "cert": "a", "key": "b"}', '{"ca": "a", "cert": "b"}'):
+        path.write_text(f'{{"pd": ["c:3"], "tls": {damaged}}}')
+        result = CliRunner().invoke(main, ["server", "list"])
+        assert result.exit_code == 2 and "names no TLS files" in result.stderr and result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

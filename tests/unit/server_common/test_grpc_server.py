@@ -5,31 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from rangelog_core import errors
 from rangelog_core.net.grpc_errors import from_rpc_error
-from rangelog_core.net.grpc_options import CHANNEL_OPTIONS, TlsConfig
+from rangelog_core.net.grpc_options import CHANNEL_OPTIONS
 from rangelog_proto.v1 import common_pb2, pd_pb2
 from rangelog_proto.v1.pd_pb2_grpc import PlacementDriverStub
 from rangelog_server_common import grpc_server
 from rangelog_server_common.grpc_server import GrpcServer
 
 
-async def _list_servers(address: str, *, token: str | bytes | None = None, tls: TlsConfig | None = None) -> Any:
-    channel = (
-        grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        if tls is None
-        else grpc.aio.secure_channel(address, tls.channel_credentials(), options=CHANNEL_OPTIONS)
-    )
-    async with channel:
+async def _list_servers(address: str, *, token: str | bytes | None = None) -> Any:
+    async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
         metadata = [("authorization", token)] if token is not None else []
         try:
             return await PlacementDriverStub(channel).ListServers(
@@ -176,44 +169,3 @@ async def test_health_and_reflection(start_pd: Any) -> None:
         replies = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([request]), timeout=5)
         names = [each.name async for reply in replies for each in reply.list_services_response.service]
     assert "rangelog.v1.PlacementDriver" in names and "grpc.health.v1.Health" in names
-
-
-def _write_tls(directory: Path, ca: trustme.CA, trusted: trustme.CA | None, name: str | None = None) -> TlsConfig:
-    directory.mkdir()
-    (trusted or ca).cert_pem.write_to_path(str(directory / "ca.pem"))
-    if name is None:
-        return TlsConfig(str(directory / "ca.pem"))
-    certificate = ca.issue_cert(name)
-    certificate.private_key_pem.write_to_path(str(directory / "key.pem"))
-    certificate.cert_chain_pems[0].write_to_path(str(directory / "cert.pem"))
-    return TlsConfig(*(str(directory / f"{each}.pem") for each in ("ca", "cert", "key")))
-
-
-async def test_mutual_tls(start_pd: Any, tmp_path: Path) -> None:
-    """Both ends show a certificate of the right authority; none, another's, or plaintext is not served."""
-    ca, other = trustme.CA(), trustme.CA()
-    pd = await start_pd(ListServers=_answer, tls=_write_tls(tmp_path / "server", ca, None, "127.0.0.1"))
-    client = _write_tls(tmp_path / "client", ca, None, "client")
-    assert (await _list_servers(pd.address, tls=client)).servers[0].name == "rs1"
-    for refused in (
-        _write_tls(tmp_path / "nobody", ca, None),
-        _write_tls(tmp_path / "stranger", other, ca, "client"),
-        _write_tls(tmp_path / "distrusts", ca, other, "client"),
-        None,
-    ):
-        with pytest.raises(errors.Unavailable):
-            await _list_servers(pd.address, tls=refused)
-    assert len(pd.calls) == 1
-
-
-def test_bad_tls_files(tmp_path: Path) -> None:
-    """Files that are missing or no PEM are a typed error that names them; a server needs a certificate."""
-    missing = TlsConfig(str(tmp_path / "ca.pem"))
-    for use in (missing.channel_credentials, missing.ssl_context):
-        with pytest.raises(errors.ConfigInvalid):
-            use()
-    (tmp_path / "ca.pem").write_text("no certificate")
-    with pytest.raises(errors.ConfigInvalid):
-        missing.ssl_context()
-    with pytest.raises(errors.ConfigInvalid, match="certificate and key"):
-        missing.server_credentials()

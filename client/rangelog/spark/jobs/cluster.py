@@ -10,6 +10,7 @@ from rangelog.context import read_context
 from rangelog.spark.options import Options, parse_options
 from rangelog_core.errors import InvalidArgument, StreamNotFound
 from rangelog_core.ids import shard_stream_name
+from rangelog_core.net.tls import TlsConfig
 from rangelog_core.topic_kinds import check_kind
 from rangelog_core.topic_names import TopicName, parse_topic_name
 from rangelog_proto.v1 import topic_pb2
@@ -23,6 +24,7 @@ class ClusterAddress:
         pd: Addresses of the placement drivers: "host:port,host:port".
         token: The cluster's token, if it requires one.
         tier_url: The object store's URL, where Spark reaches it by another URL than the cluster.
+        tls: The job's certificate, by paths that each executor can read, where the cluster has TLS.
 
     Example:
         ```python
@@ -33,16 +35,19 @@ class ClusterAddress:
     pd: str
     token: str | None = None
     tier_url: str | None = None
+    tls: TlsConfig | None = None
 
     def client(self) -> rangelog.sync.Client:
         """This process's client."""
         from rangelog.spark.reading import client_of
 
-        return client_of(self.pd, self.token, self.tier_url)
+        return client_of(self.pd, self.token, self.tier_url, self.tls)
 
     def to_options(self, **more: str) -> dict[str, str]:
         """Return the options of the data source `rangelog` that name this cluster, and more."""
         known = {"pd": self.pd, "token": self.token, "tier_url": self.tier_url}
+        if self.tls is not None:
+            known |= {"tls_ca": self.tls.ca, "tls_cert": self.tls.cert, "tls_key": self.tls.key}
         return {name: value for name, value in known.items() if value} | more
 
     def to_sink_options(self, **more: str) -> dict[str, str]:
@@ -81,7 +86,9 @@ class ClusterAddress:
         }
 
 
-def find_cluster(pd: str | None, token: str | None, tier_url: str | None) -> ClusterAddress:
+def find_cluster(
+    pd: str | None, token: str | None, tier_url: str | None, tls: TlsConfig | None = None
+) -> ClusterAddress:
     """Return the cluster that a command names, or the one of `rangelog local`. Raises InvalidArgument."""
     if not pd:
         context = read_context()
@@ -89,5 +96,5 @@ def find_cluster(pd: str | None, token: str | None, tier_url: str | None) -> Clu
             raise InvalidArgument(
                 "which cluster? Pass --pd host:port,…, set RANGELOG_PD, or start one with `rangelog local`"
             )
-        pd = ",".join(context.pd)
-    return ClusterAddress(pd, token or None, tier_url or None)
+        pd, tls = ",".join(context.pd), tls or context.tls
+    return ClusterAddress(pd, token or None, tier_url or None, tls)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
@@ -26,6 +27,9 @@ _MAC_BYTES = 16
 _RECEIVE_BYTES = 256 * 1024
 _RECEIVE_BYTES_PER_ROUND = 4 * 1024 * 1024
 """The bytes read from one peer in a turn, so that a flooding peer does not delay the others."""
+NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""What a socket raises, with TLS or without, that has nothing to read or no room."""
+_TLS_RECORD_BYTES = 16 * 1024
 SEND_QUEUE_BYTES_MAX = 8 * 1024 * 1024
 """The bound of a peer's queue; above it the connection is closed, and the peer catches up over the next one."""
 
@@ -41,6 +45,7 @@ class PeerConnection:
         self.last_received_s = time.monotonic()
         self.last_sent_s = self.last_received_s
         self._sock = sock
+        self._encrypted = isinstance(sock, ssl.SSLSocket)  # one read returns one record, and more may have arrived
         self._keys = keys
         self._received = bytearray()
         self._queued = bytearray()
@@ -72,10 +77,10 @@ class PeerConnection:
         """Send as many bytes as the socket accepts. Raises Unavailable."""
         try:
             while self._queued:
-                sent = self._sock.send(self._queued)
+                sent = self._send()
                 del self._queued[:sent]
                 self.last_sent_s = time.monotonic()
-        except BlockingIOError:
+        except NOT_NOW:
             return
         except OSError as error:
             raise Unavailable(f"lost {self.peer}: {error}") from error
@@ -86,7 +91,7 @@ class PeerConnection:
         while budget > 0:
             try:
                 data = self._sock.recv(_RECEIVE_BYTES)
-            except BlockingIOError:
+            except NOT_NOW:
                 return
             except OSError as error:
                 raise Unavailable(f"lost {self.peer}: {error}") from error
@@ -96,13 +101,19 @@ class PeerConnection:
             budget -= len(data)
             self._received += data
             self._deliver(on_frame)
-            if self.closed or len(data) < _RECEIVE_BYTES:
+            if self.closed or (len(data) < _RECEIVE_BYTES and not self._encrypted):
                 return
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self.closed = True
         self._sock.close()
+
+    def _send(self) -> int:
+        if not self._encrypted:
+            return self._sock.send(self._queued)
+        # A record that was refused for lack of room is given again, perhaps with more behind it, as OpenSSL asks.
+        return self._sock.send(bytes(memoryview(self._queued)[:_TLS_RECORD_BYTES]))
 
     def _deliver(self, on_frame: Callable[[bytes], None]) -> None:
         position = 0

@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping
 
 from rangelog_core.errors import RangelogError, Unavailable
 from rangelog_core.net.addresses import split_address
+from rangelog_core.net.tls import TlsConfig
 from rangelog_pd.consensus.network.handshake import MemberIdentity, SessionKeys, dial, listen
+from rangelog_pd.consensus.network.member_tls import MemberTls, check_name_of
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +54,11 @@ class _Peer:
 class Dialing:
     """Accepts the connections of peers that dial this member, and dials the others, with retries."""
 
-    def __init__(self, identity: MemberIdentity, listen_address: str, *, retry_s: float) -> None:
+    def __init__(
+        self, identity: MemberIdentity, listen_address: str, *, retry_s: float, tls: TlsConfig | None = None
+    ) -> None:
         """Bind the address. Raises Unavailable when it is in use."""
+        self._tls = MemberTls(tls) if tls is not None else None
         self._identity = identity
         self._retry_s = retry_s
         self._on_ready: OnReady | None = None
@@ -119,7 +124,12 @@ class Dialing:
 
     def _answer(self, sock: socket.socket) -> None:
         try:
+            caller = None
+            if self._tls is not None:
+                sock, caller = self._tls.accept(sock, HANDSHAKE_TIMEOUT_S)
             name, keys = listen(sock, self._identity, timeout_s=HANDSHAKE_TIMEOUT_S)
+            if caller is not None:
+                check_name_of(caller, name)
             peer = self._peers.get(name)
             if peer is not None:
                 peer.wanted.clear()
@@ -148,6 +158,8 @@ class Dialing:
             sock: socket.socket | None = None
             try:
                 sock = socket.create_connection(parse_address(peer.address), timeout=HANDSHAKE_TIMEOUT_S)
+                if self._tls is not None:
+                    sock = self._tls.connect(sock, name, HANDSHAKE_TIMEOUT_S)
                 keys = dial(sock, self._identity, name, timeout_s=HANDSHAKE_TIMEOUT_S)
                 peer.wanted.clear()
                 self._hand_over(name, sock, keys)

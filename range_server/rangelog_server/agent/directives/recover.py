@@ -14,6 +14,7 @@ import structlog
 
 import rangelog
 from rangelog_core.errors import StreamSealed
+from rangelog_core.net.tls import TlsConfig
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.ranges.hosted_replica import RangeKey
 from rangelog_server.ranges.store import Store
@@ -33,10 +34,11 @@ class WriterAnswers(Exception):
 class Recoverer:
     """Seals orphaned ranges. Its client is made when it is first needed."""
 
-    def __init__(self, store: Store, pd: Sequence[str], token: str | None) -> None:
+    def __init__(self, store: Store, pd: Sequence[str], token: str | None, tls: TlsConfig | None = None) -> None:
         self._store = store
         self._pd = list(pd)
         self._token = token
+        self._tls = tls
         self._client: rangelog.Client | None = None
         self._connecting = asyncio.Lock()
 
@@ -66,7 +68,7 @@ class Recoverer:
     async def _connected(self) -> rangelog.Client:
         async with self._connecting:
             if self._client is None:
-                self._client = await rangelog.connect(self._pd, token=self._token)
+                self._client = rangelog.Client(self._pd, token=self._token, tls=self._tls, tier_url=None)
             return self._client
 
 

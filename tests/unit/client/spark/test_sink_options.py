@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
+from rangelog import TlsConfig
+from rangelog.spark.options import parse_options
 from rangelog.spark.sink_options import SinkOptions, parse_sink_options
 from rangelog_core.errors import ConfigInvalid, InvalidArgument
 
@@ -16,6 +20,20 @@ def test_options_are_read_whatever_their_case(monkeypatch: pytest.MonkeyPatch) -
     streaming = {"path": "s", "checkpointLocation": "/c", "queryName": "q"}
     assert parse_sink_options({"topic": "t"}, streaming=True).topic == "default/t"
     assert parse_sink_options(streaming, streaming=True) == SinkOptions("e:2", "s", "", None)
+
+
+def test_certificates() -> None:
+    """Three paths, for reads and writes; two are none. The environment of each executor counts where there are none."""
+    files = {"tls_ca": "a", "tls_cert": "b", "TLS_KEY": "c"}
+    given = {"pd": "h:1", "stream": "s"}
+    assert parse_sink_options(given | files, streaming=True).tls == TlsConfig("a", "b", "c")
+    assert parse_options(given | files).tls == TlsConfig("a", "b", "c")
+    assert pickle.loads(pickle.dumps(parse_options(given | files))).tls == TlsConfig("a", "b", "c")
+    assert parse_options(given).tls is None and parse_sink_options(given, streaming=True).tls is None
+    for left_out in files:
+        some = {name: value for name, value in files.items() if name != left_out}
+        with pytest.raises(ConfigInvalid, match="three files"):
+            parse_options(given | some)
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 
 from rangelog_core import errors
 from rangelog_core.errors import RangelogError
 from rangelog_core.frame import Frame, FrameDecoder, Opcode, encode_frame
 from rangelog_core.limits import FRAME_MESSAGE_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX
 from rangelog_core.net.data_connection import DataConnection, DataConnections, replica_id
-from rangelog_core.net.grpc_options import TlsConfig
 from rangelog_core.versions import BATCH_HEADER_EXTENSION, DATA_PLANE_VERSIONS
 from rangelog_proto.v1 import data_pb2
 
@@ -73,12 +69,12 @@ StartServer = Callable[..., Awaitable[FakeServer]]
 
 @pytest.fixture
 async def start_server() -> AsyncIterator[StartServer]:
-    """`await start_server(tls=…)`: a range server's data port at `.address`."""
+    """`await start_server()`: a range server's data port at `.address`."""
     listening: list[tuple[asyncio.Server, FakeServer]] = []
 
-    async def start(tls: ssl.SSLContext | None = None) -> FakeServer:
+    async def start() -> FakeServer:
         fake = FakeServer()
-        server = await asyncio.start_server(fake.serve, "127.0.0.1", 0, ssl=tls)
+        server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
         listening.append((server, fake))
         fake.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         return fake
@@ -417,30 +413,6 @@ async def test_a_transport_without_a_socket() -> None:
     with local, other:
         connection.connection_made(Transport({"socket": local}))
         assert local.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0
-
-
-async def test_mutual_tls(start_server: StartServer, tmp_path: Path) -> None:
-    """With TLS both ends show a certificate of the right authority; anything else is unavailable."""
-    ca, other = trustme.CA(), trustme.CA()
-
-    def files(name: str, authority: trustme.CA, trusted: trustme.CA) -> ssl.SSLContext:
-        certificate = authority.issue_cert("127.0.0.1")
-        for pem, end in (
-            (trusted.cert_pem, "ca"),
-            (certificate.cert_chain_pems[0], "cert"),
-            (certificate.private_key_pem, "key"),
-        ):
-            pem.write_to_path(str(tmp_path / f"{name}-{end}.pem"))
-        config = TlsConfig(*(str(tmp_path / f"{name}-{end}.pem") for end in ("ca", "cert", "key")))
-        return config.ssl_context(server=name == "server")
-
-    server = await start_server(files("server", ca, ca))
-    connection = await DataConnection.connect(server.address, REPLICA, tls=files("client", ca, ca))
-    connection.close()
-    for tls in (files("distrusts", ca, other), files("stranger", other, ca), None):
-        with pytest.raises(errors.Unavailable):
-            await DataConnection.connect(server.address, REPLICA, tls=tls, timeout_s=2)
-    assert len(server.frames) == 1
 
 
 async def test_connections_are_shared(start_server: StartServer) -> None:

@@ -123,3 +123,19 @@ async def test_a_closed_one_writes_nothing_more() -> None:
     await turns()
     transport.drain()
     assert transport.writes == [b"a"]
+
+
+async def test_small_frames_share_a_record_of_tls() -> None:
+    """Each write would be a record of its own; a large buffer is not copied."""
+
+    class Encrypted(Transport):
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            return object() if name == "sslcontext" else default
+
+        def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+            raise AssertionError("one record for each of them")
+
+    transport = Encrypted()
+    queue = transport.queue = SendQueue(transport)
+    queue.put([b"head", b"a", b"b", LARGE, b"tail"])
+    assert transport.writes == [b"headab", LARGE, b"tail"]

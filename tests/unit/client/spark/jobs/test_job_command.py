@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rangelog import TlsConfig
 from rangelog.spark.jobs import command
 from rangelog.spark.jobs.cluster import ClusterAddress, find_cluster
 from rangelog.spark.jobs.command import JOB_MODULES, build_parser, job_table, main
@@ -120,6 +121,9 @@ def test_options_of_a_cluster() -> None:
     assert cluster.to_sink_options(stream="s") == {"pd": "a:1", "token": "secret", "stream": "s"}
     assert cluster.read_options("s").tier_url == "file:///t"
     assert ClusterAddress("a:1").to_options() == {"pd": "a:1"}
+    tls = ClusterAddress("a:1", tls=TlsConfig("a", "b", "c"))
+    assert tls.to_sink_options() == {"pd": "a:1", "tls_ca": "a", "tls_cert": "b", "tls_key": "c"}
+    assert tls.read_options("s").tls == tls.tls
 
 
 def running(monkeypatch: pytest.MonkeyPatch, work: Callable[[JobCall], int]) -> int:

@@ -1,0 +1,1 @@
+"""A small certificate authority, to try TLS with and for clusters that have no other: `rangelog certs`."""

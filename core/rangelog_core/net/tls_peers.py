@@ -1,0 +1,48 @@
+"""The other end of a TLS connection of asyncio: what it is opened with, and whose certificate it shows.
+
+What holds: nothing is sent to a server whose certificate does not name it, and nothing a client sends is looked at before its
+role is known to be one for the port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from rangelog_core.errors import HandshakeFailed
+from rangelog_core.net.principals import Port, Principal, Role, check_port, principal_of_certificate, server_dns_name
+from rangelog_core.net.tls import HANDSHAKE_TIMEOUT_S, TlsConfig, certificates_of
+from rangelog_core.net.tls_errors import untrusted_peer
+
+
+def client_arguments(tls: TlsConfig | None, role: Role) -> dict[str, Any]:
+    """Return what `loop.create_connection` to a server of this role is given. Raises ConfigInvalid."""
+    if tls is None:
+        return {}
+    return {"ssl": certificates_of(tls).now.client, "server_hostname": server_dns_name(role)}
+
+
+def server_arguments(tls: TlsConfig | None) -> dict[str, Any]:
+    """Return what `loop.create_server` is given. Raises ConfigInvalid."""
+    if tls is None:
+        return {}
+    return {"ssl": certificates_of(tls).server_context(), "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S}
+
+
+def check_server(certificate: Any, tls: TlsConfig, role: Role, name: str, peer: str) -> None:
+    """Check that a certificate, as `getpeercert` returns it, is of the server of this role and name. Raises HandshakeFailed."""
+    try:
+        principal = principal_of_certificate(certificate or {})
+    except HandshakeFailed as error:
+        raise untrusted_peer(peer, tls, error.message) from error
+    if not principal.is_called(role, name):
+        raise untrusted_peer(peer, tls, f"it is that of {principal}")
+
+
+def admit(transport: asyncio.BaseTransport, port: Port) -> Principal | None:
+    """Return who has connected to this port, None without TLS. Raises RoleForbids, HandshakeFailed."""
+    if transport.get_extra_info("sslcontext") is None:
+        return None
+    principal = principal_of_certificate(transport.get_extra_info("peercert") or {})
+    check_port(principal, port)
+    return principal

@@ -1,0 +1,39 @@
+"""`make security`: a real cluster with TLS, every caller at every port, every role at every call; one line of figures."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from rangelog_cli.certs.authority import Authority
+from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.processes import Cluster
+from tests.security.matrix import check
+from tests.support.certificates import TestCertificates
+
+
+def main() -> int:
+    """Return 0 when every cell is as expected."""
+    directory = Path(tempfile.mkdtemp(prefix="rangelog-security-"))
+    try:
+        with Cluster.open(directory / "cluster", pds=3, range_servers=3, brokers=2, tls=True) as cluster:
+            wait_healthy(cluster)
+            certificates = TestCertificates(directory, Authority.open(directory / "cluster" / "certs"))
+            outcome = asyncio.run(check(cluster, certificates))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    for each in outcome.wrong:
+        print("wrong:", each)
+    for each in outcome.plaintext_ports:
+        print("plaintext:", each)
+    print(outcome.line())
+    return 1 if outcome.wrong or outcome.plaintext_ports else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

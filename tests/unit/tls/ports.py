@@ -1,0 +1,209 @@
+"""Every kind of port, real, on loopback: `opened(port, tls)` serves one, and returns how a program calls on it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import grpc
+
+from rangelog.errors import StreamNotFound
+from rangelog_broker.rest.server import RestServer
+from rangelog_broker.runtime import bind
+from rangelog_broker.serving.connection import ProducerPort, make_factory
+from rangelog_core.errors import UnsupportedVersion, error_from_code
+from rangelog_core.net.channels import Channels
+from rangelog_core.net.data_connection import DataConnection, replica_id
+from rangelog_core.net.grpc_errors import from_rpc_error
+from rangelog_core.net.principals import Port, Role
+from rangelog_core.net.tls import TlsConfig
+from rangelog_core.net.tls_peers import server_arguments
+from rangelog_pd.consensus.network.dialing import Dialing
+from rangelog_pd.consensus.network.handshake import MemberIdentity, group_digest
+from rangelog_proto.v1 import (
+    group_service_pb2,
+    group_service_pb2_grpc,
+    pd_pb2,
+    pd_pb2_grpc,
+    range_server_pb2,
+    range_server_pb2_grpc,
+)
+from rangelog_server.serving.connection import DataPlane
+from rangelog_server.serving.handlers import make_connection_factory
+from rangelog_server_common.grpc_server import GrpcServer
+
+SERVER_ROLE = {
+    Port.PD_API: Role.PD,
+    Port.PD_RAFT: Role.PD,
+    Port.RANGE_DATA: Role.RANGE_SERVER,
+    Port.RANGE_CONTROL: Role.RANGE_SERVER,
+    Port.BROKER_DATA: Role.BROKER,
+    Port.BROKER_CONTROL: Role.BROKER,
+    Port.BROKER_REST: Role.BROKER,
+}
+NAME = "m1"
+"""Of the process that serves."""
+INCARNATION = 7
+
+
+class Opened(NamedTuple):
+    """A port that is served."""
+
+    number: int
+    call: Callable[[TlsConfig | None], Awaitable[None]]
+    """Uses the port as a program of this cluster does. Raises what that program is told."""
+
+
+@asynccontextmanager
+async def opened(port: Port, tls: TlsConfig | None) -> AsyncIterator[Opened]:
+    """Serve one port."""
+    async with AsyncExitStack() as stack:
+        yield await _OPEN[port](stack, port, tls)
+
+
+async def _grpc(stack: AsyncExitStack, port: Port, tls: TlsConfig | None) -> Opened:
+    server = GrpcServer(tls=tls, port=port)
+    servicer, add, stub_type, method, request = _SERVICES[port]
+    setattr(servicer, method, _let_in)
+    add(servicer(), server.server)
+    number = await server.start("127.0.0.1:0", ())
+    stack.push_async_callback(server.stop, 0)
+
+    async def call(given: TlsConfig | None) -> None:
+        channels = Channels(given, SERVER_ROLE[port])
+        try:
+            await getattr(channels.stub(f"127.0.0.1:{number}", stub_type), method)(request, timeout=3)
+        except grpc.RpcError as error:
+            found = from_rpc_error(error, "the server", given)
+            if not isinstance(found, UnsupportedVersion):
+                raise found from error
+        finally:
+            await channels.close()
+
+    return Opened(number, call)
+
+
+async def _let_in(*_: Any) -> Any:
+    raise UnsupportedVersion("the call was let in, and nothing is behind it")
+
+
+_SERVICES: dict[Port, tuple[Any, ...]] = {
+    Port.PD_API: (
+        type("Served", (pd_pb2_grpc.PlacementDriverServicer,), {}), pd_pb2_grpc.add_PlacementDriverServicer_to_server,
+        pd_pb2_grpc.PlacementDriverStub, "DescribeCluster", pd_pb2.DescribeClusterRequest(),
+    ),
+    Port.RANGE_CONTROL: (
+        type("Served", (range_server_pb2_grpc.RangeServerServicer,), {}),
+        range_server_pb2_grpc.add_RangeServerServicer_to_server,
+        range_server_pb2_grpc.RangeServerStub, "GetStatus", range_server_pb2.GetStatusRequest(),
+    ),
+    Port.BROKER_CONTROL: (
+        type("Served", (group_service_pb2_grpc.GroupsServicer,), {}), group_service_pb2_grpc.add_GroupsServicer_to_server,
+        group_service_pb2_grpc.GroupsStub, "ListGroups", group_service_pb2.ListGroupsRequest(),
+    ),
+}  # fmt: skip
+
+
+async def _frames(stack: AsyncExitStack, port: Port, tls: TlsConfig | None) -> Opened:
+    loop = asyncio.get_running_loop()
+    if port is Port.RANGE_DATA:
+        wal = SimpleNamespace(kick=lambda: None, pending_bytes=0, waits_for_segment=False)
+        identity = SimpleNamespace(name=NAME, incarnation=INCARNATION)
+        plane = DataPlane(SimpleNamespace(wal=wal), identity, None, loop, None)  # type: ignore[arg-type]
+        stack.callback(plane.close)
+        factory: Any = make_connection_factory(plane)
+    else:
+        producers = ProducerPort(NAME, INCARNATION, None, None, loop)  # type: ignore[arg-type]
+        stack.callback(producers.close)
+        factory = make_factory(producers)
+    server = await loop.create_server(factory, "127.0.0.1", 0, **server_arguments(tls))
+    stack.callback(server.close)
+    number = server.sockets[0].getsockname()[1]
+
+    async def call(given: TlsConfig | None) -> None:
+        kind: Any = "range server" if port is Port.RANGE_DATA else "broker"
+        replica = replica_id(NAME, INCARNATION)
+        made = await DataConnection.connect(f"127.0.0.1:{number}", replica, tls=given, timeout_s=3, kind=kind)
+        made.close()
+
+    return Opened(number, call)
+
+
+async def _raft(stack: AsyncExitStack, _port: Port, tls: TlsConfig | None) -> Opened:
+    group, secret = group_digest([NAME, "x"]), b"the shared secret"
+    listener = Dialing(MemberIdentity(NAME, group, secret), "127.0.0.1:0", retry_s=0.01, tls=tls)
+    stack.callback(listener.stop)
+    met: list[str] = []
+    listener.start(lambda name, sock, _keys: (met.append(name), sock.close()))  # type: ignore[arg-type, func-returns-value]
+    number = listener._server.getsockname()[1]
+
+    async def call(given: TlsConfig | None) -> None:
+        from rangelog_pd.consensus.network.handshake import dial
+        from rangelog_pd.consensus.network.member_tls import MemberTls
+
+        def meet() -> None:
+            import socket
+
+            sock = socket.create_connection(("127.0.0.1", number), timeout=3)
+            try:
+                if given is not None:
+                    sock = MemberTls(given).connect(sock, NAME, 3)
+                dial(sock, MemberIdentity("x", group, secret), NAME, timeout_s=3)
+            finally:
+                sock.close()
+
+        await asyncio.to_thread(meet)
+
+    return Opened(number, call)
+
+
+class _NoStreams:
+    async def describe_stream(self, name: str, **_: Any) -> Any:
+        raise StreamNotFound(f"no stream {name!r}")
+
+
+async def _rest(stack: AsyncExitStack, _port: Port, tls: TlsConfig | None) -> Opened:
+    bound = bind("127.0.0.1:0")
+    server = RestServer(_NoStreams(), token=None, tls=tls)  # type: ignore[arg-type]
+    await server.start(bound)
+    stack.push_async_callback(server.close)
+    number = bound.getsockname()[1]
+
+    async def call(given: TlsConfig | None) -> None:
+        def get() -> tuple[int, bytes]:
+            if given is None:
+                made = http.client.HTTPConnection("127.0.0.1", number, timeout=3)
+            else:
+                context = ssl.create_default_context(cafile=given.ca)
+                context.load_cert_chain(given.cert, given.key)
+                made = http.client.HTTPSConnection("127.0.0.1", number, timeout=3, context=context)
+            try:
+                made.request("GET", "/v1/streams/s")
+                answer = made.getresponse()
+                return answer.status, answer.read()
+            finally:
+                made.close()
+
+        status, body = await asyncio.to_thread(get)
+        if status != 404:
+            told = json.loads(body)
+            raise error_from_code(told["code"], told["message"])
+
+    return Opened(number, call)
+
+
+_OPEN: dict[Port, Callable[[AsyncExitStack, Port, TlsConfig | None], Awaitable[Opened]]] = {
+    Port.PD_API: _grpc,
+    Port.PD_RAFT: _raft,
+    Port.RANGE_DATA: _frames,
+    Port.RANGE_CONTROL: _grpc,
+    Port.BROKER_DATA: _frames,
+    Port.BROKER_CONTROL: _grpc,
+    Port.BROKER_REST: _rest,
+}
