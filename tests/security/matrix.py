@@ -61,7 +61,7 @@ CALLS: dict[Port, dict[str, tuple[str, dict[str, str]]]] = {
         "Placement": (ADMIN, {}),
         "Repairs": (ADMIN, {}),
         "Restore": (ADMIN, {}),
-        "Tier": (ADMIN, {"DescribeTier": USERS}),
+        "Tier": (ADMIN, {"DescribeTier": USERS, "FindObjects": "range-server admin"}),
     },
     Port.RANGE_CONTROL: {"RangeServer": ("pd admin", {})},
     Port.BROKER_CONTROL: {

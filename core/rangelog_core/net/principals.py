@@ -162,6 +162,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "rangelog.v1.Brokers/BrokerHeartbeat": frozenset({Role.BROKER}),
     "rangelog.v1.Members/ListMembers": _ALL,
     "rangelog.v1.Tier/DescribeTier": _USERS,
+    "rangelog.v1.Tier/FindObjects": frozenset({Role.RANGE_SERVER, Role.ADMIN}),
     "rangelog.v1.Groups/MergePositions": frozenset({Role.BROKER}),
 }
 

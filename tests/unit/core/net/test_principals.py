@@ -88,6 +88,7 @@ def test_every_service_has_its_roles() -> None:
         ("Restore/BeginRestore", "admin"),
         ("Repairs/AcceptLoss", "admin"),
         ("Tier/SetTier", "admin"),
+        ("Tier/FindObjects", "admin range-server"),
         ("Inspection/CancelTask", "admin"),
         ("Shards/MergeTransaction", "broker"),
         ("Groups/MergePositions", "broker"),
