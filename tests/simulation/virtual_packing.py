@@ -190,7 +190,7 @@ async def trim_under(clients: Clients, life: Life) -> None:
     """Trim a stream to the midst of an object that is being repacked."""
     cluster, client = clients.cluster, await clients.client()
     chance = Random(f"trims under repacks of seed {cluster.seed}")
-    while True:
+    while not clients.stopping:  # one that starts late is not killed when the faults end
         await asyncio.sleep(LOOK_S)
         for directive in [each for each in cluster.packing.at_work.values() if each.stream_id == life.stream_id]:
             found = cluster.state.objects.find(directive.repack_objects.object_ids[0])
