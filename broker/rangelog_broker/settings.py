@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from rangelog.errors import InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.net.addresses import split_address
+from rangelog_server_common.metrics.listening import check_metrics_listen
 
 
 class BrokerSettings(BaseSettings):
@@ -26,6 +27,8 @@ class BrokerSettings(BaseSettings):
     """The gRPC services: groups, transactions, tables."""
     rest_listen: str = "127.0.0.1:7192"
     """The REST interface for administration; empty: none."""
+    metrics_listen: str = ""
+    """Where metrics and probes are served; empty: nowhere. Port 0: any free one, which the log and the endpoint file name."""
     advertise_host: str = ""
     zone: str = ""
     token: str | None = Field(default=None, repr=False)
@@ -81,6 +84,11 @@ class BrokerSettings(BaseSettings):
         if value:
             split_listen(value)
         return value
+
+    @field_validator("metrics_listen")
+    @classmethod
+    def _good_metrics_address(cls, value: str) -> str:
+        return check_metrics_listen(value)
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> BrokerSettings:

@@ -15,6 +15,7 @@ from rangelog_pd.reconcile.scaling_view import MINUTE_MS, PLAN_TIMEOUT_MS
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 from rangelog_server_common.data_directory import check_directory_name
+from rangelog_server_common.metrics.listening import check_metrics_listen
 
 
 class MemberSettings(BaseModel):
@@ -35,6 +36,8 @@ class PdSettings(BaseSettings):
     data_dir: Path
     listen: str = ""
     raft_listen: str = ""
+    metrics_listen: str = ""
+    """Where metrics and probes are served; empty: nowhere. Port 0: any free one, which the log and the endpoint file name."""
     members: dict[str, MemberSettings] = Field(default_factory=dict)
     """Those that the group begins with. Once members were changed, the log says who they are."""
     join: str = ""
@@ -64,6 +67,11 @@ class PdSettings(BaseSettings):
     @classmethod
     def _good_directory(cls, value: Path) -> Path:
         return check_directory_name(value)
+
+    @field_validator("metrics_listen")
+    @classmethod
+    def _good_metrics_address(cls, value: str) -> str:
+        return check_metrics_listen(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> PdSettings:

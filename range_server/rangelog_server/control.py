@@ -17,6 +17,7 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.serving.connection import DataPlane
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server_common.grpc_server import GrpcServer
+from rangelog_server_common.metrics.call_tally import CallTally
 
 if TYPE_CHECKING:
     from rangelog_server.agent.agent import Agent
@@ -46,6 +47,11 @@ class ControlPlane(RangeServerServicer):
         self._server = GrpcServer(token=settings.token)
         self.agent: Agent | None = None
         add_RangeServerServicer_to_server(self, self._server.server)  # type: ignore[no-untyped-call]
+
+    @property
+    def calls(self) -> CallTally:
+        """The calls so far."""
+        return self._server.calls
 
     async def start(self) -> int:
         """Listen; return the port. Raises Unavailable."""

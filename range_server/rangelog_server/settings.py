@@ -14,6 +14,7 @@ from rangelog_core.labels import check_labels
 from rangelog_core.limits import ADDRESS_LENGTH_MAX, MIB
 from rangelog_core.net.addresses import split_address
 from rangelog_server_common.data_directory import check_directory_name
+from rangelog_server_common.metrics.listening import check_metrics_listen
 
 SEGMENT_SIZE_BYTES_MIN = 16 * MIB
 SEGMENT_SIZE_BYTES_MAX = 1024 * MIB
@@ -28,6 +29,8 @@ class RangeServerSettings(BaseSettings):
     data_dir: Path
     data_listen: str = "127.0.0.1:7180"
     control_listen: str = "127.0.0.1:7181"
+    metrics_listen: str = ""
+    """Where metrics and probes are served; empty: nowhere. Port 0: any free one, which the log and the endpoint file name."""
     advertise_host: str = ""
     pd: Annotated[list[str], NoDecode] = Field(default_factory=list)
     zone: str = ""
@@ -82,6 +85,11 @@ class RangeServerSettings(BaseSettings):
     def _good_address(cls, value: str) -> str:
         split_listen(value)
         return value
+
+    @field_validator("metrics_listen")
+    @classmethod
+    def _good_metrics_address(cls, value: str) -> str:
+        return check_metrics_listen(value)
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> RangeServerSettings:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ from rangelog_core.errors import (
 )
 from rangelog_core.net.grpc_errors import to_status
 from rangelog_core.net.grpc_options import SERVER_OPTIONS, TlsConfig
+from rangelog_server_common.metrics.call_tally import CANCELLED, OK, CallTally
 
 _log = logging.getLogger("rangelog.grpc")
 
@@ -47,6 +49,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
     def __init__(self, token: str | None) -> None:
         self._expected = f"Bearer {token}".encode() if token else None
+        self.calls = CallTally()
 
     async def intercept_service(self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """Return the handler of a call, wrapped in the checks. Part of grpc.aio.ServerInterceptor."""
@@ -58,21 +61,23 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         inner = handler.unary_unary
 
         async def call(data: bytes, context: Any) -> Any:
+            began_s, code = time.perf_counter(), CANCELLED
             try:
                 if not allowed:
                     raise Unauthorized("a valid token is needed: pass --token or set RANGELOG_TOKEN")
                 request = _parsed(handler.request_deserializer, data)
                 async with asyncio.timeout(CALL_TIMEOUT_S):
-                    return await inner(request, context)
-            except RangelogError as error:
-                await abort_with(context, error)
-            except TimeoutError:
-                await abort_with(context, RequestTimeout(f"the call took longer than {CALL_TIMEOUT_S:g} s"))
+                    response = await inner(request, context)
+                code = OK
+                return response
             except Exception as error:
                 if isinstance(error, grpc.aio.AbortError):
                     raise
-                _log.exception("%s failed", method)
-                await abort_with(context, InternalError("an internal error; the server's log has the details"))
+                shown = _shown(error, method)
+                code = shown.code
+                await abort_with(context, shown)
+            finally:
+                self.calls.ended(method, code, time.perf_counter() - began_s)
 
         return grpc.unary_unary_rpc_method_handler(
             call, request_deserializer=None, response_serializer=handler.response_serializer
@@ -83,6 +88,16 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             return True
         given = next((value for key, value in details.invocation_metadata or () if key == "authorization"), "")
         return hmac.compare_digest(given if isinstance(given, bytes) else given.encode(), self._expected)
+
+
+def _shown(error: Exception, method: str) -> RangelogError:
+    """Return the error that the client gets; what it may not see goes into the log."""
+    if isinstance(error, RangelogError):
+        return error
+    if isinstance(error, TimeoutError):
+        return RequestTimeout(f"the call took longer than {CALL_TIMEOUT_S:g} s")
+    _log.error("%s failed", method, exc_info=error)
+    return InternalError("an internal error; the server's log has the details")
 
 
 def _parsed(parse: Callable[[bytes], Any] | None, data: bytes) -> Any:
@@ -100,7 +115,9 @@ class GrpcServer:
         from grpc_health.v1 import health, health_pb2_grpc
 
         self._tls = tls
-        self.server: grpc.aio.Server = grpc.aio.server(interceptors=[ErrorInterceptor(token)], options=SERVER_OPTIONS)
+        interceptor = ErrorInterceptor(token)
+        self.calls = interceptor.calls
+        self.server: grpc.aio.Server = grpc.aio.server(interceptors=[interceptor], options=SERVER_OPTIONS)
         self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
         self._names: tuple[str, ...] = ()

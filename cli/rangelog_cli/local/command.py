@@ -13,6 +13,7 @@ from types import FrameType
 import click
 
 from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
 from rangelog_cli.local.processes import Cluster, Process
 
 DEFAULT_PORT = 7100
@@ -90,6 +91,7 @@ def run_local(
         tier_url=tier_url,
         base_port=DEFAULT_PORT if port is None and fresh else port,
     )
+    enable_metrics(cluster)
     click.echo(f"Starting {len(cluster.members)} processes in {cluster.directory} …")
     try:
         _on_stop_signals(_interrupt)
@@ -126,6 +128,7 @@ def banner(cluster: Cluster, *, context_note: str = "") -> str:
         *([f"  REST           {rest}"] if rest else []),
         f"  tier           {plan.tier_url}",
         f"  data and logs  {cluster.directory}",
+        f"  metrics        {cluster.directory / TARGETS_FILE}",
         *([f"  pdctl context  {context_note}"] if context_note else []),
         "",
         "  Try, in another terminal:",

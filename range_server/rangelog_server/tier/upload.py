@@ -177,6 +177,9 @@ class Uploader:
         else:
             with self._manifests.committing(prepared.stream_id):
                 await self._commit(prepared, written, action.epoch)
+        counts = self._store.counts
+        counts.uploaded_objects += 1
+        counts.uploaded_bytes += written.size_bytes
         _log.info("uploaded", range=str(hosted), key=prepared.key, size_bytes=written.size_bytes)
         return end_offset
 
