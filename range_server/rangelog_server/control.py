@@ -68,7 +68,7 @@ class ControlPlane(RangeServerServicer):
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Any) -> pb.GetStatusResponse:
         """Return this server's status: identity, log, replicas and directives."""
-        wal = self._store.wal
+        wal, counts = self._store.wal, self._store.counts
         free_bytes, total_bytes = disk_room(self._settings.data_dir)
         return pb.GetStatusResponse(
             server=self._identity.name,
@@ -88,6 +88,10 @@ class ControlPlane(RangeServerServicer):
             disk_total_bytes=total_bytes,
             capacity_bytes=self._settings.capacity_bytes,
             log_problem=wal.problem,
+            append_count=counts.appends,
+            append_record_count=counts.append_records,
+            fetched_bytes=counts.fetch_bytes_memory + counts.fetch_bytes_disk,
+            pending_bytes=wal.pending_bytes,
         )
 
     async def ListReplicas(self, request: pb.ListReplicasRequest, context: Any) -> pb.ListReplicasResponse:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -115,6 +117,15 @@ async def test_every_process_is_scraped(watched: Watched) -> None:
         assert 0 < each["rangelog_server_log_commit_duration_seconds_count"] <= flushes
         assert each["rangelog_server_log_write_duration_seconds_bucket le=+Inf"] > 0
         assert each["rangelog_server_registered"] == 1
+    shown = subprocess.run(
+        [sys.executable, "-m", "pdctl", "--pd", watched.cluster.connect_string, "top", "--once", "-o", "json"],
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    top = json.loads(shown.stdout)
+    assert [each["name"] for each in top] == ["rs1", "rs2", "rs3"] and not any(each["problem"] for each in top)
+    assert all(each["appends_per_s"] >= 0 and each["replicas"] > 0 for each in top)
     broker = watched.scrape("broker1")
     assert broker["rangelog_broker_received_records_total"] == RECORDS
     assert broker["rangelog_broker_produce_duration_seconds_count"] >= broker["rangelog_broker_acked_batches_total"] > 0
