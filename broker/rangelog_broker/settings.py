@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from rangelog.errors import InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.net.addresses import split_address
+from rangelog_server_common.logging import LogFormat
 from rangelog_server_common.metrics.listening import check_metrics_listen
 
 
@@ -27,6 +28,8 @@ class BrokerSettings(BaseSettings):
     """The gRPC services: groups, transactions, tables."""
     rest_listen: str = "127.0.0.1:7192"
     """The REST interface for administration; empty: none."""
+    log_format: LogFormat = "auto"
+    """json, logfmt (key=value), or auto: text on a terminal, JSON elsewhere."""
     metrics_listen: str = ""
     """Where metrics and probes are served; empty: nowhere. Port 0: any free one, which the log and the endpoint file name."""
     advertise_host: str = ""

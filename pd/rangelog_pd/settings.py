@@ -15,6 +15,7 @@ from rangelog_pd.reconcile.scaling_view import MINUTE_MS, PLAN_TIMEOUT_MS
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 from rangelog_server_common.data_directory import check_directory_name
+from rangelog_server_common.logging import LogFormat
 from rangelog_server_common.metrics.listening import check_metrics_listen
 
 
@@ -36,6 +37,8 @@ class PdSettings(BaseSettings):
     data_dir: Path
     listen: str = ""
     raft_listen: str = ""
+    log_format: LogFormat = "auto"
+    """json, logfmt (key=value), or auto: text on a terminal, JSON elsewhere."""
     metrics_listen: str = ""
     """Where metrics and probes are served; empty: nowhere. Port 0: any free one, which the log and the endpoint file name."""
     members: dict[str, MemberSettings] = Field(default_factory=dict)

@@ -14,6 +14,7 @@ from rangelog_core.labels import check_labels
 from rangelog_core.limits import ADDRESS_LENGTH_MAX, MIB
 from rangelog_core.net.addresses import split_address
 from rangelog_server_common.data_directory import check_directory_name
+from rangelog_server_common.logging import LogFormat
 from rangelog_server_common.metrics.listening import check_metrics_listen
 
 SEGMENT_SIZE_BYTES_MIN = 16 * MIB
@@ -29,6 +30,8 @@ class RangeServerSettings(BaseSettings):
     data_dir: Path
     data_listen: str = "127.0.0.1:7180"
     control_listen: str = "127.0.0.1:7181"
+    log_format: LogFormat = "auto"
+    """json, logfmt (key=value), or auto: text on a terminal, JSON elsewhere."""
     metrics_listen: str = ""
     """Where metrics and probes are served; empty: nowhere. Port 0: any free one, which the log and the endpoint file name."""
     advertise_host: str = ""
