@@ -18,11 +18,10 @@ from typing import Any
 
 from rangelog import Client
 from rangelog.errors import Unavailable
+from rangelog_broker import metrics
 from rangelog_broker.hosting.assignments import AssignmentWatch, OwnedKey
 from rangelog_broker.hosting.host import Host
-from rangelog_broker.hosting.journals import (
-    OwnedJournals,
-)
+from rangelog_broker.hosting.journals import OwnedJournals
 from rangelog_broker.hosting.owned import OwnedShards
 from rangelog_broker.hosting.registration import Registration
 from rangelog_broker.services import SERVICES, add_services
@@ -36,6 +35,7 @@ from rangelog_core.net.tls_peers import server_arguments
 from rangelog_core.net.topic_client import TopicClient
 from rangelog_proto.v1 import broker_pb2
 from rangelog_server_common.grpc_server import GrpcServer
+from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 from rangelog_server_common.tls_settings import open_tls
 
@@ -113,6 +113,8 @@ class Runtime:
             rest_address = await self._open_rest(stack, client)
 
             registration = Registration(BrokerClient(client.metadata.pd), row, owned)
+            facts = metrics.BrokerFacts(port, owned, journals, host, registration)
+            metrics_address = await self._serve_metrics(stack, facts, control)
             if not await self._registered(registration):
                 return
             await control.set_serving(True)
@@ -120,7 +122,7 @@ class Runtime:
             stack.callback(beating.cancel)
             for work in (watch.run(), inquiries.run(), self._sweep(port)):
                 stack.callback(asyncio.create_task(work).cancel)
-            self._announce(stack, rest_address)
+            self._announce(stack, rest_address, metrics_address)
             await self._stop.wait()
             beating.cancel()
             await self._hand_over(server, registration, watch)
@@ -148,6 +150,11 @@ class Runtime:
         return await asyncio.get_running_loop().create_server(factory, sock=bound, backlog=1024, **tls)
 
     # ---- inside
+
+    async def _serve_metrics(self, stack: AsyncExitStack, facts: metrics.BrokerFacts, control: GrpcServer) -> str:
+        listen, parts = self._settings.metrics_listen, metrics.parts(facts, control.calls)
+        problems = lambda: metrics.problems(facts)  # noqa: E731
+        return await serve_metrics(stack, listen, "broker", self._row.name, parts, problems, self._settings.tls)
 
     async def _open_rest(self, stack: AsyncExitStack, client: Client) -> str:
         """Serve the REST interface, if there is to be one; return its address. Raises Unavailable."""
@@ -198,7 +205,7 @@ class Runtime:
         host = self._settings.advertise_host or address[0]
         return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
 
-    def _announce(self, stack: AsyncExitStack, rest_address: str) -> None:
+    def _announce(self, stack: AsyncExitStack, rest_address: str, metrics_address: str) -> None:
         """Write the endpoint file, until the end, and a line of the log."""
         row, run_dir = self._row, self._settings.run_dir
         content = {
@@ -206,6 +213,7 @@ class Runtime:
             "address": row.address,
             "control_address": row.control_address,
             "rest_address": rest_address,
+            "metrics_address": metrics_address,
         }
         if run_dir is not None:
             write_endpoint(run_dir, content)

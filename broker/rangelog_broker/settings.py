@@ -12,6 +12,8 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from rangelog.errors import InvalidArgument
 from rangelog_core.ids import check_name
 from rangelog_core.net.addresses import split_address
+from rangelog_server_common.logging import LogFormat
+from rangelog_server_common.metrics.listening import check_metrics_listen
 from rangelog_server_common.tls_settings import TlsSettings
 
 
@@ -28,6 +30,10 @@ class BrokerSettings(TlsSettings):
     """The gRPC services: groups, transactions, tables."""
     rest_listen: str = "127.0.0.1:7192"
     """The REST interface for administration; empty: none."""
+    log_format: LogFormat = "auto"
+    """json, logfmt (key=value), or auto: text on a terminal, JSON elsewhere."""
+    metrics_listen: str = ""
+    """Where metrics and probes are served; empty: nowhere. Port 0: any free one, which the log and the endpoint file name."""
     advertise_host: str = ""
     zone: str = ""
     token: str | None = Field(default=None, repr=False)
@@ -44,6 +50,7 @@ class BrokerSettings(TlsSettings):
         yield "listen", self.listen
         yield "control_listen", self.control_listen
         yield "rest_listen", self.rest_listen
+        yield "metrics_listen", self.metrics_listen
 
     @field_validator("name")
     @classmethod
@@ -89,6 +96,11 @@ class BrokerSettings(TlsSettings):
         if value:
             split_listen(value)
         return value
+
+    @field_validator("metrics_listen")
+    @classmethod
+    def _good_metrics_address(cls, value: str) -> str:
+        return check_metrics_listen(value)
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> BrokerSettings:

@@ -66,6 +66,7 @@ def _tls_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--raft-listen", metavar="HOST:PORT", help="Address for the other members; with --member, if not as given there."
 )
+@click.option("--metrics-listen", metavar="HOST:PORT", help="Address of metrics and probes; none by default.")
 @click.option("--tier-url", metavar="URL", help="s3://bucket/prefix?endpoint=… or file:///dir; empty: no tier.")
 @click.option("--heartbeat-interval-ms", type=int, help="Time between two heartbeats of a range server.")
 @click.option("--server-suspect-ms", type=int, help="Silence after which a range server is suspect.")
@@ -102,6 +103,7 @@ def pd(config: Path | None, **flags: Any) -> int:
 )
 @click.option("--data-listen", metavar="HOST:PORT", help="Address of the data plane, for clients.")
 @click.option("--control-listen", metavar="HOST:PORT", help="Address of the control plane.")
+@click.option("--metrics-listen", metavar="HOST:PORT", help="Address of metrics and probes; none by default.")
 @click.option("--advertise-host", metavar="HOST", help="The host by which others reach this server.")
 @click.option("--pd", multiple=True, metavar="HOST:PORT", help="API of a placement driver; give all of them.")
 @click.option("--zone", help="Failure domain: replicas of a range go to different ones.")
@@ -136,6 +138,7 @@ def range_server(config: Path | None, **flags: Any) -> int:
 @click.option("--listen", metavar="HOST:PORT", help="Address for producers.")
 @click.option("--control-listen", metavar="HOST:PORT", help="Address of the services for groups, transactions, tables.")
 @click.option("--rest-listen", metavar="HOST:PORT", help="Address of the REST interface; empty: none.")
+@click.option("--metrics-listen", metavar="HOST:PORT", help="Address of metrics and probes; none by default.")
 @click.option("--advertise-host", metavar="HOST", help="The host by which others reach this broker.")
 @click.option("--pd", multiple=True, metavar="HOST:PORT", help="API of a placement driver; give all of them.")
 @click.option("--zone", help="Failure domain.")

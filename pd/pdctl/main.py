@@ -27,6 +27,7 @@ from pdctl.session import PdctlGroup, Session
 from pdctl.set_tier import set_tier
 from pdctl.streams import stream
 from pdctl.tables.table import table
+from pdctl.top import top
 from pdctl.topics.broker import broker
 from pdctl.topics.namespace import namespace
 from pdctl.topics.shard import shard
@@ -120,7 +121,7 @@ def completion(shell: str) -> None:
 
 _NOUNS = (
     cluster, pd_group, server, stream, cursor, range_group, object_group, namespace, topic, shard, broker, group, checkpoint,
-    table, transaction, task, repair, doctor, locate, verify,
+    table, transaction, task, repair, doctor, locate, verify, top,
 )  # fmt: skip
 cluster.add_command(set_tier)
 for _verb in (manifest, streams, scrub):

@@ -15,10 +15,11 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from rangelog_core.errors import InvalidArgument, NotLeader, RangelogError, Unavailable
+from rangelog_core.errors import InvalidArgument, NotLeader, OutcomeUnknown, RangelogError, Unavailable
 from rangelog_pd.broker_probe import BrokerProbes
 from rangelog_pd.cluster_time import ClusterTime
 from rangelog_pd.consensus.interface import Consensus
+from rangelog_pd.counts import OK, DriverCounts
 from rangelog_pd.placement import ServerHealth
 from rangelog_pd.reconcile.broker_view import BrokersView
 from rangelog_pd.reconcile.commands import commands
@@ -68,6 +69,7 @@ class Driver:
             settings.repack_rules,
             settings.repack_concurrency,
         )
+        self.counts = DriverCounts()
         self.tasks = TaskBoard()
         self.shortfalls = Shortfalls()
         self.watches = Watches()
@@ -210,11 +212,30 @@ class Driver:
         command = pd_state_pb2.Command(request_id=request_id, **action)  # type: ignore[arg-type]
         self._date(command)
         try:
-            result = await self.consensus.propose(command.SerializeToString(), timeout_s=PROPOSE_TIMEOUT_S)
+            result = await self._decide(command)
         except NotLeader as error:
             raise self._hint() from error
         self._tell_watchers()
-        return response.FromString(response_of(result))
+        if isinstance(result, RangelogError):
+            raise result
+        return response.FromString(result)
+
+    async def _decide(self, command: pd_state_pb2.Command) -> bytes | RangelogError:
+        """Apply a complete command, and count it; return its response or its error. Raises the errors of consensus."""
+        began_s, code = time.perf_counter(), OutcomeUnknown.code
+        try:
+            result = await self.consensus.propose(command.SerializeToString(), timeout_s=PROPOSE_TIMEOUT_S)
+            try:
+                response, code = response_of(result), OK
+            except RangelogError as error:
+                code = error.code
+                return error
+            return response
+        except RangelogError as error:
+            code = error.code
+            raise
+        finally:
+            self.counts.command_ended(command.WhichOneof("action") or "none", code, time.perf_counter() - began_s)
 
     def _tell_watchers(self) -> None:
         """Wake the watches of streams that were just changed."""
@@ -264,6 +285,7 @@ class Driver:
         term = self.consensus.status().term
         if self._leading_term != term:
             self._leading_term = term
+            self.counts.leading_count += 1
             self.view.start_leading(self.now_ms())
             self.brokers.start_leading(self.now_ms())
             self.topics.start_leading()
@@ -284,6 +306,7 @@ class Driver:
         if not self.consensus.is_leader():
             self._stop_leading()
             return
+        began_s = time.perf_counter()
         try:
             await self.barrier()
             self._judge_time()
@@ -311,6 +334,7 @@ class Driver:
                 await self._propose_own(command)
             self._tell_watchers()
             self.tasks.expire(self.wall_ms())
+            self.counts.round_durations.observe(time.perf_counter() - began_s)
         except Unavailable as error:
             _log.debug("a round of reconciling was interrupted: %s", error)
 
@@ -337,11 +361,9 @@ class Driver:
 
     async def _propose_own(self, command: pd_state_pb2.Command, *, gated: bool = True) -> None:
         self._date(command, gated=gated)
-        result = await self.consensus.propose(command.SerializeToString(), timeout_s=PROPOSE_TIMEOUT_S)
-        try:
-            response_of(result)
-        except RangelogError as error:
-            _log.info("%s: %s", command.WhichOneof("action"), error)
+        result = await self._decide(command)
+        if isinstance(result, RangelogError):
+            _log.info("%s: %s", command.WhichOneof("action"), result)
             return
         if command.HasField("start_own_scale"):
             own = command.start_own_scale

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import sys
 
 from rangelog_core.errors import RangelogError
 from rangelog_pd.consensus.interface import MemberRemoved
@@ -18,7 +16,8 @@ from rangelog_server_common.process import fail, stop_on_signals
 
 def run(settings: PdSettings) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code. An error is printed as one line."""
-    _set_up_logs()
+    secrets = (settings.token, settings.raft_secret)
+    log_to_stderr("pd", settings.name, log_format=settings.log_format, secrets=secrets)
     try:
         lock = lock_directory(settings.data_dir)
     except RangelogError as error:
@@ -41,10 +40,3 @@ async def _serve(settings: PdSettings) -> None:
     runtime = Runtime(settings)
     stop_on_signals(runtime.stop)
     await runtime.run()
-
-
-def _set_up_logs() -> None:
-    """Log structured lines to stderr; of libraries, warnings only."""
-    log_to_stderr()
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    logging.getLogger("rangelog").setLevel(logging.INFO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import structlog
@@ -10,6 +11,7 @@ import structlog
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.principals import Port, Role
+from rangelog_pd import metrics
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
 from rangelog_pd.handlers.service import add_services
@@ -20,6 +22,7 @@ from rangelog_pd.state.machine import Machine
 from rangelog_pd.tier_snapshots import TierSnapshots
 from rangelog_server_common.garbage import spare_long_lived
 from rangelog_server_common.grpc_server import GrpcServer
+from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 from rangelog_server_common.tls_settings import open_tls
 
@@ -67,17 +70,23 @@ class Runtime:
         service_names = add_services(driver, server.server)
         snapshots = TierSnapshots(driver)
         tasks: list[asyncio.Task[Any]] = []
+        watched = AsyncExitStack()
         try:
             listen = settings.listen or settings.api_address
             port = await server.start(listen, service_names)
+            metrics_address = await serve_metrics(
+                watched, settings.metrics_listen, "pd", settings.name, metrics.parts(driver, server),
+                lambda: metrics.problems(consensus.status()), tls,
+            )  # fmt: skip
             await consensus.start()
             note_group(settings.data_dir, consensus.initial)
             spare_long_lived()
             stopped, failed = asyncio.create_task(self._stop.wait()), asyncio.create_task(consensus.failed())
             own_work = (self._reconcile(driver, server), driver.tier_watch.run(), snapshots.run())
             tasks = [*map(asyncio.create_task, own_work), stopped, failed]
-            host, _ = split_address(settings.api_address)
-            write_endpoint(settings.data_dir, {"name": settings.name, "api_address": f"{host}:{port}"})
+            api = f"{split_address(settings.api_address)[0]}:{port}"
+            content = {"name": settings.name, "api_address": api, "metrics_address": metrics_address}
+            write_endpoint(settings.data_dir, content)
             _log.info("serving", name=settings.name, api=listen, members=len(raft))
             await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
             if failed.done() and not self._stop.is_set():
@@ -87,6 +96,7 @@ class Runtime:
             for task in tasks:
                 task.cancel()
             snapshots.close()
+            await watched.aclose()
             await server.stop()
             await consensus.close()
             _log.info("stopped", name=settings.name)

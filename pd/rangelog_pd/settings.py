@@ -25,6 +25,8 @@ from rangelog_pd.reconcile.scaling_view import MINUTE_MS, PLAN_TIMEOUT_MS
 from rangelog_pd.reconcile.upkeep import REPLACE_AFTER_MS
 from rangelog_pd.state.versions import FEATURE_LEVEL, FEATURE_LEVEL_MIN
 from rangelog_server_common.data_directory import check_directory_name
+from rangelog_server_common.logging import LogFormat
+from rangelog_server_common.metrics.listening import check_metrics_listen
 from rangelog_server_common.tls_settings import TlsSettings
 
 
@@ -46,6 +48,10 @@ class PdSettings(TlsSettings):
     data_dir: Path
     listen: str = ""
     raft_listen: str = ""
+    log_format: LogFormat = "auto"
+    """json, logfmt (key=value), or auto: text on a terminal, JSON elsewhere."""
+    metrics_listen: str = ""
+    """Where metrics and probes are served; empty: nowhere. Port 0: any free one, which the log and the endpoint file name."""
     members: dict[str, MemberSettings] = Field(default_factory=dict)
     """Those that the group begins with. Once members were changed, the log says who they are."""
     join: str = ""
@@ -81,11 +87,17 @@ class PdSettings(TlsSettings):
         yield "listen", self.listen or (own.api_address if own is not None else "")
         if self.join or len(self.members) > 1:
             yield "raft_listen", self.raft_listen or (own.raft_address if own is not None else "")
+        yield "metrics_listen", self.metrics_listen
 
     @field_validator("data_dir")
     @classmethod
     def _good_directory(cls, value: Path) -> Path:
         return check_directory_name(value)
+
+    @field_validator("metrics_listen")
+    @classmethod
+    def _good_metrics_address(cls, value: str) -> str:
+        return check_metrics_listen(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> PdSettings:

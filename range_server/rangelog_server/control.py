@@ -18,6 +18,7 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.serving.connection import DataPlane
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server_common.grpc_server import GrpcServer
+from rangelog_server_common.metrics.call_tally import CallTally
 
 if TYPE_CHECKING:
     from rangelog_server.agent.agent import Agent
@@ -48,6 +49,11 @@ class ControlPlane(RangeServerServicer):
         self.agent: Agent | None = None
         add_RangeServerServicer_to_server(self, self._server.server)  # type: ignore[no-untyped-call]
 
+    @property
+    def calls(self) -> CallTally:
+        """The calls so far."""
+        return self._server.calls
+
     async def start(self) -> int:
         """Listen; return the port. Raises Unavailable."""
         return await self._server.start(self._settings.control_listen, (SERVICE,))
@@ -63,7 +69,7 @@ class ControlPlane(RangeServerServicer):
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Any) -> pb.GetStatusResponse:
         """Return this server's status: identity, log, replicas and directives."""
-        wal = self._store.wal
+        wal, counts = self._store.wal, self._store.counts
         free_bytes, total_bytes = disk_room(self._settings.data_dir)
         return pb.GetStatusResponse(
             server=self._identity.name,
@@ -83,6 +89,10 @@ class ControlPlane(RangeServerServicer):
             disk_total_bytes=total_bytes,
             capacity_bytes=self._settings.capacity_bytes,
             log_problem=wal.problem,
+            append_count=counts.appends,
+            append_record_count=counts.append_records,
+            fetched_bytes=counts.fetch_bytes_memory + counts.fetch_bytes_disk,
+            pending_bytes=wal.pending_bytes,
         )
 
     async def ListReplicas(self, request: pb.ListReplicasRequest, context: Any) -> pb.ListReplicasResponse:

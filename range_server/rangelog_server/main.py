@@ -25,7 +25,7 @@ _log = structlog.get_logger("range_server")
 
 def run(settings: RangeServerSettings) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code. An error is printed as one line."""
-    log_to_stderr()
+    log_to_stderr("range-server", settings.name, log_format=settings.log_format, secrets=(settings.token,))
     keep_large_blocks()
     try:
         directory = DataDirectory(settings.data_dir)

@@ -25,12 +25,14 @@ from rangelog_server.agent.compacting import Compacting
 from rangelog_server.agent.scrubbing import Scrubbing
 from rangelog_server.control import ControlPlane
 from rangelog_server.identity import DataDirectory, DirectoryIdentity
+from rangelog_server.metrics import Watched
 from rangelog_server.ranges.compaction import Compaction
 from rangelog_server.ranges.scrub import Scrub
 from rangelog_server.ranges.store import Store
 from rangelog_server.serving.connection import DataPlane
 from rangelog_server.serving.handlers import make_connection_factory
 from rangelog_server.settings import RangeServerSettings, split_listen
+from rangelog_server_common.metrics.listening import serve_metrics
 from rangelog_server_common.process import remove_endpoint, write_endpoint
 from rangelog_server_common.tls_settings import open_tls
 
@@ -70,6 +72,7 @@ class Runtime:
         self._identity = identity
         self._store = store
         self._stop = asyncio.Event()
+        self._metrics_address = ""
 
     def stop(self) -> None:
         """Make `run` return soon."""
@@ -91,13 +94,23 @@ class Runtime:
             store.wal.on_spare = plane.resume_readers
             control = ControlPlane(settings, self._identity, store, plane, data_address)
             stack.push_async_callback(control.stop)
+            watched = Watched(store, plane, control.calls, settings.data_dir, settings.capacity_bytes)
+            self._metrics_address = await serve_metrics(
+                stack,
+                settings.metrics_listen,
+                "range-server",
+                settings.name,
+                watched.parts(),
+                watched.problems,
+                settings.tls,
+            )
             control_port = await control.start()
             control_address = self._advertised((split_listen(settings.control_listen)[0], control_port))
             if settings.pd:
                 addresses = (data_address, control_address)
                 agent = Agent(settings, self._identity, store, self._directory, *addresses, self._free_bytes)
                 stack.push_async_callback(agent.close)
-                control.agent = agent
+                control.agent = watched.agent = agent
                 if not await self._unless_stopped(agent.register()):
                     return
                 agent.start()
@@ -108,6 +121,7 @@ class Runtime:
             server = await loop.create_server(factory, sock=data_socket, backlog=1024, **tls)
             stack.callback(server.close)
             await control.set_serving(True)
+            watched.serving = True
             await self._serve(stack, plane, control.agent, data_address, control_address)
 
     def _free_bytes(self) -> int:
@@ -165,6 +179,7 @@ class Runtime:
             "incarnation": self._identity.incarnation,
             "data_address": data_address,
             "control_address": control_address,
+            "metrics_address": self._metrics_address,
         }
         write_endpoint(self._directory.path, content)
 

@@ -15,6 +15,8 @@ from rangelog_core.labels import check_labels
 from rangelog_core.limits import ADDRESS_LENGTH_MAX, MIB
 from rangelog_core.net.addresses import split_address
 from rangelog_server_common.data_directory import check_directory_name
+from rangelog_server_common.logging import LogFormat
+from rangelog_server_common.metrics.listening import check_metrics_listen
 from rangelog_server_common.tls_settings import TlsSettings
 
 SEGMENT_SIZE_BYTES_MIN = 16 * MIB
@@ -30,6 +32,10 @@ class RangeServerSettings(TlsSettings):
     data_dir: Path
     data_listen: str = "127.0.0.1:7180"
     control_listen: str = "127.0.0.1:7181"
+    log_format: LogFormat = "auto"
+    """json, logfmt (key=value), or auto: text on a terminal, JSON elsewhere."""
+    metrics_listen: str = ""
+    """Where metrics and probes are served; empty: nowhere. Port 0: any free one, which the log and the endpoint file name."""
     advertise_host: str = ""
     pd: Annotated[list[str], NoDecode] = Field(default_factory=list)
     zone: str = ""
@@ -56,6 +62,7 @@ class RangeServerSettings(TlsSettings):
         """See TlsSettings."""
         yield "data_listen", self.data_listen
         yield "control_listen", self.control_listen
+        yield "metrics_listen", self.metrics_listen
 
     @field_validator("name")
     @classmethod
@@ -89,6 +96,11 @@ class RangeServerSettings(TlsSettings):
     def _good_address(cls, value: str) -> str:
         split_listen(value)
         return value
+
+    @field_validator("metrics_listen")
+    @classmethod
+    def _good_metrics_address(cls, value: str) -> str:
+        return check_metrics_listen(value)
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> RangeServerSettings:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ from rangelog_core.net.grpc_errors import to_status
 from rangelog_core.net.grpc_options import SERVER_OPTIONS
 from rangelog_core.net.principals import Port, Principal, check_call, check_caller, check_port, principal_of
 from rangelog_core.net.tls import TlsConfig, certificates_of
+from rangelog_server_common.metrics.call_tally import CANCELLED, OK, CallTally
 
 _log = logging.getLogger("rangelog.grpc")
 
@@ -52,6 +54,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         """`tls_port`: the port, where callers have certificates."""
         self._expected = f"Bearer {token}".encode() if token else None
         self._tls_port = tls_port
+        self.calls = CallTally()
 
     async def intercept_service(self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """Return the handler of a call, wrapped in the checks. Part of grpc.aio.ServerInterceptor."""
@@ -63,6 +66,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         inner = handler.unary_unary
 
         async def call(data: bytes, context: Any) -> Any:
+            began_s, code = time.perf_counter(), CANCELLED
             try:
                 if not allowed:
                     raise Unauthorized("a valid token is needed: pass --token or set RANGELOG_TOKEN")
@@ -74,16 +78,17 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                 if principal is not None:
                     check_caller(principal, method, request)
                 async with asyncio.timeout(CALL_TIMEOUT_S):
-                    return await inner(request, context)
-            except RangelogError as error:
-                await abort_with(context, error)
-            except TimeoutError:
-                await abort_with(context, RequestTimeout(f"the call took longer than {CALL_TIMEOUT_S:g} s"))
+                    response = await inner(request, context)
+                code = OK
+                return response
             except Exception as error:
                 if isinstance(error, grpc.aio.AbortError):
                     raise
-                _log.exception("%s failed", method)
-                await abort_with(context, InternalError("an internal error; the server's log has the details"))
+                shown = _shown(error, method)
+                code = shown.code
+                await abort_with(context, shown)
+            finally:
+                self.calls.ended(method, code, time.perf_counter() - began_s)
 
         return grpc.unary_unary_rpc_method_handler(
             call, request_deserializer=None, response_serializer=handler.response_serializer
@@ -105,6 +110,16 @@ def caller_of(context: Any) -> Principal:
     return principal_of(uris, names)
 
 
+def _shown(error: Exception, method: str) -> RangelogError:
+    """Return the error that the client gets; what it may not see goes into the log."""
+    if isinstance(error, RangelogError):
+        return error
+    if isinstance(error, TimeoutError):
+        return RequestTimeout(f"the call took longer than {CALL_TIMEOUT_S:g} s")
+    _log.error("%s failed", method, exc_info=error)
+    return InternalError("an internal error; the server's log has the details")
+
+
 def _parsed(parse: Callable[[bytes], Any] | None, data: bytes) -> Any:
     """Parse a request. The library's own parser would end a malformed request with an untyped error."""
     try:
@@ -122,6 +137,7 @@ class GrpcServer:
 
         self._tls = tls
         interceptor = ErrorInterceptor(token, port if tls is not None else None)
+        self.calls = interceptor.calls
         self.server: grpc.aio.Server = grpc.aio.server(interceptors=[interceptor], options=SERVER_OPTIONS)
         self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)

@@ -6,6 +6,7 @@ A call is made with a request that does not decode: who may make it is told so, 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 import struct
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import grpc
 
+from rangelog_cli.local.metrics_ports import roles
 from rangelog_cli.local.processes import Cluster
 from rangelog_core.errors import ProtocolViolation, RoleForbids
 from rangelog_core.frame import Opcode, encode_frame
@@ -34,7 +36,9 @@ ROLES_OF_PORTS = {
     Port.BROKER_DATA: "broker client admin",
     Port.BROKER_CONTROL: "broker client admin",
     Port.BROKER_REST: "client admin",
+    Port.METRICS: "client admin",
 }
+HTTP_PATHS = {Port.BROKER_REST: "/v1/streams", Port.METRICS: "/livez"}
 USERS, PRODUCERS, ADMIN, BROKER, SERVER = (
     "range-server broker client admin",
     "broker client admin",
@@ -111,8 +115,14 @@ class Outcome:
 
 
 def targets_of(cluster: Cluster) -> Iterator[Target]:
-    """Yield every port of the plan."""
+    """Yield every port of the plan, and those of metrics."""
     plan = cluster.plan
+    servers = {name: Role(role) for name, role in roles(plan).items()}
+    for file in sorted(cluster.directory.glob("*/endpoint.json")):
+        told = json.loads(file.read_text())
+        if told.get("metrics_address"):
+            host, _, port = told["metrics_address"].rpartition(":")
+            yield Target(Port.METRICS, file.parent.name, host, int(port), servers[file.parent.name])
     for pd in plan.pds:
         yield Target(Port.PD_API, pd.name, pd.host, pd.api_port, Role.PD)
         if len(plan.pds) > 1:
@@ -203,7 +213,7 @@ def knock(target: Target, tls: TlsConfig | None, ca: Path | None = None) -> str:
         return "refused"
     if target.port in (Port.RANGE_DATA, Port.BROKER_DATA):
         return "refused" if b"ROLE_FORBIDS" in answer else "admitted"
-    if target.port is Port.BROKER_REST:
+    if target.port in HTTP_PATHS:
         return "refused" if answer.startswith(b"HTTP/1.1 403") else "admitted"
     if target.port is Port.PD_RAFT or tls is None:
         return "admitted"
@@ -238,8 +248,8 @@ def _first_answer(target: Target, tls: TlsConfig | None, ca: Path | None) -> byt
 def _greeting(target: Target) -> bytes:
     if target.port in CALLS:
         return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
-    if target.port is Port.BROKER_REST:
-        return b"GET /v1/streams HTTP/1.1\r\nhost: x\r\n\r\n"
+    if target.port in HTTP_PATHS:
+        return f"GET {HTTP_PATHS[target.port]} HTTP/1.1\r\nhost: x\r\n\r\n".encode()
     if target.port is Port.PD_RAFT:  # a hello as of a member, with a digest and a nonce of zeros
         name, wanted = b"m", target.process.encode()
         return struct.pack("<8sBB", b"RLRAFT01", len(name), len(wanted)) + name + wanted + bytes(64)

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from rangelog_cli.certs.authority import Authority
 from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.metrics_ports import enable_metrics
 from rangelog_cli.local.processes import Cluster
 from tests.security.matrix import check
 from tests.support.certificates import TestCertificates
@@ -21,7 +22,9 @@ def main() -> int:
     """Return 0 when every cell is as expected."""
     directory = Path(tempfile.mkdtemp(prefix="rangelog-security-"))
     try:
-        with Cluster.open(directory / "cluster", pds=3, range_servers=3, brokers=2, tls=True) as cluster:
+        made = Cluster.open(directory / "cluster", pds=3, range_servers=3, brokers=2, tls=True)
+        enable_metrics(made)
+        with made as cluster:
             wait_healthy(cluster)
             certificates = TestCertificates(directory, Authority.open(directory / "cluster" / "certs"))
             outcome = asyncio.run(check(cluster, certificates))

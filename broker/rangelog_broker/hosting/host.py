@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from rangelog.errors import RangelogError, ShardNotFound, StreamNotFound, StreamSealed, TopicNotFound
 from rangelog_broker.hosting.assignments import OwnedKey
+from rangelog_server_common.metrics.tally import count_by
 
 PAUSE_S = (0.02, 2.0)
 OPENINGS_MAX = 128
@@ -32,6 +33,10 @@ class Host:
         self._open_one = open_one
         self._tasks: dict[OwnedKey, asyncio.Task[None]] = {}
         self._openings = asyncio.Semaphore(OPENINGS_MAX)
+        self.opened_count = 0
+        """How often a shard or journal was opened."""
+        self.failures: dict[str, int] = {}
+        """Openings that failed and are tried again, by the error's code."""
 
     def assigned(self, key: OwnedKey) -> None:
         """Own a shard or journal. Idempotent."""
@@ -44,6 +49,11 @@ class Host:
         task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
+
+    @property
+    def assigned_count(self) -> int:
+        """Shards and journals that are assigned to this broker, ended ones among them."""
+        return len(self._tasks)
 
     async def close(self) -> None:
         """End all tasks; what they own is closed by their cancellation."""
@@ -62,16 +72,19 @@ class Host:
                     closed = await self._open_one(key)
                 if closed is None:
                     return
+                self.opened_count += 1
                 attempt = 0
                 await closed
             except _GONE as error:
                 _log.info("shard %d/%d has nothing to own any more: %s", *key, error)
                 return
             except RangelogError as error:
+                count_by(self.failures, error.code)
                 _log.warning("shard %d/%d cannot be opened, and is tried again: %s", *key, error)
             except asyncio.CancelledError:
                 raise
             except Exception:
+                count_by(self.failures, "INTERNAL")
                 _log.exception("shard %d/%d cannot be opened, and is tried again", *key)
             await asyncio.sleep(min(PAUSE_S[1], PAUSE_S[0] * 2.0 ** min(attempt, 8)))
             attempt += 1

@@ -59,6 +59,11 @@ class OwnedJournals:
         """Called with the number of a coordinator journal that was opened."""
         self._tables: dict[OwnedKey, Journal[TablePartition]] = {}
 
+    @property
+    def open_count(self) -> int:
+        """Journals that are open here, those of tables among them."""
+        return len(self._coordinators) + len(self._tables)
+
     def coordinator(self, number: int) -> Coordinator:
         """Return a coordinator journal. Raises NotOwner."""
         found = self._coordinators.get(number)

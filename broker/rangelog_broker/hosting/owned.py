@@ -102,6 +102,11 @@ class OwnedShards:
         if changing is not None and not changing.done():
             changing.set_result(None)
 
+    @property
+    def open_count(self) -> int:
+        """Shards that are open here."""
+        return len(self._open)
+
     # ---- serving.connection.Shards
 
     def changing(self, topic_id: int, shard_id: int) -> asyncio.Future[None] | None:

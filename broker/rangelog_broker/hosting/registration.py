@@ -48,6 +48,9 @@ class Registration:
         self._reported = reported
         self._report = LoadReport()
         self._interval_s = INTERVAL_MS_DEFAULT / 1000
+        self.heartbeats = self.heartbeat_failures = 0
+        self.answered_s: float | None = None
+        """When a placement driver answered last, on the loop's clock; None: never yet."""
 
     async def register(self) -> None:
         """Register. Raises PreconditionFailed (another one of this name is alive), Unavailable, Unauthorized."""
@@ -66,6 +69,7 @@ class Registration:
             self._interval_s = response.heartbeat_interval_ms / 1000
         if response.rate_minute_ms:
             self._reported.minute_s = response.rate_minute_ms / 1000
+        self.answered_s = asyncio.get_running_loop().time()
         _log.info("registered as %s@%016x at %s", row.name, row.incarnation, row.address)
 
     async def register_at_last(self) -> None:
@@ -95,16 +99,20 @@ class Registration:
                 covered=self._reported.covered(),
             )
             self._report.forget()
+            self.heartbeats += 1
             try:
                 response = await self._brokers.broker_heartbeat(request, timeout_s=HEARTBEAT_TIMEOUT_S)
+                self.answered_s = asyncio.get_running_loop().time()
                 if response.register:
                     await self.register()
                 elif not response.send_all:
                     self._report.answered()
                 self._reported.cover(response.cover)
             except RangelogError as error:
+                self.heartbeat_failures += 1
                 _log.info("no heartbeat: %s", error)
             except Exception:
+                self.heartbeat_failures += 1
                 _log.exception("a heartbeat failed")
 
     async def leave(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from rangelog.errors import InternalError, InvalidArgument, Overloaded, RangelogError, RequestTimeout, Unauthorized
 from rangelog_broker.rest.errors import Refusal, error_response, status_of
+from rangelog_server_common.http_server import REFUSAL
 
 BODY_BYTES_MAX = 1024 * 1024
 DISCARD_TIMES = 16
@@ -25,9 +26,6 @@ REQUEST_TIMEOUT_S = 75.0
 REQUESTS_MAX = 64
 OPEN_PATH = "/openapi.json"
 """The description needs no token, as reflection needs none on the gRPC port."""
-
-REFUSAL = "rangelog.refusal"
-"""In the state of a connection: why its certificate does not admit it."""
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -1,37 +1,18 @@
-"""The HTTP/1.1 server of the REST interface, on the broker's event loop.
-
-What holds: signals and logging stay the broker's. A connection that does not complete the head of a request in time is closed,
-and there are at most so many connections. `close` refuses new requests, gives those that run a moment, and ends the rest.
-"""
+"""The REST interface on the broker's event loop: its application behind an HTTP server with limits."""
 
 from __future__ import annotations
 
-import asyncio
-import socket
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
-from typing import Any
-
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
 from rangelog import Client
 from rangelog_broker.rest.app import make_app
-from rangelog_broker.rest.guard import REFUSAL
-from rangelog_core.errors import RangelogError
 from rangelog_core.net.principals import Port
 from rangelog_core.net.tls import TlsConfig
-from rangelog_core.net.tls_peers import admit, server_arguments
+from rangelog_server_common.http_server import HEAD_TIMEOUT_S, HttpServer
 
-HEAD_BYTES_MAX = 16 * 1024
-HEAD_TIMEOUT_S = 10
 IDLE_TIMEOUT_S = 30
-CONNECTIONS_MAX = 256
-GRACE_S = 2
-_CANCEL_S = 3.0
+GRACE_S = 2.0
 
 
-class RestServer:
+class RestServer(HttpServer):
     """The REST interface over a client. For one event loop."""
 
     def __init__(
@@ -43,117 +24,11 @@ class RestServer:
         head_timeout_s: float = HEAD_TIMEOUT_S,
     ) -> None:
         """Raises ConfigInvalid where the files of `tls` cannot be used."""
-
-        class Protocol(_HeadInTime):
-            timeout_s = head_timeout_s
-
-        config = uvicorn.Config(
-            make_app(client, token=token),  # type: ignore[arg-type]
-            http=Protocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=CONNECTIONS_MAX,
-            timeout_keep_alive=IDLE_TIMEOUT_S,
-            timeout_graceful_shutdown=GRACE_S,
-            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        super().__init__(
+            make_app(client, token=token),
+            tls=tls,
+            port=Port.BROKER_REST,
+            head_timeout_s=head_timeout_s,
+            idle_timeout_s=IDLE_TIMEOUT_S,
+            grace_s=GRACE_S,
         )
-        self._server = _Server(config, server_arguments(tls))
-        self._serving: asyncio.Task[None] | None = None
-
-    async def start(self, bound: socket.socket) -> None:
-        """Serve on a bound socket, which is closed with the server."""
-        bound.listen(1024)
-        bound.setblocking(False)
-        self._serving = asyncio.create_task(self._server.serve(sockets=[bound]))
-        listening = asyncio.create_task(self._server.listening.wait())
-        try:
-            await asyncio.wait((self._serving, listening), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            listening.cancel()
-        if self._serving.done():
-            self._serving.result()
-
-    async def close(self) -> None:
-        """End all connections, after a grace period for requests that run. Idempotent."""
-        serving, self._serving = self._serving, None
-        if serving is None:
-            return
-        self._server.should_exit = True
-        with suppress(TimeoutError):
-            async with asyncio.timeout(GRACE_S + _CANCEL_S):
-                await serving
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, tls: dict[str, Any]) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-        self._tls = tls
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and note it. In place of uvicorn's, which has no time limit for TLS handshakes."""
-
-        def connection() -> asyncio.Protocol:
-            return self.config.http_protocol_class(  # type: ignore[call-arg]
-                config=self.config, server_state=self.server_state, app_state={}
-            )
-
-        loop = asyncio.get_running_loop()
-        self.servers = [
-            await loop.create_server(connection, sock=each, backlog=self.config.backlog, **self._tls)
-            for each in sockets or ()
-        ]
-        self.started = True
-        self.listening.set()
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        """Leave signals to the broker."""
-        yield
-
-
-class _HeadInTime(H11Protocol):
-    """Closes connections whose next request does not begin, or stays without its whole head, for too long."""
-
-    timeout_s: float = HEAD_TIMEOUT_S
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Part of asyncio.Protocol."""
-        super().connection_made(transport)
-        try:
-            admit(transport, Port.BROKER_REST)
-        except RangelogError as error:
-            self.app_state = self.app_state | {REFUSAL: error}  # of this connection: the guard answers with it
-        self._await_head()
-
-    def data_received(self, data: bytes) -> None:
-        """Part of asyncio.Protocol."""
-        super().data_received(data)
-        if self.cycle is None or self.cycle.response_complete:
-            self._await_head()
-        else:
-            self._stop_timer()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Part of asyncio.Protocol."""
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def _await_head(self) -> None:
-        if self._timer is None:
-            self._timer = self.loop.call_later(self.timeout_s, self._end)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _end(self) -> None:
-        self._timer = None
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol, cast
@@ -26,6 +27,7 @@ from rangelog.errors import (
     UnsupportedVersion,
     WrongServer,
 )
+from rangelog_broker.serving.counts import ProduceCounts
 from rangelog_broker.shards.shard import OwnedShard
 from rangelog_core.batch import BatchHeader, check_batch_fields, check_record_headers, open_columns
 from rangelog_core.batch_extension import Producer, Tag, decode_producer
@@ -38,6 +40,7 @@ from rangelog_core.net.send_queue import SendQueue
 from rangelog_core.net.tls_peers import admit
 from rangelog_core.versions import DATA_PLANE_VERSIONS, FEATURES, agreed, announced
 from rangelog_proto.v1 import data_pb2
+from rangelog_server_common.metrics.tally import count_by
 
 HELLO_TIMEOUT_S = 5.0
 FRAME_TIMEOUT_S = 60.0
@@ -87,6 +90,7 @@ class ProducerPort:
     loop: asyncio.AbstractEventLoop
     connections: dict[ProducerConnection, None] = field(default_factory=dict)
     questions: set[asyncio.Task[None]] = field(default_factory=set)
+    counts: ProduceCounts = field(default_factory=ProduceCounts)
 
     def sweep(self) -> None:
         """Close connections that exceed a deadline; call it about every second."""
@@ -120,7 +124,7 @@ class ProducerConnection(asyncio.BufferedProtocol):
         self._out: SendQueue
         self._greeted = False
         self._closed = False
-        self._unanswered: dict[int, int] = {}  # bytes by request
+        self._unanswered: dict[int, tuple[int, float]] = {}  # by request: its bytes, and when it came
         self._unanswered_bytes = 0
         self._reading_paused = self._writing_paused = False
         self._deadline = 0.0
@@ -256,6 +260,7 @@ class ProducerConnection(asyncio.BufferedProtocol):
             return
         shard = self._port.shards.owned(wanted.topic_id, wanted.shard_id)
         header, producer = _checked(frame.payload)
+        self._port.counts.received_records += header.count
         self._ask(frame.request_id, len(frame.payload))
         shard.produce(header, producer, frame.payload, self, frame.request_id)
 
@@ -265,6 +270,7 @@ class ProducerConnection(asyncio.BufferedProtocol):
         try:
             shard = self._port.shards.owned(wanted.topic_id, wanted.shard_id)
             header, producer = _checked(frame.payload)
+            self._port.counts.received_records += header.count
             shard.produce(header, producer, frame.payload, self, frame.request_id)
         except RangelogError as error:
             self.refused(frame.request_id, error)
@@ -276,7 +282,8 @@ class ProducerConnection(asyncio.BufferedProtocol):
     def _stage(self, frame: Frame) -> None:
         wanted = data_pb2.Stage.FromString(frame.message)
         shard = self._port.shards.owned(wanted.topic_id, wanted.shard_id)
-        _, producer = _checked(frame.payload)
+        header, producer = _checked(frame.payload)
+        self._port.counts.received_records += header.count
         name = check_name("transactional id", wanted.transactional_id)
         self._ask(frame.request_id, len(frame.payload))
         shard.transactions.stage(wanted.number, name, producer, frame.payload, self, frame.request_id)
@@ -302,11 +309,13 @@ class ProducerConnection(asyncio.BufferedProtocol):
     def acked(self, request_id: int, offset: int) -> None:
         """See Reply."""
         self._answered(request_id)
+        self._port.counts.acked_batches += 1
         self._send(Opcode.PRODUCE_REPLY, request_id, data_pb2.ProduceReply(offset=offset).SerializeToString())
 
     def refused(self, request_id: int, error: RangelogError) -> None:
         """See Reply."""
         self._answered(request_id)
+        count_by(self._port.counts.refused, error.code)
         self._send_error(request_id, error)
 
     def close(self) -> None:
@@ -334,11 +343,16 @@ class ProducerConnection(asyncio.BufferedProtocol):
 
     def _ask(self, request_id: int, size_bytes: int) -> None:
         """Note a request that is to be answered."""
-        self._unanswered[request_id] = size_bytes
+        self._unanswered[request_id] = size_bytes, time.perf_counter()
         self._unanswered_bytes += size_bytes
+        self._port.counts.received_bytes += size_bytes
 
     def _answered(self, request_id: int) -> None:
-        self._unanswered_bytes -= self._unanswered.pop(request_id, 0)
+        found = self._unanswered.pop(request_id, None)
+        if found is not None:
+            size_bytes, came_s = found
+            self._unanswered_bytes -= size_bytes
+            self._port.counts.durations.observe(time.perf_counter() - came_s)
         if self._reading_paused:
             self._resume_if_answered()
 

@@ -13,6 +13,7 @@ from types import FrameType
 import click
 
 from rangelog_cli.local.health import wait_healthy
+from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
 from rangelog_cli.local.processes import Cluster, Process
 from rangelog_core.net.tls import CA_ENV, CERTIFICATE_ENV, KEY_ENV, TlsConfig
 
@@ -93,6 +94,7 @@ def run_local(
         base_port=DEFAULT_PORT if port is None and fresh else port,
         tls=tls,
     )
+    enable_metrics(cluster)
     click.echo(f"Starting {len(cluster.members)} processes in {cluster.directory} …")
     try:
         _on_stop_signals(_interrupt)
@@ -130,6 +132,7 @@ def banner(cluster: Cluster, *, context_note: str = "") -> str:
         *([f"  REST           {rest}"] if rest else []),
         f"  tier           {plan.tier_url}",
         f"  data and logs  {cluster.directory}",
+        f"  metrics        {cluster.directory / TARGETS_FILE}",
         *(
             [f"  certificates   {cluster.certificates.directory}: mutual TLS on all ports"]
             if cluster.certificates

@@ -44,6 +44,7 @@ class Port(StrEnum):
     BROKER_DATA = "producers' port of a broker"
     BROKER_CONTROL = "services of a broker"
     BROKER_REST = "REST interface of a broker"
+    METRICS = "port of metrics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ PORT_ROLES: Mapping[Port, frozenset[Role]] = {
     Port.BROKER_DATA: _PRODUCERS,
     Port.BROKER_CONTROL: _PRODUCERS,
     Port.BROKER_REST: frozenset({Role.CLIENT, Role.ADMIN}),
+    Port.METRICS: frozenset({Role.CLIENT, Role.ADMIN}),
 }
 
 OPEN_SERVICES = ("grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection")

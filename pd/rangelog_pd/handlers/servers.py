@@ -100,7 +100,8 @@ def describe_server(driver: Driver, state: State, name: str) -> common_pb2.Serve
     view = driver.view.servers.get(name)
     server.health = driver.view.shown_health(state, name, server.incarnation, driver.now_ms())
     server.health_reason = driver.view.complaints.avoided.get(name, "")
-    server.replica_count = len(state.hosted.of(name, server.incarnation))
+    hosted = state.hosted.of(name, server.incarnation)
+    server.replica_count, server.open_range_count = len(hosted), len(hosted.open)
     server.mode = registered.mode or common_pb2.SERVER_MODE_ACTIVE
     if view is not None and view.incarnation == server.incarnation:
         server.used_bytes = view.used_bytes

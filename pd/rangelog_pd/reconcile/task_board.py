@@ -41,6 +41,12 @@ class TaskBoard:
 
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _ended: dict[str, pd_pb2.Task] = field(default_factory=dict)  # in order of their ends
+    current_counts: dict[str, int] = field(default_factory=dict)
+    """Current tasks by kind."""
+    failing_count: int = 0
+    """Current tasks whose last attempt failed."""
+    ended_counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Tasks by kind and by how they ended, since this process started."""
 
     def want(self, server: str, directive: pd_pb2.Directive, stream_name: str, now_ms: int) -> None:
         """Note that a directive is sent, or repeated."""
@@ -61,6 +67,9 @@ class TaskBoard:
             )
             object_ids = tuple(directive.delete_objects.object_ids)
             entry = _Entry(task, now_ms, object_ids)
+            self._count(entry, 1)
+        elif entry.done:
+            self._count(entry, 1)
         self._entries[directive.task_id] = entry  # at the end: tasks are ordered by their last request
         entry.wanted_ms = now_ms
         entry.done = False
@@ -72,12 +81,16 @@ class TaskBoard:
         for report in reports:
             entry = self._entries.get(report.task_id)
             if entry is not None:
+                if not entry.done:
+                    self._count(entry, -1)
                 if report.done and not entry.done:
                     deleted += entry.object_ids
                     self._end(entry, DONE, now_ms)
                 entry.done = report.done
                 if report.error:
                     entry.task.last_error = report.error[:_ERROR_LENGTH_MAX]
+                if not entry.done:
+                    self._count(entry, 1)
         return deleted
 
     def last_error(self, task_id: str) -> str:
@@ -115,9 +128,18 @@ class TaskBoard:
         if entry is None or entry.done:
             return None
         del self._entries[task_id]
+        self._count(entry, -1)
         return self._end(entry, CANCELLED, now_ms)
 
+    def _count(self, entry: _Entry, change: int) -> None:
+        """Count a current task that comes (1) or goes (-1); one whose error changes goes and comes."""
+        kind = entry.task.kind
+        self.current_counts[kind] = self.current_counts.get(kind, 0) + change
+        self.failing_count += change if entry.task.last_error else 0
+
     def _end(self, entry: _Entry, result: str, now_ms: int) -> pd_pb2.Task:
+        kind = entry.task.kind
+        self.ended_counts[kind, result] = self.ended_counts.get((kind, result), 0) + 1
         ended = pd_pb2.Task()
         ended.CopyFrom(entry.task)
         ended.done, ended.done_ms, ended.result, ended.can_be_cancelled = True, now_ms, result, False
@@ -134,6 +156,7 @@ class TaskBoard:
         for task_id, entry in list(old):
             del self._entries[task_id]
             if not entry.done:
+                self._count(entry, -1)
                 self._end(entry, WITHDRAWN, now_ms)
         old_ends = takewhile(lambda task: now_ms - task.done_ms > ENDED_KEPT_MS, self._ended.values())
         for ended in list(old_ends):
@@ -143,3 +166,5 @@ class TaskBoard:
         """Remove all tasks, since another member leads."""
         self._entries.clear()
         self._ended.clear()
+        self.current_counts.clear()
+        self.failing_count = 0

@@ -86,13 +86,15 @@ class Agent:
             "leave_range": self._leaver.leave_range,
         }
         self._news = asyncio.Event()
-        self._tasks = DirectiveRunner(executors, self._news.set)
+        self._tasks = DirectiveRunner(executors, self._news.set, store.counts.directives)
         self._interval_s = HEARTBEAT_INTERVAL_MS_DEFAULT / 1000
         self._sequence = identity.boot * SEQUENCES_PER_BOOT
         self._reporting = Reporting(store)
         self._loop_task: asyncio.Task[None] | None = None
         self._doubt_task: asyncio.Task[None] | None = None
         self.registered = False
+        self.answered_s: float | None = None
+        """When the placement driver answered a heartbeat last, on the loop's clock."""
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def register(self) -> None:
@@ -106,6 +108,11 @@ class Agent:
         self._reporting.want_complete()
         self.registered = True
         _log.info("registered", cluster=response.cluster_id, incarnation=f"{self._identity.incarnation:016x}")
+
+    @property
+    def tier_error(self) -> str:
+        """What the last check of the tier came to; empty while it works."""
+        return self._tier.watch.error
 
     def start(self) -> None:
         """Start heartbeats, directives and background work."""
@@ -138,19 +145,24 @@ class Agent:
         while True:
             began = loop.time()
             self._news.clear()
+            self._store.counts.heartbeats += 1
             try:
                 await self._heartbeat()
+                self.answered_s = loop.time()
                 if said:
                     _log.info("the placement driver answers again")
                 said = ""
             except PreconditionFailed as error:
+                self._store.counts.heartbeat_failures += 1
                 _log.warning("the placement driver refused a heartbeat; registering again", problem=error.message)
                 await self._register_again()
             except RangelogError as error:
+                self._store.counts.heartbeat_failures += 1
                 if error.message != said:
                     _log.warning("a heartbeat failed", problem=error.message)
                 said = error.message
             except Exception:
+                self._store.counts.heartbeat_failures += 1
                 _log.exception("a heartbeat failed")
             await self._pause(began)
 

@@ -61,4 +61,5 @@ class Scrubbing:
             if isinstance(error, ReadFault):
                 self._scrub.again(step, loop.time())
         else:
+            self._store.counts.scrubbed_bytes += sum(each.length for each in wanted)
             self._store.read_faults.succeeded(hosted.key, wanted[0].base_offset, wanted[-1].end_offset)

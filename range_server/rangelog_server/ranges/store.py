@@ -24,6 +24,7 @@ from rangelog_core.errors import (
     WriterFenced,
 )
 from rangelog_server.ranges.cache import CACHE_BYTES_DEFAULT, TailCache
+from rangelog_server.ranges.counts import ServingCounts
 from rangelog_server.ranges.hosted_replica import HostedReplica, Writing, nobody
 from rangelog_server.ranges.idle_writers import IdleWriters
 from rangelog_server.ranges.read_faults import ReadFault, ReadFaults
@@ -71,6 +72,7 @@ class Store:
         self.changed: dict[tuple[int, int], None] = {}  # replicas whose state differs from the last one reported
         self.grown: dict[tuple[int, int], None] = {}  # open ones that differ in offsets and size alone
         self.space = LogSpace(self)
+        self.counts = ServingCounts()
         wal.on_flushed = self.on_flushed
 
     # ---- opening
@@ -167,6 +169,7 @@ class Store:
             fresh = core.append(message.epoch, batches, message.confirm_offset, recovery=message.recovery)
             if core.confirm_offset != before and hosted.waiters:
                 hosted.wake()
+        self.counts.appends += 1
         if not fresh:
             self._already_there(hosted, appender, request_id, batches[-1].header.end_offset, len(payload))
             return hosted
@@ -174,7 +177,14 @@ class Store:
         if len(fresh) != len(batches):
             payload = b"".join([batch.data for batch in fresh])
         self._write(hosted, appender, request_id, fresh, payload, size_bytes, message.memory)
+        self._count(fresh, len(payload))
         return hosted
+
+    def _count(self, fresh: Sequence[NewBatch], size_bytes: int) -> None:
+        counts = self.counts
+        counts.append_batches += len(fresh)
+        counts.append_bytes += size_bytes
+        counts.append_records += fresh[-1].header.end_offset - fresh[0].header.base_offset
 
     def repair(self, hosted: HostedReplica, batches: Sequence[NewBatch], done: Callable[[], None]) -> None:
         """Add a peer's batches of a sealed range; `done` is called once they are durable.
@@ -188,6 +198,7 @@ class Store:
         if fresh:
             payload = b"".join([batch.data for batch in fresh])
             self._write(hosted, None, 0, fresh, payload, len(payload), False)
+            self.counts.copied_bytes += len(payload)
         self.after(done)
 
     def _write(self, hosted: HostedReplica, appender: AppendClient | None, request_id: int, fresh: Sequence[NewBatch],
@@ -312,6 +323,7 @@ class Store:
         """Quarantine a replica; this is written to the log and reported."""
         if hosted.core.trust is not DiskTrust.QUARANTINED and not hosted.dropped:
             hosted.core.quarantine(problem)
+            self.counts.quarantines += 1
             self._note_health(hosted)
             self.wal.kick()
             hosted.wake()

@@ -81,6 +81,7 @@ class DataPlane:
     def refused(self, now_s: float) -> None:
         """Count a connection that was refused because of the limit."""
         self._refusals += 1
+        self.store.counts.refused_connections += 1
         if now_s - self._refusals_logged_s >= REFUSALS_LOGGED_EVERY_S:
             _log.warning("too many connections", refused=self._refusals, limit=CONNECTIONS_MAX)
             self._refusals, self._refusals_logged_s = 0, now_s
@@ -336,6 +337,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.close()
         elif self._writing_paused and now > self._slow_deadline:
             _log.warning("a reader is too slow; disconnected", client=self.client)
+            self.store.counts.slow_readers += 1
             self.closed = True
             self._transport.abort()
 

@@ -190,6 +190,9 @@ class Uploader:
             raise Corruption(f"the stored object {prepared.key} differs from the uploaded one: {problem}")
         with self.committing(prepared.stream_id):
             await self._commit(prepared, written, action.epoch)
+        counts = self._store.counts
+        counts.uploaded_objects += 1
+        counts.uploaded_bytes += written.size_bytes
         _log.info("uploaded", range=str(hosted), key=prepared.key, size_bytes=written.size_bytes)
         return end_offset
 

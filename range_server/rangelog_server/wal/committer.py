@@ -16,6 +16,7 @@ from rangelog_server.wal.blocks import BlockWriter
 from rangelog_server.wal.entry import ENTRY_HEADER_BYTES, Kind, make_lsn, pack_header
 from rangelog_server.wal.files import Segment
 from rangelog_server.wal.io import Io
+from rangelog_server_common.metrics.tally import DurationTally
 
 # segment, position, kind, stream id, range index, confirm offset, payload, token, checksum of the payload if it is one batch
 Pending = tuple[Segment, int, int, int, int, int, bytes, Any, int | None]
@@ -43,13 +44,18 @@ class Committer:
         self.flush_count = 0
         self.failed = False
         self.last_commit_s = 0.0
+        self.commit_durations = DurationTally()
+        self.began_s: float | None = None
+        """On the performance counter: when the commit that runs now began; None: none does."""
 
     def commit(self, entries: list[Pending]) -> None:
         """Write and flush consecutive entries. Raises OSError, after which the log must not be written."""
         try:
-            began_s = time.perf_counter()
+            self.began_s = began_s = time.perf_counter()
             self._commit(entries)
             self.last_commit_s = time.perf_counter() - began_s
+            self.began_s = None
+            self.commit_durations.observe(self.last_commit_s)
         except OSError:
             self.failed = True
             raise

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import errno
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +37,7 @@ from rangelog_server.wal.entry import (
 from rangelog_server.wal.files import Segment, SegmentFiles, rows_of
 from rangelog_server.wal.io import Io, write_all
 from rangelog_server.wal.scan import Ending, Findings, SegmentLog, judge
+from rangelog_server_common.metrics.tally import DurationTally
 
 SEGMENT_BYTES_DEFAULT = 64 * MIB
 RESERVE_BYTES = 1 * MIB
@@ -81,6 +84,10 @@ class Wal:
         self._loop_soon: LoopCall | None = None
         self._commit_due = False
         self._entries_on_thread = 0
+        self.write_durations = DurationTally()
+        """Of entries, from their submission to the completion: those of a group as long as its first one."""
+        self._group_began_s = 0.0
+        self._groups_on_thread: deque[tuple[float, int]] = deque()  # when each began, and its entries
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._worker: threading.Thread | None = None
         self._current: Segment
@@ -174,6 +181,17 @@ class Wal:
         return self._committer.flush_count
 
     @property
+    def commit_durations(self) -> DurationTally:
+        """Of group commits: one write and one flush each, two where a segment ends in between."""
+        return self._committer.commit_durations
+
+    @property
+    def committing_s(self) -> float:
+        """How long the commit that runs now has taken; 0 while none runs. For any thread."""
+        began_s = self._committer.began_s
+        return time.perf_counter() - began_s if began_s is not None else 0.0
+
+    @property
     def entry_bytes_max(self) -> int:
         """The largest payload that an entry can have."""
         return self.segment_bytes - SEGMENT_HEADER_BYTES - 2 * ENTRY_HEADER_BYTES - self._reserve_bytes
@@ -207,6 +225,8 @@ class Wal:
         once the entry is durable. Raises StorageFull.
         """
         size = len(payload)
+        if not self._gathering:
+            self._group_began_s = time.perf_counter()
         if not self._fits(size, 0):
             self._switch()
         segment, position = self._current, self._position
@@ -241,6 +261,7 @@ class Wal:
         entries, self._gathering = self._gathering, []
         if entries and self._thread is not None:
             self._entries_on_thread += len(entries)
+            self._groups_on_thread.append((self._group_began_s, len(entries)))
             self._thread.put(entries)
 
     def _commit_here(self) -> None:
@@ -250,6 +271,7 @@ class Wal:
         except OSError as error:
             self.on_fatal(failure_message(error))
             raise LogFailed(str(error)) from error
+        self.write_durations.observe(time.perf_counter() - self._group_began_s, len(entries))
         self._flushed(entries)
 
     def _switch(self) -> None:
@@ -274,6 +296,11 @@ class Wal:
 
     def _flushed_there(self, entries: list[Pending]) -> None:
         self._entries_on_thread -= len(entries)
+        now_s, left = time.perf_counter(), len(entries)
+        while left and self._groups_on_thread:
+            began_s, count = self._groups_on_thread.popleft()
+            self.write_durations.observe(now_s - began_s, count)
+            left -= count
         self._flushed(entries)
 
     def _flushed(self, entries: list[Pending]) -> None:

@@ -17,7 +17,7 @@ from rangelog.errors import StreamNotFound
 from rangelog_broker.rest.server import RestServer
 from rangelog_broker.runtime import bind
 from rangelog_broker.serving.connection import ProducerPort, make_factory
-from rangelog_core.errors import UnsupportedVersion, error_from_code
+from rangelog_core.errors import RoleForbids, UnsupportedVersion, error_from_code
 from rangelog_core.net.channels import Channels
 from rangelog_core.net.data_connection import DataConnection, replica_id
 from rangelog_core.net.grpc_errors import from_rpc_error
@@ -37,6 +37,7 @@ from rangelog_proto.v1 import (
 from rangelog_server.serving.connection import DataPlane
 from rangelog_server.serving.handlers import make_connection_factory
 from rangelog_server_common.grpc_server import GrpcServer
+from rangelog_server_common.metrics.endpoint import MetricsEndpoint
 
 SERVER_ROLE = {
     Port.PD_API: Role.PD,
@@ -46,6 +47,7 @@ SERVER_ROLE = {
     Port.BROKER_DATA: Role.BROKER,
     Port.BROKER_CONTROL: Role.BROKER,
     Port.BROKER_REST: Role.BROKER,
+    Port.METRICS: Role.PD,
 }
 NAME = "m1"
 """Of the process that serves."""
@@ -176,26 +178,40 @@ async def _rest(stack: AsyncExitStack, _port: Port, tls: TlsConfig | None) -> Op
     number = bound.getsockname()[1]
 
     async def call(given: TlsConfig | None) -> None:
-        def get() -> tuple[int, bytes]:
-            if given is None:
-                made = http.client.HTTPConnection("127.0.0.1", number, timeout=3)
-            else:
-                context = ssl.create_default_context(cafile=given.ca)
-                context.load_cert_chain(given.cert, given.key)
-                made = http.client.HTTPSConnection("127.0.0.1", number, timeout=3, context=context)
-            try:
-                made.request("GET", "/v1/streams/s")
-                answer = made.getresponse()
-                return answer.status, answer.read()
-            finally:
-                made.close()
-
-        status, body = await asyncio.to_thread(get)
+        status, body = await asyncio.to_thread(_get, number, given, "/v1/streams/s")
         if status != 404:
             told = json.loads(body)
             raise error_from_code(told["code"], told["message"])
 
     return Opened(number, call)
+
+
+async def _metrics(stack: AsyncExitStack, _port: Port, tls: TlsConfig | None) -> Opened:
+    endpoint = MetricsEndpoint("pd", NAME, [], lambda: (), tls)
+    stack.push_async_callback(endpoint.close)
+    number = int((await endpoint.start("127.0.0.1:0")).rpartition(":")[2])
+
+    async def call(given: TlsConfig | None) -> None:
+        status, body = await asyncio.to_thread(_get, number, given, "/livez")
+        if status != 200:
+            raise RoleForbids(body.decode())
+
+    return Opened(number, call)
+
+
+def _get(number: int, given: TlsConfig | None, path: str) -> tuple[int, bytes]:
+    if given is None:
+        made = http.client.HTTPConnection("127.0.0.1", number, timeout=3)
+    else:
+        context = ssl.create_default_context(cafile=given.ca)
+        context.load_cert_chain(given.cert, given.key)
+        made = http.client.HTTPSConnection("127.0.0.1", number, timeout=3, context=context)
+    try:
+        made.request("GET", path)
+        answer = made.getresponse()
+        return answer.status, answer.read()
+    finally:
+        made.close()
 
 
 _OPEN: dict[Port, Callable[[AsyncExitStack, Port, TlsConfig | None], Awaitable[Opened]]] = {
@@ -206,4 +222,5 @@ _OPEN: dict[Port, Callable[[AsyncExitStack, Port, TlsConfig | None], Awaitable[O
     Port.BROKER_DATA: _frames,
     Port.BROKER_CONTROL: _grpc,
     Port.BROKER_REST: _rest,
+    Port.METRICS: _metrics,
 }

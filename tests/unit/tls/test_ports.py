@@ -26,7 +26,8 @@ from tests.unit.tls.ports import NAME, SERVER_ROLE, opened
 
 REFUSALS = (RangelogError, OSError, http.client.HTTPException)
 """REST has a client of the standard library: it is told in its own words."""
-RANGELOG_PORTS = [port for port in Port if port is not Port.BROKER_REST]
+HTTP_PORTS = (Port.BROKER_REST, Port.METRICS)
+RANGELOG_PORTS = [port for port in Port if port not in HTTP_PORTS]
 DIAL_NAMED = (Port.RANGE_DATA, Port.BROKER_DATA, Port.PD_RAFT)
 
 
@@ -75,7 +76,7 @@ async def test_callers_with_bad_certificates(certificates: TestCertificates, por
     """None is let in, whatever role it claims; the error names the file."""
     async with opened(port, server_tls(certificates, port)) as found:
         bad = getattr(certificates, kind)(ALLOWED[port].split()[-1])
-        if port is Port.BROKER_REST:
+        if port in HTTP_PORTS:
             with pytest.raises(REFUSALS):
                 await found.call(bad)
         elif port is Port.PD_RAFT:  # the refusal comes as Raft's own handshake begins
@@ -124,7 +125,7 @@ async def test_servers_of_another_name(certificates: TestCertificates, port: Por
 async def test_plaintext_to_a_port_with_tls(certificates: TestCertificates, port: Port) -> None:
     """No downgrade; the error says which files to give."""
     async with opened(port, server_tls(certificates, port)) as found:
-        if port in (Port.BROKER_REST, Port.PD_RAFT):
+        if port in (*HTTP_PORTS, Port.PD_RAFT):
             with pytest.raises(REFUSALS):
                 await found.call(None)
         else:
@@ -138,7 +139,7 @@ async def test_tls_to_a_port_without(certificates: TestCertificates, port: Port)
     async with opened(port, None) as found:
         with pytest.raises(REFUSALS) as refused:
             await found.call(caller(certificates, port))
-        if port not in (Port.BROKER_REST, Port.PD_RAFT):
+        if port not in (*HTTP_PORTS, Port.PD_RAFT):
             assert isinstance(refused.value, HandshakeFailed)
             assert (
                 "does not speak TLS" in refused.value.message

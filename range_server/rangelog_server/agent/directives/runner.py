@@ -15,6 +15,7 @@ from rangelog_core.errors import InternalError, RangelogError
 from rangelog_proto.v1 import pd_pb2 as pb
 from rangelog_server.agent.directives.copy import SourcesFailed
 from rangelog_server.agent.directives.recover import WriterAnswers
+from rangelog_server_common.metrics.tally import count_by
 
 TASKS_MAX = 1_000
 BACKOFF_S = 0.2
@@ -54,8 +55,15 @@ class _Running:
 class DirectiveRunner:
     """The directives in progress on this server."""
 
-    def __init__(self, executors: dict[str, Executor], finished: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        executors: dict[str, Executor],
+        finished: Callable[[], None],
+        counts: dict[str, dict[str, int]] | None = None,
+    ) -> None:
+        """`counts`: attempts by action and result, which this runner counts."""
         self._executors = executors
+        self._counts = counts if counts is not None else {}
         self._finished = finished
         self._running: dict[str, _Running] = {}
         self._slots = {action: asyncio.Semaphore(count) for action, count in CONCURRENT_MAX.items()}
@@ -132,6 +140,7 @@ class DirectiveRunner:
             except Exception as error:
                 _log.exception("a directive failed", **where)
                 problem = f"INTERNAL: {type(error).__name__}"
+            count_by(self._counts.setdefault(action, {}), problem.partition(":")[0] or "OK")
             if not problem:
                 running.done, running.error, running.failed_servers = True, "", ()
                 running.done_at = asyncio.get_running_loop().time()

@@ -8,6 +8,7 @@ from rangelog_core.frame import Frame
 from rangelog_proto.v1 import data_pb2
 from rangelog_server.ranges.replica import NewBatch
 from rangelog_server.serving.connection import ClientConnection
+from rangelog_server_common.metrics.tally import count_by
 
 
 def handle(connection: ClientConnection, frame: Frame) -> None:
@@ -23,6 +24,7 @@ def handle(connection: ClientConnection, frame: Frame) -> None:
         hosted.writing = connection.weak
     except RangelogError as error:
         connection.settled(size)
+        count_by(connection.store.counts.append_errors, error.code)
         connection.send_error(frame.request_id, error, message.stream_id, message.range_index)
     except Exception:
         connection.settled(size)

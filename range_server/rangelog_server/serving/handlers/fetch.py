@@ -32,6 +32,7 @@ from rangelog_server.ranges.hosted_replica import HostedReplica
 from rangelog_server.ranges.reading import ReadPlan, make_plan, read_batches
 from rangelog_server.ranges.replica import DiskTrust
 from rangelog_server.serving.connection import READS_AHEAD_MAX, ClientConnection
+from rangelog_server_common.metrics.tally import count_by
 
 _log = structlog.get_logger("fetch")
 
@@ -270,7 +271,9 @@ class _Fetch:
         core = hosted.core
         if batches:
             self._offset = self._reach
-            self._credit -= sum(map(len, batches))
+            size_bytes = sum(map(len, batches))
+            self._credit -= size_bytes
+            self._connection.store.counts.fetched(size_bytes, from_disk=from_disk)
         sealed = core.sealed_end_offset is not None
         last = not self._follows or self._is_last(batches, sealed)
         if from_disk and not last:
@@ -309,6 +312,7 @@ class _Fetch:
     def _fail(self, error: RangelogError) -> None:
         try:
             if not self._over:
+                count_by(self._connection.store.counts.fetch_errors, error.code)
                 self._connection.send_error(self._request_id, error)
         except Exception:
             _log.exception("a fetch's error could not be sent")

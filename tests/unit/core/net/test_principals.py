@@ -45,6 +45,7 @@ ALLOWED = {
     Port.BROKER_DATA: "broker client admin",
     Port.BROKER_CONTROL: "broker client admin",
     Port.BROKER_REST: "client admin",
+    Port.METRICS: "client admin",
 }
 
 

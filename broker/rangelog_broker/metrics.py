@@ -1,0 +1,79 @@
+"""What a broker exports, and whether it is ready. A scrape reads counters and lengths only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rangelog_broker.hosting.host import Host
+from rangelog_broker.hosting.journals import OwnedJournals
+from rangelog_broker.hosting.owned import OwnedShards
+from rangelog_broker.hosting.registration import Registration
+from rangelog_broker.serving.connection import ProducerPort
+from rangelog_server_common.metrics.call_tally import CALL_FIGURES, CallTally
+from rangelog_server_common.metrics.figures import Figure, FigureGroup, counter, gauge, histogram
+
+SILENCE_S_MAX = 10.0
+"""A broker that no placement driver has answered for so long counts as lost, and is not ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """The parts of one broker that are looked at."""
+
+    port: ProducerPort
+    owned: OwnedShards
+    journals: OwnedJournals
+    host: Host
+    registration: Registration
+
+    @property
+    def silence_s(self) -> float | None:
+        """Time since a placement driver answered last; None: never yet."""
+        answered_s = self.registration.answered_s
+        return None if answered_s is None else self.port.loop.time() - answered_s
+
+
+FIGURES: Sequence[Figure[BrokerFacts]] = (
+    counter("rangelog_broker_acked_batches_total", "Batches of producers that were answered with an offset.",
+            lambda f: f.port.counts.acked_batches),
+    counter("rangelog_broker_received_records_total", "Records in the batches of producers, whatever became of them.",
+            lambda f: f.port.counts.received_records),
+    counter("rangelog_broker_received_bytes_total", "Bytes of the batches of producers, whatever became of them.",
+            lambda f: f.port.counts.received_bytes),
+    counter("rangelog_broker_refused_requests_total", "Requests of producers that were answered with an error.",
+            lambda f: f.port.counts.refused, "code"),
+    histogram("rangelog_broker_produce_duration_seconds", "Time from a request of a producer to its answer.",
+              lambda f: f.port.counts.durations),
+    gauge("rangelog_broker_connections", "Connections of producers.", lambda f: len(f.port.connections)),
+    gauge("rangelog_broker_assigned", "Shards and journals that are assigned to this broker.",
+          lambda f: f.host.assigned_count),
+    gauge("rangelog_broker_open_shards", "Shards that this broker has open.", lambda f: f.owned.open_count),
+    gauge("rangelog_broker_open_journals", "Journals that this broker has open, those of tables among them.",
+          lambda f: f.journals.open_count),
+    counter("rangelog_broker_openings_total", "Shards and journals that were opened: taken over, or opened again.",
+            lambda f: f.host.opened_count),
+    counter("rangelog_broker_opening_failures_total", "Openings that failed and are tried again, by error.",
+            lambda f: f.host.failures, "code"),
+    counter("rangelog_broker_heartbeats_total", "Heartbeats sent.", lambda f: f.registration.heartbeats),
+    counter("rangelog_broker_heartbeat_failures_total", "Heartbeats that had no answer.",
+            lambda f: f.registration.heartbeat_failures),
+    gauge("rangelog_broker_heartbeat_silence_seconds", "Time since a placement driver answered last.",
+          lambda f: f.silence_s),
+)  # fmt: skip
+
+
+def parts(facts: BrokerFacts, calls: CallTally) -> list[FigureGroup[Any]]:
+    """Return all that a broker exports. `calls`: those of its gRPC services."""
+    return [FigureGroup(lambda: facts, FIGURES), FigureGroup(lambda: calls, CALL_FIGURES)]
+
+
+def problems(facts: BrokerFacts) -> list[str]:
+    """Return why a broker is not ready; nothing: it is registered, and a placement driver answers it."""
+    silence_s = facts.silence_s
+    if silence_s is None:
+        return ["not registered yet: no placement driver has answered"]
+    if silence_s > SILENCE_S_MAX:
+        return [f"no placement driver has answered for {silence_s:.0f} s: others may own its shards now"]
+    return []

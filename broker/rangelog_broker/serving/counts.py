@@ -1,0 +1,23 @@
+"""What a broker counts of its own work, for metrics: plain numbers that only rise, kept where the work is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rangelog_server_common.metrics.tally import DurationTally
+
+
+@dataclass(slots=True)
+class ProduceCounts:
+    """The counters of the port of producers."""
+
+    acked_batches: int = 0
+    """Batches that were answered with an offset, repeated ones included."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """Requests that were answered with an error, by its code."""
+    received_records: int = 0
+    """In checked batches, whatever became of them."""
+    received_bytes: int = 0
+    """Of batches, whatever became of them."""
+    durations: DurationTally = field(default_factory=DurationTally)
+    """From a request of a producer to its answer."""
