@@ -28,14 +28,16 @@ PACKING = {
 }
 PARTS, PER_PART = 30, 40
 TOTAL = PARTS * PER_PART
+FEW = 5
+"""No more can be left of 30 parts: joining ends where each object is larger than all behind it together."""
 WAIT_S = 90.0
 
 
-async def until(holds: Callable[[], Any], what: str) -> Any:
-    """Wait for a condition that is asked for on a thread, and return what it found."""
+async def until(holds: Callable[[], Any], what: str, see: Callable[[], str] = str) -> Any:
+    """Wait for a condition that is asked for on a thread, and return what it found. `see`: tells more if it does not hold."""
     deadline = time.monotonic() + WAIT_S
     while not (found := await asyncio.to_thread(holds)):
-        assert time.monotonic() < deadline, what
+        assert time.monotonic() < deadline, f"{what} {await asyncio.to_thread(see)}"
         await asyncio.sleep(0.2)
     return found
 
@@ -78,6 +80,10 @@ class Tier:
         found = self.objects()
         return found if len(found) <= most else []
 
+    def picture(self) -> str:
+        """What there is, and what is being done."""
+        return f"{self.pdctl.json('object', 'list', 's')} {self.pdctl.json('task', 'list')}"
+
     def follows(self, objects: list[dict[str, Any]]) -> bool:
         """Whether manifest and directory have these objects and no others."""
         keys = sorted(each["key"] for each in objects)
@@ -110,7 +116,7 @@ async def test_many_small_ranges_end_in_few_objects(cluster_factory: Callable[..
         cluster.kill("rs2")
         await append(client, range(PARTS // 2, PARTS))
         cluster.restart("rs2")
-        objects = await until(lambda: tier.few(3), f"many objects are left: {tier.pdctl.json('object', 'list', 's')}")
+        objects = await until(lambda: tier.few(FEW), "many objects are left", tier.picture)
         stopped = True
         await reading
         assert reads > 1
@@ -143,5 +149,5 @@ async def test_a_new_leader_goes_on(cluster_factory: Callable[..., Cluster], tmp
         status = json.loads((await asyncio.to_thread(tier.pdctl, "cluster", "status", "-o", "json")).stdout)
         (leader,) = [each["name"] for each in status["members"] if each["leader"]]
         cluster.kill(leader)
-        await until(lambda: tier.few(3), "many objects are left")
+        await until(lambda: tier.few(FEW), "many objects are left", tier.picture)
         assert await numbers(client) == list(range(TOTAL))
