@@ -230,6 +230,47 @@ def test_a_cluster_comes_back_from_its_bucket(
         server.process.kill()
 
 
+def test_a_tier_of_two_stores_comes_back(cluster_factory: ClusterFactory, tmp_path: Path) -> None:
+    """With the tier URL that the cluster showed, which names both; with that of one store it is refused."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    second.mkdir()
+    old = fresh(cluster_factory, "old", f"file://{first}", {})
+    pdctl = Pdctl(old)
+
+    async def write(names: tuple[str, ...]) -> dict[str, Rows]:
+        async with await rangelog.connect(old.connect_string) as client:
+            for name in names:
+                await client.create_stream(name, CONFIG)
+            return {name: await append(client, name, 0, RECORDS) for name in names}
+
+    def are_tiered(names: tuple[str, ...]) -> None:
+        for name in names:
+            until(lambda name=name: tiered(pdctl, name) == RECORDS, f"{name} is tiered")
+
+    acked = asyncio.run(write(("before", "quiet")))
+    are_tiered(("before", "quiet"))
+    both = pdctl.json("cluster", "set-tier", f"file://{second}", "--yes")["tier_url"]
+    acked |= asyncio.run(write(("after",)))
+    are_tiered(("after",))
+    until(lambda: snapshot_of(pdctl)["current"], "a snapshot has all changes")
+    lose(old)
+    new = fresh(cluster_factory, "new", both, {})
+    pdctl = Pdctl(new)
+    assert "the tier of this cluster is" in pdctl.fails(5, "restore", "--from", f"file://{first}", "--yes")
+    report = pdctl.json("restore", "--from", both, "--yes", "--verify")
+    assert report["restored"]
+    assert not [each for each in report["lost"] if each["records"]]
+    assert report["missing"] == report["holes"] == report["problems"] == []
+
+    async def read() -> None:
+        async with await rangelog.connect(new.connect_string) as client:
+            for name, rows in acked.items():
+                assert await rows_of(client, name, RECORDS) == rows
+            await append(client, "quiet", RECORDS, 10)
+
+    asyncio.run(read())
+
+
 def check_half(new: Cluster, pdctl: Pdctl, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore that is interrupted: clients get a retriable error, it is shown, and survives a restart."""
     store = open_object_store(url)
