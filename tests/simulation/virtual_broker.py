@@ -12,6 +12,7 @@ from rangelog_broker.groups import consumed_reports
 from rangelog_broker.runtime import Runtime
 from rangelog_broker.settings import BrokerSettings
 from rangelog_core.errors import RangelogError
+from rangelog_server_common.metrics.call_tally import CallTally
 from tests.simulation.virtual_network import Network, Service
 from tests.simulation.virtual_time import Process, VirtualLoop, here
 
@@ -88,6 +89,7 @@ class _Services:
 
     def __init__(self, **_secured: object) -> None:
         process = here()
+        self.calls = CallTally()
         self.server = Service(self.network, process, f"{process.name}:{CONTROL_PORT}")
 
     async def start(self, listen: str, service_names: tuple[str, ...]) -> int:

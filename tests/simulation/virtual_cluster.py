@@ -30,7 +30,7 @@ from rangelog_core.batch import encode_batch, encode_headers
 from rangelog_core.errors import SealBelowFloor, WriterFenced
 from rangelog_pd.state import tier_stores
 from rangelog_pd.state.machine import Machine
-from rangelog_pd.state.versions import FEATURE_LEVEL, LEVEL_EMPTY_RANGES
+from rangelog_pd.state.versions import FEATURE_LEVEL, LEVEL_EMPTY_RANGES, LEVEL_PACKING
 from rangelog_proto.v1 import common_pb2, pd_state_pb2
 from tests.simulation.topic_commands import TRIMMING, corner_cases_of
 from tests.simulation.virtual_broker import virtual_brokers
@@ -70,6 +70,8 @@ class VirtualCluster:
         self._digest = blake2b(digest_size=8)
         self.network = loop.network = Network(loop, self.trace)
         self.tier = VirtualTier(self.chance, seed)
+        self.trimmed_before_packing: dict[int, int] = {}
+        """The trim offsets of streams as the cluster version rose to that of packing."""
         self.pds: dict[str, Process] = {}
         self.group = FiatGroup(loop, self.network, PDS)
         self.group.on_applied = self._applied
@@ -236,6 +238,9 @@ class VirtualCluster:
                 self.on_own_scale()
             if action in TRIMMING:
                 self._note_trims(machine)
+            if action == "set_cluster_version" and machine.state.cluster_version >= LEVEL_PACKING:
+                for stream_id, stream in machine.state.streams.items():
+                    self.trimmed_before_packing.setdefault(stream_id, stream.trim_offset)
             if action == "replace_replica" and parsed.replace_replica.lost.server in machine.state.draining:
                 moved = parsed.replace_replica
                 self._given_away.setdefault((moved.stream_id, moved.range_index), set()).add(moved.lost.server)

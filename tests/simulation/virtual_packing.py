@@ -247,6 +247,8 @@ def left_to_pack(cluster: VirtualCluster) -> str:
             if one.state == common_pb2.OBJECT_STATE_COMMITTED
         ]
         for each in live:
+            if each.end_offset <= cluster.trimmed_before_packing.get(stream_id, 0):
+                continue  # it goes with the next trim or upload of its stream
             trimmed = max(0, stream.trim_offset - each.start_offset) / (each.end_offset - each.start_offset)
             if trimmed > rules.trimmed_fraction:
                 return (

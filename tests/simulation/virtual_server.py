@@ -25,6 +25,7 @@ from rangelog_server.ranges.store import Store
 from rangelog_server.runtime import Runtime
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.wal.log import LogFailed
+from rangelog_server_common.metrics.call_tally import CallTally
 from tests.simulation.hasty_compaction import HastyCompaction
 from tests.simulation.virtual_disk import ServerDisk, VirtualWal
 from tests.simulation.virtual_network import Network
@@ -200,6 +201,7 @@ class _ControlPlane:
 
     def __init__(self, *_: Any) -> None:
         self.agent: Any = None
+        self.calls = CallTally()
 
     async def start(self) -> int:
         return 1

@@ -13,6 +13,7 @@ from rangelog_core.object_keys import object_key
 from rangelog_pd.state.store import State
 from rangelog_pd.state.tables import copy_of
 from rangelog_pd.state.tier_stores import tier_id_now
+from rangelog_pd.state.versions import LEVEL_PACKING
 from rangelog_proto.v1 import common_pb2, pd_pb2, pd_state_pb2
 
 ROW_GROUPS_MAX = 512
@@ -88,6 +89,8 @@ def commit_object(state: State, request: pd_pb2.CommitObjectRequest, now_ms: int
     source.tiered_end_offset = found.end_offset
     source.tiered_ms = state.date()
     state.put_range(source)
+    if state.cluster_version >= LEVEL_PACKING:
+        state.bury_trimmed(state.streams[source.stream_id])  # all of it was trimmed while it was uploaded, perhaps
     return pd_pb2.CommitObjectResponse(object=without_row_groups(found))
 
 

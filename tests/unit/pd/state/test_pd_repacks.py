@@ -326,6 +326,26 @@ def test_objects_go_with_the_last_of_their_rows(pd: Any) -> None:
     pd.reload()
 
 
+def test_an_object_that_was_trimmed_while_it_was_uploaded(pd: Any) -> None:
+    """It goes at once; so does one that was trimmed before all placement drivers knew how, with the next upload."""
+    stream_id = pd.create_stream(tiered=True).stream_id
+    pd.open_writer()
+    pd.create_range(stream_id, 1, 0, "rs1", "rs2", "rs3")
+    pd.seal(stream_id, 0, 1, 30)
+    pd.commit(pd.prepare(stream_id, 0, 0, 10, "rs1"))
+    pd.do(pd_pb2.ListTasksResponse, set_cluster_version=pd_state_pb2.SetClusterVersion(version=LEVEL_OPERATIONS))
+    pd.trim(15)
+    pd.do(pd_pb2.ListTasksResponse, set_cluster_version=pd_state_pb2.SetClusterVersion(version=LEVEL_PACKING))
+    pd.commit(pd.prepare(stream_id, 0, 10, 15, "rs1"))
+    states = [each.state for each in pd.state.objects.values()]
+    assert common_pb2.OBJECT_STATE_COMMITTED not in states
+    pd.commit(pd.prepare(stream_id, 0, 15, 30, "rs1"))
+    assert [
+        each.start_offset for each in pd.state.objects.values() if each.state == common_pb2.OBJECT_STATE_COMMITTED
+    ] == [15]
+    pd.reload()
+
+
 def test_what_a_server_spoiled_gets_another_key(repacks: Repacks) -> None:
     """The same server has the same key again, unless it says that other bytes are stored there; another incarnation waits."""
     ids = repacks.ids(0, 20)
