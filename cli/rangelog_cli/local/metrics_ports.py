@@ -47,7 +47,10 @@ def enable_metrics(cluster: Cluster) -> dict[str, str]:
     targets = []
     for name, role in roles(plan).items():
         cluster.members[name].env[f"{_ENV_PREFIXES[role]}METRICS_LISTEN"] = addresses[name]
-        targets.append({"targets": [addresses[name]], "labels": {"role": role, "name": name}})
+        labels = {"role": role, "name": name}
+        if cluster.client_tls is not None:
+            labels["__scheme__"] = "https"
+        targets.append({"targets": [addresses[name]], "labels": labels})
     path = cluster.directory / TARGETS_FILE
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(targets, indent=2) + "\n")
