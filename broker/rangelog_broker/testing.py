@@ -11,6 +11,7 @@ from rangelog import Client
 from rangelog_broker.runtime import Runtime
 from rangelog_broker.settings import BrokerSettings
 from rangelog_core.net.owner_calls import OwnerCalls
+from rangelog_server_common.metrics.call_tally import CallTally
 
 PORT, CONTROL_PORT = 1, 2
 WATERMARK_INTERVAL_S = 0.1
@@ -103,6 +104,7 @@ class _MemoryServer:
 
     def __init__(self, address: str, around: Surroundings) -> None:
         self.server = self
+        self.calls = CallTally()
         self._address = address
         self._around = around
         self._handlers: dict[str, Any] = {}
