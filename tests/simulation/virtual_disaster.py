@@ -63,6 +63,8 @@ async def strike(clients: Clients) -> None:
     if chance.random() < 0.7:
         members.sort(key=lambda name: -_end_at(clients, name, found))  # the one that is left has the least
     victims = members[:2]
+    if _would_leave_damage(clients, victims):
+        return  # a third loss: that copy is refused, and its server has to be removed
     for name in victims:
         cluster.servers[name].stop(power=True)
         cluster.servers[name].lose_disk()
@@ -83,6 +85,18 @@ def _end_at(clients: Clients, server: str, of: common_pb2.Range) -> int:
     return replica.core.durable_offset if replica is not None else of.start_offset
 
 
+def _would_leave_damage(clients: Clients, victims: list[str]) -> bool:
+    """Whether an open range would be left with damaged copies alone."""
+    cluster = clients.cluster
+    state: Any = cluster.state
+    for key, each in state.ranges.items():
+        left = [member.server for member in each.replicas if member.server not in victims]
+        has_no_end = each.state == common_pb2.RANGE_STATE_OPEN and len(left) <= len(each.replicas) - each.acks
+        if has_no_end and any(cluster.servers[name].disk.has_failed(key) for name in left):
+            return True
+    return False
+
+
 async def _until(clients: Clients, holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(SHOWN_WITHIN_S):
         while not holds():
@@ -100,7 +114,7 @@ async def _accept_all(clients: Clients, chance: Random) -> dict[int, repair_pb2.
             if clients.loop.now > deadline:
                 cluster.fail(f"nobody can seal {stuck}, and it is not shown as lost within {SHOWN_WITHIN_S:g} s")
             try:
-                request = repair_pb2.ListRepairsRequest(state="REPAIR_STATE_LOST")
+                request = repair_pb2.ListRepairsRequest(state="REPAIR_STATE_LOST", page_size=1_000)
                 for each in (await calls.list_repairs(request, timeout_s=CALL_S)).repairs:
                     key = (each.range.stream_id, each.range.index)
                     acceptance = repair_pb2.AcceptLossRequest(
