@@ -54,7 +54,9 @@ class LeaderDeaths:
         self._faults = faults
         self._cluster = faults.cluster
         self._chance = Random(f"deaths of the leader of seed {faults.cluster.seed}")
-        lives = self._chance.random() >= 1 / EVERY  # drawn: roles come in seeds by their remainders, some never in these
+        lives = (
+            self._chance.random() >= 1 / EVERY
+        )  # drawn: roles come in seeds by their remainders, some never in these
         self._left = {True: 0 if lives else DEATHS_MAX, False: 0 if lives else DEATHS_IN_CALM_MAX}
         self._seen: set[str] = set()
 

@@ -410,8 +410,12 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
             if message.success:
                 raise ProtocolViolation(f"{node.id} claims entry {message.next_index - 1}, which does not exist")
             message = Position(message.term, self._log.journal.last_index + 1, message.reset, success=False)
-        elif message.reset and message.next_index <= self._SyncObj__raftMatchIndex[node]:
-            self._SyncObj__raftMatchIndex[node] = 0  # it had more and has lost it: its disk is new
+        elif message.reset:
+            if message.next_index <= self._SyncObj__raftMatchIndex[node]:
+                self._SyncObj__raftMatchIndex[node] = 0  # it had more and has lost it: its disk is new
+            # Each of several messages in flight is refused: the answer to a later one takes back nothing of an earlier one.
+            next_index = min(message.next_index, self._SyncObj__raftNextIndex[node])
+            message = Position(message.term, next_index, message.reset, message.success)
         self._deliver(
             node,
             {

@@ -207,6 +207,19 @@ def test_a_position_counts_only_in_its_term(member: Member) -> None:
     assert member.raft.raftCommitIndex == last and member.answers == [(b"%d" % last, 0)]
 
 
+def test_refusals_of_several_messages_lead_back(member: Member) -> None:
+    """A follower has another entry where the first begins, and lacks those before the second: the leader goes back."""
+    term = member.lead()
+    for number in range(6):
+        member.propose(b"%d" % number)
+    member.raft._receive("b", Position(term, 3, reset=True, success=False))
+    member.raft._receive("b", Position(term, 4, reset=True, success=False))
+    member.sent.clear()
+    member.raft._SyncObj__sendAppendEntries()
+    (again,) = [said for to, said in member.sent if to == "b" and isinstance(said, Append)]
+    assert again.previous_index == 2
+
+
 def test_a_position_beyond_the_log_is_refused(member: Member) -> None:
     """A follower cannot hold what the leader does not."""
     term = member.lead()
