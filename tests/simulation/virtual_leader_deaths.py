@@ -54,9 +54,8 @@ class LeaderDeaths:
         self._faults = faults
         self._cluster = faults.cluster
         self._chance = Random(f"deaths of the leader of seed {faults.cluster.seed}")
-        lives = (
-            self._chance.random() >= 1 / EVERY
-        )  # drawn: roles come in seeds by their remainders, some never in these
+        # Drawn: roles come in seeds by their remainders, and some would never be in those of deaths.
+        lives = self._chance.random() >= 1 / EVERY
         self._left = {True: 0 if lives else DEATHS_MAX, False: 0 if lives else DEATHS_IN_CALM_MAX}
         self._seen: set[str] = set()
 
