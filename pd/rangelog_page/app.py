@@ -106,6 +106,7 @@ def make_page_app(
 
     app.add_exception_handler(HTTPException, refuse)
     app.add_exception_handler(RequestValidationError, refuse)
+    app.add_exception_handler(Exception, refuse)  # raised on after the answer: the guard logs it
     return PageGuard(app, refuse=rendering.refusal, token=token, hosts=hosts, **limits)
 
 

@@ -22,6 +22,8 @@ from rangelog_proto.v1 import broker_pb2, pd_pb2
 
 STATUS_AGE_S = 1.0
 LOAD_AGE_S = 2.0
+LOAD_SPAN_S_MAX = 30.0
+"""Rates are measured between two looks that are no further apart."""
 FINDINGS_AGE_S = 5.0
 TASKS_AGE_S = 2.0
 SERVERS_SHOWN_MAX = 300
@@ -53,7 +55,10 @@ async def servers(asking: Asking, principal: Principal | None, query: PageQuery)
         "left_out": len(listed) - len(known),
         "with_load": bool(load),
         "members": described["members"],
-        "brokers": [broker_view(each, counts.get(each.name, nothing)) for each in brokers.brokers],
+        "brokers": [
+            broker_view(each, counts.get(each.name, nothing))
+            for each in sorted(brokers.brokers, key=lambda each: each.name)
+        ],
     }
 
 
@@ -101,7 +106,10 @@ async def _described(asking: Asking) -> dict[str, Any]:
 async def _load(asking: Asking) -> dict[str, Any]:
     """Return what each server does now, by name, measured since the look before; without one, rates are None."""
     sample = await within(LONG_TIMEOUT_S, take_sample(asking.session, asking.pd), "asking the range servers")
-    before, asking.load_before = asking.load_before or sample, sample
+    before = asking.load_before
+    if before is None or sample.at_s - before.at_s > LOAD_SPAN_S_MAX:
+        before = sample  # of two looks an hour apart one would see the mean of an hour, as if it were now
+    asking.load_before = sample
     return {each["name"]: each for each in load_rows(before, sample)}
 
 

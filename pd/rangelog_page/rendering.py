@@ -114,7 +114,13 @@ def with_query(path: str, query: PageQuery | None = None, **changed: Any) -> str
 
 def _visible(value: Any) -> Any:
     """Return what a template puts out: called by it for each expression."""
-    return shown(value, _TEXT_LENGTH_MAX) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if isinstance(value, (Markup, int, float)):
+        return value
+    if isinstance(value, str):
+        return shown(value, _TEXT_LENGTH_MAX)
+    raise TypeError(
+        f"a template puts out a {type(value).__name__}"
+    )  # such as a method of a dictionary, for a missing key
 
 
 def _count(value: int | float | None) -> str:

@@ -82,7 +82,7 @@ async def _shard(asking: Asking, found: topic_pb2.Shard, owner: dict[str, Any] |
     """Return a shard with the end of its log as the placement driver knows it: that of its sealed ranges."""
     key_range = key_range_of(found.key_range)
     row = shard_view(found, owner) | {
-        "keys": show_key_range(key_range),
+        "key_text": show_key_range(key_range),
         "key_place": 100 * key_range.low / KEY_SPACE_END,
         "key_width": 100 * (key_range.high - key_range.low) / KEY_SPACE_END,
         "trim_offset": 0,

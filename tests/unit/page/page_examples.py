@@ -43,7 +43,8 @@ _TOPIC = {
     "tags": {NAME: NAME},
 }  # fmt: skip
 _SHARD = {
-    "shard_id": 0, "keys": "0..end", "key_place": 0.0, "key_width": 100.0, "trim_offset": 5, "next_offset": 50, "problem": NAME,
+    "shard_id": 0, "key_text": "0..end", "key_place": 0.0, "key_width": 100.0, "trim_offset": 5, "next_offset": 50,
+    "problem": NAME,
     "owner": {"broker": NAME, "alive": False}, "predecessors": [1], "stream": NAME, "last": _RANGES[1],
 }  # fmt: skip
 _TASK = {

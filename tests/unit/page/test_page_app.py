@@ -269,6 +269,18 @@ async def test_a_client_is_refused_administration(page: Page, name: str) -> None
     assert answer.status == 403 and b"client:x may not use" in answer.body and b"role admin" in answer.body
 
 
+async def test_a_defect_is_not_shown(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of its own says where its details are, and has none of them."""
+
+    async def breaks(*_: Any, **__: Any) -> Any:
+        raise ValueError("the password is 1234")
+
+    monkeypatch.setattr(page.asking.pd, "list_streams", breaks)
+    answer = await page.get("/streams")
+    assert answer.status == 500 and b"1234" not in answer.body and b"log of this placement driver" in answer.body
+    assert answer.headers["content-security-policy"]
+
+
 async def test_a_section_that_fails_leaves_the_others(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known is shown beside an error with what to do."""
     await page.client.create_stream("clicks")
