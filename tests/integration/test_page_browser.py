@@ -190,7 +190,7 @@ def test_a_drawing_tells(site: Site) -> None:
             page.keyboard.press(key)
             assert told.inner_text().startswith(kind), (key, told.inner_text())
         trim = page.locator("rect.trim")
-        assert trim.count() == 1 and 0 < float(trim.get_attribute("width").rstrip("%")) < 20
+        assert trim.count() == 5 and 0 < float(trim.first.get_attribute("width").rstrip("%")) < 20  # in each lane
         assert (
             page.locator(".facts")
             .inner_text()
