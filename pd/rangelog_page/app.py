@@ -48,6 +48,8 @@ class PageApp:
     def __init__(self, asking: Asking, rendering: Rendering) -> None:
         self._asking = asking
         self._rendering = rendering
+        self._one_at_a_time = asyncio.Lock()
+        """Templates are rendered off the loop, which has elections to hold, and one after the other."""
 
     async def view(self, request: Request, name: str, caller: Principal | None, query: PageQuery) -> Response:
         """Return one address with all its sections, which are looked at side by side."""
@@ -82,8 +84,11 @@ class PageApp:
     ) -> tuple[str, Failure | None, dict[str, Any]]:
         try:
             require(caller, section.needs)
+            require(self._asking.own, section.needs)
             found = await section.look(self._asking, caller, query)
-            return self._rendering.section(section, found), None, found
+            async with self._one_at_a_time:
+                inside = await asyncio.to_thread(self._rendering.section, section, found)
+            return inside, None, found
         except RangelogError as error:
             failure = failure_of(error)
             return self._rendering.failure(failure), failure, {}

@@ -33,8 +33,9 @@ _T = TypeVar("_T")
 class Asking:
     """The page's connections. For one event loop; `close` it."""
 
-    def __init__(self, client: Client, session: Session) -> None:
-        """`session`: with the same rights, for what pdctl asks of each process."""
+    def __init__(self, client: Client, session: Session, own: Principal | None = None) -> None:
+        """`session`: with the same rights, for what pdctl asks of each process. `own`: who the page itself is, with TLS."""
+        self.own = own
         self.client = client
         self.session = session
         self.shared = SharedAnswers()

@@ -43,7 +43,7 @@ async def servers(asking: Asking, principal: Principal | None, query: PageQuery)
     """Return the range servers by zone, with their load where the viewer may see it, and the brokers."""
     described = await _described(asking)
     load: dict[str, Any] = {}
-    if may(principal, *LOAD_NEEDS):
+    if may(principal, *LOAD_NEEDS) and may(asking.own, *LOAD_NEEDS):
         load = await asking.share("load", LOAD_AGE_S, lambda: _load(asking))
     listed = sorted(described["servers"], key=lambda each: (each["zone"], each["name"]))
     known = [_server(each, load.get(each["name"])) for each in listed[:SERVERS_SHOWN_MAX]]

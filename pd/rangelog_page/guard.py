@@ -125,7 +125,7 @@ class PageGuard:
         if scope["method"] != "GET":
             raise _WrongMethod()
         if headers.get(b"sec-fetch-site") == b"cross-site" and headers.get(b"sec-fetch-mode") != b"navigate":
-            raise Unauthorized("the page of a cluster is not embedded by other sites")
+            raise _Embedded()
         if self._token is not None and not is_token(headers.get(b"authorization", b""), self._token):
             raise Unauthorized("a valid token is needed")
 
@@ -139,6 +139,8 @@ class PageGuard:
             headers.append((b"allow", b"GET"))
         elif isinstance(error, _Misdirected):
             status = 421
+        elif isinstance(error, _Embedded):
+            status = 403
         elif status == 401 and self._token is not None:
             headers.append(SIGN_IN)
         body = self._refuse(failure)
@@ -150,6 +152,11 @@ class PageGuard:
 class _WrongMethod(InvalidArgument):
     def __init__(self) -> None:
         super().__init__("the page only shows: ask with GET, and change things with pdctl")
+
+
+class _Embedded(InvalidArgument):
+    def __init__(self) -> None:
+        super().__init__("the page of a cluster is not embedded by other sites")
 
 
 class _Misdirected(InvalidArgument):

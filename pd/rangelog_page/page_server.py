@@ -6,7 +6,7 @@ import socket
 from contextlib import AsyncExitStack
 
 from pdctl.session import Session
-from rangelog import connect
+from rangelog import Client
 from rangelog_core.errors import ConfigInvalid, Unavailable
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.principals import Port, Role
@@ -20,6 +20,12 @@ from rangelog_server_common.http_server import HttpServer
 CONNECTIONS_MAX = 128
 HEAD_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 30
+FETCHES_BYTES_MAX = 8 * 1024 * 1024
+"""Of all live tails together."""
+APPENDS_BYTES_MAX = 1024 * 1024
+"""The least: the page appends nothing."""
+GRACE_S = 0.2
+"""Live tails wait for seconds: a placement driver that stops does not."""
 
 
 async def open_page(stack: AsyncExitStack, settings: PdSettings, tls: TlsConfig | None, api_address: str) -> str:
@@ -27,8 +33,15 @@ async def open_page(stack: AsyncExitStack, settings: PdSettings, tls: TlsConfig 
     own_tls = _own_tls(settings) if tls is not None else None
     bound = _bind(settings.page_listen)
     stack.callback(bound.close)
-    endpoints = list(dict.fromkeys([api_address, *(each.api_address for each in settings.members.values())]))
-    client = await connect(endpoints, token=settings.token, tls=own_tls)
+    endpoints = [api_address, *(each.api_address for name, each in settings.members.items() if name != settings.name)]
+    client = Client(
+        endpoints,
+        token=settings.token,
+        tls=own_tls,
+        tier_url=None,
+        appends_bytes_max=APPENDS_BYTES_MAX,
+        fetches_bytes_max=FETCHES_BYTES_MAX,
+    )
     session = Session(
         endpoints=",".join(endpoints),
         token=settings.token,
@@ -37,7 +50,7 @@ async def open_page(stack: AsyncExitStack, settings: PdSettings, tls: TlsConfig 
         key=own_tls.key if own_tls else None,
         timeout_s=TIMEOUT_S,
     )
-    asking = Asking(client, session)
+    asking = Asking(client, session, certificates_of(own_tls).now.principal if own_tls else None)
     stack.push_async_callback(asking.close)
     hosts = None if tls is not None else _hosts(settings)
     app = make_page_app(asking, Rendering(settings.name), token=settings.token, hosts=hosts)
@@ -47,6 +60,7 @@ async def open_page(stack: AsyncExitStack, settings: PdSettings, tls: TlsConfig 
         tls=tls,
         head_timeout_s=HEAD_TIMEOUT_S,
         idle_timeout_s=IDLE_TIMEOUT_S,
+        grace_s=GRACE_S,
         connections_max=CONNECTIONS_MAX,
     )
     stack.push_async_callback(server.close)

@@ -23,6 +23,7 @@ import rangelog
 from pdctl.session import Session
 from rangelog_cli.local.health import leader, wait_healthy
 from rangelog_cli.local.page_ports import enable_page
+from rangelog_cli.local.ports import free_ports
 from rangelog_cli.local.processes import Cluster, wait_until
 from rangelog_core.net.principals import Principal, Role
 from rangelog_core.net.tls import TlsConfig
@@ -251,6 +252,8 @@ def test_certificates_and_a_token(tmp_path: Path) -> None:
         wait_until(lambda: get(address, "/streams", admin, **token)[0] == 200, 60, "streams again")
         status, body, _ = get(address, "/parts/tasks", admin, **token)
         assert status == 403 and "client:local may not use" in body
+        status, body, _ = get(address, "/parts/servers", admin, **token)
+        assert status == 200 and "does not answer" not in body
 
 
 @pytest.mark.parametrize(
@@ -271,3 +274,15 @@ def test_bad_settings(tmp_path: Path, options: list[str], said: str) -> None:
     command += ["--member", "pd1=127.0.0.1:1@127.0.0.1:0", *options]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert found.returncode != 0 and said in found.stderr and "Traceback" not in found.stderr
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    """The placement driver ends with what to do, instead of running without its page."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = [sys.executable, "-m", "rangelog_cli", "pd", "--name", "pd1", "--data-dir", str(tmp_path / "pd1")]
+        raft, api = free_ports(2)
+        command += ["--member", f"pd1=127.0.0.1:{raft}@127.0.0.1:{api}", "--page-listen", listen]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 1 and f"cannot serve the page on {listen}" in found.stderr
+    assert "choose another page_listen" in found.stderr and "Traceback" not in found.stderr

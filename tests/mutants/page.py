@@ -13,6 +13,9 @@ _OF_APP, _OF_GUARD, _OF_RENDERING = "page/test_page_app.py", "page/test_page_gua
 PAGE: tuple[Mutant, ...] = (
     rare("page-lends-its-rights", "a client sees through the page what only administrators may ask for", _APP,
          "            require(caller, section.needs)\n", "", _OF_APP),
+    rare("page-asks-what-it-may-not", "a page of role client shows servers that do not answer, where it is not answered",
+         "rangelog_page.cluster_views", "    if may(principal, *LOAD_NEEDS) and may(asking.own, *LOAD_NEEDS):\n",
+         "    if may(principal, *LOAD_NEEDS):\n", _OF_APP),
     rare("page-escapes-nothing", "the name of a stream runs as a script in an administrator's browser", _RENDERING,
          "            autoescape=True,\n", "            autoescape=False,\n", _OF_RENDERING),
     rare("page-link-leaves-its-part", "a name with slashes and dots leads elsewhere", _RENDERING,

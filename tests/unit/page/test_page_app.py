@@ -10,15 +10,17 @@ import pytest
 
 import rangelog_page
 from pdctl.session import Session
+from pdctl.top import Sample
 from rangelog.testing import FakeCluster
 from rangelog_core.errors import RoleForbids, Unavailable
 from rangelog_core.net.principals import Port, Principal, Role, roles_of_call
-from rangelog_page import stream_views
+from rangelog_page import cluster_views, stream_views
 from rangelog_page.app import make_page_app
 from rangelog_page.asking import Asking, require
 from rangelog_page.rendering import Rendering
 from rangelog_page.sections import SECTIONS
 from rangelog_page.shared_answers import SharedAnswers
+from rangelog_proto.v1 import broker_pb2
 from rangelog_server_common.http_server import PRINCIPAL
 from tests.support.rest_caller import Answer, RestCaller
 
@@ -272,6 +274,31 @@ async def test_a_client_is_refused_administration(page: Page, name: str) -> None
     """Before anything is asked of the cluster; the page itself may more than a client."""
     answer = await page.get(f"/parts/{name}", role=Role.CLIENT)
     assert answer.status == 403 and b"client:x may not use" in answer.body and b"role admin" in answer.body
+
+
+async def test_a_page_of_role_client(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks for no administration, whoever looks: an administrator is told whose certificate does not allow it."""
+    asked: list[str] = []
+
+    async def described(*_: Any) -> dict[str, Any]:
+        return {"servers": [], "members": []}
+
+    async def counts(*_: Any) -> broker_pb2.ListBrokersResponse:
+        return broker_pb2.ListBrokersResponse()
+
+    async def sampled(*_: Any) -> Any:
+        asked.append("load")
+        return Sample(0.0)
+
+    monkeypatch.setattr(cluster_views, "describe_cluster", described)
+    monkeypatch.setattr(cluster_views, "broker_counts", counts)
+    monkeypatch.setattr(cluster_views, "take_sample", sampled)
+    assert (await page.get("/parts/servers", role=Role.ADMIN)).status == 200 and asked == ["load"]
+    page.now_s += 60
+    page.asking.own = Principal(Role.CLIENT, "page")
+    assert (await page.get("/parts/servers", role=Role.ADMIN)).status == 200 and asked == ["load"]
+    refused = await page.get("/parts/tasks", role=Role.ADMIN)
+    assert refused.status == 403 and b"client:page may not use" in refused.body
 
 
 async def test_a_defect_is_not_shown(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:

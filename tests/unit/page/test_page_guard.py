@@ -104,7 +104,7 @@ async def test_the_token() -> None:
 async def test_other_sites_cannot_embed_it() -> None:
     """A request that another site's page makes is refused; a link from there is a navigation, and works."""
     cross = HOST | {"sec-fetch-site": "cross-site"}
-    assert (await guarded()("GET", "/", headers=cross | {"sec-fetch-mode": "no-cors"})).status == 401
+    assert (await guarded()("GET", "/", headers=cross | {"sec-fetch-mode": "no-cors"})).status == 403
     assert (await guarded()("GET", "/", headers=cross | {"sec-fetch-mode": "navigate"})).status == 200
 
 
