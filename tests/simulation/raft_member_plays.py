@@ -67,12 +67,14 @@ def change_before_an_entry_of_the_own_term() -> list[str]:
     world.blocked |= {(second, left_out), (left_out, second)}
     if _raft(group, left_out)._log.journal.last_index >= _raft(group, second)._log.journal.last_index:
         return ["the course did not come about: the third member has what the new leader appended"]
+    third = next(name for name in others if name not in (second, left_out))
+    leading = _raft(group, second)
+    course.wait("the third member has its entry", lambda: leading.acknowledged_index(third) == leading.last_index, 1.0)
     asked: list[Answer] = []
     group.remove(first, second, asked.append)
     group.propose(second, b"a command", asked.append)
     world.run_until(world.now + 0.5)
 
-    third = next(name for name in others if name not in (second, left_out))
     world.blocked.clear()
     for name in (second, third):
         course.block(name, [first, left_out, "e"])
