@@ -308,16 +308,16 @@ class MemberChanges:
     # --- strangers
 
     def _bear_strangers(self) -> None:
-        """Close the oldest connections with strangers above the bound. The latest may be that of a leader; a known one stays."""
+        """Close the oldest connections of strangers above the bound, but that of the leader: the latest one may lead."""
         leader = self._SyncObj__raftLeader
         strangers = [name for name in self.peers.connected if name not in self._nodes and self._node(name) != leader]
         for name in strangers[:-STRANGERS_MAX]:
             self.peers.drop(name, f"{name} is no member, and {STRANGERS_MAX} others that are none connected later")
 
     def _answer_old_leader(self, peer: str) -> None:
-        """Ask a leader of an earlier term for its vote, if this candidate's configuration does not have it: so it hears the term.
+        """Ask a leader of an earlier term for its vote, if this candidate does not know it as a member: so it hears the term.
 
-        A leader that the configuration has was asked when the election began.
+        One that it knows was asked when the election began.
         """
         if peer in self._nodes or self._SyncObj__raftState != _CANDIDATE:
             return
