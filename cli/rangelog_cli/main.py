@@ -67,6 +67,9 @@ def _tls_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--raft-listen", metavar="HOST:PORT", help="Address for the other members; with --member, if not as given there."
 )
 @click.option("--metrics-listen", metavar="HOST:PORT", help="Address of metrics and probes; none by default.")
+@click.option("--page-listen", metavar="HOST:PORT", help="Address of the page for browsers; none by default.")
+@click.option("--page-cert", metavar="FILE", help="With TLS: the certificate by which the page asks the cluster.")
+@click.option("--page-key", metavar="FILE", help="Its private key.")
 @click.option("--tier-url", metavar="URL", help="s3://bucket/prefix?endpoint=… or file:///dir; empty: no tier.")
 @click.option("--heartbeat-interval-ms", type=int, help="Time between two heartbeats of a range server.")
 @click.option("--server-suspect-ms", type=int, help="Silence after which a range server is suspect.")

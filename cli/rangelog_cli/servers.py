@@ -23,11 +23,12 @@ def run_pd(config: Path | None, flags: Mapping[str, Any]) -> int:
     members = parse_members(flags["members"])
     values = merge(config, dict(flags) | {"members": members}, PD_ENV_PREFIX)
 
+    from rangelog_page.serving import serve_page
     from rangelog_pd.main import run
     from rangelog_pd.settings import PdSettings
     from rangelog_server_common.settings import load_settings
 
-    return run(load_settings(PdSettings, values))
+    return run(load_settings(PdSettings, values), serve_page)
 
 
 def run_range_server(config: Path | None, flags: Mapping[str, Any]) -> int:

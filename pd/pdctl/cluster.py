@@ -33,7 +33,7 @@ def status(session: Session, output: str) -> None:
       pdctl cluster status
       pdctl cluster status -o json | jq .health
     """
-    described = session.with_pd(lambda pd: _describe(pd, session.timeout_s))
+    described = session.with_pd(lambda pd: describe_cluster(pd, session.timeout_s))
     if output == "table":
         _show(described)
     else:
@@ -44,7 +44,8 @@ def status(session: Session, output: str) -> None:
         sys.exit(EXIT_FAILED)
 
 
-async def _describe(pd: Any, timeout_s: float) -> dict[str, Any]:
+async def describe_cluster(pd: Any, timeout_s: float) -> dict[str, Any]:
+    """Return what `pdctl cluster status` shows, with stable keys."""
     from pdctl.views import server_view
     from rangelog_proto.v1 import pd_pb2
 

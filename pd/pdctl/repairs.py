@@ -124,12 +124,17 @@ async def _accept(pd: Any, stream: str, index: int, timeout_s: float) -> dict[st
 
 
 def _listed(session: Session, state: str | None, limit: int) -> dict[str, Any]:
+    return session.with_pd(lambda pd: repairs_of(pd, session.timeout_s, state, limit))
+
+
+async def repairs_of(pd: Any, timeout_s: float, state: str | None, limit: int) -> dict[str, Any]:
+    """Return the ranges that lack copies, up to `limit` of them, and how far the repair is, with stable keys."""
     from rangelog_core.net.repair_client import RepairClient
     from rangelog_proto.v1 import repair_pb2
 
     wanted = f"REPAIR_STATE_{state.upper()}" if state else "REPAIR_STATE_UNSPECIFIED"
     request = repair_pb2.ListRepairsRequest(state=wanted, page_size=limit)
-    found = session.with_pd(lambda pd: RepairClient(pd).list_repairs(request, timeout_s=session.timeout_s))
+    found = await RepairClient(pd).list_repairs(request, timeout_s=timeout_s)
     counts = {each: getattr(found, f"{each}_count") for each in _STATES}
     return {
         "repairs": [_row(each) for each in found.repairs],

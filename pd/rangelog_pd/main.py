@@ -7,15 +7,15 @@ import os
 
 from rangelog_core.errors import RangelogError
 from rangelog_pd.consensus.interface import MemberRemoved
-from rangelog_pd.runtime import Runtime
+from rangelog_pd.runtime import Runtime, ServePage
 from rangelog_pd.settings import PdSettings
 from rangelog_server_common.data_directory import lock_directory
 from rangelog_server_common.logging import log_to_stderr
 from rangelog_server_common.process import fail, stop_on_signals
 
 
-def run(settings: PdSettings) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code. An error is printed as one line."""
+def run(settings: PdSettings, serve_page: ServePage | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code. An error is printed as one line. `serve_page`: see Runtime."""
     secrets = (settings.token, settings.raft_secret)
     log_to_stderr("pd", settings.name, log_format=settings.log_format, secrets=secrets)
     try:
@@ -23,7 +23,7 @@ def run(settings: PdSettings) -> int:
     except RangelogError as error:
         return fail("pd", error.message)
     try:
-        asyncio.run(_serve(settings))
+        asyncio.run(_serve(settings, serve_page))
         return 0
     except MemberRemoved as error:
         fail("pd", error.message)
@@ -36,7 +36,7 @@ def run(settings: PdSettings) -> int:
         os.close(lock)
 
 
-async def _serve(settings: PdSettings) -> None:
-    runtime = Runtime(settings)
+async def _serve(settings: PdSettings, serve_page: ServePage | None) -> None:
+    runtime = Runtime(settings, serve_page)
     stop_on_signals(runtime.stop)
     await runtime.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -11,6 +12,7 @@ import structlog
 from rangelog_core.errors import RangelogError
 from rangelog_core.net.addresses import split_address
 from rangelog_core.net.principals import Port, Role
+from rangelog_core.net.tls import TlsConfig
 from rangelog_pd import metrics
 from rangelog_pd.consensus.pysyncobj_consensus import PySyncObjConsensus
 from rangelog_pd.driver import Driver
@@ -28,6 +30,10 @@ from rangelog_server_common.tls_settings import open_tls
 
 RECONCILE_INTERVAL_S = 0.2
 
+ServePage = Callable[[AsyncExitStack, PdSettings, TlsConfig | None, str], Awaitable[str]]
+"""Serves the page for browsers until the stack ends, if the settings ask for it; returns its address. The last argument is the
+address of this member's API."""
+
 
 _log = structlog.get_logger("pd")
 
@@ -35,8 +41,10 @@ _log = structlog.get_logger("pd")
 class Runtime:
     """One running placement driver."""
 
-    def __init__(self, settings: PdSettings) -> None:
+    def __init__(self, settings: PdSettings, serve_page: ServePage | None = None) -> None:
+        """`serve_page`: None: there is no page, whatever the settings say."""
         self._settings = settings
+        self._serve_page = serve_page
         self._stop = asyncio.Event()
 
     def stop(self) -> None:
@@ -85,7 +93,9 @@ class Runtime:
             own_work = (self._reconcile(driver, server), driver.tier_watch.run(), snapshots.run())
             tasks = [*map(asyncio.create_task, own_work), stopped, failed]
             api = f"{split_address(settings.api_address)[0]}:{port}"
+            page_address = await self._serve_page(watched, settings, tls, api) if self._serve_page is not None else ""
             content = {"name": settings.name, "api_address": api, "metrics_address": metrics_address}
+            content["page_address"] = page_address
             write_endpoint(settings.data_dir, content)
             _log.info("serving", name=settings.name, api=listen, members=len(raft))
             await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)

@@ -52,6 +52,14 @@ class PdSettings(TlsSettings):
     """json, logfmt (key=value), or auto: text on a terminal, JSON elsewhere."""
     metrics_listen: str = ""
     """Where metrics and probes are served; empty: nowhere. Port 0: any free one, which the log and the endpoint file name."""
+    page_listen: str = ""
+    """Where the page for browsers is served; empty: nowhere. Port 0: any free one, which the log and the endpoint file name."""
+    page_cert: str = ""
+    """With TLS: the certificate by which the page makes its calls on the cluster, of role admin or client."""
+    page_key: str = ""
+    """The private key of page_cert."""
+    page_hosts: list[str] = Field(default_factory=list, max_length=32)
+    """Without TLS: the names under which browsers reach the page, besides localhost and IP addresses."""
     members: dict[str, MemberSettings] = Field(default_factory=dict)
     """Those that the group begins with. Once members were changed, the log says who they are."""
     join: str = ""
@@ -88,15 +96,16 @@ class PdSettings(TlsSettings):
         if self.join or len(self.members) > 1:
             yield "raft_listen", self.raft_listen or (own.raft_address if own is not None else "")
         yield "metrics_listen", self.metrics_listen
+        yield "page_listen", self.page_listen
 
     @field_validator("data_dir")
     @classmethod
     def _good_directory(cls, value: Path) -> Path:
         return check_directory_name(value)
 
-    @field_validator("metrics_listen")
+    @field_validator("metrics_listen", "page_listen")
     @classmethod
-    def _good_metrics_address(cls, value: str) -> str:
+    def _good_http_address(cls, value: str) -> str:
         return check_metrics_listen(value)
 
     @model_validator(mode="after")
@@ -121,7 +130,19 @@ class PdSettings(TlsSettings):
             raise ValueError(f"repack_target_bytes must be 0 (nothing is repacked) or at least {TARGET_BYTES_MIN:,}")
         if self.server_dead_ms <= self.server_suspect_ms:
             raise ValueError("server_dead_ms must be more than server_suspect_ms")
+        self._check_page()
         return self
+
+    def _check_page(self) -> None:
+        if bool(self.page_cert) != bool(self.page_key):
+            raise ValueError("page_cert and page_key go together: give both, or none")
+        if self.page_cert and not self.tls_ca:
+            raise ValueError("page_cert is for a cluster with TLS: give tls_ca, tls_cert and tls_key, too")
+        if self.page_listen and self.tls_ca and not self.page_cert:
+            raise ValueError(
+                "page_listen with TLS needs page_cert and page_key, by which the page makes its calls on the cluster: "
+                "`rangelog certs issue admin page`"
+            )
 
     def _check_joining(self) -> None:
         if self.members:

@@ -1,4 +1,4 @@
-"""An HTTP/1.1 server on the event loop of a process, for the REST interface of brokers and for metrics.
+"""An HTTP/1.1 server on the event loop of a process, for the REST interface of brokers, metrics, and the page.
 
 What holds: signals and logging stay the process's. A connection that does not complete the head of a request in time is closed,
 and there are at most so many connections. `close` refuses new requests, gives those that run a moment, and ends the rest.
@@ -24,6 +24,8 @@ from rangelog_core.net.tls_peers import admit, server_arguments
 
 REFUSAL = "rangelog.refusal"
 """In the state of a request: the error with which the connection is refused."""
+PRINCIPAL = "rangelog.principal"
+"""In the state of a request: who has connected, by the certificate; None without TLS."""
 HEAD_BYTES_MAX = 16 * 1024
 HEAD_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 30
@@ -133,7 +135,7 @@ class _HeadInTime(H11Protocol):
         """Part of asyncio.Protocol."""
         super().connection_made(transport)
         try:
-            admit(transport, self.served_port)
+            self.app_state = self.app_state | {PRINCIPAL: admit(transport, self.served_port)}
         except RangelogError as error:
             self.app_state = self.app_state | {REFUSAL: error}  # of this connection
         self._await_head()

@@ -37,8 +37,9 @@ ROLES_OF_PORTS = {
     Port.BROKER_CONTROL: "broker client admin",
     Port.BROKER_REST: "client admin",
     Port.METRICS: "client admin",
+    Port.PD_PAGE: "client admin",
 }
-HTTP_PATHS = {Port.BROKER_REST: "/v1/streams", Port.METRICS: "/livez"}
+HTTP_PATHS = {Port.BROKER_REST: "/v1/streams", Port.METRICS: "/livez", Port.PD_PAGE: "/streams"}
 USERS, PRODUCERS, ADMIN, BROKER, SERVER = (
     "range-server broker client admin",
     "broker client admin",
@@ -115,14 +116,15 @@ class Outcome:
 
 
 def targets_of(cluster: Cluster) -> Iterator[Target]:
-    """Yield every port of the plan, and those of metrics."""
+    """Yield every port of the plan, and those of metrics and of the page."""
     plan = cluster.plan
     servers = {name: Role(role) for name, role in roles(plan).items()}
     for file in sorted(cluster.directory.glob("*/endpoint.json")):
         told = json.loads(file.read_text())
-        if told.get("metrics_address"):
-            host, _, port = told["metrics_address"].rpartition(":")
-            yield Target(Port.METRICS, file.parent.name, host, int(port), servers[file.parent.name])
+        for key, kind in (("metrics_address", Port.METRICS), ("page_address", Port.PD_PAGE)):
+            if told.get(key):
+                host, _, port = told[key].rpartition(":")
+                yield Target(kind, file.parent.name, host, int(port), servers[file.parent.name])
     for pd in plan.pds:
         yield Target(Port.PD_API, pd.name, pd.host, pd.api_port, Role.PD)
         if len(plan.pds) > 1:

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from rangelog_cli.certs.authority import Authority
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.metrics_ports import enable_metrics
+from rangelog_cli.local.page_ports import enable_page
 from rangelog_cli.local.processes import Cluster
 from tests.security.matrix import check
 from tests.support.certificates import TestCertificates
@@ -24,6 +25,7 @@ def main() -> int:
     try:
         made = Cluster.open(directory / "cluster", pds=3, range_servers=3, brokers=2, tls=True)
         enable_metrics(made)
+        enable_page(made)
         with made as cluster:
             wait_healthy(cluster)
             certificates = TestCertificates(directory, Authority.open(directory / "cluster" / "certs"))

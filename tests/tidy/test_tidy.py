@@ -463,6 +463,7 @@ UNIT_FOLDERS = {
     "cli": "cli/rangelog_cli",
     "client": "client/rangelog",
     "core": "core/rangelog_core",
+    "page": "pd/rangelog_page",
     "pd": "pd/rangelog_pd",
     "pdctl": "pd/pdctl",
     "range_server": "range_server/rangelog_server",

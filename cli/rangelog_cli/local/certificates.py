@@ -18,6 +18,8 @@ from rangelog_core.net.tls_rehearsal import own_certificate
 
 ADMIN = Principal(Role.ADMIN, "local")
 CLIENT = Principal(Role.CLIENT, "local")
+PAGE = Principal(Role.ADMIN, "page")
+"""By which the pages of the placement drivers ask the cluster."""
 _RENEW_BEFORE_S = 30 * 24 * 3600
 
 
@@ -38,7 +40,7 @@ class LocalCertificates:
         wanted = [(Principal(Role.PD, each.name), each.host) for each in plan.pds]
         wanted += [(Principal(Role.RANGE_SERVER, each.name), each.host) for each in plan.range_servers]
         wanted += [(Principal(Role.BROKER, each.name), each.host) for each in plan.brokers]
-        for principal, host in [*wanted, (ADMIN, ""), (CLIENT, "")]:
+        for principal, host in [*wanted, (ADMIN, ""), (CLIENT, ""), (PAGE, "")]:
             if not _lasts(found.files(principal)):
                 authority.issue(principal, found.directory, hosts=("localhost", host) if host else ())
         return found

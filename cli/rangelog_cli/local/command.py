@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -14,6 +14,7 @@ import click
 
 from rangelog_cli.local.health import wait_healthy
 from rangelog_cli.local.metrics_ports import TARGETS_FILE, enable_metrics
+from rangelog_cli.local.page_ports import enable_page
 from rangelog_cli.local.processes import Cluster, Process
 from rangelog_core.net.tls import CA_ENV, CERTIFICATE_ENV, KEY_ENV, TlsConfig
 
@@ -95,6 +96,7 @@ def run_local(
         tls=tls,
     )
     enable_metrics(cluster)
+    pages = enable_page(cluster)
     click.echo(f"Starting {len(cluster.members)} processes in {cluster.directory} …")
     try:
         _on_stop_signals(_interrupt)
@@ -102,7 +104,7 @@ def run_local(
         wait_healthy(cluster)
         stop = threading.Event()
         _on_stop_signals(lambda *_: stop.set())
-        click.echo(banner(cluster, context_note=_write_context(cluster) if write_context else ""))
+        click.echo(banner(cluster, context_note=_write_context(cluster) if write_context else "", pages=pages))
         _look_after(cluster, stop)
     except KeyboardInterrupt:
         pass  # a stop was requested during the start
@@ -114,7 +116,7 @@ def run_local(
     return 0
 
 
-def banner(cluster: Cluster, *, context_note: str = "") -> str:
+def banner(cluster: Cluster, *, context_note: str = "", pages: Sequence[str] = ()) -> str:
     """Return the text for people after the start: addresses, and the next commands."""
     plan = cluster.plan
     servers = ", ".join(f"{server.name} 127.0.0.1:{server.data_port}" for server in plan.range_servers)
@@ -130,6 +132,7 @@ def banner(cluster: Cluster, *, context_note: str = "") -> str:
         f"  range servers  {servers}",
         *([f"  brokers        {brokers}"] if brokers else []),
         *([f"  REST           {rest}"] if rest else []),
+        *([f"  page           {', '.join(pages)}"] if pages else []),
         f"  tier           {plan.tier_url}",
         f"  data and logs  {cluster.directory}",
         f"  metrics        {cluster.directory / TARGETS_FILE}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 
 from rangelog_cli.local.plan import ClusterPlan
 from rangelog_cli.local.ports import LOOPBACK, free_ports, is_free
@@ -31,8 +32,12 @@ def roles(plan: ClusterPlan) -> dict[str, str]:
 
 def choose_addresses(plan: ClusterPlan) -> dict[str, str]:
     """Return an address for the metrics of each member, by name. A port that follows from the plan is left where it is busy."""
-    names = list(roles(plan))
-    wanted = [plan.base_port + _PORTS_AT + number if plan.base_port else 0 for number in range(len(names))]
+    return addresses_from(plan, list(roles(plan)), _PORTS_AT)
+
+
+def addresses_from(plan: ClusterPlan, names: Sequence[str], ports_at: int) -> dict[str, str]:
+    """Return an address for each name: ports from `ports_at` behind the cluster's first one on, where they are free."""
+    wanted = [plan.base_port + ports_at + number if plan.base_port else 0 for number in range(len(names))]
     free = iter(free_ports(len(names), taken=plan.ports().values()))
     chosen = [port if 0 < port <= 65_535 and is_free(port) else next(free) for port in wanted]
     return {name: f"{LOOPBACK}:{port}" for name, port in zip(names, chosen, strict=True)}

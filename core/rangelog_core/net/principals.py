@@ -45,6 +45,7 @@ class Port(StrEnum):
     BROKER_CONTROL = "services of a broker"
     BROKER_REST = "REST interface of a broker"
     METRICS = "port of metrics"
+    PD_PAGE = "page of a placement driver"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ PORT_ROLES: Mapping[Port, frozenset[Role]] = {
     Port.BROKER_CONTROL: _PRODUCERS,
     Port.BROKER_REST: frozenset({Role.CLIENT, Role.ADMIN}),
     Port.METRICS: frozenset({Role.CLIENT, Role.ADMIN}),
+    Port.PD_PAGE: frozenset({Role.CLIENT, Role.ADMIN}),
 }
 
 OPEN_SERVICES = ("grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection")

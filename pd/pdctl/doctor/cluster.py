@@ -41,7 +41,7 @@ def cluster(session: Session, output: str) -> None:
       pdctl doctor cluster
       pdctl doctor cluster -o json | jq '.[] | select(.state == "problem")'
     """
-    found = findings(session.with_pd(lambda pd: _examine(session, pd)))
+    found = findings(session.with_pd(lambda pd: examine(session, pd)))
     if output == "table":
         for each in found:
             about = "" if each.subject == "cluster" else f"{each.subject}: "
@@ -53,7 +53,8 @@ def cluster(session: Session, output: str) -> None:
         sys.exit(EXIT_FAILED)
 
 
-async def _examine(session: Session, pd: PdClient) -> Gathered:
+async def examine(session: Session, pd: PdClient) -> Gathered:
+    """Ask every process of the cluster, and return what they told."""
     from rangelog_proto.v1 import common_pb2, pd_pb2
 
     described = await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=session.timeout_s)

@@ -17,7 +17,7 @@ from rangelog_core.errors import PreconditionFailed
 from rangelog_core.topic_names import TopicName
 
 if TYPE_CHECKING:
-    from rangelog import Client, GroupInfo, GroupShardInfo, ShardLag
+    from rangelog import Client, GroupInfo, GroupShardInfo, GroupSummary, ShardLag
 
 _COLUMNS = [field("NAME", "name"), field("MEMBERS", "members"), field("GENERATION", "generation")]
 
@@ -81,10 +81,7 @@ def list_groups(session: Session, prefix: str, output: str) -> None:
     """
 
     async def listed(client: Client) -> list[dict[str, Any]]:
-        return [
-            {"name": each.name, "members": each.member_count, "generation": each.generation}
-            async for each in client.groups.list(prefix)
-        ]
+        return [summary_view(each) async for each in client.groups.list(prefix)]
 
     found = session.with_client(lambda client: session.answer(listed(client)))
     emit_list(found, output, _COLUMNS, empty="there are no groups")
@@ -101,7 +98,7 @@ def show(session: Session, name: str, output: str) -> None:
     Example:
       pdctl group show billing -o yaml
     """
-    found = _view(session.with_client(lambda client: session.answer(client.groups.describe(name))))
+    found = group_view(session.with_client(lambda client: session.answer(client.groups.describe(name))))
     emit_one(found, output, _SHOWN)
     if output == "table":
         for rows, columns in ((found["members"], _MEMBERS), (found["shards"], _SHARDS)):
@@ -124,7 +121,7 @@ def lag(session: Session, name: str, output: str) -> None:
 
     async def work(client: Client) -> list[dict[str, Any]]:
         await session.answer(client.groups.describe(name))  # fails in time if nobody answers
-        return [_lag_view(each) for each in await client.groups.lag(name)]
+        return [lag_view(each) for each in await client.groups.lag(name)]
 
     found = session.with_client(work)
     found.sort(key=lambda row: (row["topic"], row["shard_id"]))
@@ -167,7 +164,7 @@ def reset(session: Session, name: str, place: Any, topics: tuple[TopicName, ...]
         await client.groups.reset(name, place, topics=names, timeout_s=session.timeout_s)
         return await client.groups.describe(name)
 
-    emit_list(_view(session.with_client(work))["shards"], output, _SHARDS, empty=f"group {name} reads no shard")
+    emit_list(group_view(session.with_client(work))["shards"], output, _SHARDS, empty=f"group {name} reads no shard")
 
 
 @group.command()
@@ -218,7 +215,7 @@ def unsubscribe(session: Session, name: str, topics: tuple[TopicName, ...], yes:
         await client.groups.unsubscribe(name, names, timeout_s=session.timeout_s)
         return await client.groups.describe(name)
 
-    emit_one(_view(session.with_client(work)), output, _SHOWN)
+    emit_one(group_view(session.with_client(work)), output, _SHOWN)
 
 
 @group.command()
@@ -240,10 +237,15 @@ def retain(session: Session, name: str, off: bool, output: str) -> None:
         await client.groups.retain(name, retains=not off, timeout_s=session.timeout_s)
         return await client.groups.describe(name)
 
-    emit_one(_view(session.with_client(work)), output, _SHOWN)
+    emit_one(group_view(session.with_client(work)), output, _SHOWN)
 
 
-def _view(found: GroupInfo) -> dict[str, Any]:
+def summary_view(found: GroupSummary) -> dict[str, Any]:
+    """A group in a list."""
+    return {"name": found.name, "members": found.member_count, "generation": found.generation}
+
+
+def group_view(found: GroupInfo) -> dict[str, Any]:
     """A group."""
     return {
         "name": found.name,
@@ -279,7 +281,8 @@ def _shard_view(found: GroupShardInfo) -> dict[str, Any]:
     }
 
 
-def _lag_view(found: ShardLag) -> dict[str, Any]:
+def lag_view(found: ShardLag) -> dict[str, Any]:
+    """How far a group is behind in a shard."""
     return {
         "topic": found.topic,
         "shard_id": found.shard_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import http.client
 import json
 import ssl
@@ -24,6 +25,8 @@ from rangelog_core.net.grpc_errors import from_rpc_error
 from rangelog_core.net.principals import Port, Role
 from rangelog_core.net.tls import TlsConfig
 from rangelog_core.net.tls_peers import server_arguments
+from rangelog_page.app import make_page_app
+from rangelog_page.rendering import Rendering
 from rangelog_pd.consensus.network.dialing import Dialing
 from rangelog_pd.consensus.network.handshake import MemberIdentity, group_digest
 from rangelog_proto.v1 import (
@@ -37,6 +40,7 @@ from rangelog_proto.v1 import (
 from rangelog_server.serving.connection import DataPlane
 from rangelog_server.serving.handlers import make_connection_factory
 from rangelog_server_common.grpc_server import GrpcServer
+from rangelog_server_common.http_server import HttpServer
 from rangelog_server_common.metrics.endpoint import MetricsEndpoint
 
 SERVER_ROLE = {
@@ -48,6 +52,7 @@ SERVER_ROLE = {
     Port.BROKER_CONTROL: Role.BROKER,
     Port.BROKER_REST: Role.BROKER,
     Port.METRICS: Role.PD,
+    Port.PD_PAGE: Role.PD,
 }
 NAME = "m1"
 """Of the process that serves."""
@@ -199,6 +204,23 @@ async def _metrics(stack: AsyncExitStack, _port: Port, tls: TlsConfig | None) ->
     return Opened(number, call)
 
 
+async def _page(stack: AsyncExitStack, port: Port, tls: TlsConfig | None) -> Opened:
+    asking = SimpleNamespace()  # a static file asks nothing of the cluster
+    app = make_page_app(asking, Rendering(NAME), token=None, hosts=None)  # type: ignore[arg-type]
+    server = HttpServer(app, port=port, tls=tls)
+    bound = bind("127.0.0.1:0")
+    await server.start(bound)
+    stack.push_async_callback(server.close)
+    number = bound.getsockname()[1]
+
+    async def call(given: TlsConfig | None) -> None:
+        status, body = await asyncio.to_thread(_get, number, given, "/static/page.css")
+        if status != 200:
+            raise RoleForbids(html.unescape(body.decode()))
+
+    return Opened(number, call)
+
+
 def _get(number: int, given: TlsConfig | None, path: str) -> tuple[int, bytes]:
     if given is None:
         made = http.client.HTTPConnection("127.0.0.1", number, timeout=3)
@@ -223,4 +245,5 @@ _OPEN: dict[Port, Callable[[AsyncExitStack, Port, TlsConfig | None], Awaitable[O
     Port.BROKER_CONTROL: _grpc,
     Port.BROKER_REST: _rest,
     Port.METRICS: _metrics,
+    Port.PD_PAGE: _page,
 }

@@ -46,6 +46,7 @@ ALLOWED = {
     Port.BROKER_CONTROL: "broker client admin",
     Port.BROKER_REST: "client admin",
     Port.METRICS: "client admin",
+    Port.PD_PAGE: "client admin",
 }
 
 
