@@ -30,7 +30,7 @@ SERVERS_SHOWN_MAX = 300
 TASKS_SHOWN_MAX = 200
 REPAIRS_SHOWN_MAX = 100
 
-LOAD_NEEDS: tuple[Need, ...] = ("rangelog.v1.RangeServer/GetStatus",)
+LOAD_NEEDS: tuple[Need, ...] = ("rangelog.v1.PlacementDriver/ListServers", "rangelog.v1.RangeServer/GetStatus")
 _GOOD_MODES = ("active", "")
 
 

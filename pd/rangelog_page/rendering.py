@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from pdctl.units import show_age, show_bytes, show_ms, show_time
 from rangelog_core.errors import Overloaded
@@ -58,8 +58,13 @@ class Rendering:
             finalize=_visible,
         )
         self._environment.filters |= {
-            "age": show_age, "bytes": show_bytes, "count": _count, "ms": lambda value: show_ms(value, "0s"), "time": show_time,
-        }  # fmt: skip
+            "age": show_age,
+            "bytes": show_bytes,
+            "commands": _commands,
+            "count": _count,
+            "ms": lambda value: show_ms(value, "0s"),
+            "time": show_time,
+        }
         self._environment.globals |= {
             "tabs": _TABS,
             "link": link,
@@ -121,6 +126,18 @@ def _visible(value: Any) -> Any:
     raise TypeError(
         f"a template puts out a {type(value).__name__}"
     )  # such as a method of a dictionary, for a missing key
+
+
+def _commands(text: str) -> Markup:
+    """Return a text with what stands between backticks as code, all of it escaped.
+
+    >>> _commands("see `pdctl top`, <b>")
+    Markup('see <code>pdctl top</code>, &lt;b&gt;')
+    """
+    parts = [escape(shown(each, _TEXT_LENGTH_MAX)) for each in text.split("`")]
+    whole = len(parts) % 2 == 1
+    marked = [Markup("<code>{}</code>").format(each) if whole and at % 2 else each for at, each in enumerate(parts)]
+    return (Markup() if whole else escape("`")).join(marked)
 
 
 def _count(value: int | float | None) -> str:

@@ -118,6 +118,18 @@ def test_addresses() -> None:
     assert with_query("/streams", query, prefix="", limit="") == "/streams"
 
 
+def test_commands_in_texts(rendering: Rendering) -> None:
+    """What stands between backticks is code; a lone one is a character; none of it is markup."""
+    for text, expected in (
+        ("see `pdctl top` or <b>", "see <code>pdctl top</code> or &lt;b&gt;"),
+        ("a ` alone", "a ` alone"),
+        ("`<script>`", "<code>&lt;script&gt;</code>"),
+        ("`a`b`c", "`".join(["", "a", "b", "c"])),
+        ("\u202e", "\\u202e"),
+    ):
+        assert f"<strong>{expected}</strong>" in rendering.failure(Failure(400, "X", text, ""))
+
+
 def test_a_refusal_is_escaped(rendering: Rendering) -> None:
     """A message may quote what was asked for."""
     text = rendering.refusal(Failure(400, "X", "<script>alert(1)</script>", "a & b")).decode()

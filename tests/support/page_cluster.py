@@ -1,0 +1,53 @@
+"""A real cluster with something to see on every view of the page."""
+
+from __future__ import annotations
+
+import asyncio
+
+import rangelog
+from rangelog_cli.local.processes import Cluster
+from rangelog_proto.v1 import pd_pb2
+
+HOSTILE = b"<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>\xe2\x80\xae"
+RANGE_RECORDS = (900, 2_200, 300, 1_500)
+"""Records of each range of `flights`: a writer that is followed by another one leaves a sealed range."""
+TRIMMED = 500
+GROUP_RECORDS = 400
+CONSUMED = 150
+
+
+async def fill(cluster: Cluster) -> None:
+    """Make `flights` with several ranges, some trimmed, `clicks`, the topic `default/orders`, and a group behind it."""
+    async with await rangelog.connect(cluster.connect_string, tls=cluster.client_tls) as client:
+        await client.create_stream("flights")
+        for number, count in enumerate(RANGE_RECORDS):
+            async with client.writer("flights") as writer:
+                for each in range(count):
+                    writer.append_nowait(
+                        b'{"flight": "UA%d", "range": %d}' % (each, number), key=b"UA", headers={"source": b"demo"}
+                    )
+                    await writer.ready()
+                await writer.flush()
+        await client.trim_stream("flights", TRIMMED)
+        await client.create_stream("clicks")
+        await client.append("clicks", [HOSTILE, b"\xff\x00\x01"])
+        await client.create_stream("empty")
+        await client.topics.create("orders", shards=4, tags={"team": "kitchen"})
+        async with client.producer("orders") as producer:
+            for each in range(GROUP_RECORDS):
+                await producer.send(b"order %d" % each, key=b"table %d" % (each % 23))
+        seen = 0
+        async with client.group("kitchen", "orders") as member:
+            async for _ in member:
+                seen += 1
+                if seen == CONSUMED:
+                    await member.commit()
+                    break
+
+
+async def until_tiered(cluster: Cluster, ranges: int) -> None:
+    """Wait until so many ranges of `flights` are in the tier."""
+    async with await rangelog.connect(cluster.connect_string, tls=cluster.client_tls) as client, asyncio.timeout(60):
+        request = pd_pb2.ListObjectsRequest(name="flights")
+        while len((await client.metadata.pd.list_objects(request, timeout_s=5)).objects) < ranges:
+            await asyncio.sleep(0.2)
