@@ -7,6 +7,7 @@ code. What is not here: `two-disks` is the promise's own bound, not a choice.
 from __future__ import annotations
 
 from tests.mutants.cursors import CURSORS
+from tests.mutants.groups import GROUPS
 from tests.mutants.inspection import INSPECTION
 from tests.mutants.members import MEMBERS
 from tests.mutants.mutant import Edit, Mutant, rare
@@ -255,6 +256,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *TIER,
     *TLS,
     *OPERATIONS,
+    *GROUPS,
     *REPAIRS,
     *CURSORS,
     *PLACEMENT,
@@ -453,10 +455,6 @@ MUTANTS: tuple[Mutant, ...] = (
            "        return all(results)\n", "        return True\n"),
     _topic("transact-positions-unmerged", "the positions of a commit are not committed", _MERGING,
            "        with suppress(GroupNotFound):", "        with suppress(GroupNotFound):\n            return"),
-    rare("group-facts-of-the-dead", "members of a group get no shards: its broker was lost before it knew them",
-         "rangelog_broker.groups.group_owner",
-         "                if not map_version:  # a member joined, and the owner before was lost before it knew the topic's shards\n",
-         "                if False:\n", "broker/groups/test_groups_service.py"),
     _topic("group-staged-handed-out", "a shard is handed out while a position of it is staged", _GROUP,
            " and key not in undecided]", "]", first_seed=65, every=96),
     _topic("group-ended-is-consumed", "a shard that has ended counts as consumed", "rangelog_broker.groups.consumed_cut",

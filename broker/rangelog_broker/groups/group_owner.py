@@ -92,7 +92,7 @@ class GroupOwner:
             if group.retains or group.leaving:
                 self._retained(name)
             for topic_id, map_version in group.topics.items():
-                if not map_version:  # a member joined, and the owner before was lost before it knew the topic's shards
+                if not map_version:  # the owner before was lost before it knew the topic's shards
                     self._reading(topic_id, name)
 
     def close(self) -> None:

@@ -234,7 +234,7 @@ async def test_facts_follow_when_the_placement_driver_answers_again(cluster: Gro
 
 
 async def test_facts_follow_at_the_next_owner(cluster: GroupCluster, caller: Caller) -> None:
-    """A member has joined, and its broker is lost before it knows the topic's shards: the member has no reason to join again."""
+    """A member has joined, and its broker is lost before it knows the topic's shards: nobody joins again."""
     cluster.topics.error = Unavailable("no leader")
     joining = asyncio.create_task(caller.join("a"))
     await until(lambda: cluster.topics.list_count > 0)
