@@ -60,10 +60,8 @@ TOPIC_METADATA = (
             "tier/restore",
         )
     ),
-    "pd/",
-    "cli/",
+    *("pd/", "cli/", "tools/page_screenshots.py"),
     NEXT_LAYER,
-    "tools/page_screenshots.py",
 )
 """The placement driver keeps topics and their shards; errors and calls on them are in the core; producers and tables know their
 map, and so do readers of topics, which are above the readers of streams; Spark reads either."""
