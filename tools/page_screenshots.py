@@ -19,10 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import rangelog
 from rangelog_cli.local.health import wait_healthy
-from rangelog_cli.local.page_ports import enable_page
 from rangelog_cli.local.processes import Cluster
 from tests.support.browser import HOW_TO_GET_ONE, chromium, open_browser
-from tests.support.page_cluster import RANGE_RECORDS, fill, until_tiered
+from tests.support.page_cluster import RANGE_RECORDS, fill, opened, until_tiered
 
 ROOT = Path(__file__).resolve().parents[1]
 BYTES_MAX = 150_000
@@ -57,8 +56,8 @@ def main() -> int:
         return 1
     to.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rangelog-page-") as directory:
-        made = Cluster.open(Path(directory) / "demo", pds=3, range_servers=5, brokers=2, env=ENV)
-        url = enable_page(made)[0].rstrip("/")
+        made, urls = opened(Path(directory) / "demo", ENV)
+        url = urls[0].rstrip("/")
         with made as cluster:
             wait_healthy(cluster)
             asyncio.run(fill(cluster))

@@ -13,6 +13,7 @@ from tests.mutants.members import MEMBERS
 from tests.mutants.mutant import Edit, Mutant, rare
 from tests.mutants.operations import OPERATIONS
 from tests.mutants.packing import PACKING
+from tests.mutants.page import PAGE
 from tests.mutants.placement import PLACEMENT
 from tests.mutants.repacks import REPACKS
 from tests.mutants.repairs import REPAIRS
@@ -254,7 +255,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *RESTORES,
     *MEMBERS,
     *TIER,
-    *TLS,
+    *TLS, *PAGE,
     *OPERATIONS,
     *GROUPS,
     *REPAIRS,

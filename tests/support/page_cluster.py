@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from pathlib import Path
 
 import rangelog
+from rangelog_cli.local.page_ports import enable_page
 from rangelog_cli.local.processes import Cluster
 from rangelog_proto.v1 import pd_pb2
 
@@ -14,6 +17,12 @@ RANGE_RECORDS = (900, 2_200, 300, 1_500)
 TRIMMED = 500
 GROUP_RECORDS = 400
 CONSUMED = 150
+
+
+def opened(directory: Path, env: Mapping[str, str]) -> tuple[Cluster, list[str]]:
+    """Return a cluster of three placement drivers, five range servers and two brokers, not started, and its pages' URLs."""
+    cluster = Cluster.open(directory, pds=3, range_servers=5, brokers=2, env=env)
+    return cluster, enable_page(cluster)
 
 
 async def fill(cluster: Cluster) -> None:

@@ -101,9 +101,11 @@ class GroupCalls:
         request = pb.ReachCheckpointRequest(group=group, reach=reach)
         await self._command(group, lambda stub: stub.ReachCheckpoint, request, timeout_s)
 
-    async def list_groups(self, journal: int, prefix: str, token: str, timeout_s: float) -> pb.ListGroupsResponse:
+    async def list_groups(
+        self, journal: int, prefix: str, token: str, timeout_s: float, page_size: int
+    ) -> pb.ListGroupsResponse:
         """List the groups of one journal by page."""
-        request = pb.ListGroupsRequest(journal=journal, prefix=prefix, page_token=token)
+        request = pb.ListGroupsRequest(journal=journal, prefix=prefix, page_token=token, page_size=page_size)
         return await self._call((0, journal), lambda stub: stub.ListGroups, request, timeout_s)
 
     async def describe(self, group: str, timeout_s: float) -> pb.DescribeGroupResponse:

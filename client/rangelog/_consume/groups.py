@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from rangelog._consume.group_calls import CALL_TIMEOUT_S, GroupCalls
 from rangelog._consume.group_core import GroupShard
+from rangelog._consume.group_list import groups_by_name
 from rangelog._consume.group_records import ShardOfTopic
 from rangelog._consume.group_shards import LOOKUPS_AT_ONCE, CutLike, GroupShards, GroupStart
 from rangelog_core.errors import InvalidArgument, OffsetTrimmed, PreconditionFailed, RequestTimeout, TopicNotFound
 from rangelog_core.ids import check_name
-from rangelog_core.net.owner_calls import JOURNALS
 from rangelog_proto.v1 import group_pb2
 
 _POLL_S = 0.05
@@ -275,17 +275,8 @@ class Groups:
 
     async def list(self, prefix: str = "", *, after: str = "") -> AsyncIterator[GroupSummary]:
         """Yield the groups whose names start with `prefix` and come after the name `after`, in order of names."""
-        found: list[GroupSummary] = []
-        for journal in range(JOURNALS):
-            token = after
-            while True:
-                response = await self._calls.list_groups(journal, prefix, token, CALL_TIMEOUT_S)
-                found += [GroupSummary(each.group, each.generation, each.member_count) for each in response.groups]
-                token = response.next_page_token
-                if not token:
-                    break
-        for summary in sorted(found):
-            yield summary
+        async for each in groups_by_name(self._calls, prefix, after):
+            yield GroupSummary(each.group, each.generation, each.member_count)
 
     # ---- inside
 
