@@ -12,12 +12,13 @@ from rangelog_broker.runtime import Runtime
 from rangelog_broker.settings import BrokerSettings
 from rangelog_core.allocator import keep_large_blocks
 from rangelog_server_common.logging import log_to_stderr
-from rangelog_server_common.process import fail, stop_on_signals
+from rangelog_server_common.process import allow_open_files, fail, stop_on_signals
 
 
 def run(settings: BrokerSettings) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code. An error is printed as one line."""
     log_to_stderr("broker", settings.name, log_format=settings.log_format, secrets=(settings.token,))
+    allow_open_files()
     keep_large_blocks()
     try:
         uvloop.run(_serve(settings))

@@ -76,11 +76,20 @@ def scrub(
         raise MissingExtra("the object store is read with an extra: pip install 'rangelog[tier]'") from error
 
     async def run(pd: PdClient) -> dict[str, Any]:
-        store, described = await _open(pd, tier_url, session.timeout_s), None
+        known_as, store = await _open(pd, tier_url, session.timeout_s)
+        described = None
         try:
             if stream is not None:
                 described = await _stream(pd, stream, session.timeout_s)
-            work = TierScrub(pd, store, timeout_s=session.timeout_s, grace_ms=grace, verify=verify, repair=repair)
+            work = TierScrub(
+                pd,
+                store,
+                tier_url=known_as,
+                timeout_s=session.timeout_s,
+                grace_ms=grace,
+                verify=verify,
+                repair=repair,
+            )
             return await _collect(work, described)
         finally:
             store.close()
@@ -120,15 +129,15 @@ def _sum_up(result: dict[str, Any]) -> None:
         click.echo(f"the first {len(result['findings'])} are shown", err=True)
 
 
-async def _open(pd: PdClient, url: str | None, timeout_s: float) -> Any:
+async def _open(pd: PdClient, url: str | None, timeout_s: float) -> tuple[str, Any]:
+    """Return what the placement driver calls the tier, and the open store."""
     from rangelog.tier import open_object_store
     from rangelog_proto.v1 import pd_pb2
 
-    if url is None:
-        url = (await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=timeout_s)).tier_url
-    if not url:
+    known_as = (await pd.describe_cluster(pd_pb2.DescribeClusterRequest(), timeout_s=timeout_s)).tier_url
+    if not (url or known_as):
         raise PreconditionFailed("this cluster has no tier: give the placement drivers a tier_url")
-    return open_object_store(url)
+    return known_as, open_object_store(url or known_as)
 
 
 async def _stream(pd: PdClient, name: str, timeout_s: float) -> common_pb2.Stream:

@@ -11,13 +11,14 @@ from rangelog_pd.runtime import Runtime, ServePage
 from rangelog_pd.settings import PdSettings
 from rangelog_server_common.data_directory import lock_directory
 from rangelog_server_common.logging import log_to_stderr
-from rangelog_server_common.process import fail, stop_on_signals
+from rangelog_server_common.process import allow_open_files, fail, stop_on_signals
 
 
 def run(settings: PdSettings, serve_page: ServePage | None = None) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code. An error is printed as one line. `serve_page`: see Runtime."""
     secrets = (settings.token, settings.raft_secret)
     log_to_stderr("pd", settings.name, log_format=settings.log_format, secrets=secrets)
+    allow_open_files()
     try:
         lock = lock_directory(settings.data_dir)
     except RangelogError as error:

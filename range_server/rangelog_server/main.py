@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import resource
 import sys
 
 import structlog
@@ -18,7 +17,7 @@ from rangelog_server.runtime import Runtime
 from rangelog_server.settings import RangeServerSettings
 from rangelog_server.wal.log import Wal
 from rangelog_server_common.logging import log_to_stderr
-from rangelog_server_common.process import fail, remove_endpoint, stop_on_signals
+from rangelog_server_common.process import allow_open_files, fail, remove_endpoint, stop_on_signals
 
 _log = structlog.get_logger("range_server")
 
@@ -26,6 +25,7 @@ _log = structlog.get_logger("range_server")
 def run(settings: RangeServerSettings) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code. An error is printed as one line."""
     log_to_stderr("range-server", settings.name, log_format=settings.log_format, secrets=(settings.token,))
+    allow_open_files()
     keep_large_blocks()
     try:
         directory = DataDirectory(settings.data_dir)
@@ -82,9 +82,6 @@ async def _serve(
 
 
 def _tune_process() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a file per segment, a socket per client
     sys.setswitchinterval(0.001)  # the committer waits at most this long for the interpreter after a flush
     gc.collect()
     gc.freeze()

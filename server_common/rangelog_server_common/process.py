@@ -1,10 +1,11 @@
-"""How a server process stops, fails, and publishes where it listens."""
+"""How a server process begins, stops, fails, and publishes where it listens."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -20,6 +21,16 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+
+
+def allow_open_files() -> None:
+    """Raise the limit of open files as far as the system lets this process.
+
+    Each connection takes one, also of strangers who say nothing; without a free one the log of a server cannot go on.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def fail(program: str, message: str) -> int:

@@ -7,6 +7,7 @@ code. What is not here: `two-disks` is the promise's own bound, not a choice.
 from __future__ import annotations
 
 from tests.mutants.cursors import CURSORS
+from tests.mutants.groups import GROUPS
 from tests.mutants.inspection import INSPECTION
 from tests.mutants.members import MEMBERS
 from tests.mutants.mutant import Edit, Mutant, rare
@@ -256,6 +257,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *TIER,
     *TLS, *PAGE,
     *OPERATIONS,
+    *GROUPS,
     *REPAIRS,
     *CURSORS,
     *PLACEMENT,

@@ -16,7 +16,20 @@ def _tier(name: str, harm: str, module: str, old: str, new: str) -> Mutant:
     return Mutant(name, harm, (Edit(module, old, new),), first_seed=3, every=5)
 
 
+def _scrubbed(name: str, harm: str, old: str, new: str, *more: Edit) -> Mutant:
+    """Caught by the seeds in which the tier is scrubbed under load, and harmed (virtual_scrubbing.py)."""
+    return Mutant(name, harm, (Edit(_SCRUB, old, new), *more), first_seed=3, every=12)
+
+
 TIER: tuple[Mutant, ...] = (
+    _scrubbed("scrub-removes-uploads-under-load", "an object is removed while it is being uploaded, and committed",
+              "        rows = {each.object_id: each for each in answer.objects}\n",
+              "        rows = {each.object_id: each for each in answer.objects if each.state != _PREPARED}\n",
+              Edit(_SCRUB, "            if each.object_id in known:\n", "            if False:\n")),
+    _scrubbed("scrub-calls-trimmed-missing-under-load", "what the state gave up meanwhile is reported as missing",
+              "        for row in await self._still_committed(gone):\n", "        for row in gone:\n"),
+    _scrubbed("scrub-leaves-what-is-damaged", "a damaged object stays, until its hot copies are dropped",
+              "        elif self._verify:\n", "        elif False:\n"),
     _tier("upload-to-the-former-store-under-load", "an object is committed that is where no reader looks for it",
           "rangelog_server.tier.upload",
           "        if prepared.tier_id > parse_tier(self._url)[-1].first_object_id:\n", "        if False:\n"),
@@ -48,6 +61,9 @@ TIER: tuple[Mutant, ...] = (
          "            elif row is not None or not object_id:\n", _SCRUB_TEST),
     rare("scrub-believes-the-listing", "what was trimmed meanwhile is reported as missing", _SCRUB,
          "        for row in await self._still_committed(gone):\n", "        for row in gone:\n", _SCRUB_TEST),
+    rare("scrub-of-a-former-tier", "what a later store of the tier has is called missing, and given up", _SCRUB,
+         "        if answer.tier_url and answer.tier_url != self._tier_url:  # empty: of an earlier program\n",
+         "        if False:\n", _SCRUB_TEST),
     rare("reupload-without-hot-copies", "the last copy of records is given up", _STATE,
          "        if each.hot_dropped or not each.replicas:\n", "        if False:\n", "pd/state/test_pd_reuploads.py"),
     rare("reupload-on-a-list-of-replicas", "an object is given up for copies that nobody has", "rangelog_pd.handlers.tier",

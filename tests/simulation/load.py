@@ -18,6 +18,7 @@ from tests.simulation import (
     virtual_planning,
     virtual_reading,
     virtual_repacking,
+    virtual_scrubbing,
     virtual_sink,
     virtual_streams,
     virtual_tables,
@@ -145,6 +146,7 @@ class Load:
             virtual_tier.start(clients)
         if clients.cluster.seed % REPACK_EVERY == 1:
             virtual_repacking.start(clients)
+        virtual_scrubbing.start(clients)
         if clients.cluster.seed % virtual_packing.PIECES_EVERY == 2:
             virtual_packing.start_pieces(clients)
         if clients.cluster.seed % FOLLOW_EVERY == 2:

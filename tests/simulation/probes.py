@@ -41,6 +41,7 @@ from tests.simulation import (
     virtual_leader_deaths,
     virtual_packing,
     virtual_repacking,
+    virtual_scrubbing,
     virtual_sink,
     virtual_tier,
 )
@@ -138,6 +139,7 @@ CORNER_CASES = (
     *probes_of_repairs.CORNER_CASES,
     *virtual_cursors.CORNER_CASES,
     *virtual_tier.CORNER_CASES,
+    *virtual_scrubbing.CORNER_CASES,
     *virtual_disaster.CORNER_CASES,
     *virtual_disaster.RARE,
     *virtual_leader_deaths.CORNER_CASES,

@@ -8,9 +8,12 @@ from typing import Any
 from unittest.mock import patch
 
 from rangelog_pd.consensus.files.configuration import Configuration
-from rangelog_pd.consensus.rules.member_changes import MemberChanges
+from rangelog_pd.consensus.rules.member_changes import STRANGERS_MAX, MemberChanges
 from rangelog_pd.consensus.rules.raft_log import RaftLog
-from tests.simulation.raft_member_plays import change_before_an_entry_of_the_own_term
+from tests.simulation.raft_member_plays import (
+    alone_while_all_others_are_replaced,
+    change_before_an_entry_of_the_own_term,
+)
 from tests.simulation.raft_members_scenario import run_members_seed as run_drawn_seed
 
 __all__ = ["MEMBER_MUTANTS", "run_members_seed"]
@@ -33,9 +36,20 @@ def _without_configuration(self: RaftLog, index: int) -> tuple[Configuration | N
     return None, 0
 
 
+def _close_the_latest(self: MemberChanges) -> None:
+    strangers = [name for name in self.peers.connected if name not in self._nodes]
+    for name in strangers[STRANGERS_MAX:]:
+        self.peers.drop(name, "there are too many strangers")
+
+
+def _say_nothing(self: MemberChanges, peer: str) -> None:
+    return
+
+
 def run_members_seed(seed: int) -> list[str]:
-    """The directed course, then those that are drawn; returns what was violated."""
-    return (change_before_an_entry_of_the_own_term() if seed == 0 else []) or run_drawn_seed(seed)
+    """The directed courses, then those that are drawn; returns what was violated."""
+    courses = (change_before_an_entry_of_the_own_term, alone_while_all_others_are_replaced) if seed == 0 else ()
+    return [problem for course in courses for problem in course()] or run_drawn_seed(seed)
 
 
 @contextmanager
@@ -49,6 +63,8 @@ MEMBER_MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "raft-second-change-before-commit": lambda: _replaced(MemberChanges, "_is_settled", _settled_once_the_term_is),
     "raft-learner-votes": lambda: _replaced(Configuration, "voters", property(lambda self: frozenset(self.by_name))),
     "raft-removed-leader-counts": lambda: _replaced(MemberChanges, "_library_nodes", _count_itself_too),
+    "raft-old-leader-not-told": lambda: _replaced(MemberChanges, "_answer_old_leader", _say_nothing),
+    "raft-latest-stranger-is-closed": lambda: _replaced(MemberChanges, "_bear_strangers", _close_the_latest),
     "raft-configuration-not-in-snapshots": lambda: _replaced(
         RaftLog, "configuration_for_snapshot", _without_configuration
     ),

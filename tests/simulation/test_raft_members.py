@@ -11,7 +11,10 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.raft_member_plays import change_before_an_entry_of_the_own_term
+from tests.simulation.raft_member_plays import (
+    alone_while_all_others_are_replaced,
+    change_before_an_entry_of_the_own_term,
+)
 from tests.simulation.raft_members_scenario import run_members_scenario
 from tests.simulation.raft_scenario import Outcome
 from tests.support.figures import publish
@@ -99,3 +102,8 @@ def test_a_seed_run_twice_gives_the_same_trace() -> None:
 def test_a_change_waits_for_an_entry_of_the_leaders_own_term() -> None:
     """Else two leaders after each other could commit with majorities that have no member in common."""
     assert change_before_an_entry_of_the_own_term() == []
+
+
+def test_a_voter_whose_peers_were_all_replaced_comes_back() -> None:
+    """Its term is above that of the group by then, and the leader is a stranger to it, among others."""
+    assert alone_while_all_others_are_replaced() == []

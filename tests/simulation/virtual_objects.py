@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from rangelog.tier.object_store import ObjectInfo, check_key
 from rangelog_core.errors import Corruption, InvalidArgument, ObjectNotFound, PreconditionFailed, Unavailable
 from rangelog_core.manifest import parse_manifest
 from rangelog_core.object_keys import MANIFESTS
+from tests.simulation.virtual_time import WALL_S
 
 SPOILING_SEEDS = 0.2
 SPOILING = 0.3
@@ -30,6 +32,7 @@ class VirtualObjects:
     def __init__(self, chance: Random, seed: int) -> None:
         self.chance = chance
         self.objects: dict[str, bytes] = {}
+        self._stored_ms: dict[str, int] = {}
         self.trouble = 0.0
         self._spoiling_chance = Random(f"objects stored wrong in seed {seed}")
         self.spoiling = SPOILING if self._spoiling_chance.random() < SPOILING_SEEDS else 0.0
@@ -77,8 +80,17 @@ class VirtualObjects:
             data = _wrong(data, self._spoiling_chance)
         self._store(key, data)
 
-    def _store(self, key: str, data: bytes) -> None:
+    def plant(self, key: str, data: bytes) -> None:
+        """Store an object, as somebody who is not judged."""
         self.objects[key] = data
+        self._stored_ms[key] = int((WALL_S + asyncio.get_running_loop().time()) * 1_000)
+
+    def remove(self, key: str) -> None:
+        """Remove an object, likewise."""
+        self.objects.pop(key, None)
+
+    def _store(self, key: str, data: bytes) -> None:
+        self.plant(key, data)
         if key.startswith(MANIFESTS):
             self._look_at_manifest(key, data)
         if self.chance.random() < self.trouble:
@@ -140,7 +152,7 @@ class VirtualObjects:
         self._maybe_unavailable()
         for key in sorted(self.objects):
             if key.startswith(prefix):
-                yield ObjectInfo(key, len(self.objects[key]), "")
+                yield ObjectInfo(key, len(self.objects[key]), "", self._stored_ms.get(key, 0))
 
     def delete(self, key: str) -> None:
         """Remove."""

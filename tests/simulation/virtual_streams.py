@@ -26,10 +26,17 @@ OPENED_AGAIN = 9
 MANY_STREAMS = 10
 
 
-async def create(clients: Clients, name: str, *, range_age_s: float | None = None, always_tiered: bool = False) -> Life:
-    """Make a stream, as long as it takes."""
+async def create(
+    clients: Clients,
+    name: str,
+    *,
+    range_age_s: float | None = None,
+    always_tiered: bool = False,
+    keeps_hot: bool = False,
+) -> Life:
+    """Make a stream, as long as it takes. `keeps_hot`: it never drops the replicas of what is tiered."""
     client, chance = await clients.client(), clients.chance
-    hot_s = chance.choice([None, 0.0, 5.0, float("inf")])
+    hot_s = float("inf") if keeps_hot else chance.choice([None, 0.0, 5.0, float("inf")])
     tiered = chance.random() < 0.5 or always_tiered
     doubtful = False
     while True:

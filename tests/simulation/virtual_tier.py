@@ -66,6 +66,10 @@ class VirtualTier:
             self._at(each).is_former = True
         return RoutedStore(stores, self._at) if len(stores) > 1 else self._at(stores[0])
 
+    def store_of(self, text: str, key: str) -> VirtualObjects:
+        """The store where the tier's URL says that an object is."""
+        return self._at(store_of_key(parse_tier(text), key))
+
     def stored(self, text: str, key: str) -> bytes:
         """The bytes of an object where the tier's URL says that it is; none if there is no such object."""
         stores = parse_tier(text)

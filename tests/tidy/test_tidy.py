@@ -60,8 +60,7 @@ TOPIC_METADATA = (
             "tier/restore",
         )
     ),
-    "pd/",
-    "cli/",
+    *("pd/", "cli/", "tools/page_screenshots.py"),
     NEXT_LAYER,
 )
 """The placement driver keeps topics and their shards; errors and calls on them are in the core; producers and tables know their

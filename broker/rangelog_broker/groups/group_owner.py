@@ -4,8 +4,9 @@ What holds:
 - A silent member is found by a timer on the earliest deadline; the machine decides whether it is taken out. After a takeover
   each member has its whole session's time to find the new owner.
 - A member that waits for a change of its view is answered with the change, whatever caused it. Views are made once per change.
-- The facts of a topic are read from the placement driver when a member joins, and when a member has found a shard at its
-  end. One reading serves all who ask for the topic meanwhile; one that fails is tried again until the journal ends.
+- The facts of a topic are read from the placement driver when a member joins, when a member has found a shard at its end, and
+  by the next owner where they were never known. One reading serves all who ask for the topic meanwhile; one that fails is tried
+  again until the journal ends.
 """
 
 from __future__ import annotations
@@ -90,6 +91,9 @@ class GroupOwner:
                 self._inquire(name)
             if group.retains or group.leaving:
                 self._retained(name)
+            for topic_id, map_version in group.topics.items():
+                if not map_version:  # the owner before was lost before it knew the topic's shards
+                    self._reading(topic_id, name)
 
     def close(self) -> None:
         """End timers and tasks; answer who waits. Idempotent."""

@@ -5,7 +5,8 @@ number. Nothing is found by one look: what seems missing is asked for by itself,
 afterwards; what the state does not have was listed before the state was asked. Only objects whose id this cluster has given
 out and forgotten again are orphans; they are removed once they are older than a grace, after a second look at the state. What
 is prepared, what is a tombstone, and what lies outside of the streams' folders (manifests, snapshots) is left alone. An object
-that is missing or damaged is uploaded again only where the placement driver knows of whole hot copies.
+that is missing or damaged is uploaded again only where the placement driver knows of whole hot copies. A scrub ends once the
+tier is another one than it looks at: what later stores have would seem to be missing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TypeVar
 from rangelog.tier.object_store import ObjectInfo, ObjectStore
 from rangelog.tier.scrub_sources import CommittedObjects, KnownStreams, StoreListing
 from rangelog.tier.storing import stored_digest
-from rangelog_core.errors import InvalidArgument, ObjectNotFound, RangelogError
+from rangelog_core.errors import InvalidArgument, ObjectNotFound, PreconditionFailed, RangelogError
 from rangelog_core.net.pd_client import PdClient
 from rangelog_core.net.tier_client import TierClient
 from rangelog_core.object_keys import STREAMS, object_of_key, stream_prefix
@@ -67,15 +68,19 @@ class TierScrub:
         pd: PdClient,
         store: ObjectStore,
         *,
+        tier_url: str,
         timeout_s: float,
         grace_ms: int = GRACE_MS_DEFAULT,
         verify: bool = False,
         repair: bool = False,
     ) -> None:
-        """`verify`: read each object and compare its digest. `repair`: remove orphans, have lost objects uploaded again."""
+        """`tier_url`: what the placement driver called the tier before the store was opened. `verify`: read each object and
+        compare its digest. `repair`: remove orphans, have lost objects uploaded again.
+        """
         self._pd = pd
         self._tier = TierClient(pd)
         self._store = store
+        self._tier_url = tier_url
         self._timeout_s = timeout_s
         self._grace_ms = grace_ms
         self._verify = verify
@@ -84,7 +89,10 @@ class TierScrub:
         self.counts = ScrubCounts()
 
     async def run(self, stream: common_pb2.Stream | None = None) -> AsyncIterator[ScrubFinding]:
-        """Yield what is not as it should be, of one stream or of all. Raises the errors of store and placement driver."""
+        """Yield what is not as it should be, of one stream or of all.
+
+        Raises PreconditionFailed (the tier was changed meanwhile), and the errors of store and placement driver.
+        """
         listing = StoreListing(self._store, stream_prefix(stream.stream_id) if stream is not None else STREAMS)
         compared = KnownStreams()
         while (info := await listing.peek()) is not None:
@@ -243,7 +251,10 @@ class TierScrub:
 
     async def _find(self, object_ids: Iterable[int]) -> pb.FindObjectsResponse:
         request = pb.FindObjectsRequest(object_ids=object_ids)
-        return await self._tier.find_objects(request, timeout_s=self._timeout_s)
+        answer = await self._tier.find_objects(request, timeout_s=self._timeout_s)
+        if answer.tier_url and answer.tier_url != self._tier_url:  # empty: of an earlier program
+            raise PreconditionFailed("the tier got another URL while this was running: run it again")
+        return answer
 
     def _note(self, found: ScrubFinding) -> ScrubFinding:
         self.counts.found[found.kind] += 1

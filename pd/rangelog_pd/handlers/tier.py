@@ -68,6 +68,7 @@ async def find_objects(driver: Driver, request: pb.FindObjectsRequest) -> pb.Fin
             objects=[without_row_groups(each) for each in rows if each is not None],
             next_object_id=state.next_object_id,
             time_ms=driver.time_ms(),
+            tier_url=tier_url(state, driver.settings.tier_url),
         )
 
 

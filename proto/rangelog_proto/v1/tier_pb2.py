@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from rangelog_proto.v1 import common_pb2 as rangelog__proto_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1crangelog_proto/v1/tier.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/common.proto\"\x15\n\x13\x44\x65scribeTierRequest\"\x96\x01\n\x14\x44\x65scribeTierResponse\x12\x10\n\x08tier_url\x18\x01 \x01(\t\x12&\n\x06\x63hecks\x18\x02 \x03(\x0b\x32\x16.rangelog.v1.TierCheck\x12\x16\n\x0eprepared_count\x18\x03 \x01(\r\x12\x15\n\rexpired_count\x18\x04 \x01(\r\x12\x15\n\rdeleted_count\x18\x05 \x01(\r\"B\n\tTierCheck\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10placement_driver\x18\x02 \x01(\x08\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"(\n\x12\x46indObjectsRequest\x12\x12\n\nobject_ids\x18\x01 \x03(\x04\"d\n\x13\x46indObjectsResponse\x12$\n\x07objects\x18\x01 \x03(\x0b\x32\x13.rangelog.v1.Object\x12\x16\n\x0enext_object_id\x18\x02 \x01(\x04\x12\x0f\n\x07time_ms\x18\x03 \x01(\x03\">\n\x15ReuploadObjectRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tobject_id\x18\x02 \x01(\x04\">\n\x16ReuploadObjectResponse\x12$\n\x07objects\x18\x01 \x03(\x0b\x32\x13.rangelog.v1.Object\"@\n\x0eSetTierRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\r\n\x05moved\x18\x03 \x01(\x08\"#\n\x0fSetTierResponse\x12\x10\n\x08tier_url\x18\x01 \x01(\t\"R\n\tTierStore\x12\x17\n\x0f\x66irst_object_id\x18\x01 \x01(\x04\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x10\n\x08since_ms\x18\x03 \x01(\x03\x12\r\n\x05moved\x18\x04 \x01(\x08\x32\xce\x02\n\x04Tier\x12S\n\x0c\x44\x65scribeTier\x12 .rangelog.v1.DescribeTierRequest\x1a!.rangelog.v1.DescribeTierResponse\x12P\n\x0b\x46indObjects\x12\x1f.rangelog.v1.FindObjectsRequest\x1a .rangelog.v1.FindObjectsResponse\x12Y\n\x0eReuploadObject\x12\".rangelog.v1.ReuploadObjectRequest\x1a#.rangelog.v1.ReuploadObjectResponse\x12\x44\n\x07SetTier\x12\x1b.rangelog.v1.SetTierRequest\x1a\x1c.rangelog.v1.SetTierResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1crangelog_proto/v1/tier.proto\x12\x0brangelog.v1\x1a\x1erangelog_proto/v1/common.proto\"\x15\n\x13\x44\x65scribeTierRequest\"\x96\x01\n\x14\x44\x65scribeTierResponse\x12\x10\n\x08tier_url\x18\x01 \x01(\t\x12&\n\x06\x63hecks\x18\x02 \x03(\x0b\x32\x16.rangelog.v1.TierCheck\x12\x16\n\x0eprepared_count\x18\x03 \x01(\r\x12\x15\n\rexpired_count\x18\x04 \x01(\r\x12\x15\n\rdeleted_count\x18\x05 \x01(\r\"B\n\tTierCheck\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10placement_driver\x18\x02 \x01(\x08\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"(\n\x12\x46indObjectsRequest\x12\x12\n\nobject_ids\x18\x01 \x03(\x04\"v\n\x13\x46indObjectsResponse\x12$\n\x07objects\x18\x01 \x03(\x0b\x32\x13.rangelog.v1.Object\x12\x16\n\x0enext_object_id\x18\x02 \x01(\x04\x12\x0f\n\x07time_ms\x18\x03 \x01(\x03\x12\x10\n\x08tier_url\x18\x04 \x01(\t\">\n\x15ReuploadObjectRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tobject_id\x18\x02 \x01(\x04\">\n\x16ReuploadObjectResponse\x12$\n\x07objects\x18\x01 \x03(\x0b\x32\x13.rangelog.v1.Object\"@\n\x0eSetTierRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\r\n\x05moved\x18\x03 \x01(\x08\"#\n\x0fSetTierResponse\x12\x10\n\x08tier_url\x18\x01 \x01(\t\"R\n\tTierStore\x12\x17\n\x0f\x66irst_object_id\x18\x01 \x01(\x04\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x10\n\x08since_ms\x18\x03 \x01(\x03\x12\r\n\x05moved\x18\x04 \x01(\x08\x32\xce\x02\n\x04Tier\x12S\n\x0c\x44\x65scribeTier\x12 .rangelog.v1.DescribeTierRequest\x1a!.rangelog.v1.DescribeTierResponse\x12P\n\x0b\x46indObjects\x12\x1f.rangelog.v1.FindObjectsRequest\x1a .rangelog.v1.FindObjectsResponse\x12Y\n\x0eReuploadObject\x12\".rangelog.v1.ReuploadObjectRequest\x1a#.rangelog.v1.ReuploadObjectResponse\x12\x44\n\x07SetTier\x12\x1b.rangelog.v1.SetTierRequest\x1a\x1c.rangelog.v1.SetTierResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,17 +41,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FINDOBJECTSREQUEST']._serialized_start=321
   _globals['_FINDOBJECTSREQUEST']._serialized_end=361
   _globals['_FINDOBJECTSRESPONSE']._serialized_start=363
-  _globals['_FINDOBJECTSRESPONSE']._serialized_end=463
-  _globals['_REUPLOADOBJECTREQUEST']._serialized_start=465
-  _globals['_REUPLOADOBJECTREQUEST']._serialized_end=527
-  _globals['_REUPLOADOBJECTRESPONSE']._serialized_start=529
-  _globals['_REUPLOADOBJECTRESPONSE']._serialized_end=591
-  _globals['_SETTIERREQUEST']._serialized_start=593
-  _globals['_SETTIERREQUEST']._serialized_end=657
-  _globals['_SETTIERRESPONSE']._serialized_start=659
-  _globals['_SETTIERRESPONSE']._serialized_end=694
-  _globals['_TIERSTORE']._serialized_start=696
-  _globals['_TIERSTORE']._serialized_end=778
-  _globals['_TIER']._serialized_start=781
-  _globals['_TIER']._serialized_end=1115
+  _globals['_FINDOBJECTSRESPONSE']._serialized_end=481
+  _globals['_REUPLOADOBJECTREQUEST']._serialized_start=483
+  _globals['_REUPLOADOBJECTREQUEST']._serialized_end=545
+  _globals['_REUPLOADOBJECTRESPONSE']._serialized_start=547
+  _globals['_REUPLOADOBJECTRESPONSE']._serialized_end=609
+  _globals['_SETTIERREQUEST']._serialized_start=611
+  _globals['_SETTIERREQUEST']._serialized_end=675
+  _globals['_SETTIERRESPONSE']._serialized_start=677
+  _globals['_SETTIERRESPONSE']._serialized_end=712
+  _globals['_TIERSTORE']._serialized_start=714
+  _globals['_TIERSTORE']._serialized_end=796
+  _globals['_TIER']._serialized_start=799
+  _globals['_TIER']._serialized_end=1133
 # @@protoc_insertion_point(module_scope)

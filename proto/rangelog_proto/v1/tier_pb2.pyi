@@ -42,14 +42,16 @@ class FindObjectsRequest(_message.Message):
     def __init__(self, object_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FindObjectsResponse(_message.Message):
-    __slots__ = ("objects", "next_object_id", "time_ms")
+    __slots__ = ("objects", "next_object_id", "time_ms", "tier_url")
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
     NEXT_OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    TIER_URL_FIELD_NUMBER: _ClassVar[int]
     objects: _containers.RepeatedCompositeFieldContainer[_common_pb2.Object]
     next_object_id: int
     time_ms: int
-    def __init__(self, objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., next_object_id: _Optional[int] = ..., time_ms: _Optional[int] = ...) -> None: ...
+    tier_url: str
+    def __init__(self, objects: _Optional[_Iterable[_Union[_common_pb2.Object, _Mapping]]] = ..., next_object_id: _Optional[int] = ..., time_ms: _Optional[int] = ..., tier_url: _Optional[str] = ...) -> None: ...
 
 class ReuploadObjectRequest(_message.Message):
     __slots__ = ("request_id", "object_id")

@@ -13,7 +13,7 @@ import pytest
 
 from rangelog.tier import open_object_store
 from rangelog_core.object_keys import manifest_key, object_key
-from rangelog_proto.v1 import common_pb2, pd_pb2
+from rangelog_proto.v1 import common_pb2, pd_pb2, tier_pb2
 from tests.unit.pd.conftest import report
 from tests.unit.pdctl.in_process_pd import InProcessPd, PdctlOverGrpc
 
@@ -86,6 +86,12 @@ class Tier:
         assert result.exit_code == code, result.output
         shown: dict[str, Any] = json.loads(result.stdout)
         return shown
+
+    def refused(self, *arguments: str) -> str:
+        """What a run says that ends with an error."""
+        result = self._run("object", "scrub", *arguments, "--tier-url", self.url)
+        assert result.exit_code not in (0, 1), result.output
+        return str(result.output)
 
     def found(self, *arguments: str) -> list[tuple[str, str]]:
         """Kind and key of what is found."""
@@ -228,6 +234,24 @@ def test_an_object_that_is_trimmed_meanwhile_is_not_missing(tier: Tier) -> None:
         tier.store.delete(gone.key)
     tier.pd.before = trim
     assert tier.scrub(code=0)["findings"] == []
+
+
+def test_what_a_new_tier_has_is_not_missing(tier: Tier) -> None:
+    """The tier is changed under the scrub, which does not see the later store: it ends, and gives nothing up."""
+    made = tier.stream("a", 1)[0]
+    tier.store.delete(made.key)
+    Path(f"{tier.directory}-2").mkdir()
+
+    def change(name: str) -> None:
+        if name == "FindObjects":
+            request = tier_pb2.SetTierRequest(request_id="another store", url=f"{tier.url}-2")
+            tier.pd.do("SetTier", request, tier_pb2.SetTierResponse)
+
+    tier.pd.before = change
+    said = tier.refused("--repair", "--yes")
+    assert "the tier got another URL while this was running: run it again" in said
+    with tier.pd.driver.state() as state:
+        assert state.objects[made.object_id].state == common_pb2.OBJECT_STATE_COMMITTED
 
 
 def test_an_object_that_is_stored_after_the_listing_is_not_missing(tier: Tier) -> None:

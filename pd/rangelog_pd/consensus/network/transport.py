@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Protocol
 
 from rangelog_core.errors import ProtocolViolation, Unavailable
@@ -86,9 +86,9 @@ class PeerTransport:
     # --- on the tick thread
 
     @property
-    def connected(self) -> frozenset[str]:
-        """The peers that are connected."""
-        return frozenset(self._connections)
+    def connected(self) -> Set[str]:
+        """The peers that are connected, the latest connection last."""
+        return dict.fromkeys(self._connections).keys()
 
     def backlog_bytes(self, peer: str) -> int:
         """Return the bytes that wait to be sent to `peer`."""

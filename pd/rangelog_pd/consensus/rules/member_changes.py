@@ -8,7 +8,9 @@ What holds:
 - a leader that is no voter any more does not count itself, and leaves once the change is committed;
 - who is no voter does not stand for election, but one whose removal it does not know to be committed: it may be the only one
   that has the entry, and then nobody else can win (Ongaro, "Consensus: Bridging Theory and Practice", 4.2.2); what others
-  than voters ask is passed over while a leader is heard; a removed member is told, and stops.
+  than voters ask is passed over while a leader is heard; a removed member is told, and stops;
+- a voter that was alone while all others were replaced comes back: it hears a leader that is a stranger to it, however many
+  others there are, and a leader of an earlier term hears of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pysyncobj.node import Node  # type: ignore[import-untyped, unused-ignore]
 from rangelog_core.errors import PreconditionFailed, RangelogError, Unavailable
 from rangelog_pd.consensus.files.configuration import Configuration, encode
 from rangelog_pd.consensus.interface import MemberRemoved
-from rangelog_pd.consensus.network.messages import KIND_CONFIGURATION, Removed, TakeOver
+from rangelog_pd.consensus.network.messages import KIND_CONFIGURATION, Removed, TakeOver, VoteRequest
 from rangelog_pd.consensus.network.transport import PeerTransport
 from rangelog_pd.consensus.rules.catching_up import Rounds
 from rangelog_pd.consensus.rules.changes import MemberChange, changed, decode_change, next_step
@@ -39,7 +41,7 @@ FEATURE_LEVEL_MEMBER_CHANGES = 6
 STRANGERS_MAX = 8
 """Connected members that the configuration does not have: it may be behind, or they are removed or not added yet."""
 
-_FOLLOWER = 0  # pysyncobj's _RAFT_STATE
+_FOLLOWER, _CANDIDATE = 0, 1  # pysyncobj's _RAFT_STATE
 _SUCCESS = 0  # pysyncobj's FAIL_REASON
 _NEVER_S = float("-inf")
 
@@ -66,6 +68,7 @@ class MemberChanges:
     _SyncObj__lastResponseTime: dict[Any, float]
     _SyncObj__commandsWaitingCommit: dict[int, list[tuple[int, Callback]]]
     _SyncObj__raftLeader: Any
+    _SyncObj__raftState: int
     _SyncObj__noopIDx: int | None
 
     if TYPE_CHECKING:
@@ -301,6 +304,26 @@ class MemberChanges:
         elif monotonic() > transfer.deadline_s:
             self._transfer = None
             transfer.callback(Unavailable("nobody leads after the transfer yet; try again"), _SUCCESS)
+
+    # --- strangers
+
+    def _bear_strangers(self) -> None:
+        """Close the oldest connections of strangers above the bound, but that of the leader: the latest one may lead."""
+        leader = self._SyncObj__raftLeader
+        strangers = [name for name in self.peers.connected if name not in self._nodes and self._node(name) != leader]
+        for name in strangers[:-STRANGERS_MAX]:
+            self.peers.drop(name, f"{name} is no member, and {STRANGERS_MAX} others that are none connected later")
+
+    def _answer_old_leader(self, peer: str) -> None:
+        """Ask a leader of an earlier term for its vote, if this candidate does not know it as a member: so it hears the term.
+
+        One that it knows was asked when the election began.
+        """
+        if peer in self._nodes or self._SyncObj__raftState != _CANDIDATE:
+            return
+        last_index = self._log.journal.last_index
+        last_term = self._log.journal.term_at(last_index) or 0
+        self.peers.send(peer, VoteRequest(self.raftCurrentTerm, last_index, last_term, self.raftCommitIndex))
 
     # --- removed members
 

@@ -50,7 +50,7 @@ from rangelog_pd.consensus.network.transport import PeerTransport
 from rangelog_pd.consensus.rules import pysyncobj_seams
 from rangelog_pd.consensus.rules.follower_append import settle
 from rangelog_pd.consensus.rules.leader_checks import FEATURE_LEVEL_LEADER_CHECKS, LeaderChecks
-from rangelog_pd.consensus.rules.member_changes import KIND_CHANGE, KIND_TRANSFER, STRANGERS_MAX, MemberChanges
+from rangelog_pd.consensus.rules.member_changes import KIND_CHANGE, KIND_TRANSFER, MemberChanges
 from rangelog_pd.consensus.rules.raft_log import RaftLog
 from rangelog_pd.consensus.rules.replication import Replication
 from rangelog_pd.consensus.rules.snapshots import Snapshots
@@ -314,9 +314,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
     # --- receiving
 
     def _connected(self, peer: str) -> None:
-        if len(self.peers.connected - self._nodes.keys()) > STRANGERS_MAX:
-            self.peers.drop(peer, f"{peer} is no member, and {STRANGERS_MAX} others that are none are connected")
-            return
+        self._bear_strangers()
         self.snapshots.cancelTransmisstion(peer)
         self.peers.send(peer, Hello(self.feature_level))
         self._SyncObj__onNodeConnected(self._node(peer))
@@ -366,6 +364,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
 
     def _receive_append(self, peer: str, node: Any, message: Append) -> None:
         if message.term < self.raftCurrentTerm:
+            self._answer_old_leader(peer)
             return
         self._heard_leader_s = monotonic()
         settled = settle(self._log.journal, message)
@@ -384,6 +383,7 @@ class Raft(MemberChanges, Replication, SyncObj):  # type: ignore[misc, unused-ig
 
     def _receive_snapshot(self, peer: str, node: Any, message: SnapshotChunk) -> None:
         if message.term < self.raftCurrentTerm:
+            self._answer_old_leader(peer)
             return
         self._heard_leader_s = monotonic()
         snapshot = self.snapshots.receive(message.data, first=message.first, last=message.last)

@@ -233,6 +233,19 @@ async def test_facts_follow_when_the_placement_driver_answers_again(cluster: Gro
     assert ids(view) == [0, 1, 2, 3]
 
 
+async def test_facts_follow_at_the_next_owner(cluster: GroupCluster, caller: Caller) -> None:
+    """A member has joined, and its broker is lost before it knows the topic's shards: nobody joins again."""
+    cluster.topics.error = Unavailable("no leader")
+    joining = asyncio.create_task(caller.join("a"))
+    await until(lambda: cluster.topics.list_count > 0)
+    second = await cluster.broker()
+    await second.take(JOURNAL)
+    assert not (await joining).view.assigned
+    caller.broker = second
+    cluster.topics.error = None
+    assert ids((await caller.heartbeat("a", (await caller.heartbeat("a")).token, 4_000)).view) == [0, 1, 2, 3]
+
+
 async def test_a_topic_that_is_gone_is_forgotten(cluster: GroupCluster, caller: Caller) -> None:
     """With its shards and positions, when the next member joins."""
     other = cluster.topics.create("default/other", 2)
