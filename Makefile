@@ -10,7 +10,7 @@ TIER_FILES := tests/integration/test_iceberg_job.py tests/integration/test_docs_
 
 .NOTPARALLEL: # two parts of `make test` at once would be in each other's way
 .PHONY: help demo test long quick unit integration spark check sim sim-fresh mutants model chaos fuzz crash-points corruption raft-sim \
-	pd-histories security whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs proto lock clean
+	pd-histories security whole reliability reliability-table pd-scale placement-scale storm bench bench-smoke compiled docs helm proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -120,6 +120,17 @@ bench-smoke: $(READY) ## one minute: whether anything became twice as slow as it
 compiled: $(READY) ## the loops over records as a compiled module, beside its source: optional, needs a C compiler and the package index
 	RANGELOG_COMPILE=1 $(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	RANGELOG_PURE= $(PY) -c 'from rangelog_core import record_codec; assert record_codec.COMPILED, "not found after the build"'
+
+HELM_VERSION := v3.18.4
+HELM_PROGRAM := build/bin/helm
+
+$(HELM_PROGRAM):
+	@command -v go >/dev/null || { echo "make helm: Go is needed, to build helm $(HELM_VERSION)"; exit 1; }
+	GOBIN=$(CURDIR)/build/bin go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+
+helm: $(READY) $(HELM_PROGRAM) ## the chart by helm itself (needs Go, once): lint, renderings, golden copies; write these: UPDATE=1
+	$(PY) tools/helm_golden.py --helm $(HELM_PROGRAM) $(if $(UPDATE),--update)
+	$(PYTEST) tests/unit/deploy/test_chart.py
 
 docs: $(READY) ## the site of docs/ and of the public docstrings, into build/site; a warning fails it
 	@printed=$$(NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict 2>&1) || { echo "$$printed"; exit 1; }

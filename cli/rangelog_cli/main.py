@@ -165,6 +165,33 @@ def broker(config: Path | None, **flags: Any) -> int:
 
 
 @cli.command()
+@click.argument("question", type=click.Choice(["live", "ready"]))
+@click.option("--metrics", metavar="HOST:PORT", default="127.0.0.1:9180", show_default=True,
+              help="The process's metrics_listen.")  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(min=0.1, max=60), default=4.0, show_default=True, help="Seconds.")
+@click.option("--ca", envvar="RANGELOG_TLS_CA", metavar="FILE", help="Else RANGELOG_TLS_CA.")
+@click.option(
+    "--cert", envvar="RANGELOG_TLS_CERT", metavar="FILE", help="Else RANGELOG_TLS_CERT: the process's own will do."
+)
+@click.option("--key", envvar="RANGELOG_TLS_KEY", metavar="FILE", help="Else RANGELOG_TLS_KEY.")
+def healthcheck(question: str, metrics: str, timeout: float, ca: str | None, cert: str | None, key: str | None) -> int:
+    """Ask a process whether it is live or ready: a probe for containers. The exit code is the answer: 0 yes, 1 no.
+
+    With TLS and a server's own certificate only the very process of that certificate counts.
+
+    \b
+    Examples:
+      rangelog healthcheck ready
+      rangelog healthcheck live --metrics 127.0.0.1:9181
+    """
+    from rangelog_cli.healthcheck import ask
+    from rangelog_core.net.tls import TlsConfig
+
+    click.echo(ask(question, metrics, TlsConfig.of_paths(ca, cert, key), timeout))
+    return 0
+
+
+@cli.command()
 @click.option(
     "--data-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("rangelog-data"), show_default=True,
     help="Everything the cluster keeps.",

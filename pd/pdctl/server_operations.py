@@ -131,23 +131,27 @@ def remove(session: Session, name: str, accept_loss: bool, yes: bool, output: st
 @click.option(
     "--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Ranges of each kind to list."
 )
+@click.option("--wait", "wait_ms", type=Duration(), default="0s", metavar="DURATION",
+              help="Ask again and again for so long while the answer is no.  [default: ask once]")  # fmt: skip
 @output_option
 @session_of
-def check_impact(session: Session, names: tuple[str, ...], limit: int, output: str) -> None:
+def check_impact(session: Session, names: tuple[str, ...], limit: int, wait_ms: int, output: str) -> None:
     """Ask whether servers may go down now, all of them at once. The exit code is the answer: 0 yes, 1 no.
 
     SERVER is a range server or a placement driver. A range that is wholly in the tier has copies enough. Nothing is changed.
+    A range server or a placement driver may ask as well, with its own certificate: --wait is what it does before it stops.
 
     \b
     Examples:
       pdctl server check-impact rs1
       pdctl server check-impact rs1 pd1 && sudo reboot
+      pdctl server check-impact rs1 --wait 4m
     """
-    from rangelog_core.net.operations_client import OperationsClient
+    from pdctl.server_waiting import wait_until_safe
     from rangelog_proto.v1 import operations_pb2
 
     request = operations_pb2.CheckImpactRequest(names=names, listed_max=limit)
-    found = session.with_pd(lambda pd: OperationsClient(pd).check_impact(request, timeout_s=session.timeout_s))
+    found = session.with_pd(lambda pd: wait_until_safe(pd, request, session.timeout_s, wait_ms / 1000))
     view = _impact_view(names, found)
     if output == "table":
         _show_impact(view)

@@ -1,4 +1,4 @@
-"""Waits until a range server is drained.
+"""Waits until a range server is drained, or until servers may go down.
 
 What holds: the wait ends when the server has nothing left, when somebody has stopped the drain, or when its time is over; each
 error states what is left, what keeps it there, and that the drain goes on where it does.
@@ -67,6 +67,32 @@ async def wait_until_drained(
         if waited_s >= wait_s:
             raise RequestTimeout(f"{name} is not drained after {wait_s:g} s, {line}: it goes on: {_what_to_do(name)}")
         await asyncio.sleep(min(pause_s, max(0.0, wait_s - waited_s)))
+        pause_s = min(POLL_S_MAX, pause_s * 2)
+
+
+async def wait_until_safe(
+    pd: PdClient, request: operations_pb2.CheckImpactRequest, timeout_s: float, wait_s: float
+) -> operations_pb2.CheckImpactResponse:
+    """Return the first answer that the servers may go down, else the last one within `wait_s`.
+
+    A placement driver that does not answer counts as a no, so that a leader's death ends no wait. Raises Unavailable where
+    none has answered at the end.
+    """
+    from rangelog_core.net.operations_client import OperationsClient
+
+    end_s, pause_s = time.monotonic() + wait_s, POLL_S
+    while True:
+        left_s = end_s - time.monotonic()
+        try:
+            found = await OperationsClient(pd).check_impact(
+                request, timeout_s=min(timeout_s, left_s) if left_s > 0 else timeout_s
+            )
+            if found.safe or time.monotonic() >= end_s:
+                return found
+        except Unavailable:
+            if time.monotonic() >= end_s:
+                raise
+        await asyncio.sleep(min(pause_s, max(0.0, end_s - time.monotonic())))
         pause_s = min(POLL_S_MAX, pause_s * 2)
 
 

@@ -36,7 +36,7 @@ ROLES_OF_PORTS = {
     Port.BROKER_DATA: "broker client admin",
     Port.BROKER_CONTROL: "broker client admin",
     Port.BROKER_REST: "client admin",
-    Port.METRICS: "client admin",
+    Port.METRICS: "pd range-server broker client admin",
     Port.PD_PAGE: "client admin",
 }
 HTTP_PATHS = {Port.BROKER_REST: "/v1/streams", Port.METRICS: "/livez", Port.PD_PAGE: "/streams"}
@@ -61,7 +61,7 @@ CALLS: dict[Port, dict[str, tuple[str, dict[str, str]]]] = {
         "Cursors": (USERS, {}),
         "Brokers": (USERS, {"RegisterBroker": BROKER, "BrokerHeartbeat": BROKER}),
         "Members": (ADMIN, {"ListMembers": f"pd {USERS}"}),
-        "Operations": (ADMIN, {}),
+        "Operations": (ADMIN, {"CheckImpact": "pd range-server admin"}),
         "Inspection": (ADMIN, {}),
         "Placement": (ADMIN, {}),
         "Repairs": (ADMIN, {}),

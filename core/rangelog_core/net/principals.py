@@ -121,7 +121,7 @@ PORT_ROLES: Mapping[Port, frozenset[Role]] = {
     Port.BROKER_DATA: _PRODUCERS,
     Port.BROKER_CONTROL: _PRODUCERS,
     Port.BROKER_REST: frozenset({Role.CLIENT, Role.ADMIN}),
-    Port.METRICS: frozenset({Role.CLIENT, Role.ADMIN}),
+    Port.METRICS: _ALL,  # a process's own certificate is enough for its probes
     Port.PD_PAGE: frozenset({Role.CLIENT, Role.ADMIN}),
 }
 
@@ -165,6 +165,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "rangelog.v1.Brokers/RegisterBroker": frozenset({Role.BROKER}),
     "rangelog.v1.Brokers/BrokerHeartbeat": frozenset({Role.BROKER}),
     "rangelog.v1.Members/ListMembers": _ALL,
+    "rangelog.v1.Operations/CheckImpact": frozenset({Role.PD, Role.RANGE_SERVER, Role.ADMIN}),  # may I stop now?
     "rangelog.v1.Tier/DescribeTier": _USERS,
     "rangelog.v1.Tier/FindObjects": frozenset({Role.RANGE_SERVER, Role.ADMIN}),
     "rangelog.v1.Groups/MergePositions": frozenset({Role.BROKER}),

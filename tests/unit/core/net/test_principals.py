@@ -45,7 +45,7 @@ ALLOWED = {
     Port.BROKER_DATA: "broker client admin",
     Port.BROKER_CONTROL: "broker client admin",
     Port.BROKER_REST: "client admin",
-    Port.METRICS: "client admin",
+    Port.METRICS: "pd range-server broker client admin",
     Port.PD_PAGE: "client admin",
 }
 
@@ -84,6 +84,7 @@ def test_every_service_has_its_roles() -> None:
         ("Topics/CommitScale", "broker"),
         ("Topics/CreateTopic", "admin broker client range-server"),
         ("Operations/RemoveServer", "admin"),
+        ("Operations/CheckImpact", "admin pd range-server"),
         ("Members/RemoveMember", "admin"),
         ("Members/ListMembers", "admin broker client pd range-server"),
         ("Members/SaveState", "admin"),
