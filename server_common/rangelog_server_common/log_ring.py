@@ -23,7 +23,7 @@ PAGE_BYTES_MAX = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RecentEntry:
     """One event. `rank`: the index of its level in LEVELS; `line`: JSON; `size_bytes`: of the line."""
 
     number: int
@@ -37,7 +37,7 @@ class Entry:
 class LogPage:
     """An answer. `last`: the last number that was looked at; `missed`: entries behind `after` that are gone."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[RecentEntry, ...]
     last: int
     missed: int
     more: bool
@@ -49,7 +49,7 @@ class LogRing:
     def __init__(self, *, count_max: int = COUNT_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._count_max = count_max
         self._bytes_max = bytes_max
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[RecentEntry] = deque()
         self._bytes = 0
         self._last = 0
 
@@ -70,7 +70,7 @@ class LogRing:
         if size_bytes > LINE_BYTES_MAX:
             raise InvalidArgument(f"a line of the log has {size_bytes} bytes; at most {LINE_BYTES_MAX} are kept")
         self._last += 1
-        self._entries.append(Entry(self._last, rank_of(level), wall_ms, line, size_bytes))
+        self._entries.append(RecentEntry(self._last, rank_of(level), wall_ms, line, size_bytes))
         self._bytes += size_bytes
         while len(self._entries) > self._count_max or self._bytes > self._bytes_max:
             self._bytes -= self._entries.popleft().size_bytes
@@ -86,7 +86,7 @@ class LogRing:
             raise InvalidArgument(f"limit is {limit}: ask for 1 to {COUNT_MAX} entries")
         rank = LEVELS.index(level) if level else 0
 
-        def wanted(each: Entry) -> bool:
+        def wanted(each: RecentEntry) -> bool:
             return each.rank >= rank and each.wall_ms >= since_ms
 
         if after == 0:
@@ -102,9 +102,9 @@ def rank_of(level: str) -> int:
     return LEVELS.index(level if level in LEVELS else "info")
 
 
-def _taken(entries: Iterable[Entry], limit: int) -> tuple[list[Entry], bool]:
+def _taken(entries: Iterable[RecentEntry], limit: int) -> tuple[list[RecentEntry], bool]:
     """Return the first entries, up to the limits of a page, and whether there are others."""
-    taken: list[Entry] = []
+    taken: list[RecentEntry] = []
     size_bytes = 0
     for each in entries:
         size_bytes += each.size_bytes

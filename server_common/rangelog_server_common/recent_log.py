@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rangelog_server_common.log_ring import LINE_BYTES_MAX, LogRing, LogPage
+from rangelog_server_common.log_ring import LINE_BYTES_MAX, LogPage, LogRing
 
 TEXT_LENGTH_MAX = 3_000
 """Characters of one value of a line that is kept: four bytes each fit into a line."""
